@@ -56,7 +56,7 @@ export async function shift(browser, program, shots) {
   await showsWhatGoesOn(page, join(shots, "light.png"));
   await raisesAlarm(page, ends[3], shots);
   ends[2].child.kill("SIGKILL");
-  const took = await until(page, "the killed source is red", isRed(2), 2000);
+  const took = await until(page, "the killed source is red", isRed(2), 5000);
   expect(!(await page.evaluate(isRed(1))), "the source that lives is red, too");
   console.log(`good: a killed source is red after ${took} ms`);
 

@@ -1,4 +1,4 @@
-//! A gateway that is told anything by sources and nodes: see `ropewalk_fuzz::machines::gateway`.
+//! A gateway under random messages of sources and nodes: see `ropewalk_fuzz::machines::gateway`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -300,7 +300,8 @@ impl<'a> Document<'a> {
 
     /// The default of a key, or values of all forms that it accepts.
     fn examples(&self, key: &str) -> Option<String> {
-        if let Some(default) = self.example(key) {
+        // An empty default shows nothing of the form.
+        if let Some(default) = self.example(key).filter(|default| !["[]", "{}", "\"\""].contains(&&**default)) {
             return Some(format!("{default} (the default)"));
         }
         let schema = serde_json::to_value(self.schema?()).ok()?;

@@ -12,7 +12,6 @@ mod features;
 pub mod front_ends;
 mod measure;
 pub mod memory;
-pub mod mid_page;
 mod page;
 pub mod processor;
 pub mod run;

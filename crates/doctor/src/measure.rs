@@ -2,7 +2,7 @@
 
 use crate::front_ends::{SlinkConfig, set_congestion_control};
 use crate::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes_per_second};
-use crate::mid_page::{MID_PAGE, PlacedBytes};
+use crate::memory::{MID_PAGE, PlacedBytes};
 use crate::processor::{core_scaling, pin_to_cpu, wake_up_microseconds};
 use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::{DoctorError, Scale};

@@ -46,7 +46,7 @@ struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     fn draw(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, 0xf11e);
+        let mut draw = Random::new(seed, 0xf11e);
         let (mut files, mut number) = (BTreeMap::new(), 0);
         for lumisection in 1..=draw.between(1, 4) as u32 {
             for _ in 0..draw.below(6) {
@@ -56,7 +56,7 @@ impl Scenario {
                 number += events;
             }
         }
-        let rarely = |draw: &mut Draw, least| if draw.one_in(3) { 0 } else { draw.between(least, 20 * least) };
+        let rarely = |draw: &mut Random, least| if draw.one_in(3) { 0 } else { draw.between(least, 20 * least) };
         let broker = BrokerConfig {
             time_out: draw.time(Duration::from_millis(3), Duration::from_millis(100)),
             tries: draw.between(1, 4) as u16,
@@ -84,7 +84,7 @@ const STEP: Duration = Duration::from_micros(200);
 /// A directory, and the broker, the merger and the units that work in it.
 struct World {
     scenario: Scenario,
-    draw: Draw,
+    draw: Random,
     now: Instant,
     step: u64,
     directory: Directory,
@@ -107,7 +107,7 @@ impl World {
     fn new(scenario: Scenario) -> Self {
         let unwritten: Vec<FileId> = scenario.files.keys().copied().rev().collect();
         let mut world = Self {
-            draw: Draw::new(scenario.seed, 0xb20c),
+            draw: Random::new(scenario.seed, 0xb20c),
             now: Instant::ZERO,
             step: 0,
             directory: Directory::default(),
@@ -601,38 +601,6 @@ fn unless(holds: bool, words: impl FnOnce() -> String) -> Result<(), String> {
 const fn mixed(seed: u64, one: u64, other: u64) -> u64 {
     let stream = one.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ other.rotate_left(32);
     Random::new(seed, stream).below(u64::MAX)
-}
-
-/// Choices from a seed.
-struct Draw(Random);
-
-impl Draw {
-    /// The choices of this seed; `stream` makes independent ones.
-    const fn new(seed: u64, stream: u64) -> Self {
-        Self(Random::new(seed, stream))
-    }
-
-    const fn below(&mut self, bound: u64) -> u64 {
-        self.0.below(bound)
-    }
-
-    const fn between(&mut self, least: u64, most: u64) -> u64 {
-        least + self.below(most - least + 1)
-    }
-
-    const fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize].clone()
-    }
-
-    /// A time between two, each order of magnitude as likely as any other.
-    fn time(&mut self, least: Duration, most: Duration) -> Duration {
-        let ratio = (most.as_nanos() as f64 / least.as_nanos().max(1) as f64).max(1.0);
-        least.mul_f64(ratio.powf(self.0.unit())).min(most)
-    }
 }
 
 #[test]

@@ -4,15 +4,13 @@
 extern crate ropewalk_console;
 
 mod arguments;
-mod bench;
 mod limits;
-#[cfg(test)]
-mod schemas;
 mod simulate;
 mod sizing;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, BenchOptions, Command};
 use clap::Parser;
+use ropewalk_bench::{BenchError, Options, Scale};
 use ropewalk_console::exit::{self, Failure};
 use ropewalk_console::output;
 use std::process::ExitCode;
@@ -37,12 +35,54 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<u8, Failure> {
     match command {
-        Command::Bench(options) => bench::bench(options),
+        Command::Bench(options) => bench(options),
         Command::Limits(options) => limits::limits(options),
         Command::Simulate(options) => {
             // A campaign shows how far it is, and must not wait for its terminal.
             output::start().map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
             simulate::simulate(options)
         }
+    }
+}
+
+/// The product's program, in the same directory as this one.
+const PRODUCT: &str = "ropewalk";
+
+fn bench(options: &BenchOptions) -> Result<u8, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::Environment(format!("the program's own path is not known: {error}")))?;
+    let asked = Options {
+        scale: if options.quick { Scale::Quick } else { Scale::Full },
+        json: options.json,
+        case: options.case.clone(),
+        report: options.report.clone(),
+        peers: options.peers,
+        output: options.output.clone(),
+        program: own.with_file_name(PRODUCT),
+    };
+    match ropewalk_bench::run(&options.name, asked, &mut std::io::stdout()) {
+        Ok(()) => Ok(exit::GOOD),
+        Err(error @ (BenchError::Unknown { .. } | BenchError::NoCase { .. })) => Err(Failure::Usage(error.to_string())),
+        Err(error) => Err(Failure::Environment(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sizing::SizingReport;
+    use ropewalk_run::schemas::schema_of;
+    use ropewalk_sim::campaign::Summary;
+    use schemars::Schema;
+
+    /// To update the files: `ROPEWALK_BLESS=1 cargo test -p ropewalk-lab --bin ropewalk-lab schemas`.
+    #[test]
+    fn schemas_are_those_of_the_types_that_are_written() {
+        let schemas = [("simulate.json", schema_of::<Summary<'_>>()), ("sizing.json", schema_of::<SizingReport<'_>>())];
+        let json = |schema: &Schema| serde_json::to_string_pretty(schema).expect("it is JSON");
+        let differing = ropewalk_tidy::differing_schemas(schemas.map(|(name, schema)| (name, json(&schema))));
+        assert!(
+            differing.is_empty(),
+            "{differing:?} of docs/schema are not those of the types: ROPEWALK_BLESS=1 writes them"
+        );
     }
 }

@@ -9,31 +9,26 @@
 //! There are no interrupts on such a cable. Without a word the sender's processor would do all of the kernel's work; so it is
 //! said where that is done, as a card's interrupts would.
 
-mod backlog;
-mod frames;
-mod mechanism;
 mod sink;
 mod source;
-mod usage;
-
-use std::io;
-use std::net::SocketAddrV4;
-use std::time::Duration;
-
-use ropewalk_io::packet::cable::{CARD, Cable, Host, SINK, SOURCE};
-use ropewalk_io::packet::{Card, Flow};
-use ropewalk_limits::{BareReceiver, Depth, deaf};
-use serde_json::{Map, Value};
 
 use crate::BenchError;
 use crate::session::Session;
+use ropewalk_io::packet::cable::{CARD, Cable, Host, SINK, SOURCE};
+use ropewalk_io::packet::{
+    Card, Flow, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, RingConfig, RingReceiver,
+    SocketReceiver, XdpCard, XdpConfig,
+};
+use ropewalk_limits::{BARE_PROTOCOL, BarePackets, BareReceiver, Depth, deaf};
+use ropewalk_memory::{Pool, PoolConfig, PoolError, Staging};
+use ropewalk_wire::internet::{Ethernet2Header, IpNumber, Ipv4Header, LEAST_FRAME_BYTES, UdpHeader, ether_type};
+use serde_json::{Map, Value};
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
-pub(crate) use backlog::{LongBacklog, dropped_on_the_way};
-pub(crate) use frames::Frame;
-pub(crate) use mechanism::{Mechanism, pool};
 pub(crate) use sink::{Sink, Work, wait_for};
 pub(crate) use source::{Pace, Sent, Source};
-pub(crate) use usage::Usage;
 
 /// The processors of the two hosts.
 pub(crate) const SOURCE_CPU: usize = 0;
@@ -156,4 +151,259 @@ impl Rig {
 
 fn mac_of(host: &Host) -> io::Result<[u8; 6]> {
     host.inside(|| Ok(Card::find(CARD, std::net::UdpSocket::bind("0.0.0.0:0")?)?.mac))
+}
+
+// ---- Frames with their headers, as they lie ready.
+
+/// A frame, and where in it the payload begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Frame {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) payload: usize,
+}
+
+impl Frame {
+    /// From one card to another, without a checksum of UDP's: Ethernet has one.
+    fn new(
+        [source, destination]: [[u8; 6]; 2],
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        flow: Flow,
+        payload: &[u8],
+    ) -> Self {
+        let ethernet = Ethernet2Header { destination, source, ether_type: ether_type::IPV4 };
+        let udp = UdpHeader::without_ipv4_checksum(from.port(), to.port(), payload.len()).expect("it is short");
+        let udp = if flow == Flow::Udp { &udp.to_bytes()[..] } else { &[] };
+        let (bytes, protocol) = ((udp.len() + payload.len()) as u16, IpNumber(flow.protocol()));
+        let ip = Ipv4Header::new(bytes, 64, protocol, from.ip().octets(), to.ip().octets());
+        let mut ip = ip.expect("it is short");
+        ip.header_checksum = ip.calc_header_checksum();
+        let headers = [&ethernet.to_bytes()[..], &ip.to_bytes(), udp].concat();
+        let mut bytes = [&headers[..], payload].concat();
+        bytes.resize(bytes.len().max(LEAST_FRAME_BYTES), 0);
+        Self { bytes, payload: headers.len() }
+    }
+}
+
+// ---- The ways to receive, ours and bare.
+
+/// Bytes of the longest packet that Ethernet's usual frames carry.
+const LARGEST: usize = 1480;
+
+/// A way to receive.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Mechanism {
+    RecvFrom,
+    RecvMmsg,
+    Gro,
+    RawIp,
+    Ring,
+    Xdp,
+}
+
+impl Mechanism {
+    pub(crate) const ALL: [Self; 6] = [Self::RecvFrom, Self::RecvMmsg, Self::Gro, Self::RawIp, Self::Ring, Self::Xdp];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::RecvFrom => "recvfrom",
+            Self::RecvMmsg => "recvmmsg",
+            Self::Gro => "gro",
+            Self::RawIp => "raw-ip",
+            Self::Ring => "ring",
+            Self::Xdp => "xdp",
+        }
+    }
+
+    /// Whether what it receives lies in memory that was there before, which the kernel neither makes nor frees.
+    pub(crate) const fn recycles(self) -> bool {
+        matches!(self, Self::Ring | Self::Xdp)
+    }
+
+    pub(crate) const fn flow(self) -> Flow {
+        if matches!(self, Self::RawIp) { Flow::Ip(BARE_PROTOCOL) } else { Flow::Udp }
+    }
+
+    const fn bare(self) -> BarePackets {
+        match self {
+            Self::RecvFrom => BarePackets::RecvFrom,
+            Self::RecvMmsg => BarePackets::RecvMmsg,
+            Self::Gro => BarePackets::UdpGro,
+            Self::RawIp => BarePackets::RawIp,
+            Self::Ring => BarePackets::Ring,
+            Self::Xdp => BarePackets::Xdp,
+        }
+    }
+
+    /// A receiver of ours in the calling thread's namespace.
+    pub(crate) fn receiver(self, depth: Depth) -> Result<Box<dyn Receiver + Send>, PacketError> {
+        let (flow, address) = (self.flow(), SocketAddrV4::new(SINK, 0));
+        Ok(match self {
+            Self::Ring => {
+                let config = RingConfig::new(flow, address, CARD);
+                Box::new(RingReceiver::new(&RingConfig { blocks: depth.blocks, ..config })?)
+            }
+            Self::Xdp => {
+                let config = XdpConfig::new(flow, address, CARD);
+                let (receive_frames, posted_frames) = (depth.frames, depth.frames);
+                let config = XdpConfig { frame_size: 2048, receive_frames, posted_frames, ..config };
+                let card = XdpCard::attach(config, [pool("fragments", 64 << 10, 16)?])?;
+                Box::new(card.open(0, Staging::new(pool("staging", 64 << 10, 4)?))?.0)
+            }
+            _ => Box::new(self.socket(pool("packets", 256 << 10, 64)?.into(), LARGEST, depth)?),
+        })
+    }
+
+    /// A socket that receives packets of so many bytes at most into this memory; not for rings.
+    pub(crate) fn socket(
+        self,
+        memory: PacketMemory,
+        largest: usize,
+        depth: Depth,
+    ) -> Result<SocketReceiver, PacketError> {
+        let mechanism = match self {
+            Self::RecvFrom => ReceiveMechanism::RecvFrom,
+            Self::Gro => ReceiveMechanism::UdpGro,
+            _ => ReceiveMechanism::RecvMmsg,
+        };
+        let config = ReceiveConfig::new(self.flow(), SocketAddrV4::new(SINK, 0));
+        let socket_buffer = depth.socket_bytes as usize;
+        SocketReceiver::new(ReceiveConfig { mechanism, largest, socket_buffer, ..config }, memory)
+    }
+}
+
+pub(crate) fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, PoolError> {
+    Pool::new(PoolConfig::anonymous(name, block, blocks))
+}
+
+// ---- How much of the machine's processors was used, by whomever: the kernel's work for packets is nobody's own.
+
+/// A look at how long the processors had nothing to do so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Usage {
+    at: Instant,
+    /// Of each processor.
+    idle_seconds: Vec<f64>,
+}
+
+/// Parts of a second in which `/proc/stat` counts (`USER_HZ`).
+const TICKS: f64 = 100.0;
+
+impl Usage {
+    /// Now. Where the kernel says nothing, there are no processors.
+    pub(crate) fn look() -> Self {
+        let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        Self { at: Instant::now(), idle_seconds: idle_seconds(&text) }
+    }
+
+    /// Seconds of processor that were used since an earlier look, by all processors together.
+    pub(crate) fn used_since(&self, earlier: &Self) -> f64 {
+        (0..self.idle_seconds.len()).map(|cpu| self.used_by(cpu, earlier)).sum()
+    }
+
+    /// The same by one of them; 0 where there is no such processor.
+    pub(crate) fn used_by(&self, cpu: usize, earlier: &Self) -> f64 {
+        let (Some(now), Some(before)) = (self.idle_seconds.get(cpu), earlier.idle_seconds.get(cpu)) else { return 0.0 };
+        ((self.at - earlier.at).as_secs_f64() - (now - before)).max(0.0)
+    }
+}
+
+/// A line for each processor behind one for all: user, nice, system, idle, iowait, and so on; idle and waiting for a disk are both
+/// nothing done.
+fn idle_seconds(text: &str) -> Vec<f64> {
+    let processors = text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
+    let idle = |line: &str| {
+        let numbers = line.split_ascii_whitespace().skip(4).take(2);
+        numbers.filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / TICKS
+    };
+    processors.map(idle).collect()
+}
+
+// ---- What waits for a processor before any receiver sees it.
+
+const SETTING: &str = "/proc/sys/net/core/netdev_max_backlog";
+const STATISTICS: &str = "/proc/net/softnet_stat";
+const INTERFACES: &str = "/proc/thread-self/net/dev";
+
+/// Has more packets wait for each processor of this machine than the kernel's thousand, as long as it is there: a processor
+/// that is away for 4 ms would cost packets that no receiver could save. A card has a ring of its own for that.
+pub(crate) struct LongBacklog {
+    before: String,
+}
+
+impl LongBacklog {
+    /// So many packets.
+    ///
+    /// # Errors
+    /// What the kernel says, mostly that only the administrator may.
+    pub(crate) fn of(packets: u32) -> io::Result<Self> {
+        let before = fs::read_to_string(SETTING)?;
+        fs::write(SETTING, packets.to_string())?;
+        Ok(Self { before })
+    }
+}
+
+/// Packets that were dropped before any receiver could see them: by the processors of this machine since it was started, and at
+/// both ends of a cable, whose ring of 256 packets cannot be made longer.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn dropped_on_the_way(cable: &Cable) -> io::Result<u64> {
+    let ends = [&cable.source, &cable.sink].map(|host| host.inside(|| fs::read_to_string(INTERFACES)));
+    let at_ends = ends.into_iter().map(|text| Ok(dropped_at_card(&text?))).sum::<io::Result<u64>>()?;
+    Ok(dropped_by_processors(&fs::read_to_string(STATISTICS)?) + at_ends)
+}
+
+impl Drop for LongBacklog {
+    fn drop(&mut self) {
+        // If this fails, only later measurements change, and there is no caller that could react.
+        let _ = fs::write(SETTING, self.before.trim());
+    }
+}
+
+/// A line for each processor, of hexadecimal numbers: taken, dropped, and so on.
+fn dropped_by_processors(statistics: &str) -> u64 {
+    let second = |line: &str| line.split_whitespace().nth(1).and_then(|number| u64::from_str_radix(number, 16).ok());
+    statistics.lines().filter_map(second).sum()
+}
+
+/// Behind a card's name eight numbers of what came and eight of what left, the fourth of each what was dropped.
+fn dropped_at_card(interfaces: &str) -> u64 {
+    let card = interfaces.lines().find_map(|line| line.trim_start().strip_prefix(CARD)?.strip_prefix(':'));
+    let numbers: Vec<u64> = card.unwrap_or_default().split_whitespace().map(|text| text.parse().unwrap_or(0)).collect();
+    [3, 11].iter().filter_map(|at| numbers.get(*at)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_idle_is_used() {
+        let idle = |text| idle_seconds(text);
+        let before = Usage {
+            at: Instant::now(),
+            idle_seconds: idle("cpu 1 0 1 300 20 0\ncpu0 1 0 1 100 20 0\ncpu1 0 0 0 200 0 0\nintr 1 2 3"),
+        };
+        let at = before.at + Duration::from_secs(2);
+        let now = Usage { at, idle_seconds: idle("cpu 1 0 1 500 20 0\ncpu0 1 0 1 150 70 0\ncpu1 0 0 0 200 0 0") };
+        let near = |is: f64, expected: f64| assert!((is - expected).abs() < 1e-9, "{is}, not {expected}");
+        near(now.used_by(0, &before), 1.0);
+        near(now.used_by(1, &before), 2.0);
+        near(now.used_by(2, &before), 0.0);
+        near(now.used_since(&before), 3.0);
+    }
+
+    #[test]
+    fn drops_of_all_processors_are_added_up() {
+        assert_eq!(dropped_by_processors("0003f6a1 0000000a 00000002\n00000b12 000000ff 00000000\n"), 265);
+        assert_eq!(dropped_by_processors(""), 0);
+    }
+
+    #[test]
+    fn drops_of_a_card_are_those_of_both_directions() {
+        let lo = "    lo: 1 2 3 4 5 6 7 8 1 2 3 4 5 6 7 8";
+        let card = format!("Inter-| Receive\n{lo}\n  {CARD}: 64 1 0 30 0 0 0 0 128 2 0 12 0 0 0 0\n");
+        assert_eq!((dropped_at_card(&card), dropped_at_card(lo)), (42, 0));
+    }
 }

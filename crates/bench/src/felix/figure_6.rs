@@ -1,7 +1,7 @@
 //! Figure 6: how long a block takes, against the size of its chunks, at every stage.
 
+use super::blocks::Lines;
 use super::blocks::{BLOCK, Blocks, Memory, Sizes};
-use super::limits::Lines;
 use super::nanoseconds_each;
 use super::stages::{Stage, Sum};
 use crate::BenchError;

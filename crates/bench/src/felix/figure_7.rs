@@ -1,8 +1,8 @@
 //! Figure 7: blocks a second, against threads, each with blocks of its own.
 
+use super::blocks::Lines;
 use super::blocks::{BLOCK, Blocks, Memory, Sizes};
 use super::figure_6;
-use super::limits::Lines;
 use super::stages::Stage;
 use crate::BenchError;
 use crate::pairs::{Series, alternate};

@@ -20,7 +20,6 @@ mod figure_7;
 mod figure_8;
 mod figure_9;
 mod latency;
-mod limits;
 mod pipeline;
 mod stages;
 

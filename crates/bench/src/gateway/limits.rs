@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::packets::Packets;
 use super::run::{Intake, bare, gateway};
+use super::setup::Packets;
 use super::setup::{Sending, Setup, Towards};
 use super::times;
 use crate::BenchError;

@@ -7,25 +7,29 @@
 //!  figure=place        what the place of a message in its page does                        throughput.rs
 //!  figure=latency      2 KiB messages at 10, 50 and 90 % of what can be sent                latency.rs
 //!  figure=11, 12       fragments of 12 and 16 streams, the event builder running            builder.rs, processes.rs
-//!  figure=checked      payloads written and checked, as in flesnet's figures            checked.rs
+//!  figure=checked      payloads written and checked, as in flesnet's figures                   here
 //!  figure=peers        iperf3, ZeroMQ, libfabric, where they are installed                  peers.rs
 //! ```
 //! Beside each figure stands what a bare program does with the same sends in the same minute.
 
 mod builder;
-mod charts;
-mod checked;
 pub(crate) mod latency;
 mod ours;
 mod peers;
 mod processes;
 mod throughput;
 
-use crate::BenchError;
-use crate::session::Session;
+use crate::pairs::alternate;
+use crate::session::{Row, Session, case};
+use crate::{BenchError, Scale};
+use builder::{LAYOUTS, needed};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
-use ropewalk_limits::{BareMechanism, PairSockets};
+use ropewalk_limits::{BareMechanism, PairSockets, SlinkConfig, WalkConfig, tcp_walk};
 use ropewalk_memory::{Pool, PoolConfig};
+use ropewalk_sim::sizing::{Chart, Curve};
+use serde_json::json;
+use std::time::Duration;
 
 /// Bytes that leave with one system call where messages coalesce.
 const SEND: usize = 64 << 10;
@@ -39,11 +43,11 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     throughput::place(session)?;
     latency::bench(session)?;
     builder::bench(session)?;
-    checked::bench(session)?;
+    checked(session)?;
     if session.options.peers {
         peers::bench(session)?;
     }
-    session.page(&charts::charts(session.rows()))
+    session.page(&charts(session.rows()))
 }
 
 /// How a connection is treated, after paper 3, section IV.
@@ -105,4 +109,125 @@ fn missing(mechanism: Mechanism) -> Option<String> {
         Ok(Err(error)) => Some(error.to_string()),
         Err(why) => Some(why),
     }
+}
+
+// ---- The paper's plots, of what was measured here.
+
+/// The charts for which there are figures.
+fn charts(rows: &[Row]) -> Vec<Chart> {
+    let throughput = [("tuned", "epoll"), ("tuned", "io_uring"), ("untuned", "epoll"), ("untuned", "io_uring")];
+    let mut fig_7: Vec<Curve> = Vec::new();
+    for (tuning, mechanism) in throughput {
+        let is_it = |row: &&Row| {
+            row.text("figure") == "7" && row.text("tuning") == tuning && row.text("mechanism") == mechanism
+        };
+        fig_7.extend(curves(
+            rows.iter().filter(is_it),
+            "message_bytes",
+            &format!("{mechanism}, {tuning}"),
+            tuning == "tuned",
+        ));
+    }
+    let mut all = vec![chart("Fig. 7: throughput against message size", "bytes of a message", "GB/s", fig_7)];
+    for layout in LAYOUTS {
+        let mut found = Vec::new();
+        for place in ["in process", "processes"] {
+            let is_it = |row: &&Row| {
+                row.text("figure") == layout.figure && row.text("nodes") == place && row.number("fragment_bytes") > 0.0
+            };
+            found.extend(curves(rows.iter().filter(is_it), "fragment_bytes", place, true));
+        }
+        let most = found.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max);
+        if let Some(curve) = found.first() {
+            let points = curve.points.iter().map(|&(bytes, _)| (bytes, needed(bytes, layout.streams)));
+            // It ends a little above what was measured, or it would press everything else down.
+            let points = points.filter(|point| point.1 <= 1.5 * most).collect();
+            found.push(Curve { name: "100 kHz of events".to_owned(), points, marked: false });
+        }
+        let title = format!(
+            "Fig. {}: {} streams, one readout unit, {} builder units",
+            layout.figure, layout.streams, layout.builders
+        );
+        all.push(chart(&title, "bytes of a fragment", "GB/s into the readout unit", found));
+    }
+    let mut late = Vec::new();
+    for mechanism in ["epoll", "io_uring"] {
+        for quantile in ["50 %", "99.9 %"] {
+            let is_it = |row: &&Row| {
+                row.text("figure") == "latency"
+                    && row.text("mechanism") == mechanism
+                    && row.text("quantile") == quantile
+            };
+            let bare = mechanism == "epoll";
+            late.extend(curves(rows.iter().filter(is_it), "load_percent", &format!("{mechanism}, {quantile}"), bare));
+        }
+    }
+    all.push(chart("Messages of 2 KiB: time from due to come", "load, % of the saturation rate", "us", late));
+    all.retain(|chart| !chart.curves.is_empty());
+    all
+}
+
+/// Ours, and the limit where it is wanted, along a number of the case.
+fn curves<'a>(rows: impl Iterator<Item = &'a Row>, along: &str, name: &str, with_limit: bool) -> Vec<Curve> {
+    let (mut ours, mut limit) = (Vec::new(), Vec::new());
+    for row in rows {
+        ours.push((row.number(along), row.median));
+        limit.extend(row.limit.map(|limit| (row.number(along), limit)));
+    }
+    let curve = |name: String, points: Vec<(f64, f64)>| Curve { name, points, marked: true };
+    let bare = with_limit.then(|| curve(format!("{name}: the limit"), limit));
+    let all = std::iter::once(curve(name.to_owned(), ours)).chain(bare);
+    all.filter(|curve| !curve.points.is_empty()).collect()
+}
+
+fn chart(title: &str, horizontal: &str, vertical: &str, curves: Vec<Curve>) -> Chart {
+    Chart {
+        title: title.to_owned(),
+        horizontal: horizontal.to_owned(),
+        vertical: vertical.to_owned(),
+        logarithmic: true,
+        curves,
+    }
+}
+
+// ---- Payloads that are written for every event by the front ends, and checked by the readout unit, as in the published
+
+const NOTE: &str = "every payload written word by word with its checksum, and checked; limit: bare receiver that walks the \
+                    headers of the same streams; flesnet, on a machine like this one: 1.3, 1.7 and 2.1 at 1, 10 and 100 \
+                    KiB; target: twice that";
+
+fn checked(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let scale = session.options.scale;
+    for &bytes in scale.choose(&[1 << 10][..], &[1 << 10, 10 << 10, 100 << 10], &[1 << 10, 10 << 10, 100 << 10]) {
+        let case = case([("figure", json!("checked")), ("streams", json!(2)), ("fragment_bytes", json!(bytes))]);
+        if !session.wants(&case) {
+            continue;
+        }
+        let sender = SlinkConfig {
+            streams: 2,
+            fragment_bytes: bytes,
+            fragments_per_send: (SEND / bytes).max(1),
+            written: true,
+            ..SlinkConfig::default()
+        };
+        let plan = RunPlan {
+            sender,
+            builders: 1,
+            check_crc: true,
+            write: false,
+            filter: "",
+            warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
+            interval: Duration::from_millis(scale.choose(100, 300, 1000)),
+            cpus: (scale != Scale::Tiny).then_some([0, 1]),
+            pool_mib: USUAL_POOL_MIB,
+            output: scratch(&session.options.output, "checked"),
+        };
+        let limit = || {
+            let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
+            Ok([tcp_walk(config).map_err(BenchError::system("bare receiver"))?.gigabytes_per_second()])
+        };
+        let [series] = alternate(scale.pairs(), || Ok([plan.run()?.gigabytes_per_second]), limit)?;
+        session.row(Row::of(&case, "GB/s", &series, NOTE))?;
+    }
+    Ok(())
 }

@@ -77,7 +77,7 @@ pub(super) fn auto(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What the place of a message in its page does to a bare pair: see `ropewalk_limits::mid_page`.
+/// What the place of a message in its page does to a bare pair: see `ropewalk_doctor::memory::MID_PAGE`.
 pub(super) fn place(session: &mut Session<'_>) -> Result<(), BenchError> {
     let (warm_up, duration) = times(session.options.scale);
     let cpus = Tuning::Tuned.cpus().filter(|_| session.options.scale != Scale::Tiny);

@@ -221,8 +221,8 @@ impl Filtering {
         work
     }
 
-    /// Takes events of the machine: they are decided on at once, or go to filter units. Those that a filter of this thread has no time
-    /// for, or whose results have no room, stay in the machine. Once the run is over that filter is not called.
+    /// Takes events of the machine: a filter in this thread decides at once; filter units get them. An event stays in the
+    /// machine while that filter has no time for it, or its result has no room. Once the run is over that filter is not called.
     fn take<M: EventMachine>(
         &mut self,
         machine: &mut M,

@@ -6,11 +6,12 @@
 //! ```
 //! Events that are not acknowledged when the process dies go to its next life again, as the event manager would do.
 
-use super::draw::{Draw, seeds, unless};
 use super::front_end::mixed;
 use super::stand::pool;
+use super::{seeds, unless};
 use ropewalk_engine::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers};
 use ropewalk_engine::{EventSink, Filed, Filing, FilingConfig, LumisectionTotal, Progress};
+use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::Staging;
@@ -48,10 +49,10 @@ struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     fn draw(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, 0xf17e);
+        let mut draw = Random::new(seed, 0xf17e);
         let steps = draw.between(20, 150);
         let deaths = (0..draw.below(5)).map(|_| draw.below(steps + 40)).collect();
-        let rate = |draw: &mut Draw| if draw.one_in(2) { draw.below(30) as f64 / 100.0 } else { 0.0 };
+        let rate = |draw: &mut Random| if draw.one_in(2) { draw.below(30) as f64 / 100.0 } else { 0.0 };
         let least_latency = draw.time(Duration::from_micros(10), Duration::from_millis(2));
         let faults = DiskFaults {
             least_latency,
@@ -84,7 +85,7 @@ const STEP: Duration = Duration::from_micros(500);
 /// A builder unit's files, its disk, and what the event manager knows.
 struct World {
     scenario: Scenario,
-    draw: Draw,
+    draw: Random,
     clock: SimulatedClock,
     medium: SimulatedStorage,
     filing: Filing<SimulatedDisk>,
@@ -131,7 +132,7 @@ impl World {
         let clock = SimulatedClock::new(Utc(1));
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
         Self {
-            draw: Draw::new(scenario.seed, 0xbeef),
+            draw: Random::new(scenario.seed, 0xbeef),
             filing: filing(&scenario, &medium, &clock),
             payloads: Staging::new(pool("payloads", 4 << 10, 64)),
             referee: Referee::new(scenario.seed),

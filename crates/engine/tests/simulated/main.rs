@@ -17,7 +17,6 @@
 mod builders;
 mod controlled;
 mod coordination;
-mod draw;
 mod event_files;
 mod filter_units;
 mod filtering;
@@ -34,3 +33,13 @@ mod strangers;
 mod streams;
 mod takeover;
 mod world;
+
+/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
+pub(crate) fn seeds(usual: u64) -> u64 {
+    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
+}
+
+/// An error with these words unless something holds.
+pub(crate) fn unless(holds: bool, words: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(words()) }
+}

@@ -10,11 +10,12 @@
 //! The scenario alone determines the result: a frame over which two processes ended is lost, and nothing else is; and a source
 //! that waits for a process is never reported as absent.
 
-use super::draw::{Draw, seeds, unless};
 use super::front_end::mixed;
 use super::stand::{self, Connection, Course, Machine, Overseer, Stand, held, source_of};
+use super::{seeds, unless};
 use ropewalk_engine::{Drive, ProcessSight, SplitterLink};
 use ropewalk_flow::readout::{OnClose, Readout, ReadoutConfig, SourceConfig};
+use ropewalk_flow::source::Random;
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_memory::Payload;
 use ropewalk_terms::{Cause, EventKey, Instant};
@@ -120,16 +121,16 @@ struct Scenario {
 impl Scenario {
     /// The scenario of a seed. In every fourth nothing goes wrong.
     fn draw(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, 50);
+        let mut draw = Random::new(seed, 50);
         let is_quiet = seed.is_multiple_of(4);
         let boards = (0..draw.between(1, 3)).map(|_| Self::draw_board(&mut draw, is_quiet)).collect();
         Self { seed, boards, window: draw.of(&[4, 16, 64]) }
     }
 
-    fn draw_board(draw: &mut Draw, is_quiet: bool) -> BoardSetting {
+    fn draw_board(draw: &mut Random, is_quiet: bool) -> BoardSetting {
         let packing = draw.of(&[1, 3, 7, 40]);
         let frames = draw.between(5, 120);
-        let mishap = |draw: &mut Draw| {
+        let mishap = |draw: &mut Random| {
             let times = draw.between(1, 3) as u8;
             match draw.below(4) {
                 0 => Mishap::Crash(times),

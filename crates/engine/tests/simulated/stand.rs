@@ -5,7 +5,7 @@
 //!   a board's Connection --frames--> ReadoutDrive --settled events--> Overseer: starts, checks contents, releases, stops
 //! ```
 
-use super::draw::unless;
+use super::unless;
 use ropewalk_engine::{Entrance, Identity, Incoming, MessageReader, Outbox, ReadoutDrive, ReadoutDriveConfig};
 use ropewalk_flow::messages::{Announce, Batch, Fragment, Message, Release, ReleaseEntry, Start};
 use ropewalk_flow::readout::{Format, Readout, ReadoutConfig, SourceConfig};

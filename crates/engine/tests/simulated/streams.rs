@@ -8,10 +8,11 @@
 //! An event that was acknowledged at the level is whole in a file of each of its streams. No stream has an event that was not
 //! for it. Within a life nothing is written twice.
 
-use super::draw::{Draw, seeds, unless};
 use super::front_end::mixed;
 use super::stand::pool;
+use super::{seeds, unless};
 use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
+use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::{Slice, Staging};
@@ -65,7 +66,7 @@ struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     fn draw(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, 0x570e);
+        let mut draw = Random::new(seed, 0x570e);
         let level = draw.of(&[AcknowledgementLevel::Written, AcknowledgementLevel::Synced]);
         let kinds: &[Accident] = match level {
             AcknowledgementLevel::Synced => &[Accident::Death, Accident::PowerCut],
@@ -73,7 +74,7 @@ impl Scenario {
         };
         let steps = draw.between(20, 200);
         let accidents = (0..draw.below(4)).map(|_| (draw.below(steps), draw.of(kinds))).collect();
-        let rate = |draw: &mut Draw| if draw.one_in(2) { draw.below(30) as f64 / 100.0 } else { 0.0 };
+        let rate = |draw: &mut Random| if draw.one_in(2) { draw.below(30) as f64 / 100.0 } else { 0.0 };
         let least_latency = draw.time(Duration::from_micros(10), Duration::from_millis(5));
         let faults = DiskFaults {
             least_latency,
@@ -117,7 +118,7 @@ struct Asked {
 /// A builder unit's storage, its disk, and what was asked of it.
 struct World {
     scenario: Scenario,
-    draw: Draw,
+    draw: Random,
     clock: SimulatedClock,
     medium: SimulatedStorage,
     storage: Storage<SimulatedDisk>,
@@ -160,7 +161,7 @@ impl World {
         let clock = SimulatedClock::new(Utc(1));
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
         let storage = storage(&scenario, &medium, &clock);
-        let draw = Draw::new(scenario.seed, 0xe7e7);
+        let draw = Random::new(scenario.seed, 0xe7e7);
         let (asked, progress) = (Asked::default(), Vec::new());
         let mut world = Self { scenario, draw, clock, medium, storage, incarnation: 0, offered: 0, asked, progress };
         world.begin();

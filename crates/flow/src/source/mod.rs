@@ -292,6 +292,27 @@ impl Random {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
+    /// A number in `least..=most`.
+    pub const fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    /// True in one of `times` cases.
+    pub const fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// One of these; there is at least one.
+    pub fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize].clone()
+    }
+
+    /// A time between two, each order of magnitude as likely as any other.
+    pub fn time(&mut self, least: Duration, most: Duration) -> Duration {
+        let ratio = (most.as_nanos() as f64 / least.as_nanos().max(1) as f64).max(1.0);
+        least.mul_f64(ratio.powf(self.unit())).min(most)
+    }
+
     /// A number in (0, 1].
     pub fn unit(&mut self) -> f64 {
         ((self.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64

@@ -1,4 +1,4 @@
-//! Machines that get anything: the seeds of their fuzz targets and random bytes, so that neither can rot.
+//! Runs machines on the seeds of their fuzz targets and on random bytes, so that seeds and targets stay usable.
 
 #![allow(clippy::disallowed_methods, reason = "the tests read the seeds of fuzz targets; the machines do not")]
 

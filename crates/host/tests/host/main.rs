@@ -3,5 +3,4 @@
 mod layout;
 mod machines;
 mod made;
-mod picture;
 mod rules;

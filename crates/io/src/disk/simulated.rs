@@ -260,12 +260,12 @@ pub struct SimulatedDisk {
     queue: VecDeque<(Instant, Command)>,
     queued_bytes: usize,
     busy_until: Instant,
-    /// What the clock of whoever writes shows at a time of the disk's.
+    /// Converts a time of the disk to the clock of the node that writes.
     local: Option<Box<dyn Fn(Instant) -> Instant + Send>>,
 }
 
 impl SimulatedDisk {
-    /// The same for a node whose clock shows `local` at a time of the disk's: deadlines are told by the node's clock.
+    /// Returns the disk of a node whose clock shows `local(t)` at time `t` of the disk. Deadlines are times of the node's clock.
     pub fn with_local_time(mut self, local: impl Fn(Instant) -> Instant + Send + 'static) -> Self {
         self.local = Some(Box::new(local));
         self

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use ropewalk_doctor::front_ends::set_congestion_control;
-use ropewalk_doctor::mid_page::PlacedBytes;
+use ropewalk_doctor::memory::PlacedBytes;
 use ropewalk_doctor::processor::{pin_to_cpu, thread_cpu_seconds};
 
 pub use readiness::{Paced, paced_pair};

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use super::{PairSockets, Stopwatch, connection, pin_one};
-use ropewalk_doctor::mid_page::{MID_PAGE, PlacedBytes};
+use ropewalk_doctor::memory::{MID_PAGE, PlacedBytes};
 
 /// Bytes of the receiver's one buffer: it stays in the cache.
 const RECEIVE: usize = 256 << 10;

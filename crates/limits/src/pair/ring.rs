@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use super::Stopwatch;
-use ropewalk_doctor::mid_page::PlacedBytes;
+use ropewalk_doctor::memory::PlacedBytes;
 
 /// Buffers that the kernel may fill; a power of two.
 const BUFFERS: u16 = 16;

@@ -1,8 +1,7 @@
 //! FELIX blocks on the command line: made, counted, shown.
 
-use crate::examples::example;
 use crate::forms::{expect_form, schema};
-use crate::process::{Ended, Program};
+use crate::process::{Ended, Program, example};
 use crate::support::{TemporaryDirectory, wait_for};
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::stream::{CHUNK_HEAD_BYTES, ChunkHead};

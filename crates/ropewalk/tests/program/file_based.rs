@@ -1,9 +1,8 @@
 //! File-based filtering: files of events, a broker, and filter units that are killed.
 
-use crate::examples::example;
 use crate::filters::compile;
 use crate::forms::{expect_form, schema};
-use crate::process::Program;
+use crate::process::{Program, example};
 use crate::support::TemporaryDirectory;
 use ropewalk_wire::foreign::ForeignFormat;
 use rustix::process::{Pid, Signal, kill_process};

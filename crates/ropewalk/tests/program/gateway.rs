@@ -1,9 +1,8 @@
 //! `examples/lhcb-gateway.toml` as it is run, in one process and in several, one of which is killed.
 
 use crate::control::Controlled;
-use crate::examples::example;
 use crate::forms::{expect_form, schema};
-use crate::process::Program;
+use crate::process::{Program, example};
 use crate::support::{Held, TemporaryDirectory, wait_for};
 use serde_json::Value;
 use std::io::{Read, Write};

@@ -1,10 +1,11 @@
 //! The program in a process of its own, with its lines as they come.
 
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, TemporaryDirectory};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -230,4 +231,17 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A copy of `examples/NAME` in `directory`, with ports of its own and whatever else; its path. What is changed must be there.
+pub(crate) fn example(directory: &TemporaryDirectory, name: &str, changes: &[(&str, &str)]) -> String {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let mut text = std::fs::read_to_string(example).expect("the example is there");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{name} has no `{from}`");
+        text = text.replace(from, to);
+    }
+    let file = directory.path().join(name);
+    std::fs::write(&file, text).expect("a file can be written");
+    file.display().to_string()
 }

@@ -9,6 +9,7 @@ use ropewalk_tools::RunIndex;
 use ropewalk_wire::foreign::ForeignFormat;
 use std::io::Write;
 use std::net::TcpStream;
+use std::path::Path;
 
 const EVENTS: u64 = 300;
 
@@ -165,4 +166,22 @@ fn every_named_format_is_emulated() {
         let mean = summary.bytes.payload_received / 2 / EVENTS;
         assert!((1500..2300).contains(&mean), "{name}: {mean} bytes on average");
     }
+}
+
+// ---- The first example of the documentation of the configuration runs.
+
+#[test]
+fn the_first_block_of_the_page_runs() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let (_, rest) = page.split_once("```toml\n").expect("there is a block");
+    let (block, _) = rest.split_once("```").expect("a block has an end");
+    let directory = TemporaryDirectory::new("documentation");
+    let mut configuration =
+        parse("docs/configuration.md", block, &|_| None).unwrap_or_else(|error| panic!("{error}\n{block}"));
+    configuration.run.output = directory.path().to_owned();
+    let events = configuration.run.events.expect("it ends by itself");
+    let mut handle = launch(&configuration, Some(events)).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, events)));
+    assert_eq!(Run { handle }.end().events.written, events);
 }

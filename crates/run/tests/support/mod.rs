@@ -5,7 +5,6 @@
 //! encode     FED fragments, FEROL blocks and generic fragments, byte by byte
 //! front_end  a TCP client that sends what it is told and remembers what that was
 //! controlled front ends under run control: the example programs, and one of the test's own
-//! pulses     what the real boards of a capture say of their events
 //! referee    what the files hold, against what the front ends say that they sent
 //! setup      a directory of the test's own, a configuration, a run, and patience
 //! disk       disks on which something goes wrong
@@ -17,7 +16,6 @@ mod controlled;
 mod disk;
 mod encode;
 mod front_end;
-mod pulses;
 mod referee;
 mod relay;
 mod setup;
@@ -28,7 +26,6 @@ pub(crate) use encode::{
     Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
 };
 pub(crate) use front_end::{Dialect, FrontEnd, hash, is_closed};
-pub(crate) use pulses::ess_pulses;
-pub(crate) use referee::{Held, HeldEvent, expect_everything, lost};
+pub(crate) use referee::{Held, HeldEvent, ess_pulses, expect_everything, lost};
 pub(crate) use relay::{Relay, Tampering};
 pub(crate) use setup::{PATIENCE, Run, Setup, TemporaryDirectory, free_port, wait_for};

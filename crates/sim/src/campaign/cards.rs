@@ -1,7 +1,6 @@
 //! Link cards instead of front ends: what they are, what goes wrong with them, and what the referee knows of their
 //! rings: what was taken from them, and when.
 
-use super::draw::Draw;
 use super::fault::{Fault, FaultKind, Place, Scheduled};
 use super::machines::{Card, ReadoutMachine, Record};
 use super::node::Node;
@@ -12,6 +11,7 @@ use super::schedule::{LASTS, moment, scheduled};
 use super::world::World;
 use ropewalk_engine::Drive;
 use ropewalk_flow::readout::felix::{EventRule, NumberField};
+use ropewalk_flow::source::Random;
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{BlockFormat, HEADER_BYTES, Status, SubChunkType, Trailer};
 use ropewalk_wire::stream::{Balance, Policy, Share};
@@ -125,7 +125,7 @@ impl CardSetting {
     }
 
     /// Draws the subscribers, and how much room there is for them. A stream of its own.
-    fn draw_subscribers(&mut self, draw: &mut Draw, links: u16, span: Duration) {
+    fn draw_subscribers(&mut self, draw: &mut Random, links: u16, span: Duration) {
         let are_monitors = draw.one_in(2);
         let balance = draw.of(&[Balance::RoundRobin, Balance::ByEvent]);
         for _ in 0..draw.between(1, 4) {
@@ -156,12 +156,12 @@ impl CardSetting {
 
     /// Now and then a case that chance alone hardly ever makes. Returns what goes wrong in it, where the card's first
     /// subscriber is number `first`.
-    fn draw_hard_case(&mut self, draw: &mut Draw, links: u16, first: u16, span: Duration) -> Vec<Scheduled> {
+    fn draw_hard_case(&mut self, draw: &mut Random, links: u16, first: u16, span: Duration) -> Vec<Scheduled> {
         let case = draw.below(8);
         if self.subscribers.is_empty() {
             return Vec::new();
         }
-        let at = |draw: &mut Draw, least, most| span.mul_f64(draw.between(least, most) as f64 / 100.0);
+        let at = |draw: &mut Random, least, most| span.mul_f64(draw.between(least, most) as f64 / 100.0);
         let slow = |one, rate: u64| Fault::at(FaultKind::SubscriberSlow, Place::Subscriber(one)).with_number(1 << rate);
         match case {
             // A monitor hardly reads for long, and all that the card has room for is little.
@@ -202,7 +202,7 @@ impl CardSetting {
         }
     }
 
-    fn draw(draw: &mut Draw, readout: u16, sources: usize) -> Self {
+    fn draw(draw: &mut Random, readout: u16, sources: usize) -> Self {
         let kibibytes = BlockFormat::sized(draw.between(1, 4) as u16).expect("blocks have up to 64 KiB");
         let format = draw.of(&[BlockFormat::NARROW, BlockFormat::WIDE, kibibytes]);
         let rule =
@@ -230,7 +230,7 @@ impl Scenario {
     /// Whether some readout units have cards, and what goes wrong with those. A stream of its own. Not where a
     /// resynchronisation is declared: a chunk has no word for that.
     pub(super) fn draw_cards(&mut self) {
-        let mut draw = Draw::new(self.seed, CARDS_STREAM);
+        let mut draw = Random::new(self.seed, CARDS_STREAM);
         if self.trigger.is_some() || !draw.one_in(3) {
             return;
         }
@@ -249,7 +249,7 @@ impl Scenario {
         }
         faults.retain(|one| !one.fault.places.iter().any(|&place| self.is_on_card(place)));
         self.faults = faults;
-        let (mut heads, each) = (Draw::new(self.seed, HEADS_STREAM), self.sources_each());
+        let (mut heads, each) = (Random::new(self.seed, HEADS_STREAM), self.sources_each());
         for card in &mut self.cards {
             if heads.one_in(4) {
                 card.rods_from = heads.below(each as u64) as usize;
@@ -276,7 +276,7 @@ impl Scenario {
 
     /// Who subscribes to cards' chunks, and what becomes of them.
     fn draw_audience(&mut self, span: Duration) {
-        let mut draw = Draw::new(self.seed, AUDIENCE_STREAM);
+        let mut draw = Random::new(self.seed, AUDIENCE_STREAM);
         let each = self.sources_each();
         for card in &mut self.cards {
             let links = each - card.streams.min(each);
@@ -284,7 +284,7 @@ impl Scenario {
                 card.draw_subscribers(&mut draw, links as u16, span);
             }
         }
-        let (mut hard, mut first) = (Draw::new(self.seed, HARD_STREAM), 0);
+        let (mut hard, mut first) = (Random::new(self.seed, HARD_STREAM), 0);
         for card in &mut self.cards {
             let links = each - card.streams.min(each);
             self.faults.extend(card.draw_hard_case(&mut hard, links as u16, first, span));
@@ -313,7 +313,7 @@ impl Scenario {
         }
     }
 
-    fn draw_fault_of_card(&self, draw: &mut Draw) -> Fault {
+    fn draw_fault_of_card(&self, draw: &mut Random) -> Fault {
         let setting = &self.cards[draw.below(self.cards.len() as u64) as usize];
         let sources = self.sources_of(setting);
         let source = Place::Source((sources.start as u64 + draw.below(sources.len() as u64)) as u16);

@@ -7,12 +7,12 @@
 //!                   Cluster::step: faults and commands, turns until no process is due, the next moment
 //! ```
 
-use super::draw::Draw;
 use super::fault::{Fault, Scheduled};
 use super::node::NodeClock;
 use super::outcome::{Broken, Checker};
 use super::runner::Coverage;
 use ropewalk_engine::Drive;
+use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_terms::Instant;
 use std::collections::VecDeque;
@@ -274,7 +274,7 @@ pub(super) trait Cluster {
 }
 
 /// All numbers below `count` in a row that begins anywhere.
-pub(super) fn in_turns(order: &mut Draw, count: usize) -> impl Iterator<Item = usize> + use<> {
+pub(super) fn in_turns(order: &mut Random, count: usize) -> impl Iterator<Item = usize> + use<> {
     let first = order.below(count as u64) as usize;
     (first..first + count).map(move |index| index % count)
 }

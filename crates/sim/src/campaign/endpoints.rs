@@ -279,7 +279,7 @@ impl Dispatcher for Endpoints {
     fn poll(&mut self, _now: Instant, events: &mut Vec<Event>) -> usize {
         self.withhold();
         let before = events.len();
-        // The network lives in the world's time, whatever the node believes.
+        // The network uses the world's time, not the node's clock.
         let work = self.inner.poll(self.around.clock.world(), events);
         for event in &events[before..] {
             self.note(event);

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Fault<P = Place> {
     /// What kind of thing.
     pub kind: FaultKind,
-    /// Whom it strikes: one member, or the two ends of a link; nobody where that is decided when it begins.
+    /// One member, or the two ends of a link. Empty if the place is chosen when the fault begins.
     pub places: Vec<P>,
     /// How many, how much or which.
     pub number: i64,
@@ -23,17 +23,17 @@ pub struct Fault<P = Place> {
 }
 
 impl<P: Copy> Fault<P> {
-    /// Strikes nobody in particular.
+    /// A fault without a place.
     pub const fn new(kind: FaultKind) -> Self {
         Self { kind, places: Vec::new(), number: 0, time: Duration::ZERO }
     }
 
-    /// Strikes one member.
+    /// A fault of one member.
     pub fn at(kind: FaultKind, place: P) -> Self {
         Self { places: vec![place], ..Self::new(kind) }
     }
 
-    /// Strikes what is between two members.
+    /// A fault of the link between two members.
     pub fn between(kind: FaultKind, one: P, other: P) -> Self {
         Self { places: vec![one, other], ..Self::new(kind) }
     }
@@ -48,7 +48,7 @@ impl<P: Copy> Fault<P> {
         Self { time, ..self }
     }
 
-    /// The one member that it strikes.
+    /// The member that has the fault.
     pub(super) fn place(&self) -> P {
         *self.places.first().expect("kinds that are asked for their place have one")
     }

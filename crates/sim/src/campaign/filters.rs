@@ -2,11 +2,11 @@
 //! and die at times of their own. What a filter decides follows from the event's number.
 
 use super::content::mixed;
-use super::draw::Draw;
 use super::machines::pool;
 use ropewalk_engine::{FilterLink, FilterSight, Filtering, NotBelieved, Offered, RESULT_BYTES, Said, UnitDecision};
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{Decision, FarmConfig, StreamConfig, Streams};
+use ropewalk_flow::source::Random;
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_memory::Staging;
 use ropewalk_terms::{Instant, RunNumber, TriggerBits};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// How long it takes until a process that was killed has ended; it works on meanwhile.
 const DYING: Duration = Duration::from_millis(3);
-/// Events for which there is room, whatever was granted.
+/// Room, in events; credit does not change it.
 const ROOM: usize = 15;
 
 /// What a filter unit does wrong at an event.
@@ -44,14 +44,14 @@ pub struct Filters {
     /// How many processes of each are started again within a minute.
     restarts: u32,
     mishaps: BTreeMap<u64, Mishap>,
-    /// At these times the process of a filter unit dies, whatever it does.
+    /// Times at which the process of a filter unit dies.
     deaths: Vec<(Duration, u16)>,
 }
 
 impl Filters {
     /// Those of a seed, for runs of so many events. In every fourth seed nothing goes wrong.
     pub(super) fn draw(seed: u64, events: u64) -> Self {
-        let mut draw = Draw::new(seed, 60);
+        let mut draw = Random::new(seed, 60);
         let is_quiet = seed.is_multiple_of(4);
         let units = draw.between(1, 4) as u16;
         let wrong = if is_quiet { 0 } else { draw.below(8) };

@@ -129,7 +129,7 @@ impl World {
                 self.member(fault.place()).around().clock.set_drift(usual);
             }
             FaultKind::ManagerReplaced => {
-                // Nobody takes over what is over.
+                // A run that has ended needs no new manager.
                 let dead = active.struck.manager.filter(|_| self.reign.ended.is_none());
                 let Some(Place::Manager(dead)) = dead else { return };
                 let successor = self.free_manager().filter(|_| fault.is(ELSEWHERE)).unwrap_or(dead);

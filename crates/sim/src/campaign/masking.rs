@@ -1,6 +1,5 @@
 //! Somebody takes sources out of a run and in again: when, and whether every event then says what the account says.
 
-use super::draw::Draw;
 use super::fault::Place;
 use super::node::Member;
 use super::outcome::{Broken, Checker};
@@ -9,6 +8,7 @@ use super::scenario::Scenario;
 use super::world::World;
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunCommand;
+use ropewalk_flow::source::Random;
 use ropewalk_terms::{Cause, EventKey, Instant, SourceId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Scenario {
     /// Whether somebody takes sources out: not the trigger source, which cannot be. A stream of its own, so that other seeds mean
     /// what they meant before.
     pub(super) fn draw_masks(&mut self, span: Duration) {
-        let mut draw = Draw::new(self.seed, STREAM);
+        let mut draw = Random::new(self.seed, STREAM);
         if !draw.one_in(5) {
             return;
         }

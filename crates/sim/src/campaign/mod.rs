@@ -18,7 +18,6 @@ mod audience;
 mod cards;
 mod cluster;
 mod content;
-mod draw;
 mod endpoints;
 mod fault;
 mod filters;

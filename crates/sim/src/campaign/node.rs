@@ -298,7 +298,7 @@ impl NodeClock {
     }
 }
 
-/// A disk of a node that writes `storage`. It lives in the world's time, whatever the node believes.
+/// The disk that a node writes `storage` to. It uses the world's time, not the node's clock.
 pub(super) fn disk_of(storage: &SimulatedStorage, clock: &NodeClock) -> SimulatedDisk {
     let own = clock.clone();
     let disk = storage.disk(SimulatedDiskConfig::default(), clock.world.clone());

@@ -4,7 +4,6 @@
 //! coordination [`Service`] gives leases. It has a clock of its own, loses some requests and answers, is late, and can be cut
 //! off.
 
-use super::draw::Draw;
 use super::fault::Place;
 use super::machines::{ManagerMachine, manager, run_of};
 use super::node::{Member, Node, NodeClock};
@@ -14,6 +13,7 @@ use super::world::World;
 use ropewalk_engine::{CoordinatedRun, Coordination, Drive};
 use ropewalk_flow::control::RunCommand;
 use ropewalk_flow::manager::{LeaseAnswer, ManagerState};
+use ropewalk_flow::source::Random;
 use ropewalk_terms::{Epoch, Incarnation, Instant};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -316,7 +316,7 @@ struct Reach {
 /// The service: grants the lease to one at a time, each new grant in a new epoch.
 #[derive(Debug)]
 pub(super) struct Service {
-    draw: Draw,
+    draw: Random,
     term: Duration,
     holder: Option<Holder>,
     epoch: u32,
@@ -332,7 +332,7 @@ pub(super) type SharedService = Rc<RefCell<Service>>;
 impl Service {
     /// A service whose lease is free.
     pub(super) fn new(scenario: &Scenario, term: Duration) -> SharedService {
-        let draw = Draw::new(scenario.seed, COORDINATION_STREAM);
+        let draw = Random::new(scenario.seed, COORDINATION_STREAM);
         let (answers, reach) = (Vec::new(), [Reach::default(); 2]);
         let service = Self { draw, term, holder: None, epoch: 0, reach, answers, lines: 0, is_over: false };
         Rc::new(RefCell::new(service))

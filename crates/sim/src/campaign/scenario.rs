@@ -2,13 +2,13 @@
 
 use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
-use super::draw::Draw;
 use super::fault::{Fault, FaultKind, Place, Scheduled};
 use super::filters::Filters;
 use super::masking::Masking;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::manager::{AssignPolicy, LeaseConfig, LumisectionLength};
+use ropewalk_flow::source::Random;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_terms::{AcknowledgementLevel, EventKey, SourceId};
@@ -215,11 +215,11 @@ impl Scenario {
 
     /// The scenario of this seed.
     pub fn draw(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, 1);
+        let mut draw = Random::new(seed, 1);
         let (readouts, builders) = (draw.between(1, 3) as u16, draw.between(1, 3) as u16);
         let count = u64::from(readouts) * draw.between(1, 3);
         let generic = draw.of(&[0, 0, 1, 2]);
-        let format = |draw: &mut Draw| if draw.below(2) < generic { Format::Generic } else { Format::Ferol };
+        let format = |draw: &mut Random| if draw.below(2) < generic { Format::Generic } else { Format::Ferol };
         let events = draw.between(20, 120);
         let span = draw.time(Duration::from_millis(5), Duration::from_secs(2));
         let mut scenario = Self {
@@ -260,7 +260,7 @@ impl Scenario {
         };
         scenario.faults = schedule::draw(&scenario, span);
         // A receiver with little room, so that send queues fill.
-        if Draw::new(seed, 4).one_in(4) {
+        if Random::new(seed, 4).one_in(4) {
             scenario.network.window = 2 << 10;
         }
         scenario.draw_managers(span);
@@ -274,7 +274,7 @@ impl Scenario {
 
     /// How long lumisections are. A stream of its own, as below.
     fn draw_lumisections(&mut self, span: Duration) {
-        let mut draw = Draw::new(self.seed, LUMISECTION_STREAM);
+        let mut draw = Random::new(self.seed, LUMISECTION_STREAM);
         self.lumisection = match draw.below(3) {
             0 => LumisectionLength::Run,
             1 => LumisectionLength::Events(draw.between(1, 40)),
@@ -285,7 +285,7 @@ impl Scenario {
     /// Whether there is a trigger source, and when it declares a resynchronisation. A stream of its own, as below. Not with
     /// several event managers: one that takes over may start a readout unit behind the declaration.
     fn draw_trigger(&mut self) {
-        let mut draw = Draw::new(self.seed, TRIGGER_STREAM);
+        let mut draw = Random::new(self.seed, TRIGGER_STREAM);
         if self.managers != Managers::Alone || !draw.one_in(8) {
             return;
         }
@@ -305,7 +305,7 @@ impl Scenario {
     /// Whether a source comes back while its readout unit has no free block, for longer than events wait for a source that
     /// is absent: chance hardly ever makes that. A stream of its own.
     fn draw_latecomer(&mut self) {
-        let mut draw = Draw::new(self.seed, LATECOMER_STREAM);
+        let mut draw = Random::new(self.seed, LATECOMER_STREAM);
         if self.trigger.is_none() && draw.one_in(16) {
             let span = self.pace * self.events as u32;
             self.faults.extend(schedule::draw_latecomer(self, span, &mut draw));
@@ -333,7 +333,7 @@ impl Scenario {
     /// Where the run has more than one event manager: their drifts, and what happens to them beside everything else. A
     /// stream of its own: other seeds mean what they meant before there was any.
     fn draw_managers(&mut self, span: Duration) {
-        let mut draw = Draw::new(self.seed, MANAGERS_STREAM);
+        let mut draw = Random::new(self.seed, MANAGERS_STREAM);
         self.managers = match draw.below(8) {
             0 | 1 => Managers::Standby(Self::draw_lease(&mut draw)),
             2 => Managers::Succession,
@@ -352,7 +352,7 @@ impl Scenario {
     }
 
     /// Nobody has the lease yet when the units call first: the run begins when they call again.
-    fn begin_later(&mut self, draw: &mut Draw) {
+    fn begin_later(&mut self, draw: &mut Random) {
         for scheduled in &mut self.faults {
             scheduled.at += if draw.one_in(4) { Duration::ZERO } else { SECOND_CALL };
         }
@@ -361,12 +361,12 @@ impl Scenario {
         }
     }
 
-    fn draw_lease(draw: &mut Draw) -> LeaseConfig {
+    fn draw_lease(draw: &mut Random) -> LeaseConfig {
         let term = draw.time(Duration::from_millis(100), Duration::from_secs(1));
         LeaseConfig { term, margin: term / 20, drift_ppm: WORST_DRIFT, interval: term / draw.between(4, 12) as u32 }
     }
 
-    fn draw_end(draw: &mut Draw, span: Duration) -> End {
+    fn draw_end(draw: &mut Random, span: Duration) -> End {
         let time = span.mul_f64(draw.between(1, 15) as f64 / 10.0);
         match draw.below(12) {
             0..9 => End::Last,
@@ -375,12 +375,12 @@ impl Scenario {
         }
     }
 
-    fn draw_time_outs(draw: &mut Draw) -> TimeOuts {
+    fn draw_time_outs(draw: &mut Random) -> TimeOuts {
         let source = draw.of(&[Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)]);
         TimeOuts { source, builder: source * 3, manager: source * 5, drain: Duration::from_secs(20) }
     }
 
-    fn draw_rooms(draw: &mut Draw) -> Rooms {
+    fn draw_rooms(draw: &mut Random) -> Rooms {
         let usual = Self::quiet(0).rooms;
         let tiny = draw.one_in(3);
         let window = draw.of(&[16, 64]);
@@ -399,7 +399,7 @@ impl Scenario {
         }
     }
 
-    fn draw_network(draw: &mut Draw) -> Faults {
+    fn draw_network(draw: &mut Random) -> Faults {
         let usual = draw.of(&[Faults::default(), Faults::default(), Faults::bumpy()]);
         Faults {
             give_up: draw.of(&[Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)]),
@@ -409,7 +409,7 @@ impl Scenario {
         }
     }
 
-    fn draw_disk(draw: &mut Draw) -> DiskFaults {
+    fn draw_disk(draw: &mut Random) -> DiskFaults {
         let most_latency = draw.of(&[Duration::from_micros(50), Duration::from_millis(2), Duration::from_millis(20)]);
         DiskFaults { most_latency, ..DiskFaults::default() }
     }

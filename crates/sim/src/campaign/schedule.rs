@@ -1,9 +1,9 @@
 //! Drawing what goes wrong: when, where, for how long.
 
 use super::content::Format;
-use super::draw::Draw;
 use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 use super::scenario::{Managers, Scenario};
+use ropewalk_flow::source::Random;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const LASTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Du
 
 /// A fault that begins then, and for how long it goes on where it does.
 pub(super) fn scheduled<P>(
-    draw: &mut Draw,
+    draw: &mut Random,
     at: Duration,
     fault: Fault<P>,
     lasts: RangeInclusive<Duration>,
@@ -25,7 +25,7 @@ pub(super) fn scheduled<P>(
 
 /// The faults of a scenario whose sources send for `span`.
 pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
-    let mut draw = Draw::new(scenario.seed, 2);
+    let mut draw = Random::new(scenario.seed, 2);
     let count = if draw.one_in(12) { 0 } else { draw.between(1, MOST) };
     // Some in a burst: at one time, or while the one before goes on.
     let mut before = Duration::ZERO;
@@ -41,7 +41,7 @@ pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
 }
 
 /// When something goes wrong; the fault before it began at `before`.
-pub(super) fn moment(draw: &mut Draw, span: Duration, before: Duration) -> Duration {
+pub(super) fn moment(draw: &mut Random, span: Duration, before: Duration) -> Duration {
     match draw.below(8) {
         0 => Duration::from_micros(draw.between(0, 3000)),
         1 | 2 => before + draw.time(Duration::from_micros(10), Duration::from_millis(500)),
@@ -50,11 +50,11 @@ pub(super) fn moment(draw: &mut Draw, span: Duration, before: Duration) -> Durat
     }
 }
 
-fn source(draw: &mut Draw, scenario: &Scenario) -> u16 {
+fn source(draw: &mut Random, scenario: &Scenario) -> u16 {
     draw.below(scenario.sources.len() as u64) as u16
 }
 
-fn node(draw: &mut Draw, scenario: &Scenario) -> Place {
+fn node(draw: &mut Random, scenario: &Scenario) -> Place {
     match draw.below(u64::from(1 + scenario.readouts + scenario.builders)) as u16 {
         0 => Place::Manager(0),
         index if index <= scenario.readouts => Place::Readout(index - 1),
@@ -63,7 +63,7 @@ fn node(draw: &mut Draw, scenario: &Scenario) -> Place {
 }
 
 /// A unit that may die: how event managers die follows below.
-fn mortal(draw: &mut Draw, scenario: &Scenario) -> Place {
+fn mortal(draw: &mut Random, scenario: &Scenario) -> Place {
     loop {
         let node = node(draw, scenario);
         if node != Place::Manager(0) {
@@ -73,7 +73,7 @@ fn mortal(draw: &mut Draw, scenario: &Scenario) -> Place {
 }
 
 /// Two members with a connection between them.
-fn link(draw: &mut Draw, scenario: &Scenario) -> (Place, Place) {
+fn link(draw: &mut Random, scenario: &Scenario) -> (Place, Place) {
     let readout = Place::Readout(draw.below(scenario.readouts.into()) as u16);
     let builder = Place::Builder(draw.below(scenario.builders.into()) as u16);
     let source = source(draw, scenario);
@@ -87,9 +87,9 @@ fn link(draw: &mut Draw, scenario: &Scenario) -> (Place, Place) {
     if draw.one_in(2) { (one, other) } else { (other, one) }
 }
 
-fn fault(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> Fault {
+fn fault(draw: &mut Random, scenario: &Scenario, kind: FaultKind) -> Fault {
     let milliseconds = Duration::from_millis;
-    let builder = |draw: &mut Draw| Place::Builder(draw.below(scenario.builders.into()) as u16);
+    let builder = |draw: &mut Random| Place::Builder(draw.below(scenario.builders.into()) as u16);
     match kind {
         FaultKind::Delay
         | FaultKind::SlowLink
@@ -138,7 +138,7 @@ fn fault(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> Fault {
 
 /// A source loses its connection for a moment, and its readout unit has no free block when it comes back, nor for longer
 /// than events wait for whoever is absent.
-pub(super) fn draw_latecomer(scenario: &Scenario, span: Duration, draw: &mut Draw) -> [Scheduled; 2] {
+pub(super) fn draw_latecomer(scenario: &Scenario, span: Duration, draw: &mut Random) -> [Scheduled; 2] {
     let source = source(draw, scenario);
     let readout = Place::Readout(scenario.readout_of(source.into()));
     let at = if draw.one_in(4) { Duration::ZERO } else { span.mul_f64(draw.between(0, 1000) as f64 / 1000.0) };
@@ -160,7 +160,7 @@ pub(super) fn draw_of_managers(
     scenario: &Scenario,
     begin: Duration,
     span: Duration,
-    draw: &mut Draw,
+    draw: &mut Random,
 ) -> Vec<Scheduled> {
     let mut before = begin;
     let count = draw.between(2, MOST_OF_MANAGERS);
@@ -183,7 +183,7 @@ pub(super) fn draw_of_managers(
     faults.collect()
 }
 
-fn of_succession(draw: &mut Draw) -> Fault {
+fn of_succession(draw: &mut Random) -> Fault {
     let mut manner = |times, manner| if draw.one_in(times) { manner } else { 0 };
     if manner(2, 1) != 0 {
         Fault::new(FaultKind::ManagerReplaced).with_number(manner(3, POWER) | manner(2, ELSEWHERE))
@@ -192,7 +192,7 @@ fn of_succession(draw: &mut Draw) -> Fault {
     }
 }
 
-fn of_contenders(draw: &mut Draw) -> Fault {
+fn of_contenders(draw: &mut Random) -> Fault {
     let place = Place::Manager(draw.below(2) as u16);
     let kind = draw.of(&[
         FaultKind::ManagerCrash,
@@ -212,7 +212,7 @@ fn of_contenders(draw: &mut Draw) -> Fault {
 }
 
 /// What happens to any node, here to an event manager, and to its lines.
-fn of_manager_lines(draw: &mut Draw, scenario: &Scenario) -> Fault {
+fn of_manager_lines(draw: &mut Random, scenario: &Scenario) -> Fault {
     let place = Place::Manager(draw.below(2) as u16);
     let other = match draw.below(2) {
         0 => Place::Readout(draw.below(scenario.readouts.into()) as u16),

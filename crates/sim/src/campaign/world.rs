@@ -1,7 +1,6 @@
 //! The members of a run, the clock that turns them, and the moments at which something goes wrong.
 
 use super::cluster::{Cluster, Schedule, in_turns};
-use super::draw::Draw;
 use super::fault::Place;
 use super::inject::{Disturbance, Struck};
 use super::machines::{
@@ -18,6 +17,7 @@ use super::scenario::{End, Scenario};
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::manager::ManagerState;
+use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::simulated::Network;
@@ -56,7 +56,7 @@ pub struct World {
     pub(super) reign: Reign,
     /// How many of the scenario's words about masks were said.
     pub(super) masks_said: usize,
-    order: Draw,
+    order: Random,
     idle_steps: u32,
 }
 
@@ -110,7 +110,7 @@ impl World {
             happened: Vec::new(),
             coverage: Coverage::default(),
             safe: Safe::default(),
-            order: Draw::new(scenario.seed, 3),
+            order: Random::new(scenario.seed, 3),
             reign: Reign::new(&scenario),
             masks_said: 0,
             idle_steps: 0,

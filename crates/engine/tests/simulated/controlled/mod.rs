@@ -12,13 +12,14 @@
 
 mod program;
 
-use super::draw::{Draw, seeds, unless};
 use super::front_end::mixed;
 use super::stand::pool;
+use super::{seeds, unless};
 use program::Program;
 use ropewalk_engine::{ControlledDrive, ControlledDriveConfig, Drive, FrontEndsAccount};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig, Incident, IncidentKind, RunOrder};
 use ropewalk_flow::control::{RunCommand, RunPhase};
+use ropewalk_flow::source::Random;
 use ropewalk_io::disk::SimulatedDisk;
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_memory::{Pool, Staging};
@@ -93,7 +94,7 @@ struct Scenario {
 impl Scenario {
     /// The scenario of a seed. In every fourth nothing goes wrong.
     fn draw(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, 40);
+        let mut draw = Random::new(seed, 40);
         let is_quiet = seed.is_multiple_of(4);
         let count = draw.between(2, 5) as usize;
         let runs: Vec<Duration> =
@@ -108,7 +109,7 @@ impl Scenario {
             version: CONTROL_VERSION,
         });
         let mut programs: Vec<ProgramSetting> = programs.collect();
-        let mishap = |draw: &mut Draw| match draw.below(3) {
+        let mishap = |draw: &mut Random| match draw.below(3) {
             0 => Mishap::Reset,
             1 => Mishap::HalfOpen,
             _ => Mishap::Kill(Duration::from_millis(draw.between(10, 1500))),
@@ -120,7 +121,7 @@ impl Scenario {
         });
         let mishaps: Vec<_> = mishaps.collect();
         let pauses = Self::draw_pauses(seed, &runs, &mut programs);
-        let some_run = |draw: &mut Draw| draw.below(runs.len() as u64) as usize;
+        let some_run = |draw: &mut Random| draw.below(runs.len() as u64) as usize;
         Self {
             seed,
             has_trigger: !draw.one_in(6),
@@ -135,7 +136,7 @@ impl Scenario {
 
     /// Pauses, and programs that know nothing of them or do not answer: the choices of another stream, so that all else stays as it was.
     fn draw_pauses(seed: u64, runs: &[Duration], programs: &mut [ProgramSetting]) -> Vec<PauseSetting> {
-        let mut draw = Draw::new(seed, 41);
+        let mut draw = Random::new(seed, 41);
         let count = if draw.one_in(3) { 0 } else { draw.between(1, 4) };
         let pauses = (0..count).map(|_| {
             let run = draw.below(runs.len() as u64) as usize;

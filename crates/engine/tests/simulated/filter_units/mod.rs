@@ -16,9 +16,9 @@
 
 mod stand_ins;
 
-use super::draw::{Draw, seeds, unless};
 use super::front_end::mixed;
 use super::stand::pool;
+use super::{seeds, unless};
 use ropewalk_engine::{
     EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordKeeper, RemoteUnit, Storage, StorageConfig, StreamStorage,
 };
@@ -26,6 +26,7 @@ use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource};
 use ropewalk_flow::filter::{
     Decision, ERROR_STREAM, FarmConfig, HistogramShape, LumisectionRecord, StreamConfig, Streams,
 };
+use ropewalk_flow::source::Random;
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
@@ -108,7 +109,7 @@ struct Scenario {
     restarts: u32,
     /// By event, what goes wrong.
     mishaps: BTreeMap<u64, Mishap>,
-    /// At these times the process of a filter unit dies, whatever it does.
+    /// Times at which the process of a filter unit dies.
     deaths: Vec<(Duration, u16)>,
     /// From when on the run must end, and how long decisions are waited for then.
     drain: Option<(Duration, Duration)>,
@@ -127,11 +128,11 @@ struct Scenario {
 impl Scenario {
     /// The scenario of a seed. In every fourth nothing goes wrong.
     fn draw(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, 60);
+        let mut draw = Random::new(seed, 60);
         let is_quiet = seed.is_multiple_of(4);
         let events = draw.between(20, 400);
         let units = draw.between(1, 4) as u16;
-        let mishap = |draw: &mut Draw| {
+        let mishap = |draw: &mut Random| {
             let times = draw.between(1, 3) as u8;
             match draw.below(5) {
                 0 => Mishap::Crash(times),
@@ -168,7 +169,7 @@ impl Scenario {
             faults: DiskFaults { write_error, ..DiskFaults::default() },
             lines: None,
         };
-        let moment = |draw: &mut Draw, most| Duration::from_millis(draw.below(most));
+        let moment = |draw: &mut Random, most| Duration::from_millis(draw.below(most));
         let drain = (!is_quiet && draw.one_in(6)).then(|| (moment(&mut draw, 1000), moment(&mut draw, 500)));
         Self { drain, ..scenario }
     }
@@ -176,7 +177,7 @@ impl Scenario {
     /// The scenario of a seed with filter units on other machines. In every fourth nothing goes wrong.
     fn draw_remote(seed: u64) -> Self {
         let scenario = Self::draw(seed);
-        let mut draw = Draw::new(seed, 62);
+        let mut draw = Random::new(seed, 62);
         let is_quiet = seed.is_multiple_of(4);
         let faults = if is_quiet { Faults::default() } else { draw.of(&[Faults::bumpy(), Faults::nasty()]) };
         // More than one connection in a hundred events is lost, so that it happens in most seeds.

@@ -1,9 +1,9 @@
 //! What surrounds the real builder unit: the processes of filter units, filter nodes on other machines, and one [`Assigner`]
 //! in place of event manager and readout unit.
 
-use super::super::draw::{Draw, unless};
 use super::super::front_end::mixed;
 use super::super::stand::pool;
+use super::super::unless;
 use super::{Mishap, Scenario, TIMEOUT};
 use ropewalk_engine::{FilterLink, FilterSight, NotBelieved, Offered, Said, UnitDecision};
 use ropewalk_flow::builder::{Builder, BuilderAction, EventView};
@@ -11,6 +11,7 @@ use ropewalk_flow::filter::{Fill, HistogramShape};
 use ropewalk_flow::messages::{
     Assign, AssignEntry, Batch, Fragment, FragmentFlags, FragmentMeta, Message, RequestEntry, SuperFragmentEntry,
 };
+use ropewalk_flow::source::Random;
 use ropewalk_io::simulated::Simulated;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{ByteQueue, Owner, Payload, Pool, Staging};
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 /// How long it takes until a process that was killed has ended; it works on meanwhile.
 const DYING: Duration = Duration::from_millis(3);
-/// Events for which there is room, whatever was granted.
+/// Room, in events; credit does not change it.
 const ROOM: usize = 15;
 
 /// Everything that happened to all filter units, for the digest and the referee.
@@ -535,7 +536,7 @@ pub(super) fn payload(source: SourceId, event: u64) -> Vec<u8> {
 
 /// Replaces event manager and readout unit: it assigns events, answers requests in its own order, and receives acknowledgements.
 pub(super) struct Assigner {
-    draw: Draw,
+    draw: Random,
     events: u64,
     slots: u64,
     assigned: u64,
@@ -549,7 +550,7 @@ pub(super) struct Assigner {
 impl Assigner {
     pub(super) fn new(scenario: &Scenario) -> Self {
         Self {
-            draw: Draw::new(scenario.seed, 61),
+            draw: Random::new(scenario.seed, 61),
             events: scenario.events,
             slots: scenario.slots.into(),
             assigned: 0,

@@ -1,6 +1,6 @@
 //! Front ends that send anything: to framers of known formats and of any layout, and to the sniffer that guesses layouts.
 
-use super::choices::Choices;
+use super::Choices;
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{DatagramFramer, DatagramLimits, Framer, FramerLimits, FramingError};
 use ropewalk_flow::sniff::{Limits, Peer, Sniffer, Transport, draft};

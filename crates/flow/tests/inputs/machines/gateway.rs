@@ -1,7 +1,7 @@
 //! A gateway among strangers: packets of anything, decisions on anything, nodes that come and go.
 
+use super::Choices;
 use super::MOST_ACTIONS;
-use super::choices::Choices;
 use ropewalk_flow::gateway::{
     Address, DefaultDecision, FarmConfig, FarmNode, FarmNodeConfig, FlowConfig, Gateway, GatewayConfig, Incomplete,
     Outgoing, Output, PacketSource,

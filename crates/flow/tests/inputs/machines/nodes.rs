@@ -1,8 +1,8 @@
 //! A readout unit, a builder unit and an event manager that get anything from other nodes, and the check of synchrony in a
 //! builder unit.
 
+use super::Choices;
 use super::MOST_ACTIONS;
-use super::choices::Choices;
 use ropewalk_flow::builder::synchrony::{self, Config, Observation, Synchrony};
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy};
 use ropewalk_flow::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};

@@ -1,8 +1,8 @@
 //! A router of chunks that gets anything from its subscribers, and a small card before it. The card's chunks tell their number.
 //! They lie in blocks of which some are lost.
 
+use super::Choices;
 use super::MOST_ACTIONS;
-use super::choices::Choices;
 use ropewalk_flow::readout::felix::{ChunkConfig, ChunkDecoder, EventRule};
 use ropewalk_flow::stream::{BatchCursor, Router, RouterConfig, StreamChunk, SubscriberId};
 use ropewalk_memory::ring::{RingReader, RingWriter, ring};

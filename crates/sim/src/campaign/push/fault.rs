@@ -4,9 +4,9 @@ use super::member::Place;
 use super::scenario::{
     FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, Masking, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, Timing,
 };
-use crate::campaign::draw::Draw;
 use crate::campaign::fault::FaultKind;
 use crate::campaign::schedule::{moment, scheduled};
+use ropewalk_flow::source::Random;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ const LEAST_PACE: Duration = Duration::from_micros(200);
 
 /// The faults of a run whose triggers come for `span` once there are nodes.
 pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
-    let mut draw = Draw::new(scenario.seed, FAULTS_STREAM);
+    let mut draw = Random::new(scenario.seed, FAULTS_STREAM);
     let count = if draw.one_in(12) { 0 } else { draw.between(1, MOST) };
     let mut before = Duration::ZERO;
     let mut faults = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<
 }
 
 /// When something goes wrong: one in so many times before the begin, when nodes are still missing.
-fn time(draw: &mut Draw, rare: u64, begin: Duration, span: Duration, before: Duration) -> Duration {
+fn time(draw: &mut Random, rare: u64, begin: Duration, span: Duration, before: Duration) -> Duration {
     if draw.one_in(rare) {
         begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
     } else {
@@ -115,7 +115,7 @@ fn time(draw: &mut Draw, rare: u64, begin: Duration, span: Duration, before: Dur
 
 /// More faults, of gateways' lives, halves, connections and readers: from a stream of their own.
 pub(super) fn draw_more(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
-    let mut draw = Draw::new(scenario.seed, MORE_FAULTS_STREAM);
+    let mut draw = Random::new(scenario.seed, MORE_FAULTS_STREAM);
     let more = (0..draw.below(4)).map(|_| {
         let at = time(&mut draw, 5, begin, span, Duration::ZERO);
         let fault = more_fault(&mut draw, scenario);
@@ -126,7 +126,7 @@ pub(super) fn draw_more(scenario: &Scenario, begin: Duration, span: Duration) ->
 
 /// Gateways that have too little of the processor for what comes, from the first trigger on and at some other time: more than a
 /// set comes between two turns.
-pub(super) fn draw_load(draw: &mut Draw, scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
+pub(super) fn draw_load(draw: &mut Random, scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
     let shortest = scenario.flows.iter().map(|flow| flow.pace).min().unwrap_or_default();
     let mut load = Vec::new();
     for gateway in 0..scenario.gateways {
@@ -142,7 +142,7 @@ pub(super) fn draw_load(draw: &mut Draw, scenario: &Scenario, begin: Duration, s
 
 /// Readers of decisions who take little for a while: from a stream of their own.
 pub(super) fn draw_slow_readers(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
-    let mut draw = Draw::new(scenario.seed, SLOW_READERS_STREAM);
+    let mut draw = Random::new(scenario.seed, SLOW_READERS_STREAM);
     let readers = scenario.reader_places().len() as u64;
     if readers == 0 || draw.one_in(2) {
         return Vec::new();
@@ -163,7 +163,7 @@ pub(super) fn draw_slow_readers(scenario: &Scenario, begin: Duration, span: Dura
 /// In some runs, sources that are taken out and in again, before the first trigger or while triggers come: never the first one of a flow,
 /// so that one stays. From a stream of their own.
 pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Masking> {
-    let mut draw = Draw::new(scenario.seed, MASKS_STREAM);
+    let mut draw = Random::new(scenario.seed, MASKS_STREAM);
     let mut masks = Vec::new();
     let times = if draw.one_in(3) { draw.between(1, 4) } else { 0 };
     for _ in 0..times {
@@ -183,7 +183,7 @@ pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -
 
 /// In some runs, time-outs that are changed while triggers come. From a stream of their own.
 pub(super) fn draw_timeouts(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Timing> {
-    let mut draw = Draw::new(scenario.seed, TIMEOUTS_STREAM);
+    let mut draw = Random::new(scenario.seed, TIMEOUTS_STREAM);
     let times = if draw.one_in(4) { draw.between(1, 4) } else { 0 };
     let mut timing = |_| {
         let flow = draw.below(scenario.flows.len() as u64) as u8;
@@ -195,7 +195,7 @@ pub(super) fn draw_timeouts(scenario: &Scenario, begin: Duration, span: Duration
     timeouts
 }
 
-fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
+fn more_fault(draw: &mut Random, scenario: &Scenario) -> Fault {
     let readers = scenario.reader_places().len() as u64;
     let (gateway, node) = (draw.below(scenario.gateways.into()) as u16, draw.below(scenario.nodes.len() as u64) as u16);
     let reader = Place::Reader(draw.below(readers.max(1)) as u16);
@@ -210,7 +210,7 @@ fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
     }
 }
 
-fn fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
+fn fault(draw: &mut Random, scenario: &Scenario) -> Fault {
     let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_PUSH..FaultKind::FIRST_OF_LIVES]);
     let flow = draw.below(scenario.flows.len() as u64) as u8;
     let sources = scenario.flows[usize::from(flow)].sources.sources;

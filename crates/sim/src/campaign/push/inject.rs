@@ -72,7 +72,7 @@ impl World {
                 self.set_drift(fault.place(), -slower);
             }
             FaultKind::ClockDrift => self.set_drift(fault.place(), fault.number as i32),
-            // What happens on the network and the disks, and how often somebody has a turn, follows from everything that goes on.
+            // Network, disks and the scheduler read the active faults themselves.
             _ => {}
         }
     }

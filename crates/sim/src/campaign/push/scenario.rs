@@ -1,6 +1,5 @@
 //! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
 
-use super::super::draw::Draw;
 use super::super::fault::FaultKind;
 use super::address::Gateways;
 use super::fault::{Fault, Scheduled, on_way};
@@ -11,6 +10,7 @@ use ropewalk_flow::gateway::{
     Address, DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource,
     ThrottleConfig, headroom,
 };
+use ropewalk_flow::source::Random;
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::TimeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
@@ -206,7 +206,7 @@ impl FlowSetting {
         }
     }
 
-    fn draw(draw: &mut Draw, seed: u64, flow: u8) -> Self {
+    fn draw(draw: &mut Random, seed: u64, flow: u8) -> Self {
         let milliseconds = Duration::from_millis;
         let packing = draw.of(&[1, 2, 5, 8]);
         let size = draw.of(&[
@@ -374,7 +374,7 @@ impl Scenario {
 
     /// The same with one thread in each gateway that lives for ever, datagrams alone, no readers, and nobody masked.
     pub fn draw_plain(seed: u64) -> Self {
-        let mut draw = Draw::new(seed, SYSTEM_STREAM);
+        let mut draw = Random::new(seed, SYSTEM_STREAM);
         let milliseconds = Duration::from_millis;
         let flows = 1 + u8::from(draw.one_in(2));
         let flows: Vec<_> = (0..flows).map(|flow| FlowSetting::draw(&mut draw, seed, flow)).collect();
@@ -412,7 +412,7 @@ impl Scenario {
 
     /// Halves on threads of their own, connections, readers, masked sources: from a stream of its own.
     fn draw_architecture(&mut self) {
-        let mut draw = Draw::new(self.seed, ARCHITECTURE_STREAM);
+        let mut draw = Random::new(self.seed, ARCHITECTURE_STREAM);
         (self.threads, self.connections) = (draw.one_in(2), draw.one_in(2));
         self.readers = draw.of(&[None, Some(400), Some(64 << 10)]);
         let usual = draw.of(&[Faults::default(), Faults::bumpy()]);
@@ -421,7 +421,7 @@ impl Scenario {
         for flow in &mut self.flows {
             flow.masked = u16::from(flow.sources.sources > 2 && draw.one_in(6));
         }
-        self.are_queues = Draw::new(self.seed, PLACES_STREAM).one_in(3);
+        self.are_queues = Random::new(self.seed, PLACES_STREAM).one_in(3);
     }
 
     /// Where gateways are.
@@ -432,7 +432,7 @@ impl Scenario {
     /// In some runs in which triggers hear gateways and nothing is lost on its way, gateways cannot keep up, and what waits in front
     /// of them has little room: from a stream of its own.
     fn draw_load(&mut self) {
-        let mut draw = Draw::new(self.seed, LOAD_STREAM);
+        let mut draw = Random::new(self.seed, LOAD_STREAM);
         if !draw.one_in(2) || !self.is_heard() {
             return;
         }
@@ -469,7 +469,7 @@ impl Scenario {
         (0..self.gateways).flat_map(|gateway| flows.iter().map(move |&flow| (gateway, flow))).collect()
     }
 
-    fn draw_node(draw: &mut Draw) -> NodeSetting {
+    fn draw_node(draw: &mut Random) -> NodeSetting {
         let microseconds = Duration::from_micros;
         let times = draw.of(&[
             TimeDistribution::Uniform { least: microseconds(50), most: microseconds(500) },
@@ -479,7 +479,7 @@ impl Scenario {
         NodeSetting { times, at_once: draw.of(&[1, 4, 64]), window: draw.of(&[1, 8, 64, 256]) }
     }
 
-    fn draw_rooms(draw: &mut Draw) -> Rooms {
+    fn draw_rooms(draw: &mut Random) -> Rooms {
         let is_tiny = draw.one_in(6);
         Rooms {
             blocks: if is_tiny { draw.between(2, 4) as usize } else { 64 },
@@ -489,7 +489,7 @@ impl Scenario {
         }
     }
 
-    fn draw_network(draw: &mut Draw) -> PacketFaults {
+    fn draw_network(draw: &mut Random) -> PacketFaults {
         let (latency, held_up) = (Duration::from_micros(draw.between(5, 300)), Duration::from_millis(2));
         let steady = PacketFaults { latency, held_up, ..PacketFaults::default() };
         let (loss, duplication, disorder) = (0.02, 0.02, 0.1);

@@ -1,7 +1,6 @@
 //! The members of a push system, the clock that turns them, and how far the run is.
 
 use super::super::cluster::{Cluster, Process, Schedule, in_turns};
-use super::super::draw::Draw;
 use super::fault::keeps_away;
 use super::member::{GatewayMachine, NodeMachine, Place, SendingMachine, Site, TriggerMachine, member};
 use super::readers::{Reader, Watcher};
@@ -15,6 +14,7 @@ use crate::campaign::runner::{Coverage, Situation};
 use ropewalk_engine::Drive;
 use ropewalk_engine::gateway::OrderBoard;
 use ropewalk_flow::gateway::Receiver;
+use ropewalk_flow::source::Random;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
@@ -67,7 +67,7 @@ pub struct World {
     pub(super) lives: Vec<u64>,
     gateway_lives: Vec<u64>,
     have_come: bool,
-    order: Draw,
+    order: Random,
     idle_steps: u32,
 }
 
@@ -116,7 +116,7 @@ impl World {
             lives: vec![0; scenario.nodes.len()],
             gateway_lives: vec![0; usize::from(scenario.gateways)],
             have_come: false,
-            order: Draw::new(scenario.seed, 3),
+            order: Random::new(scenario.seed, 3),
             idle_steps: 0,
             network,
             clock,
