@@ -182,8 +182,10 @@ fn gateway_configuration(directory: &TemporaryDirectory, port: u16, keys: &str, 
     let text = std::fs::read_to_string(configuration(directory, filter)).expect("it is ours");
     let (begin, end) = (text.find("[[readout]]").expect("a unit"), text.find("[filter]").expect("a filter"));
     let filter = text[end..text.find("[[source]]").expect("a source")].replace("ordered = true\n", "");
+    // Every event has a place: a gateway that is full while its filter is slow would lose datagrams.
+    let sets = EVENTS / 10 + 1;
     let gateway = format!(
-        "[[flow]]\nname = \"hlt\"\npacking = 10\nfirst_event = 1\nlargest_packet = \"16KiB\"\ntimeout = \"20s\"\n\
+        "[[flow]]\nname = \"hlt\"\npacking = 10\nsets = {sets}\nfirst_event = 1\nlargest_packet = \"16KiB\"\ntimeout = \"20s\"\n\
          decision_timeout = \"30s\"\nsources = {{ count = 2, first = 1, address = \"127.0.0.1:{port}\" }}\n\
          emulate = {{ fragment_size = \"uniform(64,700)\", rate = \"5kHz\" }}\n\
          [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{keys}\n[farm]\nnodes = 0\n"
