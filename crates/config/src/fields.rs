@@ -127,7 +127,7 @@ mod tests {
             ("beam= ", "the value of `beam`"),
             ("beam=a\nb", "the value of `beam`"),
         ] {
-            let said = wrong.parse::<Field>().expect_err("it is none").to_string();
+            let said = wrong.parse::<Field>().expect_err("not a field").to_string();
             assert!(said.starts_with(error), "{wrong:?}: {said}");
         }
         assert!(format!("beam={}", "x".repeat(1025)).parse::<Field>().is_err());

@@ -65,7 +65,7 @@ impl Drop for Directory {
     }
 }
 
-// ---- The benches that start the product.
+// ---- benches that start the product
 
 /// Builds the product beside the laboratory if it is missing: a test of the whole workspace has built it, one of this
 /// package alone has not.
@@ -141,7 +141,7 @@ fn every_bench_that_a_rule_names_is_one() {
     assert!(count > 10, "{count}");
 }
 
-// ---- `simulate --campaign`: its summary, and the trace of a seed.
+// ---- `simulate --campaign`
 
 #[test]
 fn a_campaign_ends_with_its_summary_and_a_seed_can_be_traced() {
@@ -161,7 +161,7 @@ fn a_campaign_ends_with_its_summary_and_a_seed_can_be_traced() {
     assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() > 100), "{}", text.len());
 }
 
-// ---- The bare probes.
+// ---- bare probes
 
 #[test]
 fn each_probe_gives_a_figure_or_says_why_it_cannot() {
@@ -172,7 +172,7 @@ fn each_probe_gives_a_figure_or_says_why_it_cannot() {
     assert!(rows.iter().all(|row| row["figure"].as_f64() > Some(0.0) || row["skipped"].is_string()), "{rows:#?}");
 }
 
-// ---- `simulate FILE`: what is printed is what was promised.
+// ---- `simulate FILE`
 
 fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sizing").join(name).display().to_string()

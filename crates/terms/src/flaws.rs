@@ -35,7 +35,7 @@ flaws! {
     CreditForgotten = "credit_forgotten",
     /// A builder unit grants each freed slot twice.
     CreditDoubled = "credit_doubled",
-    /// An event is acknowledged when it is built, whatever level is configured.
+    /// An event is acknowledged when it is built, at any configured level.
     AcknowledgedTooEarly = "acknowledged_too_early",
     /// An answer is put into its slot without a look at its key and attempt.
     StaleAnswerTaken = "stale_answer_taken",

@@ -153,7 +153,7 @@ fn mac_of(host: &Host) -> io::Result<[u8; 6]> {
     host.inside(|| Ok(Card::find(CARD, std::net::UdpSocket::bind("0.0.0.0:0")?)?.mac))
 }
 
-// ---- Frames with their headers, as they lie ready.
+// ---- prepared frames
 
 /// A frame, and where in it the payload begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -185,7 +185,7 @@ impl Frame {
     }
 }
 
-// ---- The ways to receive, ours and bare.
+// ---- receive mechanisms, ours and bare
 
 /// Bytes of the longest packet that Ethernet's usual frames carry.
 const LARGEST: usize = 1480;
@@ -276,7 +276,7 @@ pub(crate) fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, Pool
     Pool::new(PoolConfig::anonymous(name, block, blocks))
 }
 
-// ---- How much of the machine's processors was used, by whomever: the kernel's work for packets is nobody's own.
+// ---- processor time of the whole machine: the kernel's work for packets belongs to no process
 
 /// A look at how long the processors had nothing to do so far.
 #[derive(Clone, Debug)]
@@ -319,7 +319,7 @@ fn idle_seconds(text: &str) -> Vec<f64> {
     processors.map(idle).collect()
 }
 
-// ---- What waits for a processor before any receiver sees it.
+// ---- packets that wait for a processor before any receiver
 
 const SETTING: &str = "/proc/sys/net/core/netdev_max_backlog";
 const STATISTICS: &str = "/proc/net/softnet_stat";

@@ -169,7 +169,7 @@ fn needed(bytes: &[u8]) -> Result<Vec<u8>, BenchError> {
     Ok(steps)
 }
 
-// ---- The least that a decoder must do: read some lines, write records into a cache, read them again.
+// ---- the limit of a decoder: it reads cache lines, writes records and reads them again
 
 /// Bytes of blocks between two looks at the output, as in a batch of ours.
 const BATCH: usize = 32 << 10;
@@ -181,7 +181,7 @@ const RECORD: usize = 8;
 pub(super) enum Lines {
     /// All of them.
     Every,
-    /// Those that hold a header or a trailer.
+    /// Lines with a header or a trailer.
     Needed,
 }
 

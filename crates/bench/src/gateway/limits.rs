@@ -33,7 +33,7 @@ const WAYS: [(Mechanism, Sending); 5] = [
 ];
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    let all = [(Towards::Nobody, BUILDING), (Towards::Itself, GATHERING), (Towards::Nodes, FORWARDING)];
+    let all = [(Towards::Discard, BUILDING), (Towards::Itself, GATHERING), (Towards::Nodes, FORWARDING)];
     for (flow, packets) in [("l1", Packets::FIRST_LEVEL), ("hlt", Packets::HIGH_LEVEL)] {
         for (towards, note) in all {
             for (receive, send) in WAYS {
@@ -72,7 +72,7 @@ fn measure(session: &mut Session<'_>, flow: &str, setup: &Setup, note: &'static 
 
 const fn job(towards: Towards) -> &'static str {
     match towards {
-        Towards::Nobody => "build",
+        Towards::Discard => "build",
         Towards::Itself => "build and gather",
         Towards::Card => "forward",
         Towards::Nodes => "forward with decisions",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  source, CPU 0                       gateway, CPU 1                                 farm, CPU 0
-//!  packets of 126 sources ──────────► received, built to sets, cut to events ──────► nobody: built and let go
+//!  packets of 126 sources ──────────► received, built to sets, cut to events ──────► discarded once built    
 //!    as fast as the gateway             (setup.rs: how)                       ├────► dropped at the card, decided at once
 //!    has room: nothing is lost                                                └────► nodes, which decide
 //!
@@ -38,7 +38,7 @@ fn times(scale: Scale) -> (Duration, Duration) {
     (duration / 4, duration)
 }
 
-// ---- What a gateway takes in, row by row.
+// ---- charts
 
 /// The charts for which there are figures.
 fn charts(rows: &[Row]) -> Vec<Chart> {

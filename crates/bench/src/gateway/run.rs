@@ -75,7 +75,7 @@ pub(super) type Times = (Duration, Duration);
 /// What a gateway takes in.
 pub(super) fn gateway(rig: &Rig, setup: &Setup, times: Times) -> Result<Intake, BenchError> {
     lossless(setup.packets.bytes(), || match setup.towards {
-        Towards::Nobody => building(rig, setup, times),
+        Towards::Discard => building(rig, setup, times),
         _ => forwarding(rig, setup, times),
     })
 }

@@ -73,8 +73,8 @@ impl Sending {
 /// Where events go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Towards {
-    /// Sets are built and let go.
-    Nobody,
+    /// Sets are built and discarded.
+    Discard,
     /// Events are put together, and let go without being sent.
     Itself,
     /// They are sent, dropped when they have arrived, and decided as soon as they are sent.
@@ -209,7 +209,7 @@ pub(super) fn staging() -> Result<Staging, PacketError> {
     Ok(Staging::new(pool("staging", 256 << 10, 16)?))
 }
 
-// ---- The packets of a flow's sources, as they lie ready: before one leaves, its events get their numbers.
+// ---- prepared packets: before the source sends one, it sets the event numbers
 
 /// The sources of a flow that is measured with: those of the paper's flows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

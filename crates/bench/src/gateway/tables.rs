@@ -115,18 +115,17 @@ fn summary(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-// ---- What the system's settings do to a gateway that receives and builds (section IV).
+// ---- effects of system settings on a gateway that receives and builds (paper 1, section IV)
 
 const MTU: &str = "packets of 4 kB (as many more events in each); limit: packets of 0.9 kB; paper: 24 % less processor for as many bytes";
-const TIMESTAMP: &str =
-    "another socket of the machine wants every packet's time (SO_TIMESTAMP); limit: nobody does; paper: not negligible";
+const TIMESTAMP: &str = "another socket of the machine requests the time of every packet (SO_TIMESTAMP); limit: no socket does; paper: not negligible";
 const PRIORITY: &str = "the gateway at a real-time priority (SCHED_FIFO), beside a thread that computes on its processor; limit: as usual, \
                         beside the same thread; paper: predictability rather than speed";
 const AFFINITY: &str =
     "threads kept on their processors; limit: left to the scheduler; paper: better and more predictable";
 
 pub(super) fn effects(session: &mut Session<'_>) -> Result<(), BenchError> {
-    let usual = Setup { towards: Towards::Nobody, ..Setup::USUAL };
+    let usual = Setup { towards: Towards::Discard, ..Setup::USUAL };
     // 112 fragments of 32 bytes and all headers fit a frame of 4,096 bytes.
     let large = Setup { packets: Packets { packing: 112, ..Packets::FIRST_LEVEL }, mtu: 4082, ..usual };
     compare_effects(session, "mtu", [large, Setup { mtu: 4082, ..usual }], MTU)?;

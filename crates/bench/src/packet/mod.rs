@@ -144,7 +144,7 @@ fn is_possible(kernel: Kernel, mechanism: Mechanism) -> bool {
     kernel == Kernel::Thread || mechanism != Mechanism::Gro
 }
 
-// ---- The papers' plots, of what was measured here.
+// ---- charts
 
 /// The charts for which there are figures.
 fn charts(rows: &[Row]) -> Vec<Chart> {

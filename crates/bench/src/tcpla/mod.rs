@@ -111,7 +111,7 @@ fn missing(mechanism: Mechanism) -> Option<String> {
     }
 }
 
-// ---- The paper's plots, of what was measured here.
+// ---- charts
 
 /// The charts for which there are figures.
 fn charts(rows: &[Row]) -> Vec<Chart> {
@@ -190,7 +190,7 @@ fn chart(title: &str, horizontal: &str, vertical: &str, curves: Vec<Curve>) -> C
     }
 }
 
-// ---- Payloads that are written for every event by the front ends, and checked by the readout unit, as in the published
+// ---- payloads that front ends write and the readout unit checks, as in flesnet's figures
 
 const NOTE: &str = "every payload written word by word with its checksum, and checked; limit: bare receiver that walks the \
                     headers of the same streams; flesnet, on a machine like this one: 1.3, 1.7 and 2.1 at 1, 10 and 100 \

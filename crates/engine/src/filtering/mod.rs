@@ -42,7 +42,7 @@ const AT_ONCE: usize = 64;
 /// Who decides.
 enum Decider {
     /// No filter: everything is accepted.
-    Nobody,
+    AcceptAll,
     /// A function of this process.
     Here(Box<dyn LocalFilter>),
     /// Filter units.
@@ -109,7 +109,7 @@ impl Filtering {
 
     /// Everything is accepted, by up to `slots` events in work, and streams choose.
     pub fn none(streams: Streams, slots: u32) -> Self {
-        Self::with(Decider::Nobody, streams, None, slots)
+        Self::with(Decider::AcceptAll, streams, None, slots)
     }
 
     /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more. Where a
@@ -160,7 +160,7 @@ impl Filtering {
         self.monitor.begin(run);
         self.close_at = None;
         match &mut self.decider {
-            Decider::Nobody => {}
+            Decider::AcceptAll => {}
             Decider::Here(filter) => filter.begin(run),
             Decider::Units(farm, links) => {
                 farm.open();
@@ -178,7 +178,7 @@ impl Filtering {
     pub fn end(&mut self) {
         self.monitor.end();
         match &mut self.decider {
-            Decider::Nobody => {}
+            Decider::AcceptAll => {}
             Decider::Here(filter) => filter.end(),
             Decider::Units(_, links) => links.iter_mut().for_each(|unit| unit.link.end()),
         }
@@ -238,7 +238,7 @@ impl Filtering {
             see(machine, slot);
             let event = machine.event(slot);
             match &mut self.decider {
-                Decider::Nobody => {
+                Decider::AcceptAll => {
                     let streams = self.streams.select(TriggerBits::default(), event.trigger_type());
                     self.choose(slot, event.key, Decided { streams, ..Decided::default() });
                 }
@@ -464,7 +464,7 @@ impl Filtering {
 
     /// How long decisions took; none without a filter.
     pub(super) const fn times(&self) -> Option<&Recorder> {
-        if let Decider::Nobody = self.decider { None } else { Some(&self.times) }
+        if let Decider::AcceptAll = self.decider { None } else { Some(&self.times) }
     }
 
     /// The account of each stream, in order.
@@ -475,7 +475,7 @@ impl Filtering {
     /// Whether nothing waits for a decision or for its turn.
     pub fn is_idle(&self) -> bool {
         let is_decided = match &self.decider {
-            Decider::Nobody | Decider::Here(_) => true,
+            Decider::AcceptAll | Decider::Here(_) => true,
             Decider::Units(farm, _) => farm.in_work() == 0,
         };
         is_decided && self.ordering.is_empty() && self.to_write.is_empty() && self.to_let_go.is_empty()
@@ -491,14 +491,14 @@ impl Filtering {
     /// What it counts as a whole.
     pub(super) fn numbers(&self) -> [(Counter, u64); 9] {
         let (units, busy) = match &self.decider {
-            Decider::Nobody => (0, 0),
+            Decider::AcceptAll => (0, 0),
             Decider::Here(..) => (1, self.busy_here.as_nanos() as u64),
             Decider::Units(farm, links) => {
                 (farm.living() as u64, links.iter().map(|unit| unit.busy.nanoseconds()).sum())
             }
         };
         let (farm, copied) = match &self.decider {
-            Decider::Nobody => (None, 0),
+            Decider::AcceptAll => (None, 0),
             Decider::Here(filter) => (None, filter.copied_bytes()),
             Decider::Units(farm, links) => (Some(&**farm), links.iter().map(|unit| unit.link.copied_bytes()).sum()),
         };

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(known.next_closed(1), None, "sets of it may come");
         assert_eq!(known.next_closed(2), Some((1, ended(10, 2))));
         assert_eq!(known.next_closed(2), None, "once");
-        assert_eq!(known.enter(1), 2, "what comes later belongs to the oldest open one");
+        assert_eq!(known.enter(1), 2, "a late event belongs to the oldest open lumisection");
         [2, 2].into_iter().for_each(|number| known.leave(number, &ended(5, 0)));
         assert_eq!(known.next_closed(9), Some((2, ended(10, 0))));
         assert_eq!(known.next_closed(9), Some((8, EventAccount::default())), "those without events");

@@ -27,32 +27,32 @@ fn feed(name: &str, machine: fn(&[u8])) {
 }
 
 #[test]
-fn a_readout_unit_keeps_count_whatever_comes() {
+fn a_readout_unit_keeps_count_on_any_input() {
     feed("readout", machines::readout);
 }
 
 #[test]
-fn a_builder_unit_keeps_count_whatever_comes() {
+fn a_builder_unit_keeps_count_on_any_input() {
     feed("builder", machines::builder);
 }
 
 #[test]
-fn an_event_manager_keeps_count_whatever_comes() {
+fn an_event_manager_keeps_count_on_any_input() {
     feed("manager", machines::manager);
 }
 
 #[test]
-fn run_control_keeps_order_whatever_comes() {
+fn run_control_keeps_order_on_any_input() {
     feed("control", machines::control);
 }
 
 #[test]
-fn run_control_of_front_ends_keeps_order_whatever_they_say() {
+fn run_control_of_front_ends_keeps_order_on_any_input() {
     feed("front_ends", machines::front_ends);
 }
 
 #[test]
-fn whatever_comes_is_looked_at_and_no_more_is_believed_than_there_was() {
+fn sniff_accounts_for_every_byte_of_any_input() {
     feed("sniff", machines::sniff);
 }
 
@@ -67,12 +67,12 @@ fn any_layout_is_refused_or_finds_the_same_however_the_stream_is_cut() {
 }
 
 #[test]
-fn a_gateway_keeps_count_whatever_comes() {
+fn a_gateway_keeps_count_on_any_input() {
     feed("gateway", machines::gateway);
 }
 
 #[test]
-fn a_router_of_chunks_keeps_count_whatever_comes() {
+fn a_router_of_chunks_keeps_count_on_any_input() {
     feed("router", machines::router);
 }
 

@@ -260,7 +260,7 @@ fn rules_come_before_the_layout_and_what_they_pin_is_left_alone() {
     assert!(plan.unused_rules.is_empty());
 }
 
-// ---- The picture of a machine and of what is placed on it, letter by letter.
+// ---- pictures of machines and placements
 
 /// The picture stands in the page about placement; it is that of the paper's readout machine.
 const PAGE: &str = include_str!("../../../../docs/placement.md");

@@ -123,7 +123,7 @@ impl OpenFile {
         write_small(&path, &text, sync)
     }
 
-    /// Sets its permissions, whatever the umask is.
+    /// Sets its permissions. The umask does not apply.
     pub(super) fn set_permissions(&self, permissions: u32) -> Result<(), DiskCause> {
         fs::fchmod(&self.descriptor, Mode::from_raw_mode(permissions)).map_err(cause)
     }

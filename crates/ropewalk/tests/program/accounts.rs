@@ -35,7 +35,7 @@ fn the_checker_finds_what_is_missing_or_of_another_type() {
 // ---- what this machine can do
 
 #[test]
-fn whoever_only_looks_is_told_at_once_in_the_promised_form() {
+fn doctor_look_prints_at_once_in_the_form_of_its_schema() {
     let told = Program::run(["doctor", "--look", "--json"]).expect_status(0).account();
     expect_form(&told, &schema("doctor.json"));
     assert!(told["measured"].is_null() && told["verdict"].is_null(), "{told:#}");

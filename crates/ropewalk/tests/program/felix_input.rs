@@ -240,7 +240,7 @@ fn a_writer_that_is_killed_is_named_and_costs_only_what_it_had_not_handed_over()
 }
 
 #[test]
-fn the_command_that_a_run_starts_says_so_to_whoever_starts_it_otherwise() {
+fn the_command_of_a_card_writer_is_refused_outside_of_a_run() {
     let directory = TemporaryDirectory::new("felix-process-alone");
     let config = directory.path().join("run.toml").display().to_string();
     started(&directory, "[felix.emulate]", &["--events", "10"]).end().expect_status(0);

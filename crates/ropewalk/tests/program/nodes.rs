@@ -102,7 +102,7 @@ fn a_killed_readout_unit_is_named_and_the_run_goes_on() {
     assert_eq!(lost(&[&stays, &goes], &held), (101..=200).map(|event| (843, event)).collect::<BTreeSet<_>>());
 }
 
-/// How many moments each test tries; `ROPEWALK_KILLS` says how many where somebody wants more.
+/// Number of moments that each test tries; `ROPEWALK_KILLS` sets another number.
 fn kills() -> u64 {
     std::env::var("ROPEWALK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
 }
@@ -170,7 +170,7 @@ fn a_killed_builder_unit_costs_nothing_at_other_moments() {
     (1001..=1000 + kills()).for_each(|seed| kill_one(seed, &["bu0", "bu1"]));
 }
 
-/// Nobody else could build what it had, so that the run ends only because it takes part again.
+/// No other unit could build its events: the run ends only because the unit takes part again.
 #[test]
 fn the_only_builder_unit_may_be_killed_and_come_back() {
     (2001..=2000 + kills()).for_each(|seed| kill_one(seed, &["bu0"]));
@@ -284,7 +284,7 @@ fn successors_may_be_killed_too() {
     kill_and_replace(1001, 3);
 }
 
-/// Nobody is there for a while: the front ends wait, and what is in work is built.
+/// For a while there is no manager: the front ends wait, and events in work are built.
 #[test]
 fn a_run_waits_for_its_next_event_manager() {
     let mut cluster = cluster("manager-late", &["--events", &EVENTS.to_string(), "--json"]);

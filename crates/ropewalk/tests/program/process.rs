@@ -233,7 +233,7 @@ impl Drop for Program {
     }
 }
 
-/// A copy of `examples/NAME` in `directory`, with ports of its own and whatever else; its path. What is changed must be there.
+/// Copies `examples/NAME` to `directory` with these changes, and returns its path. Each changed text must be in the example.
 pub(crate) fn example(directory: &TemporaryDirectory, name: &str, changes: &[(&str, &str)]) -> String {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let mut text = std::fs::read_to_string(example).expect("the example is there");

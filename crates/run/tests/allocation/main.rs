@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// All threads are counted together: the tests take turns.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Waits until no other test counts. Then either the threads of gateways alone are counted, or all but those that opted out.
+/// Waits until no other test counts. Then either the threads of gateways alone are counted, or all threads that have not opted out.
 fn alone(is_of_gateways: bool) -> MutexGuard<'static, ()> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     counting::GATEWAYS_ALONE.store(is_of_gateways, Ordering::Relaxed);

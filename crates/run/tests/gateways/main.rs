@@ -1,4 +1,4 @@
-//! Gateways in whole runs: sources that push, whatever is wrong with their packets, and rings of network cards.
+//! Gateways in whole runs: sources that push right and wrong packets, and rings of network cards.
 
 mod local;
 mod rings;

@@ -143,7 +143,7 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
     Held::in_directories(&[saved.path()]).expect_keys_up_to(BEFORE);
 }
 
-// ---- A full disk stops nobody for ever and costs nothing.
+// ---- full disks: the run waits and loses nothing
 
 /// The first source's quota holds about a hundred of these.
 const LARGE: usize = 16 << 10;

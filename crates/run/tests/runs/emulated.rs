@@ -168,7 +168,7 @@ fn every_named_format_is_emulated() {
     }
 }
 
-// ---- The first example of the documentation of the configuration runs.
+// ---- the first example of docs/configuration.md
 
 #[test]
 fn the_first_block_of_the_page_runs() {

@@ -33,7 +33,7 @@ fn connect(pipe: &Path) -> UnixStream {
     }
 }
 
-/// Keeps what comes as the `number`th run file of the builder unit.
+/// Writes the received bytes to the `number`th run file of the builder unit.
 fn keep(mut from: impl Read + Send + 'static, received: &Path, number: u32) -> JoinHandle<u64> {
     let mut file = File::create(received.join(format!("run000001-bu0-{number:06}.rwk"))).expect("a file can be made");
     thread::spawn(move || copy(&mut from, &mut file).expect("the stream is read to its end"))
@@ -99,7 +99,7 @@ fn what_a_reader_that_went_away_may_not_have_read_is_counted() {
 
 #[test]
 fn a_reader_that_never_comes_is_given_up_when_the_run_drains() {
-    let (setup, _, _) = setup("nobody");
+    let (setup, _, _) = setup("no-reader");
     let setup = setup.timeouts(["1s", "1500ms", "2s", "3s"]);
     let mut run = setup.start(Some(EVENTS));
     let mut front_end = FrontEnd::ferol(&run.address(), SOURCE);

@@ -100,7 +100,7 @@ pub(crate) fn expect_everything(front_ends: &[&FrontEnd], held: &Held, last: u64
     }
 }
 
-// ---- The pulses of the real boards of a neutron source, as the events of a run hold them.
+// ---- pulses of the real boards of a neutron source
 
 /// The pulse of each event, in the run's order: two words that every board puts at the same place of its packets. Each event
 /// must hold one packet of two boards.

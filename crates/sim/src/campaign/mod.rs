@@ -10,7 +10,7 @@
 //!                              Failure: seed, words, the command that replays it, as few faults as possible
 //! ```
 //! Each seed is two systems: this one, and one in which sources push (`push`). Event managers come and go: `reign` knows which one leads,
-//! checks whom nodes obey, and has the service that gives leases. Builder units may have filter units (`filters`).
+//! checks that nodes obey that one alone, and has the service that gives leases. Builder units may have filter units (`filters`).
 //! A machine joins in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
 

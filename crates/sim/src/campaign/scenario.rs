@@ -424,7 +424,7 @@ impl Scenario {
         SourceId(100 + index as u32)
     }
 
-    /// Where the run is resynchronised, by whom and with which event.
+    /// The fault that resynchronises the run.
     pub(super) fn resynchronisation(&self) -> Option<&Fault> {
         self.faults.iter().map(|scheduled| &scheduled.fault).find(|fault| fault.kind == FaultKind::Resync)
     }

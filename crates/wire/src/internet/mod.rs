@@ -132,9 +132,9 @@ impl<'a> Ipv4Packet<'a> {
         }
     }
 
-    /// Goes over all bytes of the packet's datagram, and says whether its checksum is wrong. 0 is none. One over the
-    /// addresses alone was left to a network card, and there was none on the way, as between two network namespaces: no
-    /// cable has touched such a datagram.
+    /// Whether the checksum of the packet's datagram is wrong; reads all of its bytes. The value 0 means no checksum. A sum over the
+    /// addresses alone is also right: the sender left the rest to a network card, and the datagram did not pass one, as between
+    /// two network namespaces.
     pub fn has_wrong_checksum(&self, datagram: &UdpSlice<'_>) -> bool {
         let [high, low] = (datagram.slice().len() as u16).to_be_bytes();
         let (addresses, rest) = (&self.header.slice()[12..20], [0, ip_number::UDP.0, high, low]);
@@ -144,8 +144,8 @@ impl<'a> Ipv4Packet<'a> {
     }
 }
 
-/// The checksum over pieces of which all but the last have an even length, as it is written. Those of `etherparse` take
-/// half as long again for long payloads.
+/// The checksum over pieces, in network byte order; all pieces but the last have an even length. That of `etherparse` takes 1.5
+/// times as long for long payloads.
 #[inline]
 pub fn checksum(pieces: &[&[u8]]) -> [u8; 2] {
     (!folded(pieces.iter().map(|piece| sum(piece)).sum())).to_ne_bytes()

@@ -101,7 +101,7 @@ fn a_checksum_that_was_left_to_a_card_is_told_from_a_wrong_one() {
     bytes[26..28].copy_from_slice(&unfinished);
     assert_eq!(is_wrong(&bytes), Ok(false));
     bytes[26..28].fill(0);
-    assert_eq!(is_wrong(&bytes), Ok(false), "there is none");
+    assert_eq!(is_wrong(&bytes), Ok(false), "no checksum");
     bytes[26] = 1;
     assert_eq!(is_wrong(&bytes), Ok(true));
 }

@@ -577,7 +577,7 @@ impl Referee {
 }
 
 #[test]
-fn every_run_begins_and_ends_in_order_whatever_happens_to_programs() {
+fn every_run_begins_and_ends_in_order_while_programs_die() {
     for seed in 0..seeds(500) {
         let scenario = Scenario::draw(seed);
         assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");

@@ -620,12 +620,12 @@ fn expect_all_is_well(draw: fn(u64) -> Scenario) {
 }
 
 #[test]
-fn every_event_is_decided_once_whatever_becomes_of_filter_units() {
+fn every_event_is_decided_once_while_filter_units_die() {
     expect_all_is_well(Scenario::draw);
 }
 
 #[test]
-fn every_event_is_decided_once_whatever_becomes_of_filter_units_on_other_machines() {
+fn every_event_is_decided_once_while_filter_units_die_on_other_machines() {
     expect_all_is_well(Scenario::draw_remote);
 }
 

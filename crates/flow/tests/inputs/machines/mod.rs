@@ -1,7 +1,7 @@
 //! Machines under random input: bytes become messages, times and failures in an order that no real system would have.
 //!
 //! ```text
-//! bytes --> Choices --> messages from anybody, fragments, lost connections, time --> one machine
+//! bytes --> Choices --> messages from any node, fragments, lost connections, time --> one machine
 //!                                                   after each step: accounts balance, bounds hold, no panic
 //! ```
 //! A machine trusts no other node. On any input it must not panic, its accounts must balance, and it must stop answering.
@@ -37,7 +37,7 @@ pub use router::router;
 /// Actions that one input may lead to at most: more means that a machine answers itself.
 const MOST_ACTIONS: usize = 20_000;
 
-// ---- Bytes read as choices. Where they end, every choice is the first one.
+// ---- choices from bytes: after the last byte, every choice is the first one
 
 /// A reader of choices.
 struct Choices<'a> {
@@ -178,7 +178,7 @@ impl<'a> Choices<'a> {
         batch
     }
 
-    /// Any message of the protocol, whoever should send it.
+    /// Any message of the protocol, from any sender.
     fn message(&mut self, sources: u32) -> Message {
         match self.below(25) {
             24 => Message::Set(self.setting()),
@@ -246,7 +246,7 @@ impl<'a> Choices<'a> {
             }),
             0 => Message::Welcome,
             1 => Message::Refuse(RefuseReason::OldEpoch),
-            2 => Message::Hello(ropewalk_wire::message::Hello::new("anybody", self.wide())),
+            2 => Message::Hello(ropewalk_wire::message::Hello::new("any", self.wide())),
             _ => Message::StopRequest(self.cause()),
         }
     }
@@ -275,7 +275,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-// ---- Run control that gets commands and messages in any order, from nodes and from front ends.
+// ---- run control under commands and messages in any order
 
 /// Feeds run control.
 ///

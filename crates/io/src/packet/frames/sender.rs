@@ -151,7 +151,7 @@ impl Headers {
                 // The addresses, and what else of IP belongs to it, stand before the header of UDP.
                 let (covered, rest) = (&self.bytes[IP + 12..], [0, ip_number::UDP.0]);
                 let sum = checksum(&[covered, &rest, &length.to_be_bytes(), payload]);
-                // 0 in its place would say that there is none.
+                // The value 0 means that a packet has no checksum.
                 let sum = if sum == [0, 0] { [0xFF; 2] } else { sum };
                 self.bytes[UDP + 6..].copy_from_slice(&sum);
             }
