@@ -2,7 +2,9 @@
 
 use crate::cluster::Cluster;
 use crate::process::Program;
-use crate::support::{FrontEnd, Held, Setup, SmallDisk, TemporaryDirectory, expect_everything, wait_for};
+use crate::support::{
+    FrontEnd, Held, Setup, SmallDisk, TemporaryDirectory, expect_everything, replace_with_file, wait_for,
+};
 use ropewalk_terms::{Cause, Epoch, Incarnation, NodeId, RunNumber};
 use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, Message, RefuseReason};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -269,9 +271,7 @@ fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
     let run = output.join("run000001");
     let is_closed = |name: &str| run.join(name).exists().then_some(());
     wait_for("a second file", || is_closed("run000001-bu0-000002.rwk"));
-    fs::remove_dir_all(&output).expect("it is ours");
-    // Otherwise the directory would be made again.
-    fs::write(&output, "in the way").expect("a file can be written");
+    replace_with_file(&output);
     front_end.send(26..=60);
     program.expect_error_line_with("DISK FAILS at bu0: ");
     program.interrupt();

@@ -1,6 +1,8 @@
 //! Disks that are full, that are emptied, that stall, and that become read-only in the middle of a run.
 
-use crate::support::{FrontEnd, Held, OwnDisk, Run, Setup, SmallDisk, TemporaryDirectory, expect_everything};
+use crate::support::{
+    FrontEnd, Held, OwnDisk, Run, Setup, SmallDisk, TemporaryDirectory, expect_everything, replace_with_file,
+};
 use ropewalk_terms::{Cause, Counter, NodeId, SourceId};
 use ropewalk_tools::recover;
 use std::fs;
@@ -68,8 +70,7 @@ fn deleted_closed_files_are_counted_by_their_events() {
 fn what_somebody_deletes_for_good_is_counted() {
     let setup = Setup::new("gone", &[SOURCE]).timeout("300ms");
     let (mut run, mut front_end) = begun(&setup);
-    fs::remove_dir_all(setup.output()).expect("it is ours");
-    fs::write(setup.output(), "in the way").expect("a file can be written");
+    replace_with_file(&setup.output());
     front_end.send(BEFORE + 1..=EVENTS);
     run.wait_until("the disk fails", |snapshot| !snapshot.failing_disks.is_empty());
     assert!(run.snapshot().phase.is_running(), "the run waits");

@@ -1,5 +1,6 @@
 //! Disks on which something goes wrong: one that is full soon, one that freezes or that the system gives up.
 
+use super::wait_for;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +22,14 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
+}
+
+/// Puts a file in the place of a directory that a run uses. The run may make files, or the directory, at any time.
+pub(crate) fn replace_with_file(directory: &Path) {
+    wait_for("a file in the place of the directory", || {
+        let _ = fs::remove_dir_all(directory);
+        fs::write(directory, "in the way").ok()
+    });
 }
 
 /// A file system of its own in a file, until dropped.

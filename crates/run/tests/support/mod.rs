@@ -21,7 +21,7 @@ mod relay;
 mod setup;
 
 pub(crate) use controlled::{Manner, OwnFrontEnd, Program, free_address};
-pub(crate) use disk::{OwnDisk, SmallDisk};
+pub(crate) use disk::{OwnDisk, SmallDisk, replace_with_file};
 pub(crate) use encode::{
     Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
 };
