@@ -26,7 +26,7 @@ function sentence() {
   if (!isKnown) return "It is not known who holds the controls.";
   if (!holder) return "Control is free: all operators may send commands.";
   if (isHeldHere()) return `You hold the controls since ${moment(holder.since_ns)}.`;
-  return `${holder.name} holds the controls since ${moment(holder.since_ns)}: others are not heard.`;
+  return `${holder.name} holds the controls since ${moment(holder.since_ns)}: commands of other operators are refused.`;
 }
 
 function render() {
@@ -94,7 +94,7 @@ function isNamed() {
 }
 
 async function take() {
-  if (isNamed()) await change("take", {}, isHeldHere() ? "You go on holding the controls." : "You hold the controls: others are not heard.");
+  if (isNamed()) await change("take", {}, isHeldHere() ? "You go on holding the controls." : "You hold the controls: commands of other operators are refused.");
 }
 
 async function force() {

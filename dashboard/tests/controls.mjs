@@ -57,7 +57,7 @@ async function handsThemOver(ada, bob, shots) {
   await ada.keyboard.press("Enter");
   await until(ada, "ada holds them", holder("You hold the controls since "));
   // Nothing can be done elsewhere, and it is said why.
-  await until(bob, "bob sees who does", `/^ada holds the controls since \\d\\d:\\d\\d:\\d\\d: others are not heard\\.$/.test(${text("holder")})`);
+  await until(bob, "bob sees who does", `/^ada holds the controls since \\d\\d:\\d\\d:\\d\\d: commands of other operators are refused\\.$/.test(${text("holder")})`);
   await bob.getByRole("searchbox", { name: "Show" }).fill("1");
   for (const what of ["[data-command=pause]", "[data-command=stop]", "#source-mask", "#note-add", "#parameter-list input", "#take", "#give-up", "#give-to"]) {
     expect(await bob.isDisabled(what), `bob may use ${what}`);
