@@ -1,11 +1,11 @@
-// What limits the run, and the alarms: seen, heard, acknowledged, shelved.
+// The limit of the run, and the alarms: shown, played, acknowledged, shelved.
 
 import { notice } from "./dialogs.js";
 import { byId, element, replaceKept, setText, words } from "./format.js";
 import { give } from "./requests.js";
 
 const SHELF_SECONDS = 3600;
-// How often an alarm that nobody acknowledged is heard, and its tones in hertz.
+// How often an unacknowledged alarm sounds, and its tones in hertz.
 const SOUNDS = {
   critical: { everyMilliseconds: 2000, tones: [880, 660, 880] },
   warning: { everyMilliseconds: 10000, tones: [520] },
@@ -37,9 +37,9 @@ function line(alarm) {
 }
 
 export function show(live) {
-  const limit = live.limit?.sentence ?? (live.state === "running" ? "Nothing is known yet." : "No run goes on.");
+  const limit = live.limit?.sentence ?? (live.state === "running" ? "No data yet." : "No run is active.");
   setText(byId("limit"), limit);
-  // Numbers change all the time, and are not read out again and again.
+  // Screen readers do not announce changes of the numbers alone.
   const words = limit.replace(/\b\d[\d.,]*\b/g, "");
   if (words !== limitSaid) setText(byId("limit-said"), limit);
   limitSaid = words;
@@ -47,7 +47,7 @@ export function show(live) {
   unanswered = live.alarms.filter((alarm) => alarm.state === "active" || alarm.state === "latched");
   const box = byId("alarms");
   const shown = JSON.stringify(live.alarms.map((alarm) => [alarm.name, alarm.severity, alarm.state]));
-  // Made anew only where something changed, so that a button stays where it is pressed.
+  // Rebuilt only after a change, so that buttons do not move under the pointer.
   if (box.dataset.shown !== shown) {
     box.dataset.shown = shown;
     const lines = live.alarms.map(line);
@@ -72,7 +72,7 @@ function play(tones) {
     const tone = audio.createOscillator();
     const loudness = audio.createGain();
     tone.frequency.value = hertz;
-    // Without an edge, which would crack.
+    // A soft end avoids a click.
     loudness.gain.setValueAtTime(0, from);
     loudness.gain.linearRampToValueAtTime(0.25, from + 0.02);
     loudness.gain.linearRampToValueAtTime(0, from + 0.2);
@@ -90,7 +90,7 @@ function setLoud(loud) {
   button.setAttribute("aria-pressed", String(loud));
 }
 
-// Browsers are silent until somebody has clicked: the button that turns sound on is that click, and is heard at once.
+// Browsers play no sound before the first click: the button that turns sound on is that click, and plays at once.
 export function begin() {
   byId("sound").addEventListener("click", async () => {
     setLoud(!isLoud);

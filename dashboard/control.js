@@ -11,7 +11,7 @@ let required = [];
 let allowed = [];
 let gone = "";
 
-// What was said of a run the last time.
+// The fields of the previous run.
 function lastSaid() {
   try {
     return JSON.parse(recall("fields")) ?? {};
@@ -20,11 +20,11 @@ function lastSaid() {
   }
 }
 
-// A line for each field that a start needs, filled in with what was said the last time; the page remembers.
+// Asks for each required field of a start, with the previous answers as defaults.
 async function askFields() {
   const last = lastSaid();
   const said = await ask({
-    title: "What is said of the run",
+    title: "Describe the run",
     lines: required.map((name) => ({ name, label: name, value: last[name] ?? "" })),
     agree: "Start",
   });
@@ -35,7 +35,7 @@ async function askFields() {
 
 async function press(button) {
   const command = button.dataset.command;
-  // Nothing is done where somebody thought better of it.
+  // Nothing happens if the user cancels.
   const parameters = command === "start" && required.length ? await askFields() : {};
   if (!parameters) return;
   button.disabled = true;
@@ -43,7 +43,7 @@ async function press(button) {
   showAllowed();
 }
 
-// What can be done now: what the state allows, where nobody else holds the controls.
+// Enables the commands that the state allows, unless another operator has control.
 export function showAllowed() {
   const why = whyNot();
   for (const button of document.querySelectorAll("[data-command]")) {
@@ -62,14 +62,14 @@ export function showState(live) {
   allowed = live.allowed;
   showAllowed();
   required = live.required_fields ?? [];
-  // What was closed by hand is not shown again until it is something else.
+  // A message that the user closed is not shown again until it changes.
   if (live.trouble !== trouble) {
     trouble = live.trouble;
     notice(trouble);
   }
 }
 
-// Nobody answers: nothing can be done, and what stands on the page is old.
+// The server does not answer: commands are disabled, and the page shows old values.
 export function showGone(text) {
   setText(byId("state"), "no answer");
   byId("state").className = "state gone";
@@ -77,7 +77,7 @@ export function showGone(text) {
   document.body.classList.add("stale");
   allowed = [];
   showAllowed();
-  // Once: what else there is to say then stays.
+  // Only once, so that later messages stay visible.
   if (text !== gone) notice(text);
   gone = text;
 }

@@ -1,4 +1,4 @@
-// The dashboard: what /api/v1/live/stream sends, shown topic by topic. Nothing comes from elsewhere.
+// The dashboard: shows the data of /api/v1/live/stream by topic. It loads nothing from other servers.
 
 import * as alarms from "./alarms.js";
 import * as control from "./control.js";
@@ -16,7 +16,7 @@ import * as runs from "./runs.js";
 import * as sources from "./sources.js";
 import { clock } from "./format.js";
 
-// Views come twice a second: after so long without one, nobody is there.
+// Views come twice a second: after this time without one, the server counts as gone.
 const GONE_MILLISECONDS = 3000;
 const RETRY_MILLISECONDS = 1000;
 
@@ -53,12 +53,12 @@ function connect() {
   stream.addEventListener("error", () => {
     isGone = true;
     watch();
-    // Where the server has answered, and with an error, a browser does not try again by itself.
+    // After an error response a browser does not reconnect by itself.
     if (stream.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MILLISECONDS);
   });
 }
 
-// A connection may be open and dead: what is old says so.
+// A connection may be open but dead: detect this by the age of the last view.
 function watch() {
   if (performance.now() - heardAt > GONE_MILLISECONDS) isGone = true;
   if (!isGone) return;
@@ -66,7 +66,7 @@ function watch() {
   control.showGone(`The server does not answer since ${clock(heardTime * 1e6)}; this page connects again by itself.`);
 }
 
-// Who holds the controls is another one: what may be done here is, too.
+// Another operator has control: update what is allowed here.
 function showHeld() {
   control.showAllowed();
   parameters.showHeld();

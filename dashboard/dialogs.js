@@ -1,5 +1,5 @@
-// What is said to the person in front of the page, and asked. The page goes on below: alarms are seen and heard, which the browser's own
-// questions would stop.
+// Messages and questions to the user. The page continues to update below, with alarms and their sound, which the browser's own dialogs
+// would stop.
 
 import { byId, element, setText } from "./format.js";
 
@@ -8,7 +8,7 @@ const LONGEST_NOTICE_MILLISECONDS = 8000;
 let closing = 0;
 let asked = Promise.resolve();
 
-// A word to the person in front of the page. It lies over the page, so that nothing jumps; one that `passes` goes by itself.
+// Shows a message. It overlays the page, so that nothing moves; a message that `passes` disappears by itself.
 export function notice(text, { passes = false } = {}) {
   clearTimeout(closing);
   byId("notice").hidden = !text;
@@ -17,8 +17,8 @@ export function notice(text, { passes = false } = {}) {
   if (passes) closing = setTimeout(() => notice(""), LONGEST_NOTICE_MILLISECONDS);
 }
 
-// A question with a line for each of `lines`, { name, label, value, and what else its field has }: what was written by name, and undefined
-// where somebody thought better of it. One that is `grave` is not agreed to by a mere Enter. Questions come one after the other.
+// Asks a question with a line for each of `lines`, { name, label, value, and further attributes of the field }. Returns the answers by name, or
+// undefined if the user cancels. Enter does not confirm a `grave` question. Questions are shown one after the other.
 export function ask(question) {
   asked = asked.catch(() => {}).then(() => put(question));
   return asked;
@@ -41,7 +41,7 @@ function put({ title, text = "", lines = [], agree, grave = false }) {
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       const said = Object.fromEntries(fields.map((field) => [field.name, field.value]));
-      // Nothing that was written stays behind: it may be a token.
+      // Clear the fields: one may contain a token.
       byId("question-lines").replaceChildren();
       resolve(dialog.returnValue === "agree" ? said : undefined);
     }, { once: true });

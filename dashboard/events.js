@@ -1,4 +1,4 @@
-// The event display: a sampled event as a bar for each source, and what one of them sent.
+// The event display: a sampled event with a bar for each source, and the data of one of them.
 
 import { byId, bytes, clock, element, grouped, setText, words } from "./format.js";
 
@@ -14,7 +14,7 @@ let asks = false;
 let notBefore = 0;
 let picked = null; // a source's id
 
-// Bytes as they are looked at: where they stand, in hexadecimal digits, and as letters.
+// A hex dump: offset, hexadecimal digits, and characters.
 export function dump(hex) {
   const lines = [];
   for (let from = 0; from < hex.length; from += 2 * BYTES_IN_A_LINE) {
@@ -42,7 +42,7 @@ function showBars() {
     bar.className = `event-bar ${source.missing ? "missing" : source.doubtful ? "doubtful" : ""}`;
     bar.setAttribute("aria-pressed", String(isPicked));
     bar.setAttribute("aria-label", [source.missing ? `source ${source.id} is missing` : `source ${source.id}, ${grouped(source.bytes)} bytes`, ...source.remarks].join(", "));
-    // One stop for the tabulator; arrow keys go from source to source.
+    // One tab stop; arrow keys move between sources.
     bar.tabIndex = isPicked || (!isThere && index === 0) ? 0 : -1;
     bar.dataset.source = source.id;
     stick.style.height = `${source.missing ? HIGHEST_PIXELS : Math.max(2, HIGHEST_PIXELS * source.bytes / most)}px`;
@@ -59,7 +59,7 @@ function showDetail() {
   }
   const title = element("h3", {}, `Source ${source.id}`);
   if (source.missing) {
-    box.replaceChildren(title, element("p", { class: "bad" }, `It is missing in this event: ${source.remarks.map(words).join(", ")}.`));
+    box.replaceChildren(title, element("p", { class: "bad" }, `Missing in this event: ${source.remarks.map(words).join(", ")}.`));
     return;
   }
   const fields = element("dl", {}, ...source.fields.flatMap(({ name, value }) => [element("dt", {}, name), element("dd", {}, String(value))]));
@@ -68,7 +68,7 @@ function showDetail() {
   box.replaceChildren(title, ...remarks, fields, element("p", { class: "quiet" }, cut), element("pre", { tabindex: "0", "aria-label": "bytes" }, dump(source.hex)));
 }
 
-// One event after the other is not read out; one that is looked at is.
+// Screen readers announce only a selected event.
 function setAloud() {
   const aloud = byId("event-follow").checked ? "off" : "polite";
   for (const id of ["event-what", "event-detail"]) byId(id).setAttribute("aria-live", aloud);
@@ -78,7 +78,7 @@ function showEvent() {
   setAloud();
   const missing = event.sources.filter((source) => source.missing).length;
   const gone = missing > 0 ? `, ${missing} missing` : "";
-  // Gateways know of none.
+  // Gateways have no trigger type.
   const lumisection = event.lumisection > 0 ? ` of lumisection ${event.lumisection}` : "";
   const when = `${clock(event.taken_ns)}, event ${event.key}${lumisection}, built by ${event.builder}`;
   setText(byId("event-what"), `${when}: ${grouped(event.sources.length)} sources${gone}, ${bytes(event.bytes)}`);
@@ -94,13 +94,13 @@ async function ask() {
     event = told;
     showEvent();
   } else {
-    // There may be none for a while: what was seen last stays, and why there is no other one is said.
+    // If there is no new event for a while, the last one stays, with the reason.
     setText(byId("event-what"), told.error);
     notBefore = performance.now() + AFTER_NONE_MILLISECONDS;
   }
 }
 
-// One question at a time, as the server waits for an event; and none while nobody sees the answer.
+// One request at a time, because the server waits for an event; none while the page is hidden.
 function look() {
   const isWanted = !event || byId("event-follow").checked;
   if (asks || document.hidden || !isInView || !isRunning || !isWanted || performance.now() < notBefore) return;
@@ -111,12 +111,12 @@ function look() {
 export function show(live) {
   const wasRunning = isRunning;
   isRunning = live.state === "running";
-  if (!event && isRunning !== wasRunning) setText(byId("event-what"), isRunning ? "" : "No run goes on.");
+  if (!event && isRunning !== wasRunning) setText(byId("event-what"), isRunning ? "" : "No run is active.");
 }
 
 function pick(source) {
   picked = source;
-  // What is read must not run away.
+  // A selected event stays on the page.
   byId("event-follow").checked = false;
   setAloud();
   showBars();

@@ -1,4 +1,4 @@
-// What is counted of every fragment of some sources: /api/v1/histograms, drawn as bars by uPlot.
+// Histograms of fragments: /api/v1/histograms, drawn as bars by uPlot.
 
 /* global uPlot */
 import { byId, bytes, element, grouped, setText } from "./format.js";
@@ -10,7 +10,7 @@ let drawn = null; // { histogram's name and edges, uplot }
 let offered = "";
 let isBusy = false;
 
-// A length of time in its own unit.
+// A duration in a suitable unit.
 function time(nanoseconds) {
   for (const [unit, one] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
     if (nanoseconds >= one) return `${+(nanoseconds / one).toPrecision(3)} ${unit}`;
@@ -22,7 +22,7 @@ const FORMATS = { bytes, nanoseconds: time, count: grouped };
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Several sources at once are added up: bins are the same.
+// Adds up several sources, which have the same bins.
 export function sum(sources) {
   const all = Object.values(sources);
   const add = (name) => all.reduce((sum, one) => sum + one[name], 0);
@@ -30,7 +30,7 @@ export function sum(sources) {
   return { counts, underflow: add("underflow"), overflow: add("overflow"), short: add("short") };
 }
 
-// What stands in no bin, in words.
+// Describes the values outside of the bins.
 export function beside({ counts, underflow, overflow, short }) {
   const inside = counts.reduce((sum, count) => sum + count, 0);
   const others = [[underflow, "below"], [overflow, "above"], [short, "too short for the field"]].filter(([count]) => count > 0);
@@ -41,7 +41,7 @@ function options(histogram, width) {
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
   const format = FORMATS[histogram.unit];
   const { edges } = histogram;
-  // Bins stand side by side with the same width, whatever it is in numbers; the axis names their edges.
+  // All bins are drawn with the same width; the axis names their edges.
   const label = (bin) => (Number.isInteger(bin) && edges[bin] !== undefined ? format(edges[bin]) : "");
   return {
     width,
@@ -72,7 +72,7 @@ function draw(histogram) {
   box.setAttribute("aria-label", `${histogram.name}: ${words}`);
 }
 
-// The choices that there are; what is chosen stays chosen.
+// Updates the choices and keeps the selection.
 function offer(id, values, first) {
   const select = byId(id);
   const chosen = select.value;
@@ -94,7 +94,7 @@ async function read() {
   const found = await ask(query);
   const histogram = found[0];
   if (!histogram) {
-    // Another run may have other ones, or other sources.
+    // Another run may have other histograms or sources.
     offered = "";
     byId("histogram-section").hidden = found.length === 0 && !name;
     if (source) byId("histogram-source").value = "";

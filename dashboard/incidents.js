@@ -1,4 +1,4 @@
-// What went wrong: the same cause of the same subject once, with a count.
+// Incidents: one line per cause and subject, with a count.
 
 import { byId, clock, fill, grouped, heads, setText, words } from "./format.js";
 

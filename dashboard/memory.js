@@ -1,4 +1,4 @@
-// What the page remembers: for good, or for as long as it is open. A browser that keeps nothing may refuse even the question.
+// Values that the page stores, permanently or while it is open. Some browsers refuse even to ask for stored values.
 
 const own = { localStorage: new Map(), sessionStorage: new Map() };
 

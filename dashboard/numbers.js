@@ -1,9 +1,9 @@
-// The big numbers and the ledger.
+// The main numbers and the ledger.
 
 import { bandwidth, byId, bytes, element, grouped, percent, setText, span } from "./format.js";
 import { beforeNow } from "./plots.js";
 
-// Beside which numbers stands what the run that is compared with had at the same age, by its series.
+// The numbers beside which the value of the reference run at the same age is shown, by series.
 const COMPARED = [
   ["event-rate", "events_per_second", grouped],
   ["bandwidth-in", "bytes_in_per_second", bandwidth],
@@ -36,7 +36,7 @@ export function show(live) {
   showLedger(live);
 }
 
-// A balance: what is on the left must be the sum of what is on the right.
+// An equation of the ledger: the left side must be the sum of the right side.
 function equations({ fragments, events, pools }) {
   return [
     ["fragments received", fragments.received, [
@@ -80,7 +80,7 @@ function showLedger(live) {
     });
   });
   const balance = byId("balance");
-  // While data flow, numbers of different nodes are of different moments.
+  // During a run, numbers of different nodes are from different moments.
   const isLive = ["running", "paused", "draining"].includes(live.state);
   const good = live.ledger.unbalanced.length === 0;
   const isPartial = (live.ledger.partial ?? []).length > 0;

@@ -1,32 +1,33 @@
-// Who holds the controls: shown, taken, given. While somebody else does, nothing can be done here, and it is said why.
+// Control of the run: shows the operator who has it, takes it and gives it. While another operator has control, commands are disabled
+// here, with the reason.
 
 import { ask, notice } from "./dialogs.js";
 import { byId, moment, setText } from "./format.js";
 import { recall, remember } from "./memory.js";
 import { give, isOwn, name } from "./requests.js";
 
-// A view that was on its way when the controls were changed from here says what was before: it is not believed for so long.
+// A view sent before a change from this page still shows the old state: it is ignored for this time.
 const LATE_MILLISECONDS = 5000;
 
-let holder = null; // { name, since_ns }, or nobody
+let holder = null; // { name, since_ns }, or null if control is free
 let isKnown = false;
 let isFirst = true;
-let changed = null; // { since }: what was done here is not seen in the views yet
+let changed = null; // { since }: a change from this page that the views do not show yet
 let onChange = () => {};
 
 const isHeldHere = () => holder !== null && isOwn(holder.name);
 
-// Whether somebody else than whoever is in front of the page holds the controls.
+// Whether an operator other than the user of this page has control.
 export const isHeldByAnother = () => holder !== null && !isOwn(holder.name);
 
-// Why nothing can be done here; empty where it can.
+// Why commands are disabled here; empty if they are not.
 export const whyNot = () => (isHeldByAnother() ? `${holder.name} holds the controls` : "");
 
 function sentence() {
-  if (!isKnown) return "It is not known who holds the controls.";
+  if (!isKnown) return "It is unknown who holds the controls.";
   if (!holder) return "Control is free: all operators may send commands.";
   if (isHeldHere()) return `You hold the controls since ${moment(holder.since_ns)}.`;
-  return `${holder.name} holds the controls since ${moment(holder.since_ns)}: others are not heard.`;
+  return `${holder.name} holds the controls since ${moment(holder.since_ns)}: commands of other operators are refused.`;
 }
 
 function render() {
@@ -44,12 +45,12 @@ function render() {
 
 const isSame = (one, other) => one?.name === other?.name && one?.since_ns === other?.since_ns;
 
-// What somebody else did, to whom it matters.
+// Reports a change by another operator that affects this user.
 function tell(before, now) {
   if (before && isOwn(before.name)) {
-    notice(now ? `${now.name} has the controls now: you are not heard any more.` : "You no longer hold the controls: control is free.");
+    notice(now ? `${now.name} has the controls now: your commands are refused from now on.` : "You no longer hold the controls: control is free.");
   } else if (now && isOwn(now.name)) {
-    notice("You were given the controls.", { passes: true });
+    notice("You now hold the controls: another operator gave them to you.", { passes: true });
   }
 }
 
@@ -57,7 +58,7 @@ export function show(live) {
   const now = live.operator ?? null;
   if (changed && (isSame(now, holder) || performance.now() - changed.since > LATE_MILLISECONDS)) changed = null;
   if (changed) return;
-  // A server that was started anew has forgotten who held them.
+  // A restarted server does not know who had control.
   if (!isFirst && holder?.name !== now?.name) tell(holder, now);
   holder = now;
   isKnown = true;
@@ -65,7 +66,7 @@ export function show(live) {
   render();
 }
 
-// Nobody answers: whoever held the controls may hold them no longer.
+// The server does not answer: control may have changed.
 export function showGone() {
   isKnown = false;
   render();
@@ -79,13 +80,13 @@ async function change(what, parameters, words) {
   notice(words, { passes: true });
   render();
   onChange();
-  // The button that was pressed may be of no use any more: who goes on with the keyboard does so beside it.
+  // The pressed button may be disabled now: move the keyboard focus to the button beside it.
   if (document.activeElement === document.body || document.activeElement.disabled) {
     ["take", "force"].map(byId).find((button) => !button.disabled)?.focus();
   }
 }
 
-// Whoever holds the controls has a name, or others would not know whom to ask.
+// The operator needs a name, so that others know whom to ask.
 function isNamed() {
   if (name()) return true;
   notice("Write your name first, so that others know who holds the controls.", { passes: true });
@@ -94,7 +95,7 @@ function isNamed() {
 }
 
 async function take() {
-  if (isNamed()) await change("take", {}, isHeldHere() ? "You go on holding the controls." : "You hold the controls: others are not heard.");
+  if (isNamed()) await change("take", {}, isHeldHere() ? "You still hold the controls." : "You hold the controls: commands of other operators are refused.");
 }
 
 async function force() {
@@ -102,23 +103,23 @@ async function force() {
   const from = holder.name;
   const said = await ask({
     title: `Take the controls from ${from}?`,
-    text: `${from} is not asked, and not heard any more. The journal says that you did it.`,
+    text: `Commands of ${from} are refused from now on, without asking ${from}. The journal records your name.`,
     agree: "Take by force",
     grave: true,
   });
-  if (said) await change("take", { force: true }, `You hold the controls: ${from} is not heard any more.`);
+  if (said) await change("take", { force: true }, `You hold the controls: commands of ${from} are refused.`);
 }
 
 async function giveTo() {
   const said = await ask({
-    title: "Give the controls to somebody",
-    lines: [{ name: "to", label: "To whom, by the name that they have on their page", maxlength: "64", pattern: ".*\\S.*", title: "a name", autocomplete: "off" }],
+    title: "Give the controls to another operator",
+    lines: [{ name: "to", label: "Name of the operator, as on their page", maxlength: "64", pattern: ".*\\S.*", title: "a name", autocomplete: "off" }],
     agree: "Give",
   });
   if (said) await change("give", { to: said.to.trim() }, `${said.to.trim()} holds the controls now.`);
 }
 
-// `again` is called where something else may be done now than before.
+// `again` is called when the allowed commands may have changed.
 export function begin(again) {
   onChange = again;
   const field = byId("who");

@@ -1,10 +1,10 @@
-// What can be changed while a run goes on: how it is now, how it is configured, and a field to change it in.
+// Live parameters: the present value, the configured value, and a field to change it.
 
 import { byId, element, grouped, setText } from "./format.js";
 import { whyNot } from "./operator.js";
 import { give } from "./requests.js";
 
-const rows = new Map(); // name -> { item, field, mark, back, error, told: the parameter as the server told it }
+const rows = new Map(); // name -> { item, field, mark, back, error, told: the parameter as the server reported it }
 let shownFor = null;
 let isApplying = false;
 
@@ -37,7 +37,7 @@ function make({ name, help }) {
   return row;
 }
 
-// What is being written stays as it is, whatever becomes of the value meanwhile.
+// An edited field keeps its text when the value changes.
 function fill(parameters) {
   for (const told of parameters) {
     if (!rows.has(told.name)) rows.set(told.name, make(told));
@@ -54,7 +54,7 @@ function fill(parameters) {
   for (const name of rows.keys()) if (!names.includes(name)) rows.delete(name);
   const items = names.map((name) => rows.get(name).item);
   const list = byId("parameter-list");
-  // Whoever writes in one keeps the place.
+  // The focused field keeps the focus.
   if (items.length !== list.children.length || items.some((item, index) => item !== list.children[index])) list.replaceChildren(...items);
   render();
 }
@@ -69,18 +69,18 @@ function render() {
   byId("parameter-fields").disabled = Boolean(why) || isApplying;
   byId("parameters-apply").disabled = edited.length === 0;
   for (const row of rows.values()) row.back.disabled = row.told.value === row.told.configured;
-  const holds = rows.size ? "What is applied holds at once in the run that goes on, and in those that follow in this program." : "Nothing can be changed here while runs go on.";
-  setText(byId("parameters-why"), why ? `${why}: nothing can be changed here.` : holds);
-  setText(byId("parameters-edited"), edited.length ? `${grouped(edited.length)} not applied yet; Escape takes back what is written in a field` : "");
+  const holds = rows.size ? "Changes take effect at once, in this run and in later runs of this program." : "This program has no live parameters.";
+  setText(byId("parameters-why"), why ? `${why}: parameters cannot be changed here.` : holds);
+  setText(byId("parameters-edited"), edited.length ? `${grouped(edited.length)} not applied yet; Escape restores a field` : "");
 }
 
-// Beside which field a refusal stands: the one that it names first, of those that were to be changed.
+// The field for an error message: of the changed parameters, the one that the message names first.
 export function concerned(text, names) {
   const places = names.map((name) => ({ name, place: text.indexOf(name) })).filter(({ place }) => place >= 0);
   return places.sort((one, other) => one.place - other.place)[0]?.name ?? names[0];
 }
 
-// All of it is changed, or nothing, and then it is said why beside a field.
+// Changes all values or none; an error appears beside a field.
 async function change(changes) {
   const names = Object.keys(changes);
   for (const name of names) tellError(rows.get(name), "");
@@ -92,7 +92,7 @@ async function change(changes) {
   try {
     const told = await give("parameters", {}, changes, { method: "PATCH", tell });
     if (!told) return;
-    // What was written otherwise than it is told (2000ms, 2s) has been applied all the same.
+    // Values in another notation (2000ms, 2s) have been applied, too.
     for (const name of names) if (rows.has(name)) rows.get(name).field.value = rows.get(name).told.value;
     fill(told);
   } finally {
@@ -114,7 +114,7 @@ async function read() {
   if (answer.ok) fill(await answer.json());
 }
 
-// Every change is an entry of the journal.
+// Every change has an entry in the journal.
 export function show(live) {
   render();
   if (live.last_entry === shownFor || isApplying) return;
@@ -122,7 +122,7 @@ export function show(live) {
   read().catch(() => { shownFor = null; });
 }
 
-// Another server may have other ones, and as many entries.
+// Another server may have other parameters with as many journal entries.
 export function again() {
   shownFor = null;
 }

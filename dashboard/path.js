@@ -1,6 +1,6 @@
-// The way of the data as a live picture: sources, readout units, builder units, filters, storage. How full each is stands on it
-// as a colour, a bar and a word, and each arrow says how much of the time what is before it has to wait for what is behind it.
-// Where sources push there are no readout units: gateways take their packets, and a farm decides.
+// The data path as a live picture: sources, readout units, builder units, filters, storage. A colour, a bar and a word show how full
+// each stage is. Each arrow shows for how much of the time the stage before it has to wait for the next one.
+// If sources push there are no readout units: gateways take their packets, and a farm decides.
 
 import { bandwidth, byId, compact, grouped, percent, setText, words } from "./format.js";
 import { isSilent } from "./sources.js";
@@ -9,10 +9,10 @@ const BUSY = 0.5;
 const FULL = 0.9;
 const MOST_CELLS = 64;
 const SVG = "http://www.w3.org/2000/svg";
-// Lengths of the picture, across and down: a box, and the arrow behind it.
+// Sizes of the picture, horizontal and vertical: a box, and the arrow after it.
 const ACROSS = { box: [186, 132], arrow: 36, stages: 5 };
 const DOWN = { box: [360, 104], arrow: 30, stages: 5 };
-// A narrower page has its boxes one below the other.
+// On a narrow page the boxes are below each other.
 const NARROW_PIXELS = 720;
 
 const level = (share) => (share === null ? 0 : share > FULL ? 2 : share > BUSY ? 1 : 0);
@@ -21,7 +21,7 @@ const greatest = (values) => values.reduce((most, value) => (value === null || v
 const sum = (values) => values.reduce((all, value) => all + value, 0);
 const plural = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : "s"}`;
 
-// The stages of the picture: { name, figure, share, said, cells, wait }, wait being how much of the time the stage has to wait
+// The stages of the picture: { name, figure, share, said, cells, wait }; wait is the share of the time for which the stage has to wait
 // for the next one.
 export function stages(live) {
   const rates = live.rates;
@@ -118,7 +118,7 @@ function draw(name, attributes, parent) {
 
 let picture = null;
 
-// The parts that do not move; `update` fills them.
+// The fixed parts; `update` fills them.
 function build(box, isNarrow) {
   const { box: [width, height], arrow, stages: count } = isNarrow ? DOWN : ACROSS;
   const all = isNarrow ? [width, count * height + (count - 1) * arrow] : [count * width + (count - 1) * arrow, height];
@@ -150,7 +150,7 @@ function buildArrow(svg, isNarrow, x, y, width, height, length) {
 }
 
 function showCells(group, cells, width) {
-  // Many are shown as their worst: a cell stands for several.
+  // If there are many, a cell shows the worst of several.
   const each = Math.ceil(cells.length / MOST_CELLS);
   const shown = [];
   for (let first = 0; first < cells.length; first += each) {

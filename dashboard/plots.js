@@ -1,10 +1,10 @@
-// How it went: plots of what /api/v1/history keeps, by uPlot.
+// Plots of /api/v1/history, by uPlot.
 
 /* global uPlot */
 import { bandwidth, byId, bytes, element, grouped, percent } from "./format.js";
 import { give } from "./requests.js";
 
-// Seconds that are shown, seconds from one point to the next, seconds from one question to the next.
+// Time shown, time between points, time between requests, in seconds.
 const SPANS = { 600: { step: 2, every: 2 }, 3600: { step: 5, every: 5 }, 604800: { step: 600, every: 60 } };
 const HEIGHT = 150;
 
@@ -26,14 +26,14 @@ const PLOTS = [
 let chosen = 600;
 let drawn = []; // { plot, uplot, box, names }
 let askedAt = 0;
-// The run of the past that the present one is compared with, as /api/v1/reference tells it, and the second in which the present one began.
+// The reference run, as in /api/v1/reference, and the second in which the present run began.
 let reference = { run: null, series: {} };
 let began = null;
-// Seconds from one question for the reference to the next: somebody else may have chosen another one.
+// Seconds between requests for the reference: another user may have changed it.
 const REFERENCE_EVERY = 5;
 let referenceAt = -Infinity;
 
-// Times of day on an axis, with the day where it is a longer time.
+// Times of day on an axis, with the day for long spans.
 function times(seconds) {
   const date = new Date(1000 * seconds);
   const time = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
@@ -42,10 +42,10 @@ function times(seconds) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Lines of one plot are told apart by their dashes, too.
+// Lines of one plot also differ by their dashes.
 const STROKES = [["--accent", []], ["--second", [6, 3]], ["--quiet", [2, 3]]];
 
-// What lies under each line where the present run is compared with another one.
+// The lines of the reference run, below those of the present run.
 const under = (name, label) => [name, `${label}, run ${reference.run}`, true];
 
 function options(plot, names, width) {
@@ -69,7 +69,7 @@ function options(plot, names, width) {
   };
 }
 
-// Makes the plots anew: at the beginning, where the colours change, and where there are other series.
+// Makes the plots again: at the beginning, and when colours or series change.
 function build(names) {
   const old = drawn;
   drawn = [];
@@ -79,7 +79,7 @@ function build(names) {
     const known = plot.lines.filter(([name]) => names.has(name));
     if (known.length === 0) continue;
     const compared = reference.run === null ? [] : known.filter(([name]) => name in reference.series);
-    // What is under the others is drawn first.
+    // The lines below the others are drawn first.
     const lines = [...compared.map(([name, label]) => under(name, label)), ...known];
     const box = element("div", { class: "plot", role: "img", "aria-label": plot.title }, element("h3", {}, plot.title));
     boxes.push(box);
@@ -92,14 +92,14 @@ function build(names) {
   }
 }
 
-// What a series of the reference run was when that was as old as the present one at this time.
+// The value of a series of the reference run at the age of the present run at this time.
 function then(name, time) {
   const age = began === null ? -1 : time - began;
   return age < 0 ? null : reference.series[name][Math.floor(age / reference.step_seconds)] ?? null;
 }
 
-// What a series of the reference run was at the present one's age, with which run that is: of the last seconds the newest that was seen, and
-// null where nothing is compared or seen.
+// The value of a series of the reference run at the present run's age, and the number of the run: the newest value of the last seconds, or
+// null without a reference or a value.
 export function beforeNow(name) {
   if (!(name in reference.series)) return null;
   const now = Math.floor(Date.now() / 1000);
@@ -107,7 +107,7 @@ export function beforeNow(name) {
   return seen === undefined ? null : { run: reference.run, value: seen };
 }
 
-// What was measured, on a time axis of the chosen length: what was not seen stays empty.
+// The measured values, on a time axis of the selected length; gaps stay empty.
 function onAxis({ times, series, step_seconds: step }, lines) {
   const until = Math.floor(Date.now() / 1000 / step) * step;
   const from = until - Math.ceil(chosen / step) * step;
@@ -142,7 +142,7 @@ function show(history) {
   }
 }
 
-// The run that is compared with.
+// The reference run.
 async function readReference() {
   if (document.hidden || performance.now() - referenceAt < REFERENCE_EVERY * 1000) return;
   referenceAt = performance.now();
@@ -165,7 +165,7 @@ async function choose() {
   compare(told ?? reference);
 }
 
-// When the present run began: what it is compared with is laid under it from there on.
+// The begin of the present run, at which the reference run is aligned.
 export function follow(live) {
   const isOn = ["running", "paused", "draining"].includes(live.state);
   began = isOn ? Math.round(Date.now() / 1000 - live.age_s) : null;
@@ -178,7 +178,7 @@ async function read() {
   const asked = chosen;
   const since = Math.floor(Date.now() / 1000) - chosen;
   const answer = await fetch(`/api/v1/history?since=${since}&step=${step}`);
-  // Another time may have been chosen meanwhile.
+  // The user may have selected another span meanwhile.
   if (answer.ok && asked === chosen) show(await answer.json());
 }
 

@@ -1,10 +1,10 @@
-// Runs of the output directory with what people say of them, and the account of one.
+// Runs of the output directory with their notes, and the account of one.
 
 import { byId, bytes, element, grouped, heads, replaceKept, setText, span, words } from "./format.js";
 import { whyNot } from "./operator.js";
 import { give } from "./requests.js";
 
-// Somebody else's note changes nothing that the page hears of.
+// The page gets no message about notes of other users.
 const EVERY_MILLISECONDS = 10000;
 
 let shownFor = "";
@@ -12,13 +12,13 @@ let shownAt = 0;
 let shown = "";
 let presentRun = null;
 
-// What a run is told by: a name, and what it is in the list of runs or in its account.
+// The columns of a run: a name, and its value in the list of runs or in its account.
 const text = (value) => (value === null || value === undefined ? "–" : String(value));
 
-// A note with its day, as it is seen where there is room for it.
+// A note with its day, for places with enough room.
 const dated = (note) => `${new Date(note.at_ns / 1e6).toLocaleString("en-GB")}, ${note.by}: ${note.text}`;
 
-// The newest note of a run, and how many there are besides; all of them on a pointer's rest.
+// The newest note of a run, and the number of others; the tooltip shows all of them.
 function noteCell(notes) {
   if (!notes.length) return element("td");
   const { by, text } = notes.at(-1);
@@ -27,7 +27,7 @@ function noteCell(notes) {
 }
 
 function showList(runs) {
-  // What is the same stays, and with it what is pointed at.
+  // Unchanged rows stay, so that the pointer and the focus stay on them.
   if (JSON.stringify(runs) === shown) return;
   shown = JSON.stringify(runs);
   const lines = runs.map((run) => {
@@ -77,7 +77,7 @@ async function read() {
   if (answer.ok) showList(await answer.json());
 }
 
-// A note is of the run that is under way, unless another one was chosen.
+// A note is for the present run, unless the user selected another one.
 function follow(live) {
   const field = byId("note-run");
   if (live.run !== presentRun && (field.value === "" || field.value === String(presentRun))) field.value = live.run ?? "";
@@ -85,7 +85,7 @@ function follow(live) {
   showHeld();
 }
 
-// Notes are for whoever holds the controls.
+// While another operator has control, the field for notes is disabled.
 export function showHeld() {
   byId("note-add").disabled = Boolean(whyNot());
   setText(byId("note-add"), whyNot() || "Add");
@@ -94,13 +94,13 @@ export function showHeld() {
 async function add() {
   const field = byId("note-text");
   const reply = await give(`runs/${byId("note-run").valueAsNumber}/notes`, {}, field.value.trim());
-  // What was not taken stays in the field.
+  // A refused note stays in the field.
   if (!reply) return;
   field.value = "";
   await read();
 }
 
-// The list changes where a run begins or ends, and with notes.
+// The list changes when a run begins or ends, and with notes.
 export function show(live) {
   follow(live);
   const now = `${live.run} ${live.state} ${live.last_entry}`;

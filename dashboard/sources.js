@@ -1,22 +1,22 @@
-// The tables of sources and of nodes. Seven hundred sources are usual: they are sorted, and filtered by number, unit or standing.
+// The tables of sources and of nodes. Seven hundred sources are usual: they can be sorted, and filtered by number, unit or standing.
 
 import { ask, notice } from "./dialogs.js";
 import { ago, bandwidth, byId, bytes, element, fill, grouped, heads, percent, setText } from "./format.js";
 import { whyNot } from "./operator.js";
 import { give } from "./requests.js";
 
-// A source that sends nothing while a run goes on is silent after so long, or after so many of its usual intervals.
+// A source that sends nothing during a run counts as silent after this time, or after this many of its usual intervals.
 const SILENT_MILLISECONDS = 1000;
 const SILENT_INTERVALS = 5;
-// Part of the time from which on a source is called held back.
+// Share of the time from which on a source counts as held back.
 const HELD_BACK = 0.1;
 
-// source id -> { first, since, received, at, hadConnection }: when it was seen first and spoke last, and whether it was ever connected
+// source id -> { first, since, received, at, hadConnection }: when it was first seen and last sent, and whether it was ever connected
 const spoke = new Map();
 
 function listen(source, now) {
   let known = spoke.get(source.id);
-  // Another run counts anew.
+  // Another run counts from the beginning.
   if (!known || source.received < known.received) {
     known = { first: source.received, since: now, received: source.received, at: now, hadConnection: false };
     spoke.set(source.id, known);
@@ -28,13 +28,13 @@ function listen(source, now) {
   known.hadConnection ||= source.is_connected;
 }
 
-// Somebody masked it: nobody misses what it does not send.
+// It is masked: its fragments are not missing.
 const isOut = (source) => source.taking === "masked" || source.taking === "asked_back";
 
-// Its connection is gone, and nobody said that it has ended.
+// Its connection was lost before it ended in order.
 const isAway = (source) => !isOut(source) && !source.is_connected && !source.has_ended && spoke.get(source.id)?.hadConnection;
 
-// For how many seconds a source has said nothing that it should have said; 0 for one that sends.
+// For how many seconds a source that should send has been silent; 0 for one that sends.
 function silentFor(source) {
   const known = spoke.get(source.id);
   if (!known || source.has_ended || isOut(source)) return 0;
@@ -80,7 +80,7 @@ function standing(source, live) {
 
 const isTroubled = (source) => source.order < 2 || source.lost > 0 || errorsOf(source) > 0 || missingOf(source) > 0;
 
-// Whether a source is meant by `7, 20-39, ru1, silent`: any of the words does.
+// Whether a source matches a filter such as `7, 20-39, ru1, silent`: any of the words suffices.
 export function isMeant(source, filter) {
   const asked = filter.toLowerCase().split(/[\s,]+/).filter(Boolean);
   if (asked.length === 0) return true;
@@ -98,29 +98,29 @@ function shownOf(sources) {
   return sources.filter((source) => isMeant(source, filter) && (!onlyTroubled || isTroubled(source)));
 }
 
-// What is done with the sources that are shown, by the button that does it.
+// The actions for the listed sources, by button.
 const DEEDS = {
   "source-mask": {
     name: "Mask",
-    what: "take no part any more, in this run and in those that follow",
+    what: "take no part, in this run and in later runs",
     carryOut: (sources) => give("masks", {}, { sources, is_masked: true }),
   },
   "source-unmask": {
     name: "Unmask",
-    what: "take part again, in this run and in those that follow",
+    what: "take part again, in this run and in later runs",
     carryOut: (sources) => give("masks", {}, { sources, is_masked: false }),
   },
   "source-restart": {
     name: "Restart",
-    what: "be taken out of this run and in again, from the first event on that they send then",
+    what: "be masked and unmasked at once, and take part again from the first event that they send",
     carryOut: async (sources) => {
       const told = await give("masks/restart", {}, { sources });
-      if (told) notice(told.restarted.map(({ source, out_from }) => `Source ${source} is out from event ${out_from} on, until it sends.`).join(" "));
+      if (told) notice(told.restarted.map(({ source, out_from }) => `Source ${source} is masked from event ${out_from} on, until it sends.`).join(" "));
     },
   },
 };
 
-// Only where somebody has said which sources are to be shown.
+// Only if the user has filtered the sources.
 async function carryOut({ name, what, carryOut: begin }) {
   const sources = shownOf(last.sources).map((source) => source.id);
   const whose = sources.length === 1 ? `Source ${sources[0]} is to` : `${sources.length} sources are to`;
@@ -137,10 +137,10 @@ function render() {
   const shown = shownOf(sources);
   const isChosen = shown.length > 0 && shown.length < sources.length;
   for (const id of Object.keys(DEEDS)) byId(id).disabled = !isChosen || Boolean(whyNot());
-  setText(byId("mask-why"), whyNot() || (isChosen ? `${grouped(shown.length)} shown` : "show some alone to mask them"));
+  setText(byId("mask-why"), whyNot() || (isChosen ? `${grouped(shown.length)} shown` : "filter the sources to mask some"));
   const { value } = COLUMNS[sorted.column];
   const sign = sorted.isDown ? -1 : 1;
-  // Sources that are alike stay in the order of their ids: rows do not dance.
+  // Equal sources stay in the order of their ids, so that rows do not jump.
   shown.sort((one, other) => {
     const [left, right] = [value(one), value(other)];
     return left === right ? one.id - other.id : left < right ? -sign : sign;
@@ -168,7 +168,7 @@ export function show(live) {
   render();
 }
 
-// Who holds the controls is another one.
+// Another operator has control.
 export function showHeld() {
   if (last) render();
 }

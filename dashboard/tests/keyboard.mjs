@@ -1,14 +1,14 @@
-// The page without a mouse: everything is reached with the tabulator, forwards and backwards, and is seen when it is.
+// The page without a mouse: Tab reaches everything, forwards and backwards, and the focused element is visible.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, scratch, start, state, until, watched } from "./harness.mjs";
 
-// Where the focus is: what it is called, and whether it can be seen that it is there.
+// The focused element: its name, and whether the focus is visible.
 const focused = () => {
   const one = document.activeElement;
   if (one === document.body) return null;
   const { left, right, top, height } = one.getBoundingClientRect();
-  // A part of it is enough: of what is higher than the window the upper one, in a table the one that is not scrolled away.
+  // A visible part suffices: the upper part of a high element, the unscrolled part of a table.
   const y = Math.min(top + height / 2, window.innerHeight - 10, top + 200);
   const points = [left + 5, (left + right) / 2, right - 5].map((x) => document.elementFromPoint(x, y));
   const isSeen = points.some((at) => at !== null && (one.contains(at) || at.closest("label")?.contains(one)));
@@ -25,7 +25,7 @@ async function walk(page, key) {
     const one = await page.evaluate(focused);
     if (!one) return met;
     expect(one.isSeen, `${key}: ${one.name} has the focus at ${one.at} and is behind ${one.by}`);
-    expect(one.isMarked, `${key}: nobody sees that ${one.name} has the focus`);
+    expect(one.isMarked, `${key}: the focus of ${one.name} is invisible`);
     met.push(one.name);
   }
   throw new Error(`${key} goes round and round: ${met.slice(-5)}`);
@@ -41,10 +41,10 @@ export async function keyboard(browser, program) {
   await until(page, "running", state("running"));
   await until(page, "parameters", `document.querySelectorAll("#parameter-list li").length > 5`);
   await until(page, "plots", `document.querySelectorAll(".plot canvas").length >= 5`);
-  // Backwards where the head stays on top, as high as it gets; forwards on the smallest phone, turned.
+  // Backwards with the highest fixed head; forwards on the smallest phone in landscape.
   for (const [width, height, key] of [[1000, 700, "Shift+Tab"], [500, 320, "Tab"]]) {
     await page.setViewportSize({ width, height });
-    // What is laid out anew takes what has the focus along.
+    // New layout moves the focused element.
     await until(page, "the page as wide as the window", `document.querySelector("#path svg").viewBox.baseVal.width < 500 === ${width < 720}
       && [...document.querySelectorAll("#plots .plot")].every((plot) => plot.querySelector(".uplot").clientWidth === plot.clientWidth)`);
     await page.evaluate("window.scrollTo(0, 0)");

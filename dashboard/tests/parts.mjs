@@ -1,9 +1,9 @@
-// Parts of the page by themselves, with views that are made up: what a run rarely shows, such as a part of the way that is full.
+// Parts of the page with made-up views of rare situations, such as a full stage.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, oneSource, scratch, start, state, until, watched } from "./harness.mjs";
 
-// A view of a run in which builder unit 1 is away, the disk of the other one is busy, and sources are held back.
+// A view of a run with builder unit 1 absent, the disk of the other one busy, and sources held back.
 const troubled = {
   state: "running",
   run: 4,
@@ -63,16 +63,16 @@ export async function parts(browser, program) {
   same("colours of the way", told.kinds, ["level-0", "level-1", "away", "level-0", "level-2"]);
   same("what has to wait", told.waits, ["95 %", "10 %", "", "60 %"]);
   for (const words of ["12.3 k fragments/s, buffers 70 %: busy", "bu1 not connected", "75 % accepted", "disk busy 97 %: full", "waits 95 % of the time"]) {
-    expect(told.label.includes(words), `the picture does not say "${words}" to those who do not see it: ${told.label}`);
+    expect(told.label.includes(words), `the picture does not say "${words}" to screen readers: ${told.label}`);
   }
   expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: the way of the data names and colours what is busy, full, away and waiting; sources are picked by words");
+  console.log("good: the data path names and colours what is busy, full, away and waiting; sources are picked by words");
 }
 
-// A start of which something has to be said.
+// A start with required fields.
 export async function fields(browser, program) {
   const file = join(scratch, "fields.toml");
   writeFileSync(file, oneSource(scratch, `required_fields = ["beam", "shifter"]`));
@@ -87,12 +87,12 @@ export async function fields(browser, program) {
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByLabel("beam").fill("120 GeV");
   await page.getByLabel("shifter").fill("ada");
-  // The server goes away meanwhile: nobody takes what is written, and it is there again when the server is.
+  // The server goes away meanwhile: the input is not lost, and is there when the server returns.
   run.child.kill("SIGKILL");
   await run.ended;
-  await until(page, "nobody answers", state("no answer"));
+  await until(page, "the server is gone", state("no answer"));
   await page.keyboard.press("Enter");
-  await until(page, "nobody took it", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
+  await until(page, "the request fails", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
   run = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
   await until(page, "configured again", state("configured"), 20000);
   await page.getByRole("button", { name: "Start", exact: true }).click();
@@ -107,7 +107,7 @@ export async function fields(browser, program) {
   console.log("good: what has to be said of a run is asked for when it is started, and thought better of with Escape, and what was written outlives the server");
 }
 
-// Sources that are taken out of a run, and in again, while it goes on.
+// Sources are masked and unmasked during a run.
 export async function masks(browser, program) {
   const run = start(program, ["demo", "--sources", "3", "--rate", "200Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
   const page = await browser.newPage();
@@ -129,14 +129,14 @@ export async function masks(browser, program) {
   await page.getByRole("dialog").getByRole("button", { name: "Unmask", exact: true }).click();
   await until(page, "one that sends again", standing("sends"));
   const told = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
-  same("what is told of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);
+  same("the state of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);
   expect(Number(told[0].events[0].to) > Number(told[0].events[0].from) + 50, `it was masked for no events: ${JSON.stringify(told)}`);
   await page.getByRole("button", { name: "Restart" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Restart", exact: true }).click();
-  await page.getByText(new RegExp(`Source ${id} is out from event \\d+ on, until it sends\\.`)).waitFor();
+  await page.getByText(new RegExp(`Source ${id} is masked from event \\d+ on, until it sends\\.`)).waitFor();
   await until(page, "one that sends after it was begun anew", standing("sends"));
   const again = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
-  same("what is told of a source that was begun anew", [again[0].is_masked, again[0].events.length], [false, 2]);
+  same("the state of a restarted source", [again[0].is_masked, again[0].events.length], [false, 2]);
   expectQuiet();
   await page.close();
   run.child.kill("SIGINT");

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, frontEnd, isInOrder, number, scratch, start, state, text, until, watched } from "./harness.mjs";
 
-// Front ends of which two are programs that can be killed: without them events are incomplete, and go on.
+// Two of the front ends are programs that can be killed: without them events are incomplete, and the run continues.
 const configuration = `version = 1
 [run]
 output = ${JSON.stringify(scratch)}
@@ -31,7 +31,7 @@ format = "generic"
 on_close = "wait"
 `;
 
-// The part of the page that may have moved by itself, times how far, over the whole shift: browsers call up to 0.1 good.
+// Limit of the layout shift over the whole test, as browsers compute it: up to 0.1 is good.
 const MOST_JUMPS = 0.1;
 
 const isRed = (source) =>
@@ -68,12 +68,12 @@ export async function shift(browser, program, shots) {
   const jumps = await page.evaluate("window.jumps");
   expect(jumps < MOST_JUMPS, `the page jumps: ${jumps}`);
   await restarts(page, run, program, file, address);
-  // The server was away; and before there was an incomplete event none could be shown.
+  // The absent server, and no incomplete event at first.
   expectQuiet(/net::ERR_/, / 404 .*\/events\/sample/);
   await page.close();
 }
 
-// Adds up what moves without anybody having pressed anything.
+// Adds up layout shifts without user input.
 async function watchJumps(page) {
   await page.evaluate(() => {
     window.jumps = 0;
@@ -87,7 +87,7 @@ async function starts(page) {
   await page.click("text=Start");
   await until(page, "running", state("running"));
   await until(page, "events", `${number("built")} > 50`);
-  expect((await page.evaluate(text("event-what"))) !== "No run goes on.", "the event display says that no run goes on");
+  expect((await page.evaluate(text("event-what"))) !== "No run is active.", "the event display says that no run is active");
   const before = await page.evaluate(number("built"));
   await until(page, "more events", `${number("built")} > ${before}`);
   await until(page, "a rate", `${number("event-rate")} > 50`);
@@ -96,7 +96,7 @@ async function starts(page) {
   await until(page, "the journal", `document.querySelectorAll("#journal li").length > 2`);
   const texts = await page.$$eval("#journal li", (items) => items.map((item) => item.textContent));
   expect(new Set(texts).size === texts.length, `the journal says things twice: ${texts}`);
-  expect(texts.some((one) => one.includes("by ada")), `nobody knows who started the run: ${texts}`);
+  expect(texts.some((one) => one.includes("by ada")), `the journal does not name who started the run: ${texts}`);
   console.log("good: it loads, starts a run by its button, and shows rising numbers");
 }
 
@@ -104,7 +104,7 @@ async function starts(page) {
 async function showsWhatGoesOn(page, shot) {
   await until(page, "what limits the run", `/limited/.test(${text("limit")}) && /limited/.test(${text("limit-said")})`);
   const picture = `document.querySelector("#path svg").getAttribute("aria-label")`;
-  await until(page, "the way of the data", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
+  await until(page, "the data path", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
   await until(page, "plots", `document.querySelectorAll(".plot canvas").length >= 5`);
   const plotted = `document.querySelector(".plot").getAttribute("aria-label")`;
   await until(page, "a plot of the rate", `/Event rate, now: events [1-9]/.test(${plotted})`);
@@ -128,7 +128,7 @@ async function showsWhatGoesOn(page, shot) {
   console.log("good: the picture, the plots, the ledger and the tables show what goes on");
 }
 
-// A front end that hangs: its alarm is seen, heard, acknowledged by name, and over when it goes on.
+// A front end hangs: its alarm appears, sounds, is acknowledged by name, and ends when the front end continues.
 async function raisesAlarm(page, frontEnd, shots) {
   await page.click("#sound");
   await until(page, "sound is on", `document.getElementById("sound").getAttribute("aria-pressed") === "true"`);
@@ -148,7 +148,7 @@ async function raisesAlarm(page, frontEnd, shots) {
   console.log("good: an alarm is seen and heard, acknowledged from the keyboard, and goes");
 }
 
-// A sampled event has a bar for each source; the one that hangs is missing; another one's bytes are shown from the keyboard.
+// A sampled event has a bar for each source; the hanging one is missing; the keyboard selects the bytes of another one.
 async function displaysEvents(page, shot) {
   await page.locator("#event-kind").scrollIntoViewIfNeeded();
   await page.selectOption("#event-kind", "incomplete");
@@ -163,7 +163,7 @@ async function displaysEvents(page, shot) {
   await until(page, "what source 2 sent", `/^Source 2/.test(${detail}) && /number\\d/.test(${detail}) && /000000  ([0-9a-f]{2} ){8}/.test(${detail})`);
   expect(!(await page.isChecked("#event-follow")), "what is read runs away");
   await page.keyboard.press("ArrowRight");
-  await until(page, "why source 3 is missing", `/^Source 3It is missing in this event: [a-z]/.test(${detail})`);
+  await until(page, "why source 3 is missing", `/^Source 3Missing in this event: [a-z]/.test(${detail})`);
   await page.keyboard.press("ArrowLeft");
   await page.locator("#event-detail").scrollIntoViewIfNeeded();
   await page.locator("section:has(#event-bars)").screenshot({ path: shot });
@@ -199,12 +199,12 @@ async function showsAccount(page) {
   console.log("good: the run is listed, and its account is balanced");
 }
 
-// The server goes away and comes back at the same address: the page says so, and goes on by itself.
+// The server goes away and returns at the same address: the page says so, and continues by itself.
 async function restarts(page, run, program, file, address) {
   run.child.kill("SIGKILL");
   await run.ended;
-  await until(page, "the page says that nobody answers", state("no answer"));
-  expect(await page.evaluate(`/does not answer since \\d\\d:/.test(${text("notice-text")})`), "nobody says since when");
+  await until(page, "the page says that the server is gone", state("no answer"));
+  expect(await page.evaluate(`/does not answer since \\d\\d:/.test(${text("notice-text")})`), "the page does not say since when");
   const again = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
   await again.line(/dashboard: (http:\S+)/);
   await until(page, "connected again", state("configured"), 20000);

@@ -164,7 +164,7 @@ pub struct SourceSection {
     /// is a separate process are in `run.output`. Datagrams are saved as pcapng, a stream as bytes from the beginning of
     /// a frame. `ropewalk source test` and `replay` read both. It saves at most every 10 s and 16 times in a run; the end
     /// of the run names the files. It copies every byte and takes twice `max` of memory
-    /// ([what was that yesterday](front-ends.md#what-was-that-yesterday)).
+    /// ([black box](front-ends.md#record-rare-faults-the-black-box)).
     pub black_box: Option<BlackBoxSection>,
     /// An emulator replaces the source, whatever its input and frames: `true`, or a table. The address, file or program of
     /// the source is then not needed and not used. Events are numbered from `first`, and the trigger times are the same
