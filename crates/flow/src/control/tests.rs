@@ -37,7 +37,7 @@ fn a_start_waits_for_every_node() {
     assert_eq!(control.phase(), RunPhase::Running);
 }
 
-/// Until then what its sources send is not of the run, and nobody may be told that they can begin.
+/// Until then the data of its sources does not belong to the run, and no source may be told to begin.
 #[test]
 fn a_run_is_running_when_every_readout_unit_has_heard_of_it() {
     let both = vec![NodeId::readout(0), NodeId::readout(1), NodeId::builder(0)];

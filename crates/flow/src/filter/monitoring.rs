@@ -131,8 +131,9 @@ impl Monitoring {
         decision.streams.iter().for_each(|stream| record.streams[usize::from(stream.0)] += 1);
     }
 
-    /// What came with a decision that counts, on an event of this lumisection. `histograms` is what [`Monitoring::declare`] returned for
-    /// whoever decided.
+    /// What came with a decision that counts, on an event of this lumisection. `histograms` is what
+    /// [`Monitoring::declare`]
+    /// returned for the unit that decided.
     pub fn fill(&mut self, lumisection: u32, histograms: &[Option<u16>], fills: &Fills) {
         let record = self.record(lumisection);
         record.dropped_fills += fills.dropped();

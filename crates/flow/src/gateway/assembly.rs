@@ -26,7 +26,7 @@ struct Last {
     first_event: u32,
     slot: u16,
     set: SetNumber,
-    /// Somebody takes no part in it.
+    /// At least one source takes no part in it.
     is_partial: bool,
 }
 
@@ -407,8 +407,10 @@ impl Assembly {
         self.is_far = false;
     }
 
-    /// Begins a set. Where there are too many in assembly the oldest is closed. Where none is free the packet waits; sets that are
-    /// all in assembly become free only when one of them goes. Once all were closed nobody would end a set any more.
+    /// Begins a set. If too many are in assembly, the oldest is closed. If no empty set is left, the packet waits; if
+    /// all sets
+    /// are in assembly, the oldest is closed to make room. After [`Assembly::close_all`] no set is begun: nothing would
+    /// end it.
     fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Misplaced> {
         if let Some(cause) = self.closed {
             self.window.set(set, Known::Refused(cause));
@@ -451,7 +453,7 @@ impl Assembly {
         Ok(slot)
     }
 
-    /// Finishes an open set; who is missing without a known cause is so for this one.
+    /// Finishes an open set; missing sources without a known cause get this one.
     fn close(&mut self, slot: u16, cause: Cause) {
         let mut set = self.slots[usize::from(slot)].take().expect("only open sets are closed");
         self.ages.remove(slot);
@@ -529,8 +531,8 @@ impl Assembly {
         (self.heard, self.is_blocked) = (now, false);
     }
 
-    /// Packets wait here that nobody can look at, behind one for which there is no set, of whatever flow: no set times out before
-    /// [`Assembly::on_drained`], and so nobody need be woken for that.
+    /// Packets wait here unseen, behind one of any flow for which there is no empty set: no set times out before
+    /// [`Assembly::on_drained`], and so no thread needs to wake up for a time-out.
     pub const fn on_blocked(&mut self) {
         self.is_blocked = true;
     }
@@ -642,7 +644,7 @@ impl Assembly {
         self.empty.len()
     }
 
-    /// Finished sets that nobody has taken yet.
+    /// Finished sets that have not been taken yet.
     pub fn finished_sets(&self) -> usize {
         self.finished.len()
     }
@@ -652,8 +654,9 @@ impl Assembly {
         &self.by_source
     }
 
-    /// What users' histograms hold: of each source, by its place in the configuration, those that it has, each with its place among all of
-    /// the configuration and all of its cells.
+    /// The contents of users' histograms: for each source, by its place in the configuration, its histograms, each with
+    /// its index
+    /// in the configuration and all of its cells.
     pub fn histograms(&self) -> impl Iterator<Item = (u16, u8, &[u64])> {
         let sources = (0..).zip(&self.histograms);
         sources.flat_map(|(source, known)| known.all().iter().map(move |one| (source, one.index(), one.counts())))

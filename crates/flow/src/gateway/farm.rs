@@ -107,7 +107,8 @@ impl Farm {
         }
     }
 
-    /// A finished set comes from assembly. Its events wait for nodes from now on. Returns it for whoever wants to look, unless it is dropped.
+    /// Takes a finished set from assembly. Its events wait for nodes from now on. Returns the set for observers, unless
+    /// it is dropped.
     pub fn on_set(&mut self, mut set: EventSet, now: Instant) -> Option<&mut EventSet> {
         let flow = &mut self.flows[usize::from(set.flow)];
         let events = set.events.len() as u16;
@@ -272,7 +273,7 @@ fn make_room(waiting: &mut VecDeque<EventPlace>, more: usize, slots: &[Option<He
     }
 }
 
-/// A decision, whoever made it.
+/// A decision, made by a node or by default.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Ruling {
     pub(super) verdict: Verdict,
@@ -326,7 +327,7 @@ impl Farm {
             Settled::Awaited(place) => place,
             Settled::Late(flow) => return self.flows[usize::from(flow)].account.late += 1,
             // Whose event it was is not known any more: the first flow counts it.
-            Settled::Nobody => return self.flows[0].account.ignored += 1,
+            Settled::Unawaited => return self.flows[0].account.ignored += 1,
         };
         match decision.verdict {
             Answer::NotReceived => self.send_again(place, |account| &mut account.not_received),
@@ -431,7 +432,7 @@ impl Farm {
         present.map(|node| due(node.told)).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// A node that was told nothing for a while, and what it is to be told.
+    /// The next node that got no message for a while, and the progress to send it.
     pub fn next_progress(&mut self, now: Instant) -> Option<(u16, Progress)> {
         let (gateway, incarnation, heartbeat) = (self.gateway, self.incarnation, self.heartbeat);
         let is_due = |told: Option<Instant>| told.is_none_or(|told| told.after(heartbeat) <= now);

@@ -6,7 +6,7 @@ use ropewalk_terms::{EventKey, Incarnation, Instant};
 use ropewalk_wire::message::{AnnounceEntry, Credit};
 use std::collections::VecDeque;
 
-/// One that waits for none of its sources is told of new events this often at most.
+/// How often a readout unit that waits for none of its sources learns of new events, at most.
 const FOLLOWING: Duration = Duration::from_millis(1);
 
 /// One readout unit. Bounds are exclusive: `settled` is the first key that is not settled.
@@ -22,7 +22,7 @@ pub(super) struct ReadoutLink {
     pub(super) announced: EventKey,
     /// Below this key it is not waited for: it was silent for too long.
     pub(super) left_out: EventKey,
-    /// Up to this key it was told that events exist, and when that was said last.
+    /// Up to this key the unit knows that events exist; and when it was last told so.
     pub(super) told: (EventKey, Instant),
     /// Announced further ahead than the table reaches; in key order.
     pub(super) waiting: VecDeque<AnnounceEntry>,

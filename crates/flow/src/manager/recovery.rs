@@ -1,4 +1,4 @@
-//! A successor takes over: it asks everybody, and rebuilds the table from the answers.
+//! A successor takes over: it asks every node, and rebuilds the table from the answers.
 //!
 //! Readout units announce again what they hold, builder units tell what they have in work and what they did
 //! lately. An event that a builder has or did is not assigned again; all others are, with attempts that no
@@ -28,7 +28,7 @@ pub(super) struct Recovered {
     stop: Option<EventKey>,
     /// Events had ended before.
     pub(super) had_events: bool,
-    /// Somebody asks for the stop meanwhile, with the run's last key or without one.
+    /// A stop was commanded meanwhile, with the run's last key or without one.
     stop_after: Option<Option<EventKey>>,
 }
 
@@ -72,7 +72,7 @@ impl Recovered {
         self.entries.make_contiguous().sort_by_key(|(_, entry)| (entry.key, entry.attempt));
     }
 
-    /// What was told of `key` in the highest attempt.
+    /// The report on `key` with the highest attempt.
     fn of(&self, key: EventKey) -> Option<(u16, UnreleasedEntry)> {
         let end = self.entries.partition_point(|(_, entry)| entry.key <= key);
         self.entries.get(end.checked_sub(1)?).copied().filter(|(_, entry)| entry.key == key)
@@ -119,7 +119,7 @@ impl Manager {
 
     /// A builder unit tells what it has, to a successor or after a lost connection.
     pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
-        // Whoever held them may have died: the run ends behind them all the same.
+        // The readout units that held them may have died: the run ends behind them all the same.
         let highest = unreleased.entries.iter().map(|entry| entry.key).max();
         if self.phase.is_recovering() {
             self.highest = self.highest.max(highest);
@@ -232,7 +232,8 @@ impl Manager {
         }
     }
 
-    /// Gives rows to settled keys that builders told of and nobody announced, so that the cursor meets them.
+    /// Gives rows to settled keys that builder units reported and no readout unit announced, so that the cursor meets
+    /// them.
     pub(super) fn reach_recovered(&mut self) {
         while let Some(oldest) = self.recovered.oldest().filter(|&key| key < self.floor.key && self.phase.assigns()) {
             match self.table.find(oldest) {
@@ -243,7 +244,8 @@ impl Manager {
         }
     }
 
-    /// The cursor passes a key that nobody announced: whoever held it is lost, but a builder may have it in work.
+    /// The cursor passes a key that no readout unit announced: its holder is lost, but a builder unit may have it in
+    /// work.
     pub(super) fn adopt_unannounced(&mut self, position: u64) {
         let key = self.table.row(position).key;
         if self.recovered.oldest().is_none_or(|oldest| oldest > key) {
@@ -260,7 +262,9 @@ impl Manager {
         self.recovered.forget_through(key);
     }
 
-    /// A builder did an event that nobody holds any more, and of which no earlier manager left word: it is counted here.
+    /// A builder unit finished an event that no readout unit holds any more, and that no earlier manager accounted for:
+    /// it is
+    /// counted here.
     fn adopt_ended(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let Some(ending) = entry.ending.filter(|_| row.stage == Stage::Empty && row.key >= self.ended.below()) else {
@@ -312,7 +316,7 @@ impl Manager {
     }
 
     /// Takes a builder's word for an event that this manager did not assign, or that it thought lost with the
-    /// builder and gave to nobody else.
+    /// builder and did not assign again.
     fn adopt(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let same = row.builder == builder && row.attempt == entry.attempt;
@@ -366,7 +370,7 @@ impl EndedLog {
         self.untold += 1;
     }
 
-    /// Readout units tell a successor; whoever was told last knows most.
+    /// Readout units report to a successor; the one with the newest information knows most.
     fn learn(&mut self, ended: &Ended) {
         if ended.below > self.below {
             self.below = ended.below;

@@ -14,15 +14,15 @@ use std::collections::VecDeque;
 pub(super) struct Announcing {
     /// Events before this one were announced.
     next: Position,
-    /// Up to which key the event manager knows everything to be settled; none where it is a new one.
+    /// Up to which key the event manager knows everything to be settled; `None` for a new event manager.
     told: Option<EventKey>,
-    /// It was told that nothing more comes at all.
+    /// The event manager knows that no more events come at all.
     pub(super) told_all: bool,
-    /// How the events ended that nobody holds any more, as the event manager left it here for its successor.
+    /// How the events ended that no node holds any more, as the event manager left it here for its successor.
     ended: Option<Ended>,
     /// No source is waited for: events are settled as others show them.
     pub(super) follows: bool,
-    /// What the event manager was told of that.
+    /// The state of `follows` that the event manager knows.
     told_follows: bool,
     /// The lumisections that it told of, for its successor too.
     pub(super) lumisections: KnownLumisections,
@@ -99,7 +99,7 @@ impl Readout {
         }
     }
 
-    /// Takes note that the end is told by this announcement; says whether it is.
+    /// Notes that this announcement reports the end. Returns whether it does.
     fn note_end_announced(&mut self) -> bool {
         if self.announcing.next < self.head || !self.may_announce_end() {
             return false;

@@ -289,7 +289,7 @@ impl Readout {
         Some(fragment)
     }
 
-    /// Begins the new count that was declared, now that nobody is waited for in the old one. Says whether it did.
+    /// Begins the new count that was declared, once no source is waited for in the old one. Returns whether it did.
     pub(super) fn begin_declared_segment(&mut self, now: Instant) -> bool {
         if self.declared.is_empty() || !self.timeline.has_room(self.table.base()) {
             return false;

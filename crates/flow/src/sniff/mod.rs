@@ -55,7 +55,7 @@ pub struct Peer {
     pub from: SocketAddr,
 }
 
-/// How much is looked at. Memory is what they come to, whatever is sent.
+/// How much is looked at. The limits bound the memory for any input.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Peers that are looked at; of further ones the packets are counted.

@@ -106,8 +106,8 @@ pub struct FrameMaker {
 }
 
 impl FrameMaker {
-    /// Frames of this source, of at most `most` bytes, whose numbers begin with `first`. Of those that come in datagrams none
-    /// is longer than UDP allows.
+    /// Frames of this source, of at most `most` bytes, whose numbers begin with `first`. Frames that come in datagrams
+    /// are no longer than UDP allows.
     pub fn new(source: SourceId, first: u64, kind: FrameKind, most: usize, comes_in_datagrams: bool) -> Self {
         let in_pieces = matches!(&kind, FrameKind::Described(description) if description.comes_in_pieces());
         let most = if comes_in_datagrams && !in_pieces { most.min(MOST_DATAGRAM) } else { most };

@@ -676,7 +676,8 @@ impl Comparer {
     /// The clock with this ratio, where the reference's triggers are typically `interval` of its ticks apart. None
     /// where ticks are too coarse for intervals to differ.
     ///
-    /// The tolerance is a fraction of the interval, so that nobody has to know a detector's jitter, and never less
+    /// The tolerance is a fraction of the interval, so that it needs no knowledge of a detector's jitter, and never
+    /// less
     /// than the configured number of ticks of the coarser clock.
     fn clock_with(&self, ratio: f64, interval: f64) -> Option<Clock> {
         const FRACTION: f64 = 1.0 / 32.0;

@@ -351,7 +351,7 @@ fn events_that_are_written_together_end_as_one_after_the_other() {
         let slots = hand.build([1, 2, 3]);
         hand.assign([4], 1);
         hand.done();
-        // One that is named twice, one that is still collected, and one that is none.
+        // One slot named twice, one whose event is still collected, and one that does not exist.
         written(&mut hand, &[slots[2], slots[0], slots[2], 3, 99]);
         let done = hand.done();
         let credit = done.credits.last().copied();
@@ -428,7 +428,7 @@ fn settings_that_make_no_sense_are_named() {
     let check = |change: fn(&mut BuilderConfig)| {
         let mut bad = config(2);
         change(&mut bad);
-        // Whatever it is, it must not panic.
+        // No configuration may cause a panic.
         let _ = Builder::new(bad.clone());
         bad.check()
     };
@@ -470,7 +470,7 @@ fn what_was_not_emitted_yet_is_known_by_its_lowest_key() {
     let requests = hand.done().requests[0].1.clone();
     assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)));
     hand.answer(0, requests[0], &[0, 1]);
-    assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)), "it is ready, and nobody has it");
+    assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)), "it is ready and not emitted");
     assert_eq!(hand.done().emitted.len(), 1);
     assert_eq!(hand.builder.oldest_unemitted(), Some(key(8)));
 }
@@ -608,7 +608,7 @@ fn slip(action: Action) -> Slipped {
 #[test]
 fn a_source_that_slipped_is_told_and_its_fragments_are_flagged() {
     let slipped = slip(Action::Flag);
-    let displaced = slipped.told.iter().find(|state| state.verdict == 2).expect("the slip is told");
+    let displaced = slipped.told.iter().find(|state| state.verdict == 2).expect("the slip is reported");
     assert_eq!((displaced.source, displaced.offset), (SourceId(1), 1));
     assert!(displaced.since.number().abs_diff(SLIP) <= 2, "{displaced:?}");
     let (first, _) = slipped.flagged[0];

@@ -9,9 +9,13 @@
 //!   +-- finished <--nodes are stopped-- stopping <--last event known-- vetoing
 //!                        (every source's data up to the last event have left)
 //! ```
-//! Every command is answered, and repeats do no harm: a front end that comes back says how far it is and hears what it
-//! missed. While the run is paused the trigger source is held (`pause`). Before the nodes run the start waits for every source that an event needs. Afterwards nobody is waited for
-//! longer than a limit: who does not answer is named and left behind, so that every stop finishes.
+//! Every command is answered, and repeats do no harm: a front end that comes back reports its stage and gets the
+//! commands
+//! that it missed. While the run is paused the trigger source is held (`pause`). Before the nodes run, the start waits
+//! for
+//! every source that an event needs. Afterwards no wait is longer than a limit: a front end that does not answer is
+//! named and
+//! left behind, so that every stop finishes.
 
 mod member;
 mod pause;
@@ -110,7 +114,7 @@ pub struct FrontEnds {
     members: Vec<Member>,
     phase: FrontEndPhase,
     order: RunOrder,
-    /// The last event, as the trigger source or whoever stopped the run said.
+    /// The last event, as reported by the trigger source or given with the stop.
     last: Option<u64>,
     nodes: RunPhase,
     /// When the present phase has taken as long as it may.
@@ -166,8 +170,7 @@ impl FrontEnds {
         }
     }
 
-    /// Ends the run. `last` is its last event, where somebody knows it who is not under run control. A second stop changes
-    /// nothing.
+    /// Ends the run. `last` is its last event, if known from outside run control. A second stop changes nothing.
     pub fn stop(&mut self, now: Instant, last: Option<EventKey>) {
         if !self.phase.is_active() || self.phase >= FrontEndPhase::Vetoing {
             return;
@@ -194,9 +197,11 @@ impl FrontEnds {
         }
     }
 
-    /// A source takes no part from now on: nobody waits for its front end, in this run and in those that follow. Or again: then what it
-    /// missed of the run that goes on is told it, as if it had not been left behind; so a board that was begun anew comes back.
-    /// The trigger source is not to be masked.
+    /// Masks a source: its front end is not waited for, in this run and in later ones. Unmasking gives the front end
+    /// the commands
+    /// of the present run that it missed, as if it had not been left behind; so a restarted board comes back. The
+    /// trigger source
+    /// cannot be masked.
     pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
         let members = self.members.iter_mut();
         let found = members.filter(|member| member.config.source == source && !member.config.is_trigger).last();
@@ -235,7 +240,7 @@ impl FrontEnds {
         let (run, is_active) = (self.order.run, self.phase.is_active());
         let is_elsewhere = hello.run != run && (Stage::Ready..Stage::Stopped).contains(&hello.stage);
         if is_elsewhere {
-            // A run that nobody here knows of has no end but this one.
+            // No other command will end a run that is unknown here.
             let stop = Stop { run: hello.run, last: None };
             self.actions.push_back(FrontEndAction::Tell(place, Command::Stop(stop)));
         }
@@ -412,7 +417,8 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// Tells each front end what it lacks, and goes on to the next phase where nobody lacks anything.
+    /// Gives each front end its next command, and enters the next phase when every front end has reached the present
+    /// one.
     fn advance(&mut self, now: Instant) {
         self.advance_pause(now);
         for place in 0..self.members.len() {
@@ -453,7 +459,7 @@ impl FrontEnds {
     }
 
     fn finish(&mut self, now: Instant) {
-        // Of a run without an event nobody knows a last one.
+        // A run without an event has no last one.
         let last = self.last.filter(|&last| last >= self.first());
         let last = last.map(|last| EventKey::new(self.order.first.resync(), last));
         self.actions.push_back(FrontEndAction::Nodes(RunCommand::Stop { last }));
@@ -465,7 +471,7 @@ impl FrontEnds {
         let (wanted, run) = (self.wanted(place), self.order.run);
         let member = &self.members[place];
         let told = member.asked.map_or(member.reached, |asked| asked.max(member.reached));
-        // The way into a run is gone step by step; the way out of it waits for no answer, and leads nobody in.
+        // A front end enters a run step by step; the way out waits for no answer, and lets no front end in.
         let is_ending = self.phase >= FrontEndPhase::Vetoing;
         let may_be_told = match wanted {
             Stage::Stopped => true,
@@ -476,7 +482,7 @@ impl FrontEnds {
             return;
         }
         let (stage, command) = match (wanted, told) {
-            // It was told nothing of this run that it would have to leave.
+            // It got no command of this run, so there is nothing to leave.
             (Stage::Stopped, Stage::Idle) => return,
             (Stage::Stopped, _) => (Stage::Stopped, Command::Stop(Stop { run, last: self.last })),
             (Stage::Vetoed, _) => (Stage::Vetoed, Command::Veto(run)),
@@ -501,8 +507,9 @@ impl FrontEnds {
         Command::Start(Start { run, first: first.number(), last: last.map(EventKey::number) })
     }
 
-    /// The phase has taken as long as it may. Before the nodes run, and where the trigger does not begin, it is tried again;
-    /// afterwards it goes on without those who did not answer.
+    /// The phase has reached its time limit. Before the nodes run, and if the trigger source does not start, it is
+    /// tried again;
+    /// later the run goes on without the front ends that did not answer.
     fn give_up(&mut self, now: Instant) {
         self.limit = now.after(self.config.answer);
         for place in 0..self.members.len() {
@@ -569,7 +576,8 @@ impl FrontEnds {
     }
 }
 
-/// Whether a front end that is so far in a run was configured for it. One that knows nothing of the run says that it has stopped, too.
+/// Whether a front end at this stage was configured for the run. One that knows nothing of the run says `Stopped` as
+/// well.
 fn has_settings(stage: Stage) -> bool {
     (Stage::Ready..Stage::Stopped).contains(&stage)
 }

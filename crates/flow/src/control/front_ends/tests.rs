@@ -42,7 +42,7 @@ fn actions(front_ends: &mut FrontEnds, now: Instant) -> Vec<FrontEndAction> {
         .collect()
 }
 
-/// What is to be done now, in short: the kind of what is told, and to whom.
+/// The next actions, in short: the kind of each command, and its receiver (9 for the nodes).
 fn told(front_ends: &mut FrontEnds, now: Instant) -> Vec<(usize, String)> {
     let short = |action| match action {
         FrontEndAction::Tell(place, command) => (place, format!("{:?}", command.kind())),
@@ -87,7 +87,7 @@ fn stopped(last: u64) -> Word {
     Word::Stopped(Stopped { run: RUN, first: Some(1), last: Some(last), sent: last })
 }
 
-/// What went wrong, but for silence: nobody here answers pings.
+/// The incidents except silence: no front end answers pings here.
 fn kinds(front_ends: &FrontEnds) -> Vec<(u32, IncidentKind)> {
     let incidents = front_ends.incidents().0.iter().filter(|incident| incident.kind != IncidentKind::Silent);
     incidents.map(|incident| (incident.source.0, incident.kind.clone())).collect()
@@ -97,7 +97,7 @@ fn kinds(front_ends: &FrontEnds) -> Vec<(u32, IncidentKind)> {
 fn a_run_begins_and_ends_in_order() {
     let mut run = front_ends();
     run.start(at(0.0), order());
-    assert_eq!(told(&mut run, at(0.0)), [], "nobody is there");
+    assert_eq!(told(&mut run, at(0.0)), [], "no front end is connected");
     connect_all(&mut run, at(1.0));
     assert_eq!(told(&mut run, at(1.0)), told_all("Configure", 0..3));
     run.heard(at(1.1), 1, &Word::Ready(RUN));
@@ -152,11 +152,11 @@ fn who_said_that_it_is_ready_has_its_settings_and_who_only_stopped_does_not() {
     front_ends.start(at(0.0), order());
     assert_eq!(ready(&front_ends), [false; 3]);
     (0..2).for_each(|place| front_ends.heard(at(0.1), place, &Word::Ready(RUN)));
-    // The third one knows nothing of the run, and says so when it is told to stop.
+    // The third one does not know the run, and says so in its answer to the stop.
     front_ends.connected(at(0.2), 2, hello(Stage::Idle, RunNumber(0)));
     front_ends.heard(at(0.3), 2, &stopped(0));
     assert_eq!(ready(&front_ends), [true, true, false]);
-    // It is back, and was in the run before whoever asks was there.
+    // It is back, and was already in the run before this run control started.
     front_ends.connected(at(0.4), 2, hello(Stage::Started, RUN));
     assert_eq!(ready(&front_ends), [true; 3]);
     front_ends.stop(at(0.5), None);
@@ -214,7 +214,7 @@ fn who_does_not_start_is_left_behind_and_the_trigger_comes() {
     front_ends.heard(at(10.0), TRIGGER, &Word::Enabled(RUN));
     front_ends.stop(at(20.0), None);
     front_ends.heard(at(20.0), TRIGGER, &vetoed(3));
-    assert_eq!(told(&mut front_ends, at(20.0))[1..], told_all("Stop", 0..3), "it is told all the same");
+    assert_eq!(told(&mut front_ends, at(20.0))[1..], told_all("Stop", 0..3), "it is stopped all the same");
     [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(20.0), place, &stopped(3)));
     assert_eq!(told(&mut front_ends, at(20.0)), [(9, "Stop Some(3)".to_owned())], "but not waited for");
 }
@@ -569,7 +569,7 @@ fn one_that_comes_back_in_a_pause_is_held_unless_it_is_and_is_released_if_it_mis
     assert_eq!(told(&mut run, at(3.0)), told_all("Pause", [9]), "it had, and its answer was lost");
     run.lost(at(4.0), TRIGGER);
     run.pause(at(5.0), false);
-    assert_eq!(told(&mut run, at(5.0)), told_all("Resume", [9]), "nobody is there to be released");
+    assert_eq!(told(&mut run, at(5.0)), told_all("Resume", [9]), "the trigger source is gone");
     run.connected(at(6.0), TRIGGER, is_held(true));
     assert_eq!(told(&mut run, at(6.0)), told_all("Release", [TRIGGER]));
     run.heard(at(6.1), TRIGGER, &Word::Released(RUN));

@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: TaskLimits =
     TaskLimits { prepare: SECOND, begin: SECOND, pause: SECOND, drain: SECOND, force: SECOND, close: SECOND };
 
-/// An operation, the time, and whoever does what it says.
+/// An operation, the time, and a caller that does its tasks.
 struct Desk {
     operation: Operation,
     now: Instant,
@@ -296,7 +296,7 @@ fn a_run_may_end_by_itself_and_another_one_follow() {
     assert_eq!(desk.state(), OperationState::Draining);
     while desk.work() {}
     assert_eq!(desk.state(), OperationState::Running);
-    // Nobody was asked whether this one may end.
+    // This run ends without having been asked to.
     desk.operation.run_over(desk.now);
     while desk.work() {}
     assert_eq!(desk.state(), OperationState::Configured);
@@ -368,10 +368,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: tasks come one at a time, each thing that was set up is given back once, and everybody is
-    /// answered once.
+    /// In any order of events: tasks come one at a time, each thing that was set up is given back once, and each
+    /// command gets
+    /// one answer.
     #[test]
-    fn everybody_is_answered_and_nothing_is_kept(steps in prop::collection::vec(step(), 0..80)) {
+    fn every_command_is_answered_and_nothing_is_kept(steps in prop::collection::vec(step(), 0..80)) {
         let mut desk = Desk::new();
         let mut given = None;
         let mut holds = false;

@@ -71,7 +71,7 @@ fn parts_of_a_run_keep_one_of_so_many_together_however_few_events_each_has() {
         let total: u64 = (0..parts).map(|part| kept(part).1).sum();
         let expected = u64::from(parts) * events / u64::from(prescale);
         assert!(total.abs_diff(expected) <= 3, "{total} of one in {prescale}, and {expected} are due");
-        assert_eq!(kept(77), kept(77), "whoever has the part keeps the same");
+        assert_eq!(kept(77), kept(77), "a repetition of the part keeps the same events");
     }
 }
 
@@ -141,7 +141,7 @@ fn an_event_waits_for_those_before_it() {
     assert_eq!(ordering.release(Some(key(8))), Some(0));
     assert!(ordering.is_empty() && ordering.late() == 0);
     ordering.hold(key(2), 2);
-    assert_eq!((ordering.release(None), ordering.late()), (Some(2), 1), "somebody else had it and died");
+    assert_eq!((ordering.release(None), ordering.late()), (Some(2), 1), "another unit had it and died");
 }
 
 proptest! {

@@ -402,7 +402,7 @@ fn a_flow_behind_a_packet_of_another_one_does_not_ask_to_be_woken_in_vain() {
     };
     assert_eq!(wakes(&mut receiver, at(95)), at(100), "its set waits for 100 ms");
     receiver.on_blocked(1);
-    assert_eq!(wakes(&mut receiver, at(200)), at(210), "nobody looks, and no set times out");
+    assert_eq!(wakes(&mut receiver, at(200)), at(210), "packets are unseen, and no set times out");
     receiver.on_drained(1, at(300));
     assert_eq!((wakes(&mut receiver, at(300)), receiver.account(1).open), (at(310), 0));
 }
@@ -634,7 +634,7 @@ fn nodes_get_the_same_events_whoever_has_looked_at_them() {
         for event in &looked_at {
             set.show(*event, &mut places);
         }
-        assert_eq!(pushed(&mut sender), as_ever, "somebody looked at {looked_at:?}");
+        assert_eq!(pushed(&mut sender), as_ever, "observed: {looked_at:?}");
     }
 }
 

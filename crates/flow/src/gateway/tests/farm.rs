@@ -110,7 +110,7 @@ impl Setup {
 fn a_decision_is_credit_for_the_next_event() {
     let mut setup = Setup::new(|_| {});
     setup.set(0);
-    assert_eq!(setup.pushes(0), [], "nobody has credit");
+    assert_eq!(setup.pushes(0), [], "no node has credit");
     setup.credit(0, 2, 1, 0);
     assert_eq!(setup.pushes(0), [(0, 0, 0, 1), (0, 1, 1, 1)]);
     setup.decisions(0, 0, &[(1, Accept)], 1);
@@ -543,7 +543,7 @@ fn what_does_not_come_is_not_received() {
     assert_eq!(
         (answer, decisions(&mut node, 2)),
         (Some((0, 0)), None),
-        "the gateway is told how far the node is, once"
+        "the node reports its progress, once"
     );
     assert_eq!(node.next_deadline(), at(3));
     node.on_time(at(3));

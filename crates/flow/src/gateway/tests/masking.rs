@@ -98,18 +98,18 @@ fn an_earlier_set_that_begins_behind_the_mask_is_as_the_turn_says() {
     assert_eq!(finished(&mut assembly), [complete(4), complete(12)]);
 }
 
-/// What it sent of sets that nobody had begun was let go: these do not wait for it.
+/// Its packets of sets that were not begun were refused: these sets do not wait for it.
 #[test]
 fn a_source_that_was_ahead_takes_part_behind_what_was_refused() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     assembly.mask(1, true);
-    // The last one is so far ahead that nobody believes it.
+    // The last one is too far ahead to be believed.
     for first in [0, 4, 40_000_000] {
         offer(&mut assembly, address(1), bench.packet(first, 4, 1, 8), at(0));
     }
     assembly.mask(1, false);
-    // Who follows it out is not out before, or nobody would be left in between.
+    // Source 0 is masked only from where source 1 takes part again; otherwise no source would be left in between.
     assembly.mask(0, true);
     assert_eq!(turns(&assembly), [(0, vec![8]), (1, vec![0, 8])].into());
     for (source, first) in [(0, 0), (0, 4), (1, 8)] {
@@ -137,9 +137,9 @@ fn the_last_source_stays_and_so_does_who_would_not_be_recorded() {
     assert_eq!(finished(&mut assembly), [complete(4)], "it takes part when nothing more is recorded");
 }
 
-/// Whoever is masked is not asked whether a far number is right, and who is left alone is believed when he goes on.
+/// A masked source is not asked whether a far number is right, and the only source left is believed when it goes on.
 #[test]
-fn a_source_that_is_masked_moves_nobody() {
+fn a_masked_source_does_not_move_the_window() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     assembly.mask(1, true);
@@ -219,7 +219,7 @@ impl Model {
             let ahead = &mut self.ahead[usize::from(source)];
             *ahead = (set + 1).max(*ahead);
             self.refused += 1;
-            assert_eq!((before.opened, before.open), (after.opened, after.open), "nobody waits for the others");
+            assert_eq!((before.opened, before.open), (after.opened, after.open), "a refused packet begins no set");
         } else if others(before) == others(after) {
             self.came.entry(set).or_default().insert(source);
             self.next = self.next.max(set + 1);
@@ -325,7 +325,7 @@ fn each_fragment_is_counted_and_each_packet_once_in_the_times_between_them() {
     let fragments: [&[u8]; 4] = [&[9, 9, 9, 1, 0x2c], &[], &[9; 100], &[1, 2, 3, 0, 99, 8, 8, 8, 8, 8]];
     let first = packet(&mut bench, 0, &fragments);
     offer(&mut assembly, address(1), first, at(5));
-    // 5, 100 and 10 bytes; a fragment without any is none. 300, 0x0909 and 99.
+    // 5, 100 and 10 bytes; an empty fragment does not count. 300, 0x0909 and 99.
     let sizes = [((3, 1), 1), ((3, 2), 1), ((3, 11), 1)];
     let fields = [((5, 4), 1), ((5, 11), 1), ((5, 1), 1)];
     assert_eq!(told(&assembly), sizes.into_iter().chain(fields).collect(), "there was no packet before");

@@ -67,7 +67,7 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
     let begin = hand.now;
     hand.pass(EVENT_TIMEOUT / 8);
     assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Highest(key(2))]);
-    let deadline = hand.manager.next_deadline().expect("somebody is waited for");
+    let deadline = hand.manager.next_deadline().expect("a readout unit is waited for");
     assert_eq!(deadline, begin.after(EVENT_TIMEOUT));
     hand.pass(deadline.since(hand.now) - Duration::from_millis(1));
     assert!(hand.sent().is_empty());
@@ -348,7 +348,7 @@ fn a_readout_unit_that_was_away_is_told_of_a_resynchronisation() {
         hand.connect(NodeId::readout(1), life);
         let sent = to(&hand.sent(), NodeId::readout(1));
         let is_told = sent.contains(&Message::Resync(Resync { first: restarted }));
-        // Whoever begins anew begins in the present count.
+        // A restarted readout unit begins in the present count.
         let begins = Message::Start(Start { first: restarted.next(), origin: key(1) });
         assert_eq!((is_told, sent.contains(&begins)), (life == 1, life == 2), "{sent:?}");
     }
@@ -572,7 +572,8 @@ fn strangers_and_wrong_directions_are_refused_and_counted() {
     assert_eq!(hand.manager.counts().refused_messages, 4);
 }
 
-/// The first builder unit may have written it whole before it was given up, and nobody heard of that: the account says
+/// The first builder unit may have written it whole before it was given up, unknown to the event manager: the account
+/// says
 /// what is known, so that files hold as much as it says or more, and never less.
 #[test]
 fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_builder_unit_says() {
@@ -594,8 +595,8 @@ fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_bu
     assert_eq!(hand.manager.counts().stale_acknowledgements, 1);
 }
 
-/// All nodes are lost at once where nobody can hear the event manager. The first to come back could only drop what others
-/// have written, and what a readout unit still holds.
+/// All nodes are lost at once, such as by a broken network. The first to come back could only drop events that others
+/// have written, or that a readout unit still holds.
 #[test]
 fn without_a_readout_unit_nothing_is_assigned_until_one_is_back_or_the_run_has_drained_long_enough() {
     let lost = || {

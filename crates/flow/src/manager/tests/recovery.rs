@@ -52,7 +52,8 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
     assert_eq!(hand.manager.state(), ManagerState::Recovering);
     repeated(&mut hand, 1, 12);
     let sent = hand.sent();
-    // 10 is in work, 11 is done, 12 was assigned to somebody who died, or to nobody: an attempt of its own.
+    // 10 is in work, 11 is done; 12 was assigned to a builder unit that died, or not at all: it gets an attempt of its
+    // own.
     assert_eq!(released(&sent, 0), [(key(11), 1, Outcome::Complete)]);
     assert_eq!(assigned(&sent), [(0, 12, 513)]);
     assert_eq!(hand.manager.state(), ManagerState::Running);
@@ -91,7 +92,7 @@ fn a_successor_hears_what_events_were_built_without() {
     assert_eq!(released(&sent, 1), [(key(10), 1, part), (key(11), 1, Outcome::Complete), (key(12), 1, without)]);
 }
 
-/// Otherwise it would end the run at once, with nothing in its account, and leave everybody alone.
+/// Otherwise it would end the run at once, with nothing in its account, and no node would get its messages.
 #[test]
 fn a_successor_that_is_told_to_stop_first_hears_what_there_is_to_be_drained() {
     for last in [None, Some(key(10))] {
@@ -120,7 +121,7 @@ fn a_successor_that_is_told_to_stop_first_hears_what_there_is_to_be_drained() {
     }
 }
 
-/// They hold on to connections of which nobody told them that they are dead.
+/// The nodes hold on to connections that they do not know to be dead.
 #[test]
 fn a_successor_to_which_nobody_has_come_yet_does_not_end_the_run_with_nothing() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
@@ -196,7 +197,7 @@ fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run
     hand.sent();
     hand.pass(2 * EVENT_TIMEOUT);
     assert_eq!((hand.sent(), hand.manager.state()), (vec![], ManagerState::Stopping));
-    // Nobody needs to wait for the other builder unit: it has nothing that no readout unit has seen.
+    // The other builder unit need not be waited for: it has nothing that no readout unit has seen.
     hand.connect(NodeId::readout(0), 1);
     repeated(&mut hand, 0, 6);
     hand.sent();
@@ -406,7 +407,7 @@ fn a_resynchronised_run_is_taken_over_too() {
     assert_eq!(hand.assigned(), [(0, 1, 513)]);
 }
 
-/// What a readout unit was told by an earlier event manager.
+/// How events ended, as a readout unit heard from an earlier event manager.
 fn ended(below: u64, built: u64, incomplete_emitted: u64) -> Message {
     Message::Ended(Ended { below: key(below), built, incomplete_emitted, ..Ended::default() })
 }
@@ -513,13 +514,13 @@ fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
     hand.acknowledge(0, 1, 1, Outcome::Complete);
     assert_eq!(told(&hand.sent(), 0), []);
     hand.acknowledge(0, 3, 1, Outcome::Complete);
-    // 3 is released, but 2 is not: what is told ends there.
+    // 3 is released, but 2 is not: the report ends before 2.
     assert_eq!(told(&hand.sent(), 0), []);
     hand.acknowledge(0, 2, 1, Outcome::IncompleteEmitted);
     let sent = hand.sent();
     assert_eq!((told(&sent, 0), told(&sent, 1)), (vec![ended(4, 2, 1)], vec![ended(4, 2, 1)]));
     let mine = to(&sent, NodeId::readout(1));
-    assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release is told first: {mine:?}");
+    assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release comes first: {mine:?}");
 }
 
 /// An event manager that dies while nodes finish has a successor, and builder units may have left by then.

@@ -239,7 +239,7 @@ fn what_is_announced_first_when_the_run_is_over_is_in_no_record() {
     assert_eq!(released(&hand.sent(), 1), outcomes.map(|(number, outcome)| (key(number), 1, outcome)));
 }
 
-/// It announces again what it holds, is told how that ended, and only then lets go of everything.
+/// It announces again what it holds, learns how that ended, and only then discards everything.
 fn expect_told(hand: &mut Hand, readout: u16) {
     hand.announce(readout, 3, 1..=3);
     let sent = hand.sent();
@@ -542,7 +542,7 @@ fn check(world: &World, has_successors: bool) -> Result<(), TestCaseError> {
     let mut last: Option<&LumisectionEnd> = None;
     for end in &world.closed {
         let before = last.map_or(0, |last| last.number);
-        // A successor says once more what nobody heard who is left.
+        // A successor repeats the end of a lumisection if no remaining node has heard of it.
         prop_assert!(
             end.number == before + 1 || has_successors && end.number <= before,
             "{} behind {before}",

@@ -48,7 +48,7 @@ fn whoever_sleeps_through_the_end_of_its_lease_steps_down_when_it_wakes_up() {
     assert_eq!(standby.epoch(at(5000)), None);
     assert_eq!(standby.poll(at(5000)), Some(StandbyAction::StepDown));
     let question = ask(&mut standby, at(5000));
-    // Epoch 3 is over, whatever the service says.
+    // Epoch 3 is over, even if the service grants it.
     standby.answered(at(5001), question, LeaseAnswer::Granted(Epoch(3)));
     assert_eq!((standby.poll(at(5001)), standby.epoch(at(5001))), (None, None));
 }

@@ -48,7 +48,7 @@ impl FrameCounts {
         gathered: 0,
     };
 
-    /// The frame that was told as out of order last is none: its count may have been taken since.
+    /// The last frame counted as out of order is no frame: corrects the count, which may have been fetched since.
     pub(super) const fn take_back_out_of_order(&mut self) {
         match self.out_of_order.checked_sub(1) {
             Some(others) => self.out_of_order = others,
@@ -164,9 +164,10 @@ impl Describer {
 
 /// A clock of few bits, made wide.
 ///
-/// From one frame to the next it may have wrapped once, which its own bits show. Where the source was silent for longer
-/// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still for whoever is
-/// not read, or what he sent before seems to come from later.
+/// From one frame to the next it may have wrapped once, which its own bits show. If the source was silent for longer
+/// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still while a
+/// source is
+/// not read, or its earlier frames seem to come from later.
 #[derive(Clone, Debug)]
 pub(super) struct WideClock {
     tick: Tick,

@@ -11,7 +11,7 @@ use ropewalk_terms::Instant;
 const LONGEST_GAP: i64 = 1 << 20;
 /// So many gaps, the last ones, are remembered: a frame that fills one of them is not missing any more.
 const GAPS: usize = 16;
-/// Frames overtake each other by fewer places than this: a gap that is longer, and into which the source goes back, is none.
+/// Frames overtake each other by fewer places than this: a longer gap that the source then fills was a restart.
 const OVERTAKEN: u64 = 16;
 
 /// Numbers that did not come.
@@ -137,7 +137,7 @@ struct Ahead<T> {
 /// Puts datagrams that overtook each other back in the order of their numbers.
 ///
 /// ```text
-///   put(number) --> the next one: goes on, and behind it those that waited for it
+///   put(number) --> the next one: goes on, and behind it the ones that waited for it
 ///               \-> ahead: waits until those between have come, until too many wait, or until its time is over
 ///               \-> behind: goes on as it is, late or a repetition
 /// ```
@@ -442,7 +442,7 @@ mod tests {
             prop_assert_eq!(sent, out);
         }
 
-        /// Whatever overtakes by up to as many places as wait comes out in its order.
+        /// Datagrams that overtake each other by no more places than may wait come out in order.
         #[test]
         fn a_shuffle_within_the_window_is_undone(first in 0u64..1 << 20, places in proptest::collection::vec(0usize..4, 100), bits in 8u8..=64) {
             let mut order_of: Vec<usize> = (0..places.len()).collect();

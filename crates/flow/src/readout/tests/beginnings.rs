@@ -393,7 +393,7 @@ fn a_known_end_settles_nothing_that_nobody_has_shown() {
     assert_eq!((rig.settled, rig.numbers()), (key(6), vec![1, 2, 3, 4, 5, 6]));
 }
 
-/// Whoever takes the run over asks for its last event, and must not hear of the one that was planned.
+/// A successor of the event manager asks for the run's last event, and must not be given the planned one.
 #[test]
 fn a_run_that_is_stopped_before_its_known_end_ends_there() {
     let mut rig = Rig::started(config(2));

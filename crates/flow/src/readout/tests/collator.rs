@@ -1,4 +1,4 @@
-//! Sources whose event numbers grow, but not by one: their events are numbered together, whatever the numbers do.
+//! Sources whose event numbers grow, but not by one: their events are numbered together, for any growing numbers.
 
 use super::super::collator::Collator;
 use super::super::lane::LaneConfig;
@@ -38,7 +38,7 @@ fn push_at(collator: &mut Collator, now: Instant, lane: usize, numbers: &[u64]) 
     collator.push(now, lane, &mut numbers.iter().map(|&number| fragment(lane, number)).collect());
 }
 
-/// Everything that can leave now: whose it is, and its number, or none where it is late.
+/// Everything that can leave now: its lane and number; `None` for a late fragment.
 fn drain(collator: &mut Collator, now: Instant) -> Vec<(usize, Option<u64>)> {
     let next = || collator.next(now, |_| true);
     let numbered = |(lane, fragment): (usize, Received)| {
@@ -74,10 +74,11 @@ fn who_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
     assert_eq!(drain(&mut collator, at(151)), [(1, None), (0, Some(5)), (1, Some(5))], "35 is late");
 }
 
-/// Whether it has begun anew, or showed wrong numbers, is not known at once. Then nobody waits for it, and in its own old order it
+/// A restart cannot be told from wrong numbers at once. When it can, the source is no longer waited for; back in its
+/// old order it
 /// takes part again.
 #[test]
-fn who_begins_anew_alone_is_out_of_sync_and_holds_up_nobody() {
+fn a_source_that_begins_anew_alone_is_out_of_sync_and_holds_up_no_other() {
     let mut collator = collator(2, 16);
     (0..2).for_each(|lane| push(&mut collator, lane, &[10, 20]));
     assert_eq!(drain(&mut collator, at(0)).len(), 4);
@@ -116,7 +117,8 @@ fn when_all_have_begun_anew_their_events_are_numbered_on() {
     assert_eq!(drain(&mut collator, at(1)), all, "none is lost");
 }
 
-/// The clock of the pulses was set back while a source was away: without it nobody would ever be in step again.
+/// The clock of the pulses was set back while a source was away: if its silence blocked the others, they would stay out
+/// of step.
 #[test]
 fn who_is_silent_holds_up_a_new_beginning_for_so_long_and_no_longer() {
     let mut collator = collator(3, 16);
@@ -238,7 +240,8 @@ fn a_source_has_so_much_room_and_no_more_and_others_wait_for_whose_turn_it_is() 
 }
 
 proptest! {
-    /// However the sources' words interleave: each event has one number, in the order of the events, and nobody is late.
+    /// For any interleaving of the sources: each event has one number, in the order of the events, and no fragment is
+    /// late.
     #[test]
     fn numbers_do_not_depend_on_who_was_first(
         seen in proptest::collection::vec(proptest::collection::btree_set(0u64..16, 1..14), 3),
@@ -267,7 +270,7 @@ proptest! {
     }
 }
 
-/// A run of some sources, of which each shows numbers that have a true pulse, or none where they are wrong.
+/// A run of some sources; each number that a source shows has its true pulse, or `None` if it is wrong.
 #[derive(Clone, Debug)]
 struct Shown {
     number: u64,
@@ -448,7 +451,7 @@ proptest! {
         let all = times(1 << 30, &steps);
         let mut streams = vec![stream(&all, 64); sources];
         for (lane, stream) in streams.iter_mut().enumerate() {
-            // Behind the first ones, of which nobody knows where they are.
+            // Behind the first ones, whose places are not known yet.
             for (block, part) in stream[20..].chunks_mut(usize::from(reorder)).enumerate() {
                 part.sort_by_key(|shown| keys[(90 * lane + block * 9 + shown.pulse.unwrap_or(0) as usize) % 270]);
             }

@@ -13,7 +13,7 @@ pub(super) fn started(config: ReadoutConfig) -> Rig {
     Rig::doubting(config).start()
 }
 
-/// A fragment that knows which event it really is of, whatever number it has.
+/// A fragment with a possibly wrong number, whose time is the number of its true event.
 pub(super) fn truly(source: u32, number: u64, raw: u64) -> Received {
     let mut one = fragment(source, raw);
     (one.meta.time, one.meta.flags) = (number, FragmentFlags::HAS_TIME);

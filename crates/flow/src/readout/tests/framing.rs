@@ -106,7 +106,7 @@ fn format_and_source_are_known_after_the_first_header() {
     let bytes = as_blocks(&fed_fragment(SOURCE, 1, 10), 1);
     stream.send(&bytes[..15], &[4]);
     assert_eq!((stream.framer.source(), stream.framer.format()), (None, None));
-    assert!(!stream.framer.is_mid_fragment(), "nobody knows yet what it is");
+    assert!(!stream.framer.is_mid_fragment(), "the format is not known yet");
     stream.send(&bytes[15..20], &[2]);
     assert_eq!((stream.framer.source(), stream.framer.format()), (Some(SOURCE), Some(Format::Ferol)));
     assert!(stream.framer.is_mid_fragment());
@@ -566,7 +566,7 @@ fn silence_counts_only_while_the_source_could_be_heard() {
     stream.push(&record(1, 0)).expect("a record");
     stream.settle(10 * TIMEOUT, false);
     stream.settle(TIMEOUT / 2, true);
-    assert!(stream.out.is_empty(), "nobody listened");
+    assert!(stream.out.is_empty(), "the source was not read");
     stream.push(&record(1, 1)[..30]).expect("a part of one");
     stream.settle(10 * TIMEOUT, true);
     assert!(stream.out.is_empty(), "the rest of the frame must come");

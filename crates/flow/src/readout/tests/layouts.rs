@@ -1,4 +1,4 @@
-//! Frames that a layout describes become fragments, in streams and in datagrams, whatever else comes.
+//! Frames that a layout describes become fragments, in streams and in datagrams, among any other bytes.
 
 use super::*;
 use proptest::collection::vec;
@@ -213,7 +213,7 @@ fn frames_that_number_nothing_are_counted_as_they_come() {
     assert_eq!(SourceConfig::of_frames(SOURCE, &*plan, plan.has_event()).counter_bits, 64);
     let counted = self::plan(&Layout { event: Vec::new(), ..digitiser(false) });
     let (all, _) = received(&mut stream(&counted), &frame(&counted, event(250), 40), &[100]);
-    assert_eq!(outcome(&all), [Ok(250)], "their own number stands for the event's");
+    assert_eq!(outcome(&all), [Ok(250)], "their own number is used as the event's");
     assert_eq!(SourceConfig::of_frames(SOURCE, &*counted, false).counter_bits, 8);
     assert_eq!(SourceConfig::of_frames(SOURCE, &digitiser_plan(), true).counter_bits, 24);
 }

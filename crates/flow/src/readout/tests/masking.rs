@@ -49,7 +49,7 @@ fn a_source_masked_in_mid_run_leaves_behind_what_has_come_of_it() {
     rig.mask(1, true);
     assert_eq!((rig.settled, rig.turns(1)), (key(6), vec![key(3)]));
     assert_eq!((rig.missing(key(2)), rig.missing(key(3))), (vec![], vec![(1, Cause::Masked)]));
-    assert_eq!(rig.account(1).missing.total(), 0, "nobody misses it");
+    assert_eq!(rig.account(1).missing.total(), 0, "it is not counted as missing");
     rig.feed(1, [3, 7, 900, 4]);
     assert_eq!((rig.account(1).dropped.get(Cause::Masked), rig.account(1).late), (4, 0));
     assert!(rig.readout.room(1) > 0);

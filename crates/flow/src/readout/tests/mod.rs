@@ -317,7 +317,7 @@ fn an_event_that_was_released_before_it_was_settled_takes_nothing_more() {
     rig.feed(0, 1..=3);
     rig.release(key(1), 2, Outcome::Dropped(Cause::ReadoutLost));
     assert_eq!(rig.account(0).dropped.get(Cause::ReadoutLost), 2);
-    assert_eq!(rig.settled, key(2), "nobody waits for them any more");
+    assert_eq!(rig.settled, key(2), "they are not waited for any more");
     rig.feed(1, 1..=3);
     assert_eq!(rig.account(1).late, 2);
     assert_eq!(rig.numbers(), [3]);

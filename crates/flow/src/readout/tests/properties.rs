@@ -163,11 +163,11 @@ fn recover(rig: &mut Rig) {
 fn highest(rig: &mut Rig) -> EventKey {
     rig.others.clear();
     rig.tell(Message::QueryHighest);
-    let Some(&Message::Highest(highest)) = rig.others.first() else { panic!("the highest key is told") };
+    let Some(&Message::Highest(highest)) = rig.others.first() else { panic!("no answer with the highest key") };
     highest
 }
 
-/// Stops the run where it is and drains it, releasing whatever is announced. Every run must come to its end.
+/// Stops the run where it is and drains it, releasing everything that is announced. Every run must end.
 fn drain(rig: &mut Rig) {
     let highest = highest(rig);
     (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);

@@ -1,4 +1,5 @@
-//! When an event is settled and announced, how builder units get it, and what the event manager and its successor are told.
+//! When an event is settled and announced, how builder units get it, and what the event manager and its successor
+//! learn.
 
 use super::*;
 use crate::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
@@ -54,7 +55,7 @@ fn from_which_event_to_which_a_source_is_missing_is_known() {
     rig.feed(0, 1..=20);
     rig.feed(1, [1, 4, 5, 7]);
     assert_eq!((rig.gaps(0), rig.gaps(1)), (vec![], vec![(2, 3, 2), (6, 6, 1)]));
-    // Nobody misses one that is masked.
+    // The fragments of a masked source are not missing.
     rig.mask(1, true);
     assert_eq!((rig.settled, rig.gaps(1)), (key(20), vec![(2, 3, 2), (6, 6, 1)]));
     let reported: Vec<_> = rig.readout.report(rig.now).filter(|entry| entry.as_gap().is_some()).collect();
@@ -223,7 +224,7 @@ fn a_source_tells_its_latest_event_since_when_it_is_silent_and_that_it_has_ended
     let told = |rig: &Rig, id: u32| {
         let of = |counter: Counter| {
             let is_it = |entry: &ReportEntry| entry.source == Some(SourceId(id)) && entry.as_counter() == Some(counter);
-            rig.readout.report(rig.now).find(is_it).expect("it is told of every source").value
+            rig.readout.report(rig.now).find(is_it).expect("every source reports it").value
         };
         (of(Counter::LastEventNumber), of(Counter::SilentTime), of(Counter::SourcesEnded))
     };
@@ -246,7 +247,7 @@ fn settled_events_for_which_nobody_asks_are_seen() {
     rig.feed(0, [1]);
     assert!(rig.readout.awaits_requests());
     rig.request(0, &[key(2)]);
-    assert!(!rig.readout.awaits_requests(), "somebody waits for the next one");
+    assert!(!rig.readout.awaits_requests(), "a builder unit waits for the next one");
     rig.feed(0, [2]);
     assert!(rig.readout.awaits_requests());
 }
@@ -256,7 +257,7 @@ fn back_pressure_is_told_while_it_goes_on() {
     let mut rig = Rig::started(config(1));
     let told = |rig: &Rig| {
         let is_it = |entry: &ReportEntry| entry.as_counter() == Some(Counter::BackPressureTime);
-        rig.readout.report(rig.now).find(is_it).expect("it is told of every source").value
+        rig.readout.report(rig.now).find(is_it).expect("every source reports it").value
     };
     rig.readout.set_being_read(rig.now, 0, false);
     rig.wait(Duration::from_micros(3));

@@ -258,7 +258,7 @@ fn nothing_is_said_to_be_all_while_something_waits() {
     assert_eq!((rig.numbers(), rig.settled), (vec![1, 300], EventKey::MAX));
     (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
     rig.tell(Message::Recover);
-    assert_eq!((rig.numbers(), rig.settled), (vec![300], EventKey::MAX), "a new event manager is told again");
+    assert_eq!((rig.numbers(), rig.settled), (vec![300], EventKey::MAX), "a new event manager gets it again");
 }
 
 #[test]
@@ -472,7 +472,7 @@ fn a_restart_that_nobody_declares_is_out_of_sync() {
     assert_eq!(rig.missing(key(6)), [(0, Cause::OutOfSync)]);
 }
 
-/// Whoever reads the source asks for room, and nothing is to be done that would make him ask.
+/// The reader of the source polls its room; no other action tells it that there is room.
 #[test]
 fn who_waited_too_long_for_a_declaration_has_room_by_the_clock_alone() {
     let mut rig = with_trigger_elsewhere();

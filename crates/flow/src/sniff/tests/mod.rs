@@ -481,7 +481,7 @@ proptest! {
         let counters = frame_counters(&group);
         prop_assert_eq!(counters.len(), 1, "{}", told(&group));
         let found = counters[0].0;
-        // Of its upper bits, which never moved, nobody knows whether they belong to it.
+        // Upper bits that never moved may or may not belong to it.
         let lowest = |number: &Number| if number.is_big_endian { number.at + i32::from(number.bytes) } else { number.at };
         prop_assert_eq!((lowest(&found), found.is_big_endian), (lowest(&counter), counter.is_big_endian), "{}", told(&group));
         let clocks = clocks(&group);

@@ -188,7 +188,7 @@ fn seen_of(fault: Fault, seen: &Seen) -> Option<usize> {
         Fault::Truncated => flagged(Status::TRUNCATED),
         Fault::TimedOut => flagged(Status::TRUNCATED.and(Status::TIMED_OUT)),
         Fault::NoFirst => given_up(ChunkError::NoFirst),
-        // Where nobody wants the memory back, the next chunk ends the one that stalled.
+        // As the memory is not wanted back here, the next chunk ends the one that stalled.
         Fault::NoLast | Fault::Stalled => given_up(ChunkError::NoLast),
         Fault::Oversize => given_up(ChunkError::Oversize),
         Fault::LostBlock | Fault::SequenceGap => given_up(ChunkError::SequenceGap),

@@ -242,7 +242,7 @@ fn all_sources_at_once_are_found_and_the_reference_is_suspected() {
         assert_eq!(verdict, Verdict::Offset(-1));
         assert!((600..=601).contains(&since) && at <= 800, "since {since}, at {at}");
     }
-    let (verdict, since) = machine.suspicion_of_reference().expect("everybody is against it");
+    let (verdict, since) = machine.suspicion_of_reference().expect("all sources disagree with it");
     assert_eq!(verdict, Verdict::Offset(1));
     assert!((600..=601).contains(&since.number()));
 }
