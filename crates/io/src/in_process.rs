@@ -744,7 +744,7 @@ impl Inbox {
         requests.iter_mut().flat_map(|requests| requests.drain(..)).for_each(&mut each);
     }
 
-    /// Refuses all further requests; those that wait are dropped.
+    /// Refuses all further requests; waiting ones are dropped.
     fn shut(&self) {
         let requests = lock(&self.requests).take();
         drop(requests);

@@ -20,8 +20,9 @@ pub trait OwnWait {
     /// What the operating system says.
     fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Sleeps as [`Waiter::wait`] does, until the dispatcher has something to do or a bell was rung. A bell that was rung
-    /// since the last sleep ends this one, whatever was called in between.
+    /// Sleeps as [`Waiter::wait`] does, until the dispatcher has something to do or a bell was rung. A bell that was
+    /// rung
+    /// since the last sleep ends this one, also after other calls in between.
     fn wait(&mut self, timeout: Option<Duration>) -> bool;
 }
 

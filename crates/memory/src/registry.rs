@@ -107,11 +107,11 @@ pub(crate) unsafe fn give_back(pool: u16, block: u32, count: u64) {
 /// Ends the life of a pool: its number is free again, its memory unmapped.
 ///
 /// # Safety
-/// Only for who was told to by [`BlockTable::give_back`] or [`BlockTable::abandon`], once.
+/// Only for the caller to which [`BlockTable::give_back`] or [`BlockTable::abandon`] returned true, once.
 #[cold]
 pub(crate) unsafe fn free(pool: u16) {
     let shared = POOLS[pool as usize].swap(null_mut(), Ordering::Relaxed);
-    // SAFETY: made by `enter`; the table's count says that nobody else refers to it. The acquire-release of
+    // SAFETY: made by `enter`; the table's count says that no other reference exists. The acquire-release of
     // that count orders all other uses before this.
     drop(unsafe { Box::from_raw(shared) });
 }
@@ -131,7 +131,7 @@ impl SharedMemory {
         self.0.addresses()
     }
 
-    /// The file behind it: others can map it for reading only, and nobody can change its size, which is that of the addresses.
+    /// The file behind it: others can map it for reading only, and its size, that of the addresses, cannot be changed.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.0.file().expect("only mappings of files are entered")
     }

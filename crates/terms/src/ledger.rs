@@ -280,7 +280,7 @@ pub struct ChunkAccount {
     pub offered: u64,
     /// Sent to it.
     pub sent: u64,
-    /// Dropped: it had no room, or it went and nobody took over.
+    /// Dropped: the subscriber had no room, or it left and no other one took over.
     pub dropped: u64,
     /// Taken over by others of its group when it went, to which they are offered anew.
     pub moved: u64,

@@ -94,7 +94,7 @@ pub struct DecisionHead {
     pub key: EventKey,
     /// The event's.
     pub attempt: Attempt,
-    /// Whether it is accepted; none where it cannot be decided.
+    /// Whether it is accepted; `None` if it cannot be decided.
     pub accept: Option<bool>,
     /// The triggers that it passed.
     pub triggers: TriggerBits,
@@ -122,7 +122,7 @@ pub fn encode_hello(filter: u64, out: &mut Vec<u8>) {
 /// The version and the fingerprint in a hello.
 ///
 /// # Errors
-/// Where the body is none.
+/// If the body is not a hello.
 pub fn decode_hello(body: &[u8]) -> Result<(u16, u64), FrameError> {
     let mut from = Reader(body);
     let version = from.u16()?;

@@ -381,7 +381,7 @@ pub const PREFIX_BYTES: usize = 4;
 /// The most chunks of a message.
 pub const MOST_CHUNKS: usize = 1024;
 
-/// What stands before a chunk.
+/// The header of a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ChunkHead {
     /// Whose chunk it is.

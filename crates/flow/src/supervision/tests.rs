@@ -76,7 +76,7 @@ fn a_process_that_hangs_is_ended_and_its_end_waited_for() {
     assert_eq!(supervisor.poll(at(190)), Some(Order::Kill));
     assert_eq!((supervisor.poll(at(5000)), supervisor.next_deadline()), (None, None), "it is not certain yet");
     supervisor.progressed(at(5000), 2);
-    assert_eq!(outcomes(&supervisor, 2), "a-", "whoever is to end is not listened to");
+    assert_eq!(outcomes(&supervisor, 2), "a-", "a process that is being killed is not listened to");
     supervisor.ended(at(5001));
     assert_eq!(supervisor.poll(at(5051)), Some(Order::Start));
     assert_eq!(supervisor.poll(at(6051)), Some(Order::Kill), "it is not ready in time");
@@ -232,7 +232,8 @@ fn whoever_waits_knows_when_to_look_again() {
 }
 
 proptest! {
-    /// Whatever a process does, no piece of work waits for ever, and none that was answered is taken back unless it was not
+    /// For any acts of a process, no piece of work waits for ever, and no answer is taken back unless the process was
+    /// not
     /// believed.
     #[test]
     fn all_work_is_settled(acts in proptest::collection::vec(0u8..5, 0..200), count in 1usize..8) {

@@ -1,4 +1,4 @@
-//! What is wrong with a board's frames is told with its place; what is right is not.
+//! Faults of a board's frames are reported with their place, and good frames are not.
 
 use super::*;
 use core::net::Ipv4Addr;

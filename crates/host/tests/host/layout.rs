@@ -86,7 +86,7 @@ fn readers_of_one_card_leave_the_interrupts_of_the_other_alone() {
     let two = plan(&machine, &[eth2(), eth3()]);
     assert_eq!((cpus(&two, "ru0"), cpus(&two, "ru1")), ("4".to_owned(), "7".to_owned()));
     let three = plan(&machine, &[eth2(), eth3(), eth3()]);
-    assert_eq!(cpus(&three, "ru2"), "7", "there are no others, and those that read the same card share them");
+    assert_eq!(cpus(&three, "ru2"), "7", "there are no others, and the threads that read the same card share them");
 }
 
 /// An interrupt on the second hardware thread of a core keeps the whole core busy.
@@ -223,7 +223,7 @@ fn more_readers_than_cores_share_them() {
     assert!(remarked(&plan, "3 threads that read eth2 share 2 cores"), "{:?}", plan.remarks);
 }
 
-/// Isolated CPUs were set apart for somebody: for who reads. Threads that share CPUs are not moved between them.
+/// Isolated CPUs are set apart for readers. Threads that share CPUs are not moved between them.
 #[test]
 fn isolated_cpus_are_for_readers_and_never_for_threads_that_share() {
     let made = MadeMachine::new(2, 4, 1).card("eth2", 1, &[(84, "eth2-0", "4")]).isolated("2-3,7");
@@ -262,7 +262,7 @@ fn rules_come_before_the_layout_and_what_they_pin_is_left_alone() {
 
 // ---- pictures of machines and placements
 
-/// The picture stands in the page about placement; it is that of the paper's readout machine.
+/// The page about placement shows this picture, of the paper's readout machine.
 const PAGE: &str = include_str!("../../../../docs/placement.md");
 
 #[test]

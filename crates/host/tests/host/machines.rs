@@ -149,7 +149,7 @@ fn sockets_caches_and_memory_are_read() {
     assert_eq!(machine.whole_cores(&list("10")), list("2,10"));
 }
 
-/// Isolated CPUs are not among those that the kernel lists as allowed, and are what people isolate them for.
+/// Isolated CPUs are not among the ones that the kernel lists as allowed, although a process may be pinned to them.
 #[test]
 fn isolated_cpus_are_permitted_as_far_as_the_container_has_them() {
     let free = MadeMachine::new(2, 4, 1).isolated("2-5").read_machine();

@@ -33,7 +33,7 @@ fn the_first_rule_that_matches_decides() {
         rule("^reader-1$", Some("1"), None),
         rule("^reader-", Some("0,3"), Some(1)),
         rule("disk$", None, Some(1)),
-        rule("^nobody", Some("0"), None),
+        rule("^absent", Some("0"), None),
     ];
     let names = ["reader-0", "reader-1", "bu0-disk", "manager"];
     let plan = plan(&machine("two-sockets"), rules, &names).unwrap();

@@ -83,8 +83,9 @@ impl Helper {
         })
     }
 
-    /// A pass begins: what is added follows `tail`, which stands in the file from `offset` on, a multiple of `granule`. So is where
-    /// it ends, by zeros behind the last byte: [`ALIGNMENT`], or 1 where the page cache takes any.
+    /// Begins a pass: what is added follows `tail`, which belongs to the file from `offset` on, a multiple of
+    /// `granule`. Zeros
+    /// behind the last byte make its end one too: [`ALIGNMENT`], or 1 where the page cache takes any.
     pub(super) fn begin(&mut self, tail: &[u8], offset: u64, granule: usize) {
         (self.filled, self.offset, self.granule) = (tail.len(), offset, granule);
         self.filling = self.buffer();

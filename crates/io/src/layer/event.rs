@@ -19,7 +19,7 @@ pub enum Event {
         /// Who asks.
         peer: Peer,
     },
-    /// The connection stands; both sides are told.
+    /// The connection is established; both sides get this event.
     Established {
         /// The end point.
         endpoint: Endpoint,
@@ -133,7 +133,7 @@ pub enum FlushReason {
 /// Bytes that have come.
 #[derive(Debug)]
 pub struct Received {
-    /// That of the buffer they lie in; none where the dispatcher provides the buffers.
+    /// The cookie of the posted buffer that they lie in; `None` if the dispatcher provides the buffers.
     pub cookie: Option<Cookie>,
     /// The bytes, where they were received. With posted buffers in one piece; otherwise a chain.
     pub payload: Payload,
@@ -143,7 +143,7 @@ pub struct Received {
     pub is_last: bool,
 }
 
-/// Why bytes are told of now.
+/// Why bytes are reported now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Why {
     /// The buffer is full.
@@ -246,7 +246,7 @@ pub enum WorkRequest {
 
 /// How an end point behaves.
 pub enum Setting {
-    /// Messages end where this says; without one, whatever has come is received.
+    /// Finds the ends of messages; without one, bytes are received as they come.
     Framer(Box<dyn Framer>),
     /// Bytes that do not fill a buffer or end a message are received after so long; at first at once, with the turn in
     /// which they came.

@@ -49,7 +49,7 @@ pub trait HeaderRule: Send {
     /// What follows, by a header of that many bytes.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a valid header.
     fn part(&mut self, header: &[u8]) -> Result<Part, FramingError>;
 }
 

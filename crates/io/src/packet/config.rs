@@ -11,7 +11,7 @@ use ropewalk_wire::internet::ip_number;
 /// The packets that belong together: all that one receiver gets and one sender sends.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Flow {
-    /// UDP. The port stands in the address.
+    /// UDP. The port is part of the address.
     Udp,
     /// Straight in IPv4 packets of this protocol number, as in paper 1: one that no one else on the machine uses.
     Ip(u8),

@@ -64,7 +64,7 @@ pub fn path_mtu(address: IpAddr, most: u32) -> io::Result<Option<u32>> {
         }
     };
     let socket = UdpSocket::bind(any)?;
-    // Whole or not at all: no packet is cut into pieces, whatever the kernel believes of the way.
+    // Whole or not at all: no packet is cut into pieces, even if the kernel assumes a smaller limit on the way.
     set_number(&socket, level, option, probe)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.connect((address, DISCARD))?;

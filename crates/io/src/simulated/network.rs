@@ -25,7 +25,7 @@ pub(super) struct Request {
 }
 
 pub(super) struct State {
-    /// The latest time that any dispatcher was told.
+    /// The latest time that any dispatcher was polled at.
     pub(super) now: Instant,
     pub(super) faults: Faults,
     /// Of what travels between two hosts, the lower number first, where it differs from the rest.

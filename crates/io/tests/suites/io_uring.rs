@@ -134,5 +134,5 @@ fn on_another_thread_every_endpoint_ends_with_the_cause() {
         assert!(poll(&mut here).is_empty());
     })
     .join()
-    .expect("it is told");
+    .expect("the thread ends");
 }

@@ -109,7 +109,7 @@ impl Chain {
         joined
     }
 
-    /// Adds a slice at the end, behind those that are there.
+    /// Adds a slice at the end.
     pub(super) fn push(&mut self, slice: Slice) {
         self.length += slice.len();
         // SAFETY: as in `join`.

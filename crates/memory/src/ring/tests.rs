@@ -145,7 +145,7 @@ fn a_reader_pointer_that_cannot_be_gives_no_room() {
 #[test]
 fn a_reader_that_sleeps_is_told_once_and_never_sleeps_on_news() {
     let (mut writer, mut reader) = small(2);
-    assert!(!writer.commit(0), "nobody sleeps");
+    assert!(!writer.commit(0), "no reader sleeps");
     reader.poll().unwrap();
     assert!(reader.prepare_wait());
     writer.space()[0] = 1;

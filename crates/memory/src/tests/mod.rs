@@ -325,7 +325,7 @@ fn next(state: &mut u32) -> u32 {
     *state
 }
 
-/// A block waits a little for readers when there is none.
+/// Takes a loan; waits for readers to return a block if none is free.
 fn loan(pool: &mut Pool) -> crate::Loan {
     loop {
         match pool.loan(Owner::SHARED) {

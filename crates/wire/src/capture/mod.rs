@@ -98,7 +98,7 @@ impl CaptureError {
 /// A packet as it was captured.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// When it passed; none where the capture does not say.
+    /// When it passed; `None` if the capture does not say.
     pub time: Option<Utc>,
     /// At which of the section's interfaces, from 0.
     pub interface: u32,

@@ -285,7 +285,7 @@ pub struct Mask {
     pub is_masked: bool,
 }
 
-/// EVM to RU and BU: a parameter has another value from now on; and RU to a new EVM, as it was told before.
+/// EVM to RU and BU: a parameter has another value from now on; and RU to a new EVM, as the RU knows it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// Which one.

@@ -542,7 +542,7 @@ mod tests {
         proptest::collection::vec(entry, 0..=BATCH).prop_map(|entries| entries.into_iter().collect())
     }
 
-    /// Accounts of what ended, and whatever else is short.
+    /// Accounts of how events ended, and other short messages.
     fn of_numbers(below: EventKey, numbers: [u64; 6]) -> impl Strategy<Value = Message> {
         let [built, incomplete_emitted, late, unselected, rejected, quarantined] = numbers;
         let mut dropped = ByCause::default();

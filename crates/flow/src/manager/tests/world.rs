@@ -111,9 +111,9 @@ pub(super) struct World {
     pub(super) ended: bool,
     /// Lumisections that an event manager closed, in its order.
     pub(super) closed: Vec<LumisectionEnd>,
-    /// By life of a builder unit: the lumisections that it heard to be over. `wrote` has the lumisection of each
-    /// written key.
+    /// By life of a builder unit: the lumisections that it heard to be over.
     heard: BTreeMap<u64, Vec<u32>>,
+    /// Each written key with its lumisection.
     pub(super) wrote: Vec<(u64, u32)>,
     lives: u64,
     forgotten: BTreeMap<u64, Outcome>,

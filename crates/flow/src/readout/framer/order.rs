@@ -11,7 +11,7 @@ use ropewalk_terms::Instant;
 const LONGEST_GAP: i64 = 1 << 20;
 /// So many gaps, the last ones, are remembered: a frame that fills one of them is not missing any more.
 const GAPS: usize = 16;
-/// Frames overtake each other by fewer places than this: a longer gap that the source then fills was a restart.
+/// Frames overtake each other by fewer places than this. A longer gap is none if the source goes back and fills it.
 const OVERTAKEN: u64 = 16;
 
 /// Numbers that did not come.

@@ -170,7 +170,7 @@ impl EmulatedLink {
         }
     }
 
-    /// A chunk, with its padding and trailer.
+    /// Writes a chunk with its fault, if it has one.
     fn say(&mut self, trigger: &Trigger, length: usize, fault: Option<Fault>, card: &Card<'_>, out: &mut Vec<u8>) {
         let length = match fault {
             Some(Fault::Truncated | Fault::TimedOut) => {

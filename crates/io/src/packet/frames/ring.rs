@@ -147,7 +147,7 @@ impl RingReceiver {
         let socket = packet_socket(SocketType::DGRAM).map_err(refused("cannot open a packet socket"))?;
         filter(&socket, config.flow, address).map_err(refused("cannot filter packets"))?;
         let frames = map(&socket, config)?;
-        // Where the packets end behind the ring it has to be in front of where others get them, among those who want everything.
+        // If packets end behind the ring, it has to see all frames, in front of the kernel's own protocols.
         let spare = drop_behind(&card, config.flow, address).ok();
         let what = if spare.is_some() { Seen::Everything } else { Seen::Ipv4 };
         bind(&socket, &card, what).map_err(refused("cannot listen at the card"))?;
@@ -275,7 +275,7 @@ fn check(config: &RingConfig) -> Result<(), PacketError> {
 
 /// Makes the ring and maps it.
 fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
-    /// In this kind of ring packets lie behind each other, whatever size is given here.
+    /// In this kind of ring packets lie one behind the other, so that this size has no effect.
     const FRAME: u32 = 2048;
     let refused = |source: io::Error| PacketError::of("cannot make a packet ring", config.address, source);
     let number = |name: i32, value: i32| set(socket, libc::SOL_PACKET, name, &value).map_err(refused);
@@ -389,7 +389,7 @@ impl Receiver for RingReceiver {
         MemoryInUse { held: all - self.usable_blocks(), all }
     }
 
-    /// Whole blocks: those handed over and not read, of those that are not held.
+    /// Whole blocks: used ones were handed over and are unread; held blocks are no room.
     fn queue_in_use(&mut self) -> QueueInUse {
         let usable = self.usable_blocks();
         // They are handed over in their order, so that the first one that is not is found by halves.
@@ -467,7 +467,7 @@ impl Blocks {
         unsafe { (self.number(start + COUNT), self.number(start + FIRST) as usize) }
     }
 
-    /// The packet that is described at this place of a block; none where that cannot be.
+    /// The packet that is described at this place of a block; `None` if the description is impossible.
     ///
     /// # Safety
     /// The block must be ours.

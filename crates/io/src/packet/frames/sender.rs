@@ -55,7 +55,7 @@ pub trait Transmit {
     /// front of the slice on, which can be written as the rest.
     ///
     /// # Errors
-    /// The slice comes back if its frame is none of this ring's, is referred to elsewhere, or has too little in front.
+    /// The slice comes back if its frame is not of this ring, is referred to elsewhere, or has too little in front.
     fn adopt(&mut self, slice: Slice, before: usize) -> Result<&mut [u8], Slice> {
         let _ = before;
         Err(slice)

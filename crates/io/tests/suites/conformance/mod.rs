@@ -32,7 +32,7 @@ macro_rules! tcp_mechanism {
 
             const ANY_ADDRESS: &'static str = "127.0.0.1:0";
             // The discard port, below the ephemeral range: no modern machine listens there.
-            const NOBODY: &'static str = "127.0.0.1:9";
+            const NO_LISTENER: &'static str = "127.0.0.1:9";
             const HAS_POOL: bool = true;
             const TELLS_REJECTION: bool = false;
 
@@ -85,7 +85,7 @@ impl Mechanism for InOneProcess {
     type D = InProcess;
 
     const ANY_ADDRESS: &'static str = "node:0";
-    const NOBODY: &'static str = "nobody";
+    const NO_LISTENER: &'static str = "absent";
     const HAS_POOL: bool = false;
     const TELLS_REJECTION: bool = true;
 
@@ -104,7 +104,7 @@ impl Mechanism for InOneProcess {
     }
 }
 
-/// Virtual time: goes to whatever happens next.
+/// Virtual time: moves to the next moment at which something happens.
 pub(crate) struct OnASimulatedNetwork {
     pub(crate) network: Network,
     clock: SimulatedClock,
@@ -149,7 +149,7 @@ macro_rules! simulated_mechanism {
             type D = ropewalk_io::simulated::Simulated;
 
             const ANY_ADDRESS: &'static str = "node:0";
-            const NOBODY: &'static str = "nobody";
+            const NO_LISTENER: &'static str = "absent";
             const HAS_POOL: bool = true;
             const TELLS_REJECTION: bool = true;
 

@@ -30,7 +30,7 @@ pub(crate) fn both_sides_may_close_at_once<M: Mechanism>() {
 
 pub(crate) fn nobody_listening_is_refused<M: Mechanism>() {
     let mut world = two_nodes::<M>();
-    let endpoint = world.connect(0, M::NOBODY);
+    let endpoint = world.connect(0, M::NO_LISTENER);
     assert_eq!(world.until_ended(0, endpoint), Last::Failed(ConnectCause::Refused));
     world.finish();
 }
@@ -316,8 +316,8 @@ pub(crate) fn the_end_of_a_connection_shows_where_there_is_no_block<M: Mechanism
     for aborts in [false, true] {
         let (here, there) = world.connected_pair(0, 1);
         let dispatcher = &mut world.nodes[1].dispatcher;
-        let nobody = dispatcher.pool_mut().and_then(|pool| pool.reserve(0).ok()).expect("no block");
-        dispatcher.set_owner(there, nobody);
+        let without_blocks = dispatcher.pool_mut().and_then(|pool| pool.reserve(0).ok()).expect("no block");
+        dispatcher.set_owner(there, without_blocks);
         if aborts {
             world.abort(0, here)
         } else {
@@ -520,7 +520,7 @@ pub(crate) fn posted_blocks_of_every_size_are_filled_in_order_to_the_last_byte<M
     }
     world.send(0, here, 2 * total, 10_000).expect("an empty queue takes any size");
     world.run_until("all posted blocks are full", |world| world.seen(1, there).received >= total);
-    world.run_until("there is none", |world| world.nodes[1].dispatcher.is_dry(there));
+    world.run_until("no posted block is left", |world| world.nodes[1].dispatcher.is_dry(there));
     assert_eq!(world.seen(1, there).received, total, "into posted blocks alone");
     let kept = core::mem::take(&mut world.nodes[1].kept);
     for (pool, &size) in pools.iter_mut().zip(&sizes) {

@@ -138,7 +138,7 @@ pub(crate) fn an_event_of_the_users_own_comes_in_order(mut scene: Scene) {
     }
 }
 
-/// Posts a buffer; in-process, where there is none to be posted, says so.
+/// Posts a buffer. Returns whether the mechanism takes buffers: in-process does not.
 fn post(scene: &mut Scene, endpoint: Endpoint, from: &mut Pool, cookie: u64) -> bool {
     let buffer = from.loan(Owner::SHARED).expect("a free block");
     let posted = scene.nodes[1].post(WorkRequest::Receive { endpoint, buffer, cookie: Cookie(cookie) });

@@ -54,7 +54,7 @@ fn in_stdlib(sizes: Sizes) -> PacketMemory {
     PacketMemory::Stdlib(PacketAllocator::new("receive", packets).expect("a table for a test"))
 }
 
-/// A pair of sockets on this host, or why there is none.
+/// A pair of sockets on this host, or why they cannot be opened.
 fn sockets(way: &Way, flow: Flow, sizes: Sizes) -> Result<Pair, &'static str> {
     let receive = ReceiveConfig {
         mechanism: way.receive,
@@ -103,7 +103,7 @@ over_sockets!(BatchesOfTheLibrary, Flow::Udp, RecvMmsg, SendMmsg, in_stdlib);
 over_sockets!(RawBatches, Flow::Ip(253), RecvMmsg, SendMmsg, in_pool);
 over_sockets!(RawOneByOne, Flow::Ip(254), RecvFrom, SendTo, in_ring);
 
-/// Virtual time: goes to whatever happens next.
+/// Virtual time: moves to the next moment at which something happens.
 #[derive(Default)]
 struct OnASimulatedNetwork {
     clock: SimulatedClock,

@@ -352,6 +352,6 @@ fn the_words_for_mechanisms_are_understood() {
     for mechanism in SendMechanism::ALL {
         assert_eq!(mechanism.name().parse(), Ok(*mechanism));
     }
-    let error = "dpdk".parse::<ReceiveMechanism>().expect_err("there is none");
+    let error = "dpdk".parse::<ReceiveMechanism>().expect_err("no such mechanism");
     assert_eq!(error.to_string(), "no such mechanism; there are recvfrom, recvmmsg and udp-gro");
 }

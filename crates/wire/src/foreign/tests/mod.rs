@@ -11,7 +11,7 @@ use crate::mep::{Bank, encode_bank, encode_mep};
 use crate::message::FragmentFlags;
 use ropewalk_terms::Cause;
 
-/// What an inspector was told.
+/// What was reported to an inspector.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     kind: String,

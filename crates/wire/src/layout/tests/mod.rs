@@ -405,7 +405,7 @@ fn in_pieces(place: Place, end: End) -> Layout {
     }
 }
 
-/// What is put together of the datagrams, in whatever order they come.
+/// Puts the datagrams together, in any order.
 fn put_together(plan: &Plan, datagrams: &[&[u8]]) -> Vec<u8> {
     let mut bodies = Vec::new();
     let mut whole = None;

@@ -72,7 +72,7 @@ proptest! {
 
         let end = file.last_chunk::<END_MARK_BYTES>().expect("the footer is longer");
         let length = FooterView::length_from_end(end).expect("the file is closed") as usize;
-        let record = Record::parse(&file[file.len() - length..]).expect("the footer stands there");
+        let record = Record::parse(&file[file.len() - length..]).expect("the footer is there");
         let footer = FooterView::parse(&record).expect("it is a footer");
         prop_assert_eq!((footer.closed(), footer.is_rebuilt(), footer.offset()), (Utc(7), true, offset));
         let entries: Vec<IndexEntry> = footer.entries().collect();
