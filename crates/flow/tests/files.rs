@@ -604,7 +604,7 @@ const fn mixed(seed: u64, one: u64, other: u64) -> u64 {
 }
 
 #[test]
-fn every_event_of_every_file_has_one_fate_whoever_dies() {
+fn every_event_of_every_file_has_one_fate_with_any_deaths() {
     for seed in 0..1000 {
         let scenario = Scenario::draw(seed);
         assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");

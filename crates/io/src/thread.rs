@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_runs_where_it_asked_or_is_told() {
+    fn a_thread_runs_where_it_asked_or_gets_an_error() {
         on_a_thread(|| {
             let error = run_on([8191]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_just_had_work_looks_again_before_it_sleeps() {
+    fn a_thread_that_has_just_had_work_looks_again_before_it_sleeps() {
         let (mut idle, at) = (Idle::default(), |nanoseconds| Instant::ZERO.after(Duration::from_nanos(nanoseconds)));
         let looks = Idle::LOOKS.as_nanos() as u64;
         let mut turn = |nanoseconds, work| idle.is_long_enough(at(nanoseconds), work);

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_its_head_and_those_of_its_fragments() {
+    fn an_event_is_its_head_and_the_heads_of_its_fragments() {
         let fragment = |source, length| FragmentMeta {
             source: SourceId(source),
             length,
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_nothing_panics() {
+    fn no_bytes_cause_a_panic() {
         let mut state = 0x5eed_u64;
         let mut random = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -162,7 +162,7 @@ impl Builder {
             if !slot.acknowledged {
                 self.ledger.incomplete_dropped.add(Cause::ForcedStop, 1);
             }
-            self.slots.await_nobody(number);
+            self.slots.await_none(number);
             if slot.holds_payloads {
                 self.drop_payloads(&[number]);
             }

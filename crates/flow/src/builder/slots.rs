@@ -233,7 +233,7 @@ impl Slots {
     }
 
     /// No readout unit has to answer for this event any more.
-    pub(super) fn await_nobody(&mut self, slot: u32) {
+    pub(super) fn await_none(&mut self, slot: u32) {
         let words = self.words_of(slot);
         self.awaited[words].fill(0);
         self.slots[slot as usize].awaited = 0;

@@ -119,7 +119,7 @@ fn a_node_may_ask_for_the_stop_and_is_named() {
 }
 
 #[test]
-fn a_run_that_goes_on_is_taken_over_without_waiting_for_anybody() {
+fn a_run_that_goes_on_is_taken_over_without_waiting_for_nodes() {
     let take_over = RunCommand::TakeOver { run: RunNumber(7), first: EventKey::new(0, 1), last: None };
     let mut control = control();
     control.command(NOW, take_over);

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn every_source_is_found_and_nobody_else() {
+    fn every_source_is_found_and_no_other_address() {
         let addresses: Vec<_> = (0..323).map(|index| Address::of(Ipv4Addr::from_bits(0x0A00_0001 + index))).collect();
         let table = table(&addresses);
         for (index, address) in addresses.iter().enumerate() {

@@ -151,7 +151,7 @@ impl Manager {
     }
 
     /// Whether every configured node is there and has told what it has.
-    pub(super) fn everybody_told(&self) -> bool {
+    pub(super) fn all_reported(&self) -> bool {
         self.readouts.iter().all(|link| link.present && link.repeats.is_none())
             && self.builders.iter().all(|link| link.connected && link.told_all)
     }

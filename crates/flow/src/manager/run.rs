@@ -226,7 +226,7 @@ impl Manager {
         match self.phase {
             Phase::Idle => return false,
             Phase::Recovering { deadline } => {
-                if now < deadline && !self.everybody_told() {
+                if now < deadline && !self.all_reported() {
                     return false;
                 }
                 self.complete_recovery(now);

@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_compared_whatever_the_clocks() {
+    fn intervals_are_compared_between_any_clocks() {
         let own = timed(&[100, 350, 420, 900, 1000, 1700]);
         let others: Vec<u64> = [100, 350, 420, 900, 1000, 1700].iter().map(|time| 77_000 + 10 * time).collect();
         assert!(is_same_row(&own, &timed(&others)));

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_ask_for_ever() {
+    fn requests_are_bounded() {
         let mut requests = Requests::new(1);
         for number in 0..MOST as u64 + 5 {
             requests.add(0, entry(number));

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_nobody_believes() {
+    fn implausible_ids_are_not_believed() {
         let mut sequence = fed();
         sequence.advance(50, 50);
         assert_eq!(sequence.step(1050, false, 1), Step::Forward(1050));

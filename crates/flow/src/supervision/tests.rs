@@ -169,7 +169,7 @@ fn a_lie_that_is_found_when_its_process_has_gone_counts_as_a_try() {
 }
 
 #[test]
-fn a_lie_that_is_found_when_nobody_is_started_any_more_is_a_failure_and_what_comes_behind_it() {
+fn a_lie_that_is_found_when_no_process_is_started_any_more_fails_its_work_and_the_work_behind_it() {
     let mut supervisor = busy(3);
     supervisor.progressed(at(1), 3);
     for _ in 0..4 {
@@ -217,7 +217,7 @@ fn what_makes_no_sense_changes_nothing() {
 }
 
 #[test]
-fn whoever_waits_knows_when_to_look_again() {
+fn every_wait_has_a_deadline() {
     let mut supervisor = Supervisor::new(CONFIG, 8);
     assert_eq!(supervisor.next_deadline(), Some(at(0)));
     assert_eq!(supervisor.poll(at(5)), Some(Order::Start));

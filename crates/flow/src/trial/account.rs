@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_twice_late_or_anew_is_told_apart() {
+    fn missing_repeated_late_and_restarted_numbers_are_distinguished() {
         assert_eq!(counted([1, 2, 6, 7], 32, 1), [3, 0, 0, 0]);
         assert_eq!(counted([1, 2, 2, 3], 32, 1), [0, 1, 0, 0]);
         assert_eq!(counted([1, 3, 2, 4], 32, 1), [0, 0, 1, 0]);

@@ -171,7 +171,7 @@ fn rights_are_read_with_their_limits() {
 }
 
 #[test]
-fn a_list_of_a_card_that_is_none_names_its_file() {
+fn a_malformed_list_of_a_card_names_its_file() {
     let made = MadeMachine::new(1, 2, 1).card("eth0", 0, &[(38, "eth0-0", "one")]);
     let error = Machine::read(made.root()).unwrap_err().to_string();
     assert!(error.contains("proc/irq/38/smp_affinity_list: `one` is no list of CPUs"), "{error}");

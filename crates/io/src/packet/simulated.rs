@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_faults_of_its_own_and_who_watches_sees_what_becomes_of_each_packet() {
+    fn a_path_has_faults_of_its_own_and_a_watcher_sees_what_becomes_of_each_packet() {
         let network = PacketNetwork::new(1, PacketFaults { queue: 1, ..PacketFaults::default() });
         let (mut sender, mut receiver) = pair(&network);
         let home = Ipv4Addr::LOCALHOST;

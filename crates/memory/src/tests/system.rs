@@ -67,7 +67,7 @@ fn every_kind_of_memory_says_what_it_is_and_keeps_its_bytes() {
 }
 
 #[test]
-fn memory_that_others_can_read_is_listed_once_and_stays_while_somebody_has_it() {
+fn memory_that_others_can_read_is_listed_once_and_stays_while_it_is_held() {
     let listed_at = |address: usize| {
         let all = crate::shared_memories();
         all.into_iter().filter(|memory| memory.addresses().contains(&address)).collect::<Vec<_>>()

@@ -80,7 +80,7 @@ impl Plan {
             None => self.most as u64,
         };
         if bytes < self.least as u64 || bytes > self.most as u64 {
-            return self.believed_by_nobody(bytes, search);
+            return self.unbelieved(bytes, search);
         }
         let bytes = bytes as usize;
         if search.adrift
@@ -93,7 +93,7 @@ impl Plan {
 
     /// A length that no frame has: with something to look for the stream goes on, otherwise it is lost.
     #[cold]
-    fn believed_by_nobody(&self, bytes: u64, search: &mut Search) -> Front {
+    fn unbelieved(&self, bytes: u64, search: &mut Search) -> Front {
         let too_long = bytes > self.most as u64;
         match &self.mark {
             Some((_, cause)) => search.skip(1, if too_long { Cause::Oversize } else { *cause }),

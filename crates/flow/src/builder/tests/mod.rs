@@ -371,7 +371,7 @@ fn lacking(done: &Done) -> Vec<(u64, u16, u16)> {
 
 /// A readout unit that was away may hold fragments that no record has.
 #[test]
-fn what_an_event_was_built_without_is_told_ahead_of_its_acknowledgement_and_whenever_that_is_repeated() {
+fn what_an_event_was_built_without_is_sent_ahead_of_its_acknowledgement_and_of_each_repetition() {
     let mut hand = Hand::new(config(70));
     hand.assign([1, 2], 1);
     let requests = hand.done().requests;
@@ -449,7 +449,7 @@ fn an_event_that_is_done_and_assigned_again_is_acknowledged_again() {
 }
 
 #[test]
-fn a_new_manager_is_told_what_is_in_work_and_what_was_done_lately() {
+fn a_new_manager_gets_the_events_in_work_and_the_last_finished_ones() {
     let mut hand = Hand::new(config(1));
     for number in 1..=10 {
         let emitted = hand.build([number]);

@@ -74,7 +74,7 @@ fn a_readout_unit_that_answers_nothing_at_all_is_waited_for_longer_than_one_that
 }
 
 #[test]
-fn answers_that_nobody_waits_for_are_dropped_and_counted() {
+fn unawaited_answers_are_dropped_and_counted() {
     let mut hand = Hand::new(config(2));
     hand.assign([1], 2);
     let request = hand.done().requests[0].1[0];
@@ -514,7 +514,7 @@ fn flagged(config: BuilderConfig, crossings: &[Option<u16>]) -> Vec<u32> {
 }
 
 #[test]
-fn who_agrees_is_not_flagged() {
+fn sources_that_agree_are_not_flagged() {
     assert!(flagged(config(2), &[Some(9); 4]).is_empty());
     assert!(flagged(config(2), &[Some(9), None, Some(9), None]).is_empty());
     assert!(flagged(config(2), &[None; 4]).is_empty());
@@ -606,7 +606,7 @@ fn slip(action: Action) -> Slipped {
 }
 
 #[test]
-fn a_source_that_slipped_is_told_and_its_fragments_are_flagged() {
+fn a_source_that_slipped_is_reported_and_its_fragments_are_flagged() {
     let slipped = slip(Action::Flag);
     let displaced = slipped.told.iter().find(|state| state.verdict == 2).expect("the slip is reported");
     assert_eq!((displaced.source, displaced.offset), (SourceId(1), 1));

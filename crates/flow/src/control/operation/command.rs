@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_holds_them_at_first_and_everybody_may_give_commands() {
+    fn they_are_free_at_first_and_any_operator_may_give_commands() {
         let mut controls = Controls::new(SILENCE);
         assert_eq!((controls.holder(), controls.next_deadline()), (None, None));
         assert_eq!((controls.permit(at(1), "ada"), controls.permit(at(1), "bob")), (Ok(()), Ok(())));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_them_alone_gives_commands_until_they_are_given_or_taken() {
+    fn only_the_holder_gives_commands_until_they_are_given_or_taken() {
         let mut controls = Controls::new(SILENCE);
         let [ada, bob] = ["ada", "bob"].map(str::to_owned);
         let taken = ControlsChange::Taken { by: ada.clone(), from: None };
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_no_sign_loses_them_and_a_command_is_a_sign() {
+    fn a_holder_without_a_sign_of_life_loses_them_and_a_command_is_a_sign() {
         let mut controls = Controls::new(SILENCE);
         controls.take(at(0), "ada", false).expect("they are free");
         controls.permit(at(5), "ada").expect("they are hers");

@@ -109,7 +109,7 @@ fn two_runs_follow_each_other() {
 }
 
 #[test]
-fn what_is_so_already_is_said_to_be_so() {
+fn a_command_whose_state_is_reached_is_answered_so() {
     let mut desk = Desk::new();
     assert_eq!(desk.ask(Command::Reset), Answer::AlreadySo);
     assert_eq!(desk.ask(Command::Stop), Answer::AlreadySo);
@@ -210,7 +210,7 @@ fn a_stop_always_finishes() {
 }
 
 #[test]
-fn who_is_in_a_hurry_drops_what_is_left() {
+fn a_reset_during_a_stop_drops_what_is_left() {
     for (first, end) in [(Command::Stop, OperationState::Initial), (Command::Shutdown, OperationState::Over)] {
         let mut desk = Desk::running();
         let first = desk.give(first);
@@ -225,7 +225,7 @@ fn who_is_in_a_hurry_drops_what_is_left() {
 }
 
 #[test]
-fn a_run_that_fails_is_dropped_and_somebody_has_to_look() {
+fn a_run_that_fails_is_dropped_and_waits_for_an_operator() {
     let mut desk = Desk::running();
     desk.operation.run_failed(desk.now);
     assert_eq!((desk.state(), desk.operation.fault()), (OperationState::Error, Some(Fault::Run)));
@@ -308,7 +308,7 @@ fn a_run_may_end_by_itself_and_another_one_follow() {
 }
 
 #[test]
-fn a_run_that_was_over_before_anybody_saw_it_has_begun_all_the_same() {
+fn a_run_that_was_over_before_it_was_seen_has_begun_all_the_same() {
     for ends in [false, true] {
         let mut desk = Desk::new();
         desk.ask(Command::Configure);

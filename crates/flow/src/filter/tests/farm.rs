@@ -62,7 +62,7 @@ fn again(farm: &mut FilterFarm, now: Instant, unit: u16, credit: u64) -> Instant
 }
 
 #[test]
-fn events_go_to_whoever_has_least_and_credit() {
+fn events_go_to_the_unit_with_the_least_work_and_credit() {
     let mut farm = farm(2, 3);
     add(&mut farm, 0..8);
     assert_eq!(offered(&mut farm, at(0)), [(0, 0), (1, 1), (0, 2), (1, 3), (0, 4), (1, 5)], "three each, in turns");
@@ -76,7 +76,7 @@ fn events_go_to_whoever_has_least_and_credit() {
 }
 
 #[test]
-fn a_decision_counts_once_and_only_from_whoever_has_the_event() {
+fn a_decision_counts_once_and_only_from_the_unit_that_has_the_event() {
     let mut farm = farm(2, 4);
     add(&mut farm, [3]);
     assert_eq!(offered(&mut farm, at(0)), [(0, 3)]);
@@ -126,7 +126,7 @@ fn one_that_hangs_is_ended_and_its_end_waited_for() {
 }
 
 #[test]
-fn one_whose_decisions_nobody_takes_does_not_hang() {
+fn a_unit_whose_decisions_are_not_fetched_does_not_hang() {
     let mut farm = farm(1, 4);
     add(&mut farm, [0, 1]);
     assert_eq!(offered(&mut farm, at(0)).len(), 2);
@@ -319,7 +319,7 @@ impl Bench {
 
 proptest! {
     #[test]
-    fn every_event_ends_once_whoever_crashes(units in 1..4_u16, steps in proptest::collection::vec(any::<(u8, u8)>(), 0..400)) {
+    fn every_event_ends_once_in_any_crashes(units in 1..4_u16, steps in proptest::collection::vec(any::<(u8, u8)>(), 0..400)) {
         let mut bench = Bench::new(units);
         for (choice, which) in steps {
             bench.step(choice, which);

@@ -505,7 +505,7 @@ fn parts_come_in_any_order_and_twice() {
 }
 
 #[test]
-fn a_decision_is_told_again_in_later_messages() {
+fn a_decision_is_repeated_in_later_messages() {
     let mut node = node();
     push(&mut node, 1, 0, &[part(0, 0, 6), part(1, 0, 6), part(2, 0, 6)], 0);
     node.decide(1, true, 0);
@@ -557,7 +557,7 @@ fn what_does_not_come_is_not_received() {
 
 /// Nothing else is left to be decided, and the credit for it would be lost.
 #[test]
-fn what_is_forgotten_is_told_as_often_as_the_gateway_says_how_far_it_is() {
+fn what_is_forgotten_is_reported_as_often_as_the_gateway_reports_its_progress() {
     let mut node = node();
     push(&mut node, 1, 0, &[part(0, 0, 3)], 0);
     assert_eq!(decisions(&mut node, 0), None);

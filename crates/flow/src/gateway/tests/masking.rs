@@ -58,7 +58,7 @@ fn a_source_that_is_taken_in_again_is_waited_for_from_the_next_set_on() {
 }
 
 #[test]
-fn of_who_takes_no_part_an_incomplete_set_says_nothing() {
+fn an_incomplete_set_does_not_name_a_source_that_takes_no_part() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(3, 4));
     assembly.mask(1, true);
@@ -119,7 +119,7 @@ fn a_source_that_was_ahead_takes_part_behind_what_was_refused() {
 }
 
 #[test]
-fn the_last_source_stays_and_so_does_who_would_not_be_recorded() {
+fn the_last_source_stays_and_so_does_one_whose_turns_are_used_up() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     for (source, is_masked) in [(1, false), (1, true), (1, true), (0, true), (7, true)] {
@@ -256,7 +256,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn each_set_has_who_takes_part_in_it_and_lacks_nobody_else(
+    fn each_set_has_the_sources_that_take_part_and_lacks_no_other(
         steps in prop::collection::vec(step(), 1..200),
         incomplete in prop_oneof![Just(Incomplete::Emit), Just(Incomplete::Drop)],
     ) {

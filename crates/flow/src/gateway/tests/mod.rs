@@ -91,7 +91,7 @@ fn levels_warn_then_stop_and_are_ready_again_below_their_marks() {
 }
 
 #[test]
-fn whatever_must_be_left_an_empty_level_lets_triggers_come() {
+fn with_any_headroom_an_empty_level_lets_triggers_come() {
     for headroom in 0..30 {
         let levels = vec![Level::new(20, headroom)];
         let mut throttle = Throttle::new(4, Incarnation(7), &ThrottleConfig::default(), levels);

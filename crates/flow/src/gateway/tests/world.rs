@@ -445,7 +445,7 @@ fn incomplete_sets_leave_no_decision_where_they_are_dropped() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn whatever_happens_every_event_is_decided_once(
+    fn in_any_world_every_event_is_decided_once(
         seed in any::<u64>(),
         (lost_pushes, lost_messages) in (0_u64..200, 0_u64..300),
         (from, long) in (5_u64..60, 0_u64..120),

@@ -256,7 +256,7 @@ fn free_bytes_looks_at_bytes_alone() {
 }
 
 #[test]
-fn nobody_is_chosen_of_nobody() {
+fn no_builder_is_chosen_without_candidates() {
     for policy in [AssignPolicy::RoundRobin, AssignPolicy::LeastLoaded, AssignPolicy::FreeBytes] {
         assert_eq!(policy.choose(Some(1), [].into_iter()), None);
     }

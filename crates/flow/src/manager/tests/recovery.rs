@@ -39,7 +39,7 @@ fn tell(hand: &mut Hand, builder: u16, entries: &[(u64, u16, Option<Outcome>)], 
 }
 
 #[test]
-fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
+fn nothing_is_assigned_before_every_node_has_reported_what_it_has() {
     let mut hand = successor();
     hand.announce(0, 12, 10..=12);
     hand.announce(1, 12, 10..=12);
@@ -94,7 +94,7 @@ fn a_successor_hears_what_events_were_built_without() {
 
 /// Otherwise it would end the run at once, with nothing in its account, and no node would get its messages.
 #[test]
-fn a_successor_that_is_told_to_stop_first_hears_what_there_is_to_be_drained() {
+fn a_successor_that_gets_a_stop_first_hears_what_there_is_to_be_drained() {
     for last in [None, Some(key(10))] {
         let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
         hand.manager.recover(hand.now, key(1), None);
@@ -123,7 +123,7 @@ fn a_successor_that_is_told_to_stop_first_hears_what_there_is_to_be_drained() {
 
 /// The nodes hold on to connections that they do not know to be dead.
 #[test]
-fn a_successor_to_which_nobody_has_come_yet_does_not_end_the_run_with_nothing() {
+fn a_successor_without_a_connected_node_does_not_end_the_run_with_nothing() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
     hand.manager.recover(hand.now, key(1), None);
     hand.pass(EVENT_TIMEOUT);
@@ -166,7 +166,7 @@ fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_not
 
 /// What it held died with it, and the builder unit, which has written that, still holds on to a dead connection.
 #[test]
-fn a_newborn_readout_unit_that_announces_nothing_has_not_told_how_far_the_run_came() {
+fn a_newborn_readout_unit_that_announces_nothing_does_not_show_how_far_the_run_came() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
     hand.manager.recover(hand.now, key(1), None);
     hand.pass(EVENT_TIMEOUT);
@@ -187,7 +187,7 @@ fn a_newborn_readout_unit_that_announces_nothing_has_not_told_how_far_the_run_ca
 
 /// It tells of what it did itself. Others may have written more, and who can say so holds on to a dead connection.
 #[test]
-fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run_behind_these() {
+fn a_successor_that_knows_of_events_from_a_builder_unit_alone_does_not_end_the_run_behind_these() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
     hand.manager.recover(hand.now, key(1), None);
     hand.manager.stop(hand.now);
@@ -205,7 +205,7 @@ fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run
 }
 
 #[test]
-fn a_successor_that_is_to_stop_waits_for_nobody_for_ever() {
+fn a_successor_that_is_to_stop_does_not_wait_for_ever() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
     hand.manager.recover(hand.now, key(1), None);
     hand.manager.stop(hand.now);
@@ -221,7 +221,7 @@ fn a_successor_that_is_to_stop_waits_for_nobody_for_ever() {
 
 /// There was none.
 #[test]
-fn a_run_in_which_everybody_knows_of_nothing_ends_at_once() {
+fn a_run_of_which_no_node_knows_an_event_ends_at_once() {
     let mut hand = successor();
     hand.manager.stop(hand.now);
     for index in [0, 1] {
@@ -284,7 +284,7 @@ fn what_is_announced_again_later_is_not_assigned_again_either() {
 }
 
 #[test]
-fn whoever_does_not_answer_in_time_is_not_waited_for() {
+fn a_node_that_does_not_answer_in_time_is_not_waited_for() {
     let mut hand = successor();
     hand.announce(0, 5001, 5000..=5001);
     tell(&mut hand, 0, &[], false);
@@ -452,7 +452,7 @@ fn what_ended_before_is_not_built_again_even_if_no_builder_remembers_it() {
 }
 
 #[test]
-fn what_builders_did_and_nobody_holds_any_more_is_counted_once() {
+fn events_that_builders_finished_and_no_unit_holds_are_counted_once() {
     let mut hand = successor();
     hand.say(NodeId::readout(0), &ended(5, 4, 0));
     for readout in [0, 1] {
@@ -477,7 +477,7 @@ fn what_builders_did_and_nobody_holds_any_more_is_counted_once() {
 }
 
 #[test]
-fn a_builder_that_comes_late_tells_what_it_did_and_nobody_holds_any_more() {
+fn a_builder_that_comes_late_reports_finished_events_that_no_unit_holds() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
     hand.manager.recover(hand.now, key(1), None);
     hand.connect(NodeId::readout(0), 1);
@@ -495,7 +495,7 @@ fn a_builder_that_comes_late_tells_what_it_did_and_nobody_holds_any_more() {
 
 /// A builder remembers as many events as the table holds, and twice as many as it can have in work.
 #[test]
-fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
+fn readout_units_learn_how_events_ended_before_builders_forget_it() {
     let mut hand = Hand::new(config(2, 1));
     for index in [0, 1] {
         hand.connect(NodeId::readout(index), 1);
@@ -525,7 +525,7 @@ fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
 
 /// An event manager that dies while nodes finish has a successor, and builder units may have left by then.
 #[test]
-fn readout_units_are_told_how_all_events_ended_before_the_run_finishes() {
+fn readout_units_learn_how_all_events_ended_before_the_run_finishes() {
     let mut hand = Hand::running(config(1, 1));
     hand.announce(0, 3, 1..=3);
     hand.sent();
@@ -615,7 +615,7 @@ fn an_event_that_was_kept_before_it_is_dropped_in_another_attempt_is_kept() {
 }
 
 #[test]
-fn an_event_is_not_dropped_before_the_lost_builder_has_told_whether_it_kept_it() {
+fn an_event_is_not_dropped_before_the_lost_builder_has_reported_whether_it_kept_it() {
     for (told, expected) in [(Some(Outcome::Complete), (1, 0, 0)), (Some(DROPPED), (0, 1, 0)), (None, (0, 1, 0))] {
         let mut hand = given_again();
         hand.acknowledge(1, 1, 2, DROPPED);
@@ -668,7 +668,7 @@ fn a_stop_by_force_waits_for_no_lost_builder() {
 }
 
 #[test]
-fn an_event_is_not_dropped_before_each_lost_builder_that_had_it_has_told() {
+fn an_event_is_not_dropped_before_each_lost_builder_that_had_it_has_reported() {
     let mut hand = Hand::running(config(1, 3));
     hand.announce(0, 1, [1]);
     assert_eq!(hand.assigned(), [(0, 1, 1)]);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_found_wherever_the_rule_says_that_it_stands() {
+    fn a_number_is_found_wherever_the_rule_says_that_it_is() {
         let bytes = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99];
         for (rule, number) in [
             (EventRule::USUAL, 0x4433_2211),

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_repetitions_and_restarts_of_the_numbering_are_told_apart() {
+    fn gaps_repetitions_and_restarts_of_the_numbering_are_distinguished() {
         let none = FrameCounts::default();
         assert_eq!(order(32, &[943_997, 943_998, 943_999]), none, "the first one may be any");
         assert_eq!(order(8, &[254, 255, 0, 1]), none, "it wraps");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_was_told_as_out_of_order_and_began_the_numbering_anew_is_forgiven() {
+    fn a_frame_that_was_reported_out_of_order_and_began_the_numbering_anew_is_forgiven() {
         let (mut order, mut counts) = (Order::new(8), FrameCounts::default());
         [7, 200].iter().for_each(|&number| order.look_at(number, &mut counts));
         let told = std::mem::take(&mut counts);
@@ -325,7 +325,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_missing_is_counted(bits in 8u8..=64, first: u64, gaps in proptest::collection::vec(1u64..20, 1..50)) {
+        fn all_missing_numbers_are_counted(bits in 8u8..=64, first: u64, gaps in proptest::collection::vec(1u64..20, 1..50)) {
             let mask = u64::MAX >> (64 - bits);
             let mut number = first & mask;
             let mut numbers = vec![number];
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions_restarts_and_wrong_numbers_hold_nobody_up() {
+    fn repetitions_restarts_and_wrong_numbers_hold_nothing_up() {
         assert_eq!(reordered(32, &[1, 2, 3, 4, 5, 6, 6, 7, 3, 8]).0, [1, 2, 3, 4, 5, 6, 6, 7, 3, 8]);
         assert_eq!(reordered(32, &[91, 92, 93, 94, 95, 96, 1, 2, 3, 5, 4]).0, [91, 92, 93, 94, 95, 96, 1, 2, 3, 4, 5]);
         let wrong: Vec<u64> = [1, 2, 3, 4, 5, 6, 1 << 20].into_iter().chain(7..40).collect();

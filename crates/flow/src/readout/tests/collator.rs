@@ -59,7 +59,7 @@ fn events_are_numbered_in_the_order_of_their_own_numbers() {
 }
 
 #[test]
-fn who_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
+fn a_source_that_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
     let mut collator = collator(2, 16);
     push(&mut collator, 0, &[10, 20, 30, 40]);
     assert_eq!(drain(&mut collator, at(0)), []);
@@ -120,7 +120,7 @@ fn when_all_have_begun_anew_their_events_are_numbered_on() {
 /// The clock of the pulses was set back while a source was away: if its silence blocked the others, they would stay out
 /// of step.
 #[test]
-fn who_is_silent_holds_up_a_new_beginning_for_so_long_and_no_longer() {
+fn a_silent_source_holds_up_a_new_beginning_for_the_time_out_and_no_longer() {
     let mut collator = collator(3, 16);
     (0..3).for_each(|lane| push(&mut collator, lane, &[100]));
     assert_eq!(drain(&mut collator, at(0)).len(), 3);
@@ -138,7 +138,7 @@ fn who_is_silent_holds_up_a_new_beginning_for_so_long_and_no_longer() {
 }
 
 #[test]
-fn who_goes_on_in_the_old_count_is_heard_however_seldom_he_speaks() {
+fn a_source_that_goes_on_in_the_old_count_is_heard_however_seldom_it_speaks() {
     let mut collator = collator(2, 32);
     (0..2).for_each(|lane| push(&mut collator, lane, &[90, 100]));
     assert_eq!(drain(&mut collator, at(0)).len(), 4);
@@ -173,7 +173,7 @@ fn a_number_far_ahead_that_nothing_follows_costs_one_fragment() {
 
 /// Behind it the source counts anew for a moment.
 #[test]
-fn numbers_far_ahead_and_behind_stand_in_nobodys_way() {
+fn numbers_far_ahead_and_behind_hold_up_no_source() {
     let mut collator = collator(2, 16);
     (0..2).for_each(|lane| push(&mut collator, lane, &[10_090, 10_100]));
     push(&mut collator, 0, &[1 << 50, 1, 2, 10_110]);
@@ -188,7 +188,7 @@ fn numbers_far_ahead_and_behind_stand_in_nobodys_way() {
 
 /// While the others were silent it had to be believed.
 #[test]
-fn a_number_far_ahead_that_was_believed_leaves_nobody_behind() {
+fn a_number_far_ahead_that_was_believed_leaves_no_source_behind() {
     let mut collator = collator(2, 16);
     (0..2).for_each(|lane| push(&mut collator, lane, &[0, 10]));
     push(&mut collator, 0, &[1 << 50]);
@@ -204,7 +204,7 @@ fn a_number_far_ahead_that_was_believed_leaves_nobody_behind() {
 }
 
 #[test]
-fn who_has_left_is_not_waited_for() {
+fn a_source_that_has_left_is_not_waited_for() {
     let mut collator = collator(2, 16);
     push(&mut collator, 0, &[10]);
     collator.leave(at(0), 1);
@@ -501,7 +501,7 @@ proptest! {
 
 /// Pulses at 14 Hz, numbered by seconds and ticks of 88 MHz, of two boards whose packets come as late as a loaded machine reads them.
 #[test]
-fn whatever_is_late_on_a_loaded_machine_is_no_wrong_number() {
+fn late_fragments_on_a_loaded_machine_are_no_wrong_numbers() {
     let pulse = |index: u64| {
         let ticks = 1_619_617 + index * 6_289_466;
         ((67_484 + ticks / 88_052_500) << 32) | (ticks % 88_052_500)
@@ -551,7 +551,7 @@ fn growing(sources: u32) -> ReadoutConfig {
 
 /// The others would have no room before it is settled that it has nothing of the oldest events, which would last until its time-out.
 #[test]
-fn who_sees_one_event_of_many_holds_nobody_up() {
+fn a_source_that_sees_one_event_of_many_holds_up_no_other() {
     let mut rig = Rig::started(growing(2));
     rig.feed(1, [10]);
     rig.feed(0, (1..=20).map(|event| 10 * event));
@@ -605,7 +605,7 @@ fn damaged_times_of_one_source_open_no_event() {
 
 /// Of sources that show the same event one may have no room, and the other one's word is what would make some.
 #[test]
-fn who_shows_the_same_event_as_one_without_room_is_heard() {
+fn a_source_that_shows_the_same_event_as_one_without_room_is_heard() {
     let mut rig = Rig::started(ReadoutConfig { window: 4, capacity: 8, ..growing(3) });
     rig.feed(2, [10]);
     rig.feed(0, (1..=5).map(|event| 10 * event));
@@ -618,7 +618,7 @@ fn who_shows_the_same_event_as_one_without_room_is_heard() {
 
 /// What it said is still waiting for the others when it comes back, and when it goes once more.
 #[test]
-fn who_comes_back_before_his_last_words_are_numbered_is_there() {
+fn a_source_that_comes_back_before_its_last_words_are_numbered_is_there() {
     let mut rig = Rig::started(growing(2));
     rig.feed(1, [10, 20]);
     for _ in 0..2 {
@@ -636,7 +636,7 @@ fn who_comes_back_before_his_last_words_are_numbered_is_there() {
 
 /// The run ends while others are still waited for: what has no number yet came behind its end.
 #[test]
-fn who_waits_for_a_number_when_the_run_ends_is_counted() {
+fn fragments_that_wait_for_a_number_when_the_run_ends_are_counted() {
     let mut rig = Rig::started(growing(2));
     rig.feed(0, [10, 20, 30]);
     rig.feed(1, [10]);

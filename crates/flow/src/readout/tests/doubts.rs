@@ -426,7 +426,7 @@ fn what_waits_for_room_shows_its_event() {
 }
 
 #[test]
-fn a_gap_is_a_gap_whatever_crossings_and_times_say() {
+fn a_gap_is_a_gap_with_any_crossings_and_times() {
     let constant = |source, _, raw| Received {
         meta: FragmentMeta { bunch_crossing: 7, ..marked(source, 1, raw).meta },
         ..fragment(source, raw)

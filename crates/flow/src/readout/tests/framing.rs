@@ -576,7 +576,7 @@ fn silence_counts_only_while_the_source_could_be_heard() {
 }
 
 #[test]
-fn a_frame_that_came_before_nobody_listened_and_is_found_later_is_heard_then() {
+fn a_frame_that_came_while_the_source_was_not_read_counts_from_when_it_is_found() {
     let mut stream = GatheredStream::new(ForeignFormat::Dune, GATHERING);
     let slice = slice(&mut stream.pool, &[record(1, 0), record(1, 1)].concat());
     stream.framer.push(slice);
@@ -647,7 +647,7 @@ fn without_gathering_each_frame_is_a_fragment() {
 
 proptest! {
     #[test]
-    fn whatever_pages_come_each_is_in_one_fragment_or_counted(
+    fn in_any_order_each_page_is_in_one_fragment_or_counted(
         pages in vec((0u64..4, 0u64..4, any::<bool>(), 0u64..6, 1usize..100), 1..60), marks: bool,
     ) {
         let mut stream = GatheredStream::new(if marks { ForeignFormat::Alice } else { ForeignFormat::Dune }, GATHERING);

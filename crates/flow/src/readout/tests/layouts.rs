@@ -223,7 +223,7 @@ fn digitiser_plan() -> Plan {
 }
 
 #[test]
-fn a_frame_that_is_none_of_the_sources_is_counted() {
+fn a_frame_of_another_source_is_counted() {
     let matches = Some(Pattern { at: 20, bytes: b"OK".to_vec(), mask: None });
     let plan = plan(&Layout { matches, ..digitiser(true) });
     let mut bytes = [frame(&plan, event(1), 40), frame(&plan, event(2), 40), frame(&plan, event(3), 40)].concat();
@@ -279,7 +279,7 @@ fn of_datagrams(layout: &Layout) -> (DatagramFramer<Arc<Plan>>, Arc<Plan>) {
 }
 
 #[test]
-fn a_datagram_is_a_fragment_unless_it_is_short_cut_or_nobodys() {
+fn a_datagram_is_a_fragment_unless_it_is_short_cut_or_of_no_source() {
     let (mut framer, plan) = of_datagrams(&in_datagrams(Frame::Datagram));
     let (mut pool, mut out) = (memory(), Vec::new());
     let mut push = |bytes: &[u8], is_cut| framer.push(Instant::ZERO, datagram(&mut pool, bytes), is_cut, &mut out);

@@ -246,7 +246,7 @@ fn an_event_that_was_skipped_and_comes_after_all_is_late() {
 }
 
 #[test]
-fn a_jump_that_nobody_believes_is_corrupt_and_opens_no_event() {
+fn an_unbelieved_jump_is_corrupt_and_opens_no_event() {
     let mut rig = Rig::started(config(2));
     rig.feed(0, [1, 2, 1_000_002, 3, 4]);
     rig.feed(1, 1..=4);
@@ -414,7 +414,7 @@ fn wrong(change: impl FnOnce(&mut ReadoutConfig)) -> Option<ReadoutConfigError> 
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn wrong_configurations_are_refused() {
     assert_eq!(wrong(|_| {}), None);
     assert_eq!(wrong(|config| config.trigger = Some(SourceId(2))), None);
     let cases = [

@@ -273,7 +273,7 @@ fn a_source_that_was_given_up_and_jumped_ahead_is_waited_for_again() {
 }
 
 #[test]
-fn a_jump_ahead_is_taken_though_nobody_else_is_there() {
+fn a_jump_ahead_is_taken_from_the_only_source() {
     let mut settings = config(2);
     settings.sources[1].requirement = Requirement::Optional;
     let mut rig = Rig::started(settings);
@@ -425,7 +425,7 @@ fn a_restart_can_be_said_with_any_number() {
 }
 
 #[test]
-fn who_restarts_first_waits_for_the_declaration_unread() {
+fn a_source_that_restarts_first_waits_for_the_declaration_unread() {
     let mut rig = with_trigger_elsewhere();
     rig.feed(0, 1..=3);
     rig.feed(1, 1..=3);
@@ -455,7 +455,7 @@ fn the_old_count_is_finished_before_the_new_one_begins() {
 }
 
 #[test]
-fn a_restart_that_nobody_declares_is_out_of_sync() {
+fn an_undeclared_restart_is_out_of_sync() {
     let mut rig = with_trigger_elsewhere();
     rig.feed(0, 1..=3);
     rig.feed(1, 1..=5);
@@ -474,7 +474,7 @@ fn a_restart_that_nobody_declares_is_out_of_sync() {
 
 /// The reader of the source polls its room; no other action tells it that there is room.
 #[test]
-fn who_waited_too_long_for_a_declaration_has_room_by_the_clock_alone() {
+fn a_source_that_waited_too_long_for_a_declaration_has_room_by_the_clock_alone() {
     let mut rig = with_trigger_elsewhere();
     rig.feed(0, [1, 2, 1]);
     rig.feed(1, [1, 2]);

@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_read_and_what_is_none_is_told() {
+    fn faults_are_read_and_unknown_ones_are_refused() {
         let faults = Faults::new(["crc=0.25", "lost_block = 1", "crc=0.5"].map(share)).expect("shares");
         assert_eq!([Fault::Crc, Fault::LostBlock, Fault::Busy].map(|fault| faults.of(fault)), [0.5, 1.0, 0.0]);
         for (text, words) in [

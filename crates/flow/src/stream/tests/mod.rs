@@ -65,7 +65,7 @@ fn events(router: &mut Router, id: SubscriberId) -> Vec<u64> {
 const NOW: Instant = Instant::ZERO;
 
 #[test]
-fn a_chunk_goes_to_everybody_who_asked_for_its_e_link_and_to_nobody_else() {
+fn a_chunk_goes_to_every_subscriber_of_its_e_link_and_to_no_other() {
     let (mut router, [one, two, _]) = router([wants(1, 5), wants(5, 9), wants(20, 30)]);
     for elink in [1, 5, 9, 10] {
         router.offer(chunk(elink, u64::from(elink), 1), NOW).expect("there is room");
@@ -85,7 +85,7 @@ fn what_is_asked_for_can_be_changed_at_any_time() {
 }
 
 #[test]
-fn a_listener_is_who_asks_for_an_e_link_until_it_asks_for_none_or_goes() {
+fn a_subscriber_is_a_listener_until_it_asks_for_no_e_link_or_leaves() {
     let (mut router, [one, two]) = router([wants(1, 5), wants(3, 3)]);
     router.join().expect("there is a place");
     assert_eq!(router.listeners(), 2, "the third one has asked for nothing");
@@ -181,7 +181,7 @@ fn what_waits_for_a_monitor_is_copied_or_dropped_when_the_card_needs_its_memory_
 }
 
 #[test]
-fn a_monitor_gets_one_in_so_many_and_its_sample_never_makes_anybody_wait() {
+fn a_monitor_gets_one_in_so_many_and_its_sample_never_holds_up_the_card() {
     let sample = Subscribe { one_in: 10, policy: Policy::BackPressure, ..wants(0, 9) };
     let (mut router, [monitor]) = router([sample]);
     for event in 1..=35 {
@@ -209,7 +209,7 @@ fn a_group_shares_by_turns_and_passes_over_who_has_no_room() {
 }
 
 #[test]
-fn a_group_that_shares_by_event_keeps_events_together_and_moves_only_those_of_who_went() {
+fn a_group_that_shares_by_event_keeps_events_together_and_moves_only_those_of_a_member_that_left() {
     let (mut router, ids) = router([const { Balance::ByEvent }; 3].map(in_group));
     let homes = |router: &mut Router| -> Vec<usize> {
         (0..60)
@@ -293,7 +293,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn every_account_balances_whatever_happens(steps in prop::collection::vec(step(), 0..200)) {
+    fn every_account_balances_in_any_order_of_steps(steps in prop::collection::vec(step(), 0..200)) {
         let mut router = Router::new(SMALL);
         let mut ids: Vec<SubscriberId> = Vec::new();
         for step in steps {
@@ -705,7 +705,7 @@ impl Twins {
 
 proptest! {
     #[test]
-    fn by_runs_everybody_gets_what_he_gets_chunk_by_chunk(
+    fn by_runs_every_subscriber_gets_the_same_as_chunk_by_chunk(
         is_wide: bool, per_batch in 1_usize..9, all in prop::collection::vec(said(), 1..250),
         first in prop::collection::vec(asked(), 1..4), steps in prop::collection::vec(meanwhile(), 1..60),
     ) {

@@ -28,7 +28,7 @@ pub(crate) fn both_sides_may_close_at_once<M: Mechanism>() {
     world.finish();
 }
 
-pub(crate) fn nobody_listening_is_refused<M: Mechanism>() {
+pub(crate) fn connecting_without_a_listener_is_refused<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let endpoint = world.connect(0, M::NO_LISTENER);
     assert_eq!(world.until_ended(0, endpoint), Last::Failed(ConnectCause::Refused));
@@ -281,7 +281,7 @@ fn pair_without_blocks<M: Mechanism>() -> (World<M>, Endpoint, Endpoint, Owner) 
 }
 
 /// An endpoint without a quota is dry as soon as something waits; looking takes nothing, and another owner reads it all.
-pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_has_one<M: Mechanism>() {
+pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_an_owner_with_blocks<M: Mechanism>() {
     if !M::HAS_POOL {
         return;
     }
@@ -390,7 +390,7 @@ pub(crate) fn an_aborted_connection_breaks_at_the_peer_only<M: Mechanism>() {
     world.finish();
 }
 
-pub(crate) fn a_sender_whose_peer_aborts_is_told_once<M: Mechanism>() {
+pub(crate) fn a_sender_whose_peer_aborts_learns_it_once<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let (here, there) = world.connected_pair(0, 1);
     world.send(0, here, 16 << 20, 10_000).expect("an empty queue takes any size");
@@ -469,7 +469,7 @@ pub(crate) fn objects_count_as_their_weight_until_they_are_taken<M: Mechanism>()
     world.finish();
 }
 
-pub(crate) fn nothing_is_handed_over_where_nobody_is<M: Mechanism>() {
+pub(crate) fn a_closing_endpoint_hands_nothing_over<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let (here, _) = world.connected_pair(0, 1);
     world.nodes[0].dispatcher.close(here);
@@ -624,7 +624,7 @@ pub(crate) fn a_side_that_has_finished_still_receives<M: Mechanism>() {
     world.finish();
 }
 
-pub(crate) fn whoever_does_not_care_for_half_a_connection_ends_with_the_peer<M: Mechanism>() {
+pub(crate) fn an_endpoint_without_half_close_ends_with_the_peer<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let (here, there) = world.connected_pair(0, 1);
     world.send(0, here, 1_000, 100).expect("room in an empty queue");

@@ -210,8 +210,8 @@ fn receive(receiver: &mut dyn Receiver, count: usize) -> Vec<Packet> {
 }
 
 #[test]
-fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
-    run("packets::cable::a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it", || {
+fn a_received_frame_leaves_again_without_a_copy_unless_another_slice_holds_it() {
+    run("packets::cable::a_received_frame_leaves_again_without_a_copy_unless_another_slice_holds_it", || {
         let cable = lay(USUAL)?;
         let (mut receiver, mut sender) = sink_queue(&cable, |_| {});
         assert!(sender.is_near(SOURCE, MonotonicClock.now()));

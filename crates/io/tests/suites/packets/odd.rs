@@ -139,7 +139,7 @@ fn padding_is_no_payload(flow: Flow, receiver: ReceiverMaker) -> Skip {
     Ok(())
 }
 
-fn fragments_become_one_packet_in_whatever_order(flow: Flow, receiver: ReceiverMaker) -> Skip {
+fn fragments_become_one_packet_in_any_order(flow: Flow, receiver: ReceiverMaker) -> Skip {
     let mut wire = Wire::new(flow, receiver)?;
     let payload = pattern(7, 3500);
     let carried = wire.carried(&payload);
@@ -281,7 +281,7 @@ macro_rules! odd {
             odd!(@rules $module, $flow, $receiver:
                 options_are_no_payload,
                 padding_is_no_payload,
-                fragments_become_one_packet_in_whatever_order,
+                fragments_become_one_packet_in_any_order,
                 a_priority_is_no_network_and_other_networks_are_not_listened_to,
                 wrong_checksums_are_refused_and_counted,
                 runts_and_lies_about_lengths_are_no_packets,

@@ -158,7 +158,7 @@ fn streams_have_names_that_every_file_system_takes() {
 }
 
 #[test]
-fn names_are_those_of_the_house() {
+fn run_file_names_follow_the_convention() {
     let (writer, stream) = (NodeId::builder(0), StreamName::UNNAMED);
     let name = SegmentName { run: RunNumber(1), writer, stream, segment: 1 };
     assert_eq!(name.to_string(), "run000001-bu0-000001.rwk");

@@ -355,7 +355,7 @@ proptest! {
     #![proptest_config(cases(48))]
 
     #[test]
-    fn in_step_whatever_the_clock(seed: u64, clock in clock()) {
+    fn in_step_with_any_clock(seed: u64, clock in clock()) {
         let triggers = random_triggers(seed, 1500);
         let (mut random, mut machine) = (Random(seed), machine(config(2)));
         let changes = feed(&mut machine, 1500, |event| {

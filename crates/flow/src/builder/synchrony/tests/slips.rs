@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn a_source_that_returns_to_step_is_in_sync_again_and_the_past_is_told() {
+fn a_source_that_returns_to_step_is_in_sync_again_and_its_past_is_reported() {
     let carried = doubling(losing(in_step(EVENTS + 200), 300, 1), 700, 1);
     let (machine, changes) = feed_crossings(7, &carried);
     let told: Vec<_> = verdicts(&changes, 1).iter().map(|&(verdict, since, _)| (verdict, since)).collect();

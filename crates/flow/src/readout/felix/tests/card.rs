@@ -169,7 +169,7 @@ fn chunks_of_all_links_are_events_whose_bytes_lie_in_the_ring() {
 }
 
 #[test]
-fn what_nobody_can_use_is_counted_under_its_name() {
+fn unusable_chunks_are_counted_under_their_cause() {
     let mut rig = Rig::new(64, 100);
     rig.say(LINKS, 1, 100);
     rig.encode(0, |encoder, out| encoder.chunk(&[1, 0, 0], Status::GOOD, out));
@@ -474,7 +474,7 @@ fn a_listener_that_is_waited_for_holds_up_the_card_and_no_source_times_out() {
 }
 
 #[test]
-fn where_a_listener_keeps_the_ring_full_nobody_is_missed_for_it() {
+fn no_source_times_out_while_a_listener_keeps_the_ring_full() {
     let (mut rig, mut listener) = (Rig::new(4, 100), Slow { room: usize::MAX, keeps: true, ..Slow::default() });
     (0..LINKS).for_each(|link| rig.say(link, 1, 50));
     rig.say(0, 2, 50);
