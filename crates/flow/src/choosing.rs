@@ -158,7 +158,7 @@ impl Chooser {
         let Some(number) = number else { return usize::MAX };
         let known = self.seen.iter().position(|seen| *seen == number);
         known.unwrap_or_else(|| {
-            // Boards beyond the number of sources need not be told apart.
+            // Boards beyond the number of sources need not be distinguished.
             if self.seen.len() <= self.chosen.others.len() {
                 self.seen.push(number);
                 return self.seen.len() - 1;

@@ -1,8 +1,7 @@
 //! Histograms that a user has asked for: of fragments' sizes, of the time between them, of any integer in them.
 //!
 //! They are filled where fragments come in, by readout units and by gateways, whatever happens to the fragments later,
-//! on the one
-//! thread that reads the source: an addition each, in memory that was laid out before the run.
+//! on the one thread that reads the source: an addition each, in memory that was laid out before the run.
 
 use core::time::Duration;
 use ropewalk_terms::{Binning, SourceId};
@@ -70,8 +69,7 @@ pub enum Histogrammed {
     /// Bytes of its payload.
     Size,
     /// Nanoseconds since the source's previous fragments came, as far as a readout unit can tell: fragments that it
-    /// takes at once
-    /// came at the same time. A gateway counts packets, each once. The first one is not counted.
+    /// takes at once came at the same time. A gateway counts packets, each once. The first one is not counted.
     Interval,
     /// An integer in it.
     Field(IntegerField),

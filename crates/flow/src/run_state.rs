@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::EventKey;
 use std::collections::VecDeque;
 
-/// Lumisections as the event manager told of them.
+/// Lumisections as the event manager reported them.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLumisections {
     /// Lumisections that have begun and are not over, the oldest first.

@@ -18,7 +18,7 @@ use ropewalk_terms::{Attempt, Instant, TriggerBits};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The files of a run, and who filters them.
+/// The files of a run, and the units that filter them.
 #[derive(Clone, PartialEq, Debug)]
 struct Scenario {
     /// Everything else follows from it.
@@ -260,7 +260,7 @@ impl World {
     }
 
     fn with(&mut self, id: UnitId, then: impl FnOnce(&mut Unit)) {
-        // Who died meanwhile hears nothing.
+        // A unit that died meanwhile hears nothing.
         if let Some(unit) = self.units.iter_mut().find(|unit| unit.id == id) {
             then(unit);
         }

@@ -130,8 +130,8 @@ impl Machine {
     ///
     /// # Errors
     /// If the list of online CPUs or the kernel's version cannot be read, or a list of CPUs cannot be parsed.
-    /// Everything else
-    /// has a meaning when it is missing: no NUMA, no hyper-threads, no huge pages, no cards, rights not known.
+    /// Everything else has a meaning when it is missing: no NUMA, no hyper-threads, no huge pages, no cards, rights not
+    /// known.
     pub fn read(root: &Path) -> Result<Self, MachineError> {
         let (cpu, process) = (root.join("sys/devices/system/cpu"), root.join("proc/self"));
         let online = files::list(&cpu.join("online"))?;

@@ -170,7 +170,7 @@ pub enum PlanError {
     /// Data are to come through a card that the machine does not have.
     #[error("{name}: there is no network card `{card}`; there are: {cards}")]
     NoSuchCard {
-        /// Who is to be fed by it.
+        /// The thread or pool that reads from it.
         name: String,
         /// The card.
         card: String,

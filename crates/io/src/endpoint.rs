@@ -336,8 +336,7 @@ pub trait Dispatcher {
     fn pool_mut(&mut self) -> Option<&mut Pool>;
 
     /// Receives into this block, behind blocks that were posted before. From the first one on the endpoint receives
-    /// only into
-    /// posted blocks, fills each to its last byte, and waits when none is left ([`is_dry`](Self::is_dry)).
+    /// only into posted blocks, fills each to its last byte, and waits when none is left ([`is_dry`](Self::is_dry)).
     /// Blocks that are not filled when the endpoint ends go back to their pool.
     ///
     /// # Errors

@@ -714,7 +714,7 @@ impl InProcessNetwork {
         lock(&self.names).listeners.remove(name);
     }
 
-    /// Who listens at this name.
+    /// Finds the listener at this name.
     fn find(&self, name: &str) -> Option<(ServicePoint, Arc<Inbox>)> {
         lock(&self.names).listeners.get(name).map(|(service_point, inbox)| (*service_point, Arc::clone(inbox)))
     }

@@ -68,8 +68,7 @@ pub fn prefer_memory_of(node: u32) -> io::Result<()> {
     let mut mask = [0_usize; NODES / WORD];
     *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
     // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than the number passed), and changes
-    // only
-    // where later pages of this thread come from.
+    // only where later pages of this thread come from.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, mask.as_ptr(), NODES + 1) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -21,8 +21,7 @@ pub trait OwnWait {
     fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()>;
 
     /// Sleeps as [`Waiter::wait`] does, until the dispatcher has something to do or a bell was rung. A bell that was
-    /// rung
-    /// since the last sleep ends this one, also after other calls in between.
+    /// rung since the last sleep ends this one, also after other calls in between.
     fn wait(&mut self, timeout: Option<Duration>) -> bool;
 }
 
@@ -167,7 +166,7 @@ impl Waiter {
 }
 
 /// How long a thread has had nothing to do: it looks again for a while before it sleeps. To wake it costs as much, and
-/// most of that is paid by the other side: who sends to a thread on another processor has to interrupt it.
+/// most of that is paid by the other side: a thread that sends to one on another processor has to interrupt it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Idle {
     since: Option<Instant>,

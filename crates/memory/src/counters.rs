@@ -7,8 +7,8 @@
 //!  │ magic   │ version │ cells  │ bytes  │ zeros │ text, zeros    │ cells of 8 bytes each ... │
 //! ```
 //! The text says what the cells are, and is written once. While the writer lives it holds a lock on the file. The
-//! kernel drops
-//! the lock however the process ends, so that a later process with the same number is not taken for the writer.
+//! kernel drops the lock however the process ends, so that a later process with the same number is not taken for the
+//! writer.
 #![allow(unsafe_code)]
 
 use core::ptr::{NonNull, null_mut};
@@ -388,7 +388,7 @@ mod tests {
         let next = CounterPage::create(&path, "", 2).unwrap();
         next.set(1, 1);
         assert_eq!(CounterPage::open(&path).unwrap().snapshot().unwrap(), [0, 1]);
-        assert_eq!(reader.snapshot().unwrap()[0], 5, "who opened the old page keeps it");
+        assert_eq!(reader.snapshot().unwrap()[0], 5, "a reader of the old page keeps it");
     }
 
     #[test]

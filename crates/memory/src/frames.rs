@@ -239,10 +239,9 @@ impl core::fmt::Debug for Frames {
 }
 
 /// Paper 1's own memory: packets are received behind a pointer, `next_packet`, which moves on by what came and begins
-/// anew
-/// at the end. To free a packet means to count it. The area is so large that old packets were freed long before the
-/// pointer
-/// comes round, "although this is checked for safety": by block, and if one is still held the pointer waits.
+/// anew at the end. To free a packet means to count it. The area is so large that old packets were freed long before
+/// the pointer comes round, "although this is checked for safety": by block, and if one is still held the pointer
+/// waits.
 #[derive(Debug)]
 pub struct NextPacket {
     frames: Frames,

@@ -51,8 +51,8 @@ enum Origin {
     Pieces(Pieces),
 }
 
-// SAFETY: the mapping is plain memory, which belongs to no thread; who may touch which bytes is settled by
-// loans and slices.
+// SAFETY: the mapping is plain memory, which belongs to no thread; loans and slices decide which bytes a thread
+// may touch.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -148,7 +148,7 @@ impl Mapping {
     }
 
     /// An anonymous file's memory. Its size is sealed, for a file that shrinks under its mapping kills its readers;
-    /// others to whom it is given can map it for reading only, where they are not to write.
+    /// other processes that get the file can map it for reading only, unless they are to write.
     fn of_file(name: &str, bytes: usize, pages: PageKind, others: Others) -> Result<Self, (&'static str, Errno)> {
         let is_huge = pages == PageKind::Huge2MiB;
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -167,8 +167,7 @@ impl Mapping {
             (Self::aligned(bytes, ProtFlags::empty())?, MapFlags::SHARED | MapFlags::FIXED)
         };
         // SAFETY: at an address that the kernel chooses, or over addresses that were reserved for this above and are
-        // not in
-        // use. If that fails they stay unused: whether they are still ours is not known then (see `anonymous`).
+        // not in use. If that fails they stay unused: whether they are still ours is not known then (see `anonymous`).
         let base =
             unsafe { mmap(place.cast(), bytes, protection, flags, &file, 0) }.map_err(|errno| ("mmap", errno))?;
         let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;

@@ -95,8 +95,8 @@ impl Pool {
     }
 
     /// Two pools whose blocks lie in one piece of memory: the first `blocks` of all that `config` asks for, and the
-    /// others
-    /// behind them. Each has a home thread of its own; together they are memory that is given to the kernel as a whole.
+    /// others behind them. Each has a home thread of its own; together they are memory that is given to the kernel as a
+    /// whole.
     ///
     /// # Errors
     /// As [`Pool::new`]; [`PoolError::Size`] too where one of the pools would have no blocks.
@@ -226,7 +226,8 @@ impl Pool {
     /// If they do not lie within the block.
     ///
     /// # Safety
-    /// The block must have been given out, and not have come back since; and who had it writes to it no more.
+    /// The block must have been given out, and not have come back since; and the writer that had it writes to it no
+    /// more.
     #[inline]
     pub unsafe fn filled(&mut self, block: u32, begin: u32, length: u32) -> Slice {
         let is_inside = begin as usize + length as usize <= self.block_size && (block as usize) < self.owners.len();

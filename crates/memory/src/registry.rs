@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 pub(crate) fn enter(shared: Shared) -> Option<(PoolId, NonNull<Shared>)> {
     let shared = NonNull::from(Box::leak(Box::new(shared)));
     for (index, place) in POOLS.iter().enumerate() {
-        // Release: who finds the pointer finds a complete pool behind it.
+        // Release: a thread that finds the pointer finds a complete pool behind it.
         if place.compare_exchange(null_mut(), shared.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
             return Some((PoolId(index as u16), shared));
         }

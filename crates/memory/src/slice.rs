@@ -101,7 +101,8 @@ impl Slice {
         follows
     }
 
-    /// How many bytes lie between this slice and another one behind it in the same block; none if it is not.
+    /// How many bytes lie between this slice and another one behind it in the same block; `None` if it is not behind
+    /// it.
     #[inline]
     pub(crate) fn gap_to(&self, next: &Self) -> Option<usize> {
         let end = self.start.addr().get() + self.length as usize;
@@ -323,7 +324,7 @@ pub struct Loan {
     handed: u64,
 }
 
-// SAFETY: the loan is the only one who touches the bytes behind `split`; it may do so on any thread.
+// SAFETY: only the loan touches the bytes behind `split`; it may do so on any thread.
 unsafe impl Send for Loan {}
 // SAFETY: shared references only tell lengths.
 unsafe impl Sync for Loan {}

@@ -105,7 +105,7 @@ impl BlockTable {
     /// Puts a block without references onto the return queue, or counts it off if that is closed.
     ///
     /// # Safety
-    /// `table` must be live, and the caller must be the one who lowered the block's counter to zero.
+    /// `table` must be live, and the caller must have lowered the block's counter to zero.
     #[cold]
     unsafe fn come_home(table: *const Self, block: u32) -> bool {
         // Acquire: everything that the other holders did with the block comes before its reuse.

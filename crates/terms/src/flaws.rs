@@ -1,8 +1,7 @@
 //! Planted bugs: deliberate mistakes that the simulator must find, so that its silence means something.
 //!
 //! Each is one line in the code that asks [`is_planted`]. Without the feature `flaws`, which only the simulator's tests
-//! turn
-//! on, the answer is a constant `false` and the line is gone.
+//! turn on, the answer is a constant `false` and the line is gone.
 
 macro_rules! flaws {
     ($(#[doc = $what:literal] $flaw:ident = $name:literal,)*) => {
@@ -54,7 +53,7 @@ flaws! {
     AcknowledgementDropped = "acknowledgement_dropped",
     /// A silent readout unit is left out at once.
     SilentLeftOutAtOnce = "silent_left_out_at_once",
-    /// The last readout unit is not told of releases.
+    /// The last readout unit gets no releases.
     ReleaseNotToAll = "release_not_to_all",
     /// The sender of a request for sets is identified by the address alone, although queues of a gateway share one.
     SpeakerByHost = "speaker_by_host",
@@ -98,7 +97,7 @@ flaws! {
     LumisectionOfTheNewest = "lumisection_of_the_newest",
     /// A source that began to count anew before the trigger source declared it does not join the new count.
     FollowerForgotten = "follower_forgotten",
-    /// What waits for who may lose chunks stays where the card left it, and holds the card's memory.
+    /// Chunks that wait for a subscriber that may lose them stay where the card left them, and hold the card's memory.
     MonitorHoldsCard = "monitor_holds_card",
     /// A subscriber whose connection ended keeps its place, and what waits for it.
     QueueKeptForTheDead = "queue_kept_for_the_dead",

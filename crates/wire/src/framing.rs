@@ -125,8 +125,8 @@ pub enum Front {
 }
 
 /// What earlier looks have shown of a stream's front. A stream begins with the default, and so do the bytes behind a
-/// frame
-/// that was found; in between it is kept as [`Framing::front`] leaves it. Formats that need not search leave it alone.
+/// frame that was found; in between it is kept as [`Framing::front`] leaves it. Formats that need not search leave it
+/// alone.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Search {
     /// In so many bytes at the front there is no end of a frame: a search need not begin anew.
@@ -201,8 +201,7 @@ impl Default for Widths {
 /// A description of a stream.
 pub trait Framing {
     /// What is at the front of `window`. The answer depends on the bytes that it needs alone, and not on how many lie
-    /// behind
-    /// them, so that a stream gives the same frames however it is cut.
+    /// behind them, so that a stream gives the same frames however it is cut.
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front;
 
     /// What is at the front of the last bytes of a stream, when [`Framing::front`] needs more than there are; `None` if
@@ -216,8 +215,7 @@ pub trait Framing {
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields;
 
     /// The length and the fields of the frame at the front of a stream that is in step, if that frame lies in one piece
-    /// with
-    /// other bytes behind it; `None` if a longer look is needed ([`Framing::front`], [`Framing::is_matched`] and
+    /// with other bytes behind it; `None` if a longer look is needed ([`Framing::front`], [`Framing::is_matched`] and
     /// [`Framing::fields`], which say the same).
     #[inline]
     fn plain(&self, bytes: &[u8]) -> Option<(usize, Fields)> {

@@ -151,7 +151,7 @@ impl Builder {
         }
     }
 
-    /// The next thing to do; none when everything is done until the next input or [`Builder::next_deadline`].
+    /// The next thing to do; `None` when everything is done until the next input or [`Builder::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<BuilderAction> {
         self.give_up_on_the_silent(now);
         if let Some(cause) = self.stop_run.take() {
@@ -182,15 +182,13 @@ impl Builder {
     }
 
     /// How often an event manager began a lumisection that was over here: a successor that had not heard from all
-    /// builder units,
-    /// or had forgotten it.
+    /// builder units, or had forgotten it.
     pub const fn contradicted_lumisections(&self) -> u64 {
         self.lumisections.contradicted()
     }
 
     /// An assigned event that belongs to another lumisection than the one it is counted in, if there is one. Impossible
-    /// with a
-    /// single event manager; a successor may disagree about where a lumisection begins.
+    /// with a single event manager; a successor may disagree about where a lumisection begins.
     pub fn misplaced(&self) -> Option<EventKey> {
         let is_misplaced = |slot: &Slot| {
             let is_known = slot.stage != Stage::Leftover && slot.lumisection > self.lumisections.last_ended();
@@ -289,8 +287,7 @@ impl Builder {
     }
 
     /// Drops emitted events that will not be written, with the verdict on each: acknowledges them, at any configured
-    /// level, and
-    /// frees them.
+    /// level, and frees them.
     pub fn discard(&mut self, _now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
         let mut holding = core::mem::take(&mut self.holding);
         holding.clear();

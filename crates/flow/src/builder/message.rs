@@ -255,9 +255,9 @@ impl Builder {
 }
 
 /// The last acknowledgements. They are reported to a new event manager, which cannot know what its predecessor
-/// released:
-/// events that ended since its last release messages to the readout units, and events in work. Releases go out in
-/// the order of keys, so behind one unfinished event a whole table of events may have ended; all of them fit here.
+/// released: events that ended since its last release messages to the readout units, and events in work. Releases go
+/// out in the order of keys, so behind one unfinished event a whole table of events may have ended; all of them fit
+/// here.
 #[derive(Debug)]
 pub(super) struct Recent {
     entries: Vec<UnreleasedEntry>,
@@ -334,8 +334,7 @@ pub(super) enum Whereabouts {
 }
 
 /// Hints where a key is, by its lowest bits. Another key may overwrite a hint: the reader compares the key, and a lost
-/// hint
-/// costs no more than building an event twice.
+/// hint costs no more than building an event twice.
 #[derive(Debug)]
 pub(super) struct Hints(Box<[Option<Whereabouts>]>);
 

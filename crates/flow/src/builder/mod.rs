@@ -76,8 +76,7 @@ pub struct BuilderConfig {
     /// Events in work at once.
     pub slots: u32,
     /// Keys in the event manager's table: so many events may have ended behind one that has not. Only builder units can
-    /// tell a
-    /// successor how they ended, so that the outcomes are remembered here.
+    /// tell a successor how they ended, so that the outcomes are remembered here.
     pub table: u32,
     /// Bytes of events in work at once, as announced by the readout units.
     pub credit_bytes: u64,
@@ -159,7 +158,7 @@ pub enum BuilderConfigError {
     /// Nothing could be built.
     #[error("there is no source that is not masked")]
     NoSources,
-    /// Fragments could not be told apart.
+    /// Its fragments would be ambiguous.
     #[error("source {0} is configured twice")]
     SourceTwice(SourceId),
     /// The source belongs to a readout unit that is not configured.

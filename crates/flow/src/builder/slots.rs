@@ -246,7 +246,7 @@ impl Slots {
         self.lacking[word] |= bit;
     }
 
-    /// One bit per readout unit, set if the event has nothing of it; none if it lacks no unit.
+    /// One bit per readout unit, set if the event has nothing of it; `None` if it lacks no unit.
     pub(super) fn lacking(&self, slot: u32) -> Option<&[u64]> {
         (self.at(slot).lacking > 0).then(|| &self.lacking[self.words_of(slot)])
     }

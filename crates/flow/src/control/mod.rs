@@ -35,8 +35,7 @@ pub enum RunCommand {
         last: Option<EventKey>,
     },
     /// Go on with this run, which an event manager began that is gone. Does not wait for all nodes: the connected ones
-    /// report
-    /// what they have.
+    /// report what they have.
     TakeOver {
         /// The run.
         run: RunNumber,

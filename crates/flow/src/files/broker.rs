@@ -97,11 +97,11 @@ pub struct BrokerCounts {
     pub set_aside: u64,
     /// Files that were given back, by a unit that was lost, took too long or failed.
     pub given_back: u64,
-    /// What units told of a file that was not, or no longer, theirs.
+    /// Reports of units on files that were not, or no longer, theirs.
     pub stale: u64,
 }
 
-/// Who has which file: see the module's picture.
+/// Which unit has which file: see the module's picture.
 #[derive(Debug)]
 pub struct Broker {
     config: BrokerConfig,

@@ -139,7 +139,7 @@ struct Open {
     written: Option<Written>,
 }
 
-/// Adds up lumisections. It may be told things in any order, and twice.
+/// Adds up lumisections. Reports may come in any order, and twice.
 #[derive(Debug, Default)]
 pub struct Merger {
     open: BTreeMap<u32, Open>,

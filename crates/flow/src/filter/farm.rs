@@ -116,8 +116,7 @@ impl FilterFarm {
     }
 
     /// A filter unit has made so many decisions in all, counted from the beginning of this life: it does not hang, even
-    /// if
-    /// the decisions have not been fetched yet.
+    /// if the decisions have not been fetched yet.
     pub fn progressed(&mut self, now: Instant, unit: u16, decisions: u64) {
         self.units[usize::from(unit)].progressed(now, decisions);
     }

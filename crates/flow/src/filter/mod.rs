@@ -88,10 +88,10 @@ pub enum FilterConfigError {
     /// Nothing would be kept.
     #[error("stream `{0}`: a prescale of 0 keeps nothing; 1 keeps everything")]
     NoPrescale(StreamName),
-    /// Their files could not be told apart.
+    /// Their files would have the same names.
     #[error("two streams are called `{0}`; give each a name of its own")]
     StreamTwice(StreamName),
-    /// Its files could not be told from those of others.
+    /// Its files could not be distinguished from those of others.
     #[error("a stream has no name; only one that is alone needs none")]
     NoName,
 }

@@ -94,7 +94,7 @@ pub struct Assembly {
     heard: Instant,
     /// A packet waits for a set, and all behind it for that one.
     is_blocked: bool,
-    /// So long a set waits, beyond its time-out, for packets that are here and cannot be looked at; none for ever.
+    /// How long a set waits, beyond its time-out, for packets that are here and cannot be looked at; `None` for ever.
     patience: Option<Duration>,
     /// No set is begun any more, for this cause.
     closed: Option<Cause>,
@@ -408,9 +408,8 @@ impl Assembly {
     }
 
     /// Begins a set. If too many are in assembly, the oldest is closed. If no empty set is left, the packet waits; if
-    /// all sets
-    /// are in assembly, the oldest is closed to make room. After [`Assembly::close_all`] no set is begun: nothing would
-    /// end it.
+    /// all sets are in assembly, the oldest is closed to make room. After [`Assembly::close_all`] no set is begun:
+    /// nothing would end it.
     fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Misplaced> {
         if let Some(cause) = self.closed {
             self.window.set(set, Known::Refused(cause));
@@ -506,9 +505,9 @@ impl Assembly {
         set.let_go();
     }
 
-    /// A source, by its place in the configuration, takes no part from the next set on that is newer than all that were seen, or takes
-    /// part again. Sets before that go on as they were, those in assembly as well. Of who would be the last one to take part nothing
-    /// becomes of it.
+    /// A source, by its place in the configuration, takes no part from the next set on that is newer than all that were
+    /// seen, or takes part again. Earlier sets go on as they were, those in assembly as well. Masking the last source
+    /// that takes part has no effect.
     pub fn mask(&mut self, source: u16, is_masked: bool) {
         let too_early = u64::from(is_planted(Flaw::GatewayMasksTooEarly));
         self.masking.say(source, is_masked, self.window.end().saturating_sub(too_early));
@@ -572,8 +571,9 @@ impl Assembly {
         Some((slot, set.waits_until))
     }
 
-    /// Sets that are begun from now on wait so long for their packets. Those in assembly wait as long as they were to, but no longer than one
-    /// that is begun now: none overtakes another, and who takes back a time-out that was too long need not sit it out.
+    /// Sets that are begun from now on wait so long for their packets. Sets in assembly wait as long as they were to,
+    /// but no longer than one that is begun now: none overtakes another, and a time-out that was too long ends at once
+    /// when it is shortened.
     pub fn set_timeout(&mut self, timeout: Duration, now: Instant) {
         self.timeout = timeout;
         for set in self.slots.iter_mut().flatten() {
@@ -655,8 +655,7 @@ impl Assembly {
     }
 
     /// The contents of users' histograms: for each source, by its place in the configuration, its histograms, each with
-    /// its index
-    /// in the configuration and all of its cells.
+    /// its index in the configuration and all of its cells.
     pub fn histograms(&self) -> impl Iterator<Item = (u16, u8, &[u64])> {
         let sources = (0..).zip(&self.histograms);
         sources.flat_map(|(source, known)| known.all().iter().map(move |one| (source, one.index(), one.counts())))

@@ -3,9 +3,9 @@
 //! ```text
 //!  plan   | push head | piece head | fragments of an event ... | piece head | fragments ... |     at most an MTU
 //! ```
-//! Events that fit into a push are not cut; as many as fit and the node has credit for share one. A longer event begins a
-//! push, and what its last part leaves free is for the next ones. A plan says where the bytes lie; whether they are sent as
-//! a list of pieces or copied into a transmit buffer is decided by who asks for its bytes. It stays until it was sent.
+//! Events that fit into a push are not cut; as many as fit and the node has credit for share one. A longer event begins
+//! a push, and what its last part leaves free is for the next ones. A plan says where the bytes lie; the caller chooses
+//! whether they are sent as a list of pieces or copied into a transmit buffer. The plan stays until it was sent.
 
 use super::config::FarmConfig;
 use super::farm::{Farm, Held, is_waiting};
@@ -458,7 +458,7 @@ impl Node {
 
     /// Gives an event the next number; there must be credit.
     fn assign(&mut self, place: EventPlace) -> u64 {
-        debug_assert!(self.credit() > 0, "only who has credit gets events");
+        debug_assert!(self.credit() > 0, "only a node with credit gets events");
         let sequence = self.next;
         *self.entry(sequence) = Entry::Awaited(place);
         self.next += 1;
@@ -466,7 +466,7 @@ impl Node {
         sequence
     }
 
-    /// The node told about a number: it is settled from now on.
+    /// The node answered for a number: it is settled from now on.
     pub(super) fn settle(&mut self, sequence: u64) -> Settled {
         if sequence < self.floor || sequence >= self.next {
             return Settled::Unawaited;

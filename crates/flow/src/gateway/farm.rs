@@ -70,7 +70,7 @@ pub struct Farm {
     pub(super) storing: Option<EventPlace>,
     pub(super) stored_fragments: Vec<FragmentPlace>,
     empty: Vec<EventSet>,
-    /// When to look for silent nodes and for such that should be told something.
+    /// When to look for silent nodes, and for nodes that are due a message.
     next_look: Instant,
 }
 
@@ -281,7 +281,7 @@ pub(super) struct Ruling {
     pub(super) by_default: bool,
 }
 
-/// The verdict of who only accepts and rejects.
+/// The verdict of a decision that only accepts or rejects.
 const fn verdict(accept: bool) -> Verdict {
     if accept { Verdict::Accepted } else { Verdict::Rejected }
 }
@@ -302,7 +302,7 @@ impl Farm {
         let Some(node) = self.nodes.get(number).filter(|node| is_ours && node.is_in(decisions.incarnation)) else {
             return;
         };
-        // What was never pushed cannot be decided: who says so counts wrong.
+        // What was never pushed cannot be decided: the node counts wrong.
         if decisions.cumulative > node.next {
             return;
         }
@@ -425,7 +425,7 @@ impl Farm {
         self.release(place.slot);
     }
 
-    /// When a node is to be told which sequence numbers there are.
+    /// When a node is to get the range of sequence numbers.
     fn next_told(&self) -> Instant {
         let due = |told: Option<Instant>| told.map_or(Instant::ZERO, |told| told.after(self.heartbeat));
         let present = self.nodes.iter().filter(|node| node.is_present());

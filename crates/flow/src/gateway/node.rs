@@ -118,9 +118,8 @@ impl FarmNode {
     }
 
     /// The gateway says which numbers exist, and gets in return how far this node is. Otherwise, once nothing is left
-    /// to decide,
-    /// the gateway would count events that were forgotten here, or whose decisions were lost, against this node's
-    /// credit for ever.
+    /// to decide, the gateway would count events that were forgotten here, or whose decisions were lost, against this
+    /// node's credit for ever.
     pub fn on_progress(&mut self, progress: &Progress, now: Instant) {
         if progress.gateway == self.config.gateway && self.is_in_life(progress.incarnation, progress.floor) {
             self.forget_below(progress.floor);

@@ -313,7 +313,7 @@ impl Sender {
         self.farm.next_deadline()
     }
 
-    /// Decisions that leave in order, or what a node is to be told.
+    /// Decisions that leave in order, or a message for a node.
     pub fn next_message(&mut self, now: Instant) -> Option<Outgoing> {
         if let Some(stream) = self.farm.next_stream() {
             return Some(Outgoing::Stream(stream));

@@ -265,8 +265,7 @@ impl FragmentPlaces {
 
 impl EventSet {
     /// Shows an event to an observer, by its number in the set. The farm finds the event unchanged later, but may have
-    /// to walk
-    /// through the packets once more.
+    /// to walk through the packets once more.
     ///
     /// A set that was dropped has no packets, and no event has a fragment.
     pub fn show<'a>(&'a mut self, event: u16, places: &'a mut FragmentPlaces) -> GatheredEvent<'a> {

@@ -1,4 +1,4 @@
-//! The sources of a flow: who sent a packet, which sources take part, and what is counted of each.
+//! The sources of a flow: which one sent a packet, which take part, and what is counted of each.
 
 use super::config::FlowConfig;
 use super::set::{Range, SetNumber};
@@ -192,14 +192,10 @@ const NEVER: SetNumber = SetNumber::MAX;
 ///  the source          takes part      masked     takes part       its turns: 12, 31
 /// ```
 /// A turn is one past the newest set that was seen when it was said. So a set in assembly goes on as it was begun, and
-/// a source's
-/// turns say of each event whether the source took part: also of a set before the turn whose packets come late. A
-/// source that was
-/// ahead of the others while it was masked takes part again behind the last set of which it was refused a packet, so
-/// that no
-/// set waits for refused packets. Turns of a flow never go back: the state at each set is the one after some prefix of
-/// all turns,
-/// and at least one source takes part.
+/// a source's turns say of each event whether the source took part: also of a set before the turn whose packets come
+/// late. A source that was ahead of the others while it was masked takes part again behind the last set of which it was
+/// refused a packet, so that no set waits for refused packets. Turns of a flow never go back: the state at each set is
+/// the one after some prefix of all turns, and at least one source takes part.
 #[derive(Debug)]
 pub struct Masking {
     first_event: u64,
@@ -237,8 +233,8 @@ impl Masking {
     }
 
     /// From the set `next` on, which is newer than any that was seen, or soon behind it, a source takes no part, or
-    /// takes part again.
-    /// Has no effect if this is already so, if no source would be left, or if it could not be recorded any more.
+    /// takes part again. Has no effect if this is already so, if no source would be left, or if it could not be
+    /// recorded any more.
     pub(super) fn say(&mut self, source: u16, is_masked: bool, next: SetNumber) {
         let index = usize::from(source);
         let others = self.first.len() - usize::from(self.masked);

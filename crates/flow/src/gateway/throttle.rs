@@ -9,8 +9,7 @@
 //! and repeated; a trigger that does not hear it assumes busy.
 //!
 //! Run control holds the trigger in the same way, before the run begins and while it is paused: the state is busy, and
-//! packets
-//! in flight are accepted as before. That time is neither live nor dead.
+//! packets in flight are accepted as before. That time is neither live nor dead.
 
 use super::config::GatewayConfigError;
 use core::time::Duration;
@@ -261,7 +260,8 @@ impl Throttle {
         self.levels.iter().chain([&self.out_of_sync, &self.error, &self.held])
     }
 
-    /// How long triggers could come, and how long they could not though they were wanted, until time was last told.
+    /// How long triggers could come, and how long they could not though they were wanted, as of the last call with a
+    /// time.
     pub const fn live_and_dead(&self) -> (Duration, Duration) {
         (self.live, self.dead)
     }

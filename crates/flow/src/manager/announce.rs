@@ -162,8 +162,8 @@ impl Manager {
     }
 
     /// How a released event ended for a readout unit that announces it (again): as for all readout units if the unit
-    /// had answered
-    /// the builder unit, whether or not its announcement was heard before; too late if no builder unit requested it.
+    /// had answered the builder unit, whether or not its announcement was heard before; too late if no builder unit
+    /// requested it.
     fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
         let announced_before = key < self.readouts[usize::from(readout)].settled;
         let Some(row) = self.table.remembered(position, key) else { return Outcome::Dropped(Cause::OutcomeUnknown) };
@@ -175,8 +175,7 @@ impl Manager {
     }
 
     /// The same when the run is over. A dropped event was dropped for all readout units, and what never became an event
-    /// ends
-    /// for the reason for which the run is over.
+    /// ends for the reason for which the run is over.
     fn outcome_of_the_past(&self, readout: u16, key: EventKey, refusal: Cause) -> Outcome {
         let (position, is_behind) = match self.table.find(key) {
             Place::Behind(position) => (position, true),
@@ -211,8 +210,7 @@ impl Manager {
     }
 
     /// Announced after the run's end was fixed, by force or by all readout units: forget it. A unit that was away when
-    /// the last
-    /// events were released learns how they ended.
+    /// the last events were released learns how they ended.
     fn announced_too_late(&mut self, readout: u16, announce: &Announce) {
         let Some(refusal) = self.phase.refusal() else { return };
         let refused = announce.entries.iter().map(|entry| ReleaseEntry {
@@ -291,8 +289,7 @@ impl Manager {
     }
 
     /// Tells readout units that others wait for which events exist, so that a unit whose sources have shown it nothing
-    /// waits for
-    /// them with its own time-out. Returns whether there was one.
+    /// waits for them with its own time-out. Returns whether there was one.
     pub(super) fn tell_what_exists(&mut self, now: Instant) -> bool {
         let Some((key, since)) = self.oldest_blocked().filter(|_| self.phase.assigns()) else { return false };
         let Some(highest) = self.highest.map(|highest| self.last.map_or(highest, |last| highest.min(last))) else {

@@ -327,10 +327,8 @@ impl Manager {
 const MOST_LACKING: usize = 1 << 20;
 
 /// The readout units whose fragments are missing in the records of events. Builder units report them before they
-/// acknowledge the
-/// events. A readout unit that holds such a fragment nevertheless learns that it is in no record. Empty as long as
-/// every readout
-/// unit answers.
+/// acknowledge the events. A readout unit that holds such a fragment nevertheless learns that it is in no record. Empty
+/// as long as every readout unit answers.
 #[derive(Debug, Default)]
 pub(super) struct LackingLog {
     /// Entries of events whose outcome is not known yet, each with the builder unit that reported it.

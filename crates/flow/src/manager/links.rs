@@ -41,7 +41,7 @@ pub(super) struct ReadoutLink {
     pub(super) highest: Option<EventKey>,
     /// It announced something in this run.
     pub(super) heard: bool,
-    /// In some life it has told this event manager how far the run had come before.
+    /// In some life it has reported to this event manager how far the run had come before.
     pub(super) has_told: bool,
     /// It was asked to announce everything again. Until it answers the question behind that, what it says is no proof
     /// that nothing lies below: only the highest settled bound is kept here.
@@ -144,7 +144,7 @@ impl ReadoutLink {
         placed.max(self.left_out)
     }
 
-    /// When it is to be told at the earliest of events that others hold, one of which waits for it since `since`.
+    /// The earliest time to tell it of events that others hold, one of which has waited for it since `since`.
     pub(super) fn told_next(&self, since: Instant, haste: Duration) -> Instant {
         if self.follows { self.told.1.after(FOLLOWING.min(haste)) } else { since.max(self.told.1).after(haste) }
     }
@@ -171,9 +171,9 @@ pub(super) struct BuilderLink {
     pub(super) incarnation: Option<Incarnation>,
     /// Rows of the table that are assigned to it.
     pub(super) in_work: u32,
-    /// It told a successor everything that it has.
+    /// It has reported to a successor everything that it has.
     pub(super) told_all: bool,
-    /// When it was lost with events in work, until it has told what became of them or is not waited for any longer.
+    /// When it was lost with events in work, until it reports what became of them or is not waited for any longer.
     pub(super) lost: Option<Instant>,
     /// It said that it is finished.
     pub(super) finished: bool,

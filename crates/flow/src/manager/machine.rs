@@ -174,7 +174,7 @@ impl Manager {
         }
     }
 
-    /// The next thing to do; none when everything is done until the next input or [`Manager::next_deadline`].
+    /// The next thing to do; `None` when everything is done until the next input or [`Manager::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<ManagerAction> {
         loop {
             if let Some((to, message)) = self.outbox.pop_front() {
@@ -225,7 +225,8 @@ impl Manager {
         self.builders.get(usize::from(builder)).map_or((0, 0), |link| (link.free_events(), link.free_bytes()))
     }
 
-    /// Readout units of which an earlier life had taken part that told other event managers only, and where the present one began.
+    /// Readout units of which an earlier life took part that only earlier event managers knew, and where the present
+    /// life began.
     pub fn untold(&self) -> impl Iterator<Item = (NodeId, EventKey)> {
         let links = (0..).zip(&self.readouts);
         links.filter_map(|(index, link)| Some((NodeId::readout(index), link.untold_before?)))
@@ -248,8 +249,7 @@ impl Manager {
     }
 
     /// The oldest key that is not released, disregarding events that an earlier event manager released; and the end of
-    /// the closed
-    /// lumisections, which is at or after it.
+    /// the closed lumisections, which is at or after it.
     pub fn oldest(&self) -> (EventKey, EventKey) {
         let oldest = self.table.key_at(self.table.tail()).max(self.ended.below());
         (oldest, self.lumisections.closed_below())
@@ -286,7 +286,8 @@ impl Manager {
     }
 
     fn readout_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
-        // Who comes back in the same life before it was given up still has what it had: builders go on waiting for it.
+        // A unit that comes back in the same life before it was given up still has its data: builders go on waiting for
+        // it.
         if self.readouts[usize::from(node.index)].incarnation != Some(incarnation) {
             self.readout_lost(now, node.index);
         }
@@ -386,7 +387,7 @@ impl Manager {
                 self.send(node, Message::Finish);
             }
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
-                // A successor does not know who is new: a start would end what the builder has in work.
+                // A successor does not know which builders are new: a start would end what the builder has in work.
                 let known = same_life || self.recovered.is_successor();
                 let start = Message::Start(Start::of_run(self.first));
                 self.tell_settings(node);
@@ -439,7 +440,7 @@ impl Manager {
         }
     }
 
-    /// The sources that take no part, or were told not to.
+    /// The masked sources.
     pub fn masked(&self) -> impl Iterator<Item = SourceId> + '_ {
         self.masks.iter().filter(|&(_, is_masked)| *is_masked).map(|(&source, _)| source)
     }

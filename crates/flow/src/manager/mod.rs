@@ -154,7 +154,7 @@ pub struct BuilderLoad {
 
 impl AssignPolicy {
     /// The builder to be given the next events, `None` if `candidates` is empty. Among equals it is the
-    /// turn of the first after `last`, who was chosen before.
+    /// turn of the first after `last`, which was chosen before.
     pub fn choose(self, last: Option<u16>, candidates: impl Iterator<Item = BuilderLoad>) -> Option<u16> {
         let weight = |load: &BuilderLoad| match self {
             Self::RoundRobin => 0,

@@ -30,7 +30,7 @@ pub enum ManagerState {
 pub(super) enum Phase {
     /// No run.
     Idle,
-    /// Until every node has told what it has, at latest until the deadline.
+    /// Until every node has reported what it has, at latest until the deadline.
     Recovering { deadline: Instant },
     /// Between start and stop.
     Running,
@@ -76,12 +76,12 @@ impl Phase {
         }
     }
 
-    /// Whether events are assigned: not before it is known who has which.
+    /// Whether events are assigned: not before it is known which node has which.
     pub(super) const fn assigns(self) -> bool {
         self.is_open() && !matches!(self, Self::Recovering { .. })
     }
 
-    /// Whether it is still being asked who has what.
+    /// Whether nodes are still being asked what they have.
     pub(super) const fn is_recovering(self) -> bool {
         matches!(self, Self::Recovering { .. })
     }
@@ -149,9 +149,9 @@ impl Manager {
         }
     }
 
-    /// A successor that has not heard from some readout unit how far the run had come, while others could still tell: they do
-    /// not know yet, perhaps, that their event manager is dead, and have not called. Where all readout units have told,
-    /// builder units know nothing more, for they have their events from them.
+    /// A successor that has not heard from some readout unit how far the run had come, while others could still report
+    /// it: these may not know yet that their event manager is dead, and have not connected. When all readout units have
+    /// reported, builder units know nothing more, for they have their events from them.
     fn may_know_too_little(&self) -> bool {
         let is_untold = self.readouts.iter().any(|link| !link.has_told);
         let may_be_told = self.readouts.iter().any(|link| !link.present && !link.has_told)
@@ -340,7 +340,7 @@ impl Manager {
         self.end_lumisections();
         self.tell_ended_now();
         for (readout, link) in (0..).zip(&self.readouts) {
-            // Who was away is asked what it holds, and first told how that ended.
+            // A unit that was away is asked what it holds, and first learns how that ended.
             if link.present && link.repeats.is_none() {
                 self.outbox.push_back((NodeId::readout(readout), Message::Finish));
             }
@@ -371,8 +371,7 @@ pub enum LumisectionLength {
 ///        tail -->  passes it: 2 is over
 /// ```
 /// A lumisection begins before an event of it is assigned, and builder units hear of it first. An event that is
-/// assigned again
-/// stays in its lumisection, which is a range of keys.
+/// assigned again stays in its lumisection, which is a range of keys.
 #[derive(Debug, Default)]
 pub(super) struct Lumisections {
     /// Lumisections that have begun and are not over, the oldest first.
@@ -384,7 +383,7 @@ pub(super) struct Lumisections {
     began: Instant,
     /// Lumisections that are over, until every node was told.
     over: VecDeque<LumisectionEnd>,
-    /// The last of them that were told, for nodes that were away.
+    /// The last of them, repeated for nodes that were away.
     told: VecDeque<LumisectionEnd>,
     /// What others knew of them when this manager took over, by number.
     recovered: BTreeMap<u32, EventKey>,

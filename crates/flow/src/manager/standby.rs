@@ -10,8 +10,7 @@
 //! [`LeaseConfig::term`] after it granted. It may be late and lose answers. Clocks are not compared: a lease is counted
 //! from the moment at which it was *asked* for, by the asker's own clock, and ends early by what two clocks may drift
 //! apart meanwhile and by a margin. An event manager that sleeps through the end finds the lease over when it wakes up;
-//! what
-//! it said before it noticed is refused by nodes that obey a higher epoch.
+//! what it said before it noticed is refused by nodes that obey a higher epoch.
 
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -81,8 +80,7 @@ pub enum StandbyAction {
         /// The number of the question.
         question: u64,
         /// The epoch of the lease to extend; `None` if it has ended. Then the service begins a new epoch even for the
-        /// present
-        /// holder: otherwise it would go on renewing a lease that is not used.
+        /// present holder: otherwise it would go on renewing a lease that is not used.
         renews: Option<Epoch>,
     },
     /// Speak, in this epoch: take the run over, or start one.
@@ -167,7 +165,7 @@ impl Standby {
         self.over = self.over.max(Epoch(epoch.0.saturating_sub(1)));
     }
 
-    /// The next thing to do; none until the next input or [`Standby::next_deadline`].
+    /// The next thing to do; `None` until the next input or [`Standby::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<StandbyAction> {
         self.look(now);
         if self.actions.is_empty() && now >= self.next_question {
@@ -200,7 +198,7 @@ impl Standby {
     fn end(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.over = self.over.max(lease.epoch);
-            // Who fell asleep before it heard that it is active never was.
+            // One that fell asleep before it heard that it is active never was.
             let unheard = StandbyAction::BecomeActive { epoch: lease.epoch };
             if self.actions.back() == Some(&unheard) {
                 self.actions.pop_back();

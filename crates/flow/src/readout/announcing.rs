@@ -24,9 +24,9 @@ pub(super) struct Announcing {
     pub(super) follows: bool,
     /// The state of `follows` that the event manager knows.
     told_follows: bool,
-    /// The lumisections that it told of, for its successor too.
+    /// The lumisections that it reported, for its successor too.
     pub(super) lumisections: KnownLumisections,
-    /// A new event manager has not been told of that, of masked sources and changed parameters, and of the run's end.
+    /// A new event manager has not got these, the masked sources and changed parameters, and the run's end yet.
     ended_due: bool,
     lumisections_due: VecDeque<Message>,
     orders_due: VecDeque<Message>,
@@ -55,7 +55,7 @@ impl Default for Announcing {
 }
 
 impl Readout {
-    /// The next announcement; none when the event manager knows everything.
+    /// The next announcement; `None` when the event manager knows everything.
     pub(super) fn next_announce(&mut self) -> Option<Announce> {
         let told = self.announcing.told;
         if self.announcing.next == self.head && told.is_some() && !self.may_announce_end() {
@@ -91,7 +91,7 @@ impl Readout {
         }
     }
 
-    /// Whether there is an end that the event manager has not been told.
+    /// Whether there is an end that the event manager does not know yet.
     fn may_announce_end(&self) -> bool {
         match &self.stop {
             Some(stop) => !stop.announced && self.head >= stop.end,

@@ -232,11 +232,11 @@ pub(super) const MOST_DECLARED: usize = 8;
 ///   source 0   98  99 100 |  1   2   3      restarted: waits      declared: all go on as 1:1, 1:2, ...
 ///   source 1   98  99                       still in the old count: it is waited for
 /// ```
-/// The new count begins here when every source that events wait for has started again. Who starts again without a
-/// declaration, or does not after one, is out of sync after the time-out: what it sends is dropped until it takes
+/// The new count begins here when every source that events wait for has started again. A source that starts again
+/// without a declaration, or does not after one, is out of sync after the time-out: its data is dropped until it takes
 /// part in a later resynchronisation, or comes back over a new connection with an id that goes on. Back-pressure is not
-/// absence: the time in which a source is not read does not count, nor that in which events are held that were there when
-/// a source started again, since the trigger source's readout unit holds them too and may have no room to read it.
+/// absence: the time in which a source is not read does not count, nor that in which events are held that were there
+/// when a source started again, since the trigger source's readout unit holds them too and may have no room to read it.
 impl Readout {
     /// The trigger source declared a new resync count, here or in another readout unit.
     pub(super) fn declare(&mut self, now: Instant, first: EventKey) {

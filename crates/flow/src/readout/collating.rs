@@ -46,7 +46,7 @@ impl Collating {
         Some(Self { collator, sources, leaving, numbered: Vec::with_capacity(1) })
     }
 
-    /// Who has nothing for so long is not waited for.
+    /// How long a source may have nothing before it is no longer waited for.
     pub(super) const fn set_timeout(&mut self, timeout: Duration) {
         self.collator.set_timeout(timeout);
     }
@@ -104,7 +104,8 @@ impl Readout {
                 }
             }
             self.note_times(&mut collating);
-            // Whose turn it is may have no room until it is known who has nothing of the oldest events.
+            // The source whose turn it is may have no room until it is known which sources have nothing of the oldest
+            // events.
             if !self.pass_by(now, &mut collating) {
                 break;
             }
@@ -125,8 +126,7 @@ impl Readout {
     }
 
     /// A source that has shown a later event has no more fragments of earlier ones, even if the later one does not fit
-    /// into the
-    /// tables yet. Returns whether that settles any.
+    /// into the tables yet. Returns whether that settles any.
     fn pass_by(&mut self, now: Instant, collating: &mut Collating) -> bool {
         let before = self.head;
         for (lane, &source) in collating.sources.iter().enumerate() {

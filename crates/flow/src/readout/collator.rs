@@ -6,13 +6,10 @@
 //!                                  70 -> 1, 90 -> 2 (without source 2), 95 -> 3 (without source 1), then 100 waits
 //! ```
 //! A source that is behind is waited for, so that it does not deliver out of order; a fragment that comes after all,
-//! when higher
-//! times were numbered already, is late. Each source's [`Lane`] decides which times to believe, together with what the
-//! other
-//! sources show: a time that is equal to one of theirs is right. A source that goes back behind itself for good has
-//! begun anew:
-//! it is out of sync and events do not wait for it, until it returns to its old times, or all connected sources
-//! restart.
+//! when higher times were numbered already, is late. Each source's [`Lane`] decides which times to believe, together
+//! with what the other sources show: a time that is equal to one of theirs is right. A source that goes back behind
+//! itself for good has begun anew: it is out of sync and events do not wait for it, until it returns to its old times,
+//! or all connected sources restart.
 
 use super::doubt::is_unreliable;
 use super::lane::{Claim, Doubted, Lane, LaneConfig, MOST_DOUBTED, PROOF, Time};
@@ -64,7 +61,8 @@ pub(super) struct Collator {
 }
 
 impl Collator {
-    /// For these sources, each with `most` fragments here at once; who has nothing for so long is not waited for.
+    /// For these sources, each with `most` fragments here at once; a source with nothing for `timeout` is not waited
+    /// for.
     pub(super) fn new(lanes: impl IntoIterator<Item = LaneConfig>, most: usize, timeout: Duration) -> Self {
         Self {
             lanes: lanes.into_iter().map(|config| Lane::new(config, most)).collect(),
@@ -80,7 +78,7 @@ impl Collator {
         }
     }
 
-    /// Who has nothing for so long is not waited for.
+    /// How long a source may have nothing before it is no longer waited for.
     pub(super) const fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
@@ -412,8 +410,8 @@ impl Collator {
         own.forget();
     }
 
-    /// The next fragment, with its event's number from 1 on, and whose it is; none while something must be waited for, or where
-    /// there is no room (`has_room`) for whose turn it is.
+    /// The next fragment, with its event's number from 1 on, and its lane; `None` while something must be waited for,
+    /// or if the source whose turn it is has no room (`has_room`).
     pub(super) fn next(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
         self.in_order_at = None;
         self.weigh(now);
@@ -459,8 +457,7 @@ impl Collator {
     }
 
     /// Returns a damaged fragment of the event that was numbered last; gives up damaged fragments that no other source
-    /// has
-    /// confirmed in time.
+    /// has confirmed in time.
     fn take_damaged(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
         let patience = self.patience();
         for lane in 0..self.lanes.len() {
@@ -550,7 +547,7 @@ impl Collator {
             if let (true, Some(to)) = (own.is_off() && own.has_joined, first) {
                 own.note(NumberingKind::Restart, to);
             }
-            // Who was silent is not waited for until it speaks.
+            // A source that was silent is not waited for until it speaks.
             own.is_awaited = !own.has_left && (own.is_anew || own.late > 1 || own.held() > 0);
             own.forget();
         }
@@ -589,8 +586,7 @@ impl Collator {
     }
 
     /// The last event of which a source has nothing more, judging by its next fragment; `None` if that shows nothing.
-    /// The
-    /// fragment's time is believed.
+    /// The fragment's time is believed.
     pub(super) fn passed_by(&mut self, now: Instant, lane: usize) -> Option<u64> {
         let (own, last) = (&mut self.lanes[lane], self.last?.time);
         let first = own.waiting.front().filter(|entry| !entry.is_weak && entry.time >= last)?;

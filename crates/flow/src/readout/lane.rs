@@ -113,7 +113,7 @@ pub(super) struct Lane {
     pub(super) damaged: VecDeque<Damaged>,
     /// Fragments that are in no event.
     pub(super) given_up: VecDeque<Received>,
-    /// The highest time that is believed; none before the first one.
+    /// The highest time that is believed; `None` before the first one.
     pub(super) top: Option<Time>,
     /// Where it was before it jumped without a witness, and how often it had gone on by then.
     before_jump: Option<(Time, u64)>,

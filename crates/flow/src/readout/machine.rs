@@ -290,7 +290,7 @@ impl Readout {
         }
     }
 
-    /// The next thing to be done; none when there is nothing more until the next input or deadline.
+    /// The next thing to be done; `None` when there is nothing more until the next input or deadline.
     pub fn poll(&mut self, now: Instant) -> Option<ReadoutAction> {
         self.pass_time(now);
         if self.started {
@@ -517,11 +517,11 @@ impl Readout {
         self.started = true;
         self.timeline = Timeline::new(first);
         self.first_number = origin.number();
-        // Who begins again in mid-run finds counters that say nothing of where they began.
+        // A readout unit that begins again in mid-run finds counters that do not show where they began.
         self.first_is_open &= first == origin;
         self.begin_masked(origin);
         for source in 0..self.sources.len() {
-            // Who starts again in mid-run finds the counters where they are by now.
+            // A readout unit that starts again in mid-run finds the counters where they are by now.
             let input = &mut self.sources[source];
             input.sequence.restart(ORIGIN - 1, first.number().wrapping_sub(origin.number()));
             input.resync = first.resync();
@@ -534,9 +534,10 @@ impl Readout {
         self.advance(now);
     }
 
-    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for, with
-    /// the usual time-out as soon as a source has shown it. What none shows is the event manager's matter, who hears of
-    /// it from the others. A run that is stopped before its known end ends earlier; nothing makes it end later.
+    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for,
+    /// with the usual time-out as soon as a source has shown it. An event that none shows is up to the event manager,
+    /// which hears of it from the others. A run that is stopped before its known end ends earlier; nothing makes it end
+    /// later.
     fn stop_at(&mut self, now: Instant, last: EventKey) {
         if !self.started {
             return;
@@ -603,8 +604,7 @@ impl Readout {
 ///
 /// Each source has a frontier, before which it delivered or will not deliver; `head` is the smallest frontier of the
 /// sources that events wait for. Only when every source has left `head` behind is the smallest looked for again, so
-/// that
-/// this costs a constant time per fragment on average.
+/// that this costs a constant time per fragment on average.
 impl Readout {
     /// A source has come further, or events have begun or ceased to wait for it.
     pub(super) fn moved(&mut self, now: Instant, source: usize) {
@@ -661,7 +661,7 @@ impl Readout {
         self.set_head(end);
     }
 
-    /// Moves `head` and counts anew who it waits for.
+    /// Moves `head` and counts anew the sources that it waits for.
     pub(super) fn set_head(&mut self, head: Position) {
         self.head = head;
         self.behind = self.sources.iter().filter(|source| source.frontier <= head).count();

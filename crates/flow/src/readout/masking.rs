@@ -180,8 +180,8 @@ impl Readout {
         let raw = fragment.meta.raw_id;
         let Step::Forward(position) = input.sequence.step(raw, fragment.restarts, head) else { return false };
         // A source that is a little behind the others would stay so for ever if events did not wait for it: from the
-        // oldest unsettled
-        // event on they do. One that is far behind catches up first, which is quicker while its data is thrown away.
+        // oldest unsettled event on they do. One that is far behind catches up first, which is quicker while its data
+        // is thrown away.
         let to = position.max(head);
         if to >= end || to - position > window {
             return false;

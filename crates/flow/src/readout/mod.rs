@@ -134,8 +134,7 @@ impl SourceConfig {
     }
 
     /// The same for a source whose frames are described, with their counter: the event counter, or without one the
-    /// frame
-    /// counter, or without either the number of frames received.
+    /// frame counter, or without either the number of frames received.
     pub fn of_frames(id: SourceId, framing: &impl Framing, has_event: bool) -> Self {
         let widths = framing.widths();
         let counter_bits = if has_event { widths.event } else { widths.sequence };

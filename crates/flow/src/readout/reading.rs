@@ -324,7 +324,7 @@ impl Mark {
     }
 }
 
-/// Whether a row of marks is of the same events as another one, as far as that can be told; false where nothing tells.
+/// Whether a row of marks is of the same events as another one, as far as they show; false if they show nothing.
 fn is_same_row(row: &[Mark], other: &[Mark]) -> bool {
     if row.len() != other.len() || !row.iter().zip(other).all(|(one, two)| one.fits(two)) {
         return false;

@@ -136,7 +136,7 @@ impl Readout {
         let Self { requests, table, timeline, sources, .. } = self;
         let (head, stop_end) = (self.head, self.stop.as_ref().map_or(Position::MAX, |stop| stop.end));
         let judge = |entry: &RequestEntry| {
-            // Who was masked is known also of events of which nothing else is.
+            // Masks are known even for events of which nothing else is.
             let of_nothing = || {
                 let is_masked = sources.iter().any(|source| source.masking.has_covered(entry.key));
                 Ready::Now(if is_masked {

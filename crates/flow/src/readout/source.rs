@@ -452,7 +452,7 @@ impl Oldest {
 /// How long the oldest incomplete event has waited for one source.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct AbsenceClock {
-    /// Since when it runs; none while the source is not read.
+    /// Since when it runs; `None` while the source is not read.
     running_since: Option<Instant>,
     /// What it showed when it stopped, for the event of `generation`.
     shown: Duration,

@@ -198,7 +198,7 @@ impl Table {
             let index = self.index(position);
             let slot = &mut self.slots[index];
             if slot.position != position {
-                // Of several causes the first one is kept; who was masked is known of each source.
+                // Of several causes the first one is kept; masks are known of each source.
                 let missing = (0..self.sources).filter_map(|source| cause(source, position));
                 let first = |(count, first): (u16, Option<Cause>), cause| {
                     (count + 1, first.or(Some(cause).filter(|&cause| cause != Cause::Masked)))

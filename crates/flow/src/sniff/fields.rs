@@ -285,8 +285,7 @@ fn begins_with_a_lively_byte(table: &Table<'_>, number: &Number) -> bool {
 }
 
 /// The straightest line; among lines about as straight, the field with the most usual position and width, and of these
-/// the
-/// one that includes the lower digits.
+/// the one that includes the lower digits.
 fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
     let straightest = lines.iter().min_by(|one, other| one.1.deviation.total_cmp(&other.1.deviation))?;
     let close = |(number, line): &&(Number, Line)| {

@@ -44,7 +44,7 @@ impl Transport {
     }
 }
 
-/// Who sends, and where to.
+/// A sender, and where it sends to.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer {
     /// The port that it sends to.

@@ -45,7 +45,7 @@ impl Frames {
         &self.bytes
     }
 
-    /// Where the frame, or the datagram, with this index lies; none behind the last one.
+    /// Where the frame, or the datagram, with this index lies; `None` behind the last one.
     pub fn range(&self, index: usize) -> Option<Range<usize>> {
         let begin = index.checked_sub(1).map_or(0, |before| self.ends.get(before).copied().unwrap_or(0));
         self.ends.get(index).map(|&end| begin..end)

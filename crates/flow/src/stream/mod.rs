@@ -5,11 +5,10 @@
 //!                                                     ^
 //!               subscriptions: e-links, policy, group, sample      DownLink: bytes for an e-link --> blocks for the card
 //! ```
-//! A chunk goes to every subscriber that asked for its e-link, and to one member of each group. Where a queue is full its
-//! own policy decides: the chunk is dropped there and counted, or the input waits, and with it the card. So that a slow
-//! monitor costs other subscribers nothing, a subscriber that may lose chunks must not hold the card's memory for long
-//! either: it
-//! is sent copies, and what waits for it when the card has no room is copied or dropped.
+//! A chunk goes to every subscriber that asked for its e-link, and to one member of each group. Where a queue is full
+//! its own policy decides: the chunk is dropped there and counted, or the input waits, and with it the card. So that a
+//! slow monitor costs other subscribers nothing, a subscriber that may lose chunks must not hold the card's memory for
+//! long either: it is sent copies, and what waits for it when the card has no room is copied or dropped.
 //!
 //! The account of every subscriber balances at any time, with what is queued counted from the queue:
 //! `offered = sent + dropped[cause] + moved + queued`. *Moved* is what a member of a group left to the others when it went.
@@ -137,7 +136,7 @@ pub struct StreamInput {
     rules: EventRules,
     /// Up to where blocks were decoded.
     position: u64,
-    /// How far the last batch was handed on; none when all of it was.
+    /// How far the last batch was handed on; `None` when all of it was.
     cursor: Option<BatchCursor>,
     waits: u64,
     is_broken: bool,

@@ -469,8 +469,9 @@ struct Held {
     slice: Slice,
 }
 
-/// One slice of each page that chunks in any queue lie in: a reference for a page, not for a chunk. Who waits says from
-/// where on; for a ring's pages come home in their order, and one that is needed keeps all behind it anyway.
+/// One slice of each page that chunks in any queue lie in: a reference for a page, not for a chunk. A waiting queue
+/// gives only its first position; for a ring's pages come home in their order, and one that is needed keeps all behind
+/// it anyway.
 #[derive(Debug)]
 pub(super) struct Pages {
     /// Whose pages they are: the first ring from which a batch came.

@@ -172,7 +172,7 @@ impl Router {
         account
     }
 
-    /// A chunk came: it waits for all who should get it.
+    /// A chunk came: it waits for all subscribers that should get it.
     ///
     /// # Errors
     /// The chunk comes back, and nothing changes, if a subscriber that must not miss it has no room.
@@ -209,7 +209,7 @@ impl Router {
         let bytes = u64::from(chunk.head.length);
         while left != 0 {
             let first = left.trailing_zeros() as usize;
-            let subscriber = self.places[first].subscriber.as_ref().expect("who wants something is there");
+            let subscriber = self.places[first].subscriber.as_ref().expect("a subscriber that wants chunks is present");
             let members = self.members(left, subscriber.share) | 1 << first;
             left &= !members;
             let taker = self.pick(members, subscriber.share, chunk)?;
@@ -256,7 +256,7 @@ impl Router {
         }
     }
 
-    /// Remembers whom a group that shares by turns gave its chunk.
+    /// Remembers which member got the last chunk of a group that shares by turns.
     fn remember(&mut self, set: u64, index: usize) {
         let Some(Share::Group(group, Balance::RoundRobin)) =
             self.places[index].subscriber.as_ref().map(|one| one.share)
@@ -365,7 +365,7 @@ impl Router {
         place.subscriber.as_ref().map(Subscriber::account)
     }
 
-    /// The sum of all accounts, those included who left.
+    /// The sum of all accounts, including the subscribers that left.
     pub fn total(&self) -> SubscriberAccount {
         let mut total = self.past;
         self.subscribers().for_each(|(_, subscriber)| total.merge(&subscriber.account()));
@@ -418,7 +418,7 @@ impl Router {
     }
 
     pub(super) fn at(&mut self, index: usize) -> &mut Subscriber {
-        self.places[index].subscriber.as_mut().expect("who was picked is there")
+        self.places[index].subscriber.as_mut().expect("a picked subscriber is present")
     }
 }
 
@@ -448,11 +448,9 @@ impl BatchCursor {
 
 impl Router {
     /// Hands a batch on from where `cursor` stands, in the order of its runs, until all of it is with its subscribers
-    /// or
-    /// one of them must be waited for: the cursor says where. Returns how many chunks and signals were passed.
-    /// Subscribers
-    /// get slices of `ring`, in which the batch lies; the event's number is looked for by `rules` where a group needs
-    /// it.
+    /// or one of them must be waited for: the cursor says where. Returns how many chunks and signals were passed.
+    /// Subscribers get slices of `ring`, in which the batch lies; the event's number is looked for by `rules` where a
+    /// group needs it.
     ///
     /// The batch is only read, and the router keeps what it needs of it: so the same batch can be consumed by others as
     /// well, each with a cursor of its own and in any order (a readout unit takes its fragments by
@@ -503,8 +501,8 @@ impl Router {
         self.pages.hold(ring, batch.needs_from(), batch.position(), batch.end())
     }
 
-    /// Items of a run for subscribers none of whom shares with others: what one of them does is nothing to another, but
-    /// that all wait for who must miss nothing. Returns how many items were taken.
+    /// Routes items of a run to subscribers that do not share: they do not affect each other, except that
+    /// all wait for one that must not miss any. Returns how many items were taken.
     fn route_run(&mut self, set: u64, lot: Lot<'_>, ring: &mut RingReader) -> usize {
         let (config, mut taken, mut left) = (self.config, lot.items.len(), set);
         while left != 0 {

@@ -233,7 +233,7 @@ impl<'a> Lot<'a> {
         self
     }
 
-    /// Bytes of a chunk; none of a signal.
+    /// Bytes of a chunk; `None` for a signal.
     fn bytes(&self, item: SubChunk) -> Option<u64> {
         match Trailer(item.trailer).kind() {
             SubChunkType::OutOfBand => None,

@@ -7,9 +7,9 @@
 //!                             |  +----- ended ----+ crashed, hung (Kill), or not to be believed (Kill)
 //!                             +-- Start, after a pause, and not too often
 //! ```
-//! The piece of work that a process had when it ended is tried once more with the next process; if that ends over it as well,
-//! it has failed. Pieces that were answered before stay answered, and those behind it are not harmed. When processes
-//! end too often no other one is started, and all work fails at once, so that nothing waits for ever.
+//! The piece of work that a process had when it ended is tried once more with the next process; if that ends over it as
+//! well, it has failed. Pieces that were answered before stay answered, and those behind it are not harmed. When
+//! processes end too often no other one is started, and all work fails at once, so that nothing waits for ever.
 
 #[cfg(test)]
 mod tests;

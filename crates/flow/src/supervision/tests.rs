@@ -233,8 +233,7 @@ fn every_wait_has_a_deadline() {
 
 proptest! {
     /// For any acts of a process, no piece of work waits for ever, and no answer is taken back unless the process was
-    /// not
-    /// believed.
+    /// not believed.
     #[test]
     fn all_work_is_settled(acts in proptest::collection::vec(0u8..5, 0..200), count in 1usize..8) {
         let (mut supervisor, mut now, mut acts) = (Supervisor::new(CONFIG, 8), at(0), acts.into_iter());

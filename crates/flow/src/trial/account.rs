@@ -86,7 +86,7 @@ impl TrialAccount {
 /// Which board: by its address, and by the number that tells boards apart.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Board {
-    /// The address; none of a file.
+    /// The address; `None` for a file.
     pub from: Option<IpAddr>,
     /// The number in its frames; `None` if they have none.
     pub number: Option<u64>,

@@ -59,7 +59,7 @@ pub struct Trial<'a> {
 /// Where bytes come from, and when.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Arrival {
-    /// Who sent them; none of a file.
+    /// Their sender; `None` for a file.
     pub from: Option<IpAddr>,
     /// When they came.
     pub time: Option<Utc>,
@@ -322,7 +322,7 @@ impl<'a> Trial<'a> {
         let Some(own) = self.own else { return true };
         let OwnBoard::InOrder(order) = own else { return own.is(board, 0) };
         let known = self.seen.iter().position(|seen| seen == board);
-        // Who comes after the source's own board need not be remembered.
+        // Boards after the source's own one need not be remembered.
         let others = known.unwrap_or(self.seen.len());
         if known.is_none() && others <= *order {
             self.seen.push(*board);
@@ -432,7 +432,7 @@ fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
     }
 }
 
-/// The places in the frame, and what is wrong there; none of a layout, whose rules are looked at one by one.
+/// The places in the frame, and what is wrong there; empty for a layout, whose rules are looked at one by one.
 fn contradictions(framing: &Description, frame: &[u8]) -> Vec<(usize, &'static str)> {
     let mut found = Found::default();
     if let Description::Format(format) | Description::Board(format, _) = framing {

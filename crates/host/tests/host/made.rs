@@ -137,7 +137,7 @@ impl MadeMachine {
         self.status("CapEff", "0000000000000000")
     }
 
-    /// What it looks like to who reads it.
+    /// The machine as read from these files.
     pub(crate) fn read_machine(&self) -> Machine {
         Machine::read(&self.root).expect("the made-up machine is whole")
     }

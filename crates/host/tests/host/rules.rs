@@ -72,7 +72,7 @@ fn a_node_of_memory_alone_gives_memory() {
     assert_eq!(plan.placements[0].node, Some(2));
 }
 
-/// Memory of a node may be had by one who may not run there.
+/// A process may use the memory of a node on which it may not run.
 #[test]
 fn a_pool_needs_no_cpu_of_its_node() {
     let confined = Machine { allowed: list("0-1"), permitted: list("0-1"), ..machine("two-sockets") };

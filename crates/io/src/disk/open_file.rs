@@ -166,8 +166,7 @@ impl OpenFile {
     }
 
     /// Writes appends in order, and the ones that come meanwhile; if one fails, the appends behind it fail too. Reports
-    /// the cost
-    /// to `tally`.
+    /// the cost to `tally`.
     pub(super) fn append(
         &mut self,
         mut intake: Intake<'_>,
@@ -191,8 +190,7 @@ impl OpenFile {
     }
 
     /// The next append of a pass, packed if the file is, behind so many that wait to be written; `None` if none has
-    /// come, or
-    /// none is packed yet. Reports as failed the appends that must not be written.
+    /// come, or none is packed yet. Reports as failed the appends that must not be written.
     fn next(
         &mut self,
         intake: &mut Intake<'_>,
@@ -410,8 +408,7 @@ impl Packing {
     }
 
     /// An append whose bytes are gathered, and its offset in the file before packing. One that knows of another number
-    /// of
-    /// failures of the file will not be part of it.
+    /// of failures of the file will not be part of it.
     fn prepare(&mut self, mut append: Append, failures: u32) -> (Append, u64) {
         if append.packed.capacity() == 0 {
             (append.gathered, append.packed) = self.spare.pop().unwrap_or_default();
@@ -610,7 +607,7 @@ pub(super) fn remove(path: &Path) -> Result<(), DiskCause> {
     fs::unlink(path).map_err(cause)
 }
 
-/// Whether there is a file; none either where a directory of its path is something else by now.
+/// Looks whether a file exists; not found too if a directory of its path is no directory by now.
 pub(super) fn look_for(path: &Path) -> Result<(), DiskCause> {
     match fs::stat(path) {
         Ok(_) => Ok(()),

@@ -1,10 +1,9 @@
 //! The writer thread: executes commands in order, and writes successive appends to one file together.
 //!
 //! A pass over a file takes its appends from an [`Intake`]: appends that arrived together, and the ones that arrive
-//! while it
-//! writes. zstd and LZ4 take all of a thread's time, so separate threads pack ([`Packers`]); the writer collects what
-//! is to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of one kind in
-//! order, while the thread that hands them over goes on.
+//! while it writes. zstd and LZ4 take all of a thread's time, so separate threads pack ([`Packers`]); the writer
+//! collects what is to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of
+//! one kind in order, while the thread that hands them over goes on.
 
 use std::io;
 use std::path::{Path, PathBuf};

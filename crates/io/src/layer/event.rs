@@ -23,7 +23,7 @@ pub enum Event {
     Established {
         /// The end point.
         endpoint: Endpoint,
-        /// That of the connect request; none on the side that accepted.
+        /// The cookie of the connect request; `None` on the side that accepted.
         cookie: Option<Cookie>,
     },
     /// Posted work has come to an end, or provided buffers have received something.
@@ -48,11 +48,11 @@ pub enum Event {
         /// The end point.
         endpoint: Endpoint,
     },
-    /// The end of the end point, told once, after everything that was posted has come back.
+    /// The end of the end point, reported once, after everything that was posted has come back.
     Ended {
         /// The end point.
         endpoint: Endpoint,
-        /// That of the connect request; none on the side that accepted.
+        /// The cookie of the connect request; `None` on the side that accepted.
         cookie: Option<Cookie>,
         /// How it ended.
         how: Ended,
@@ -64,7 +64,7 @@ pub enum Event {
     },
 }
 
-/// Who may take an event, where several threads share the work (paper 3, III-A: a thread for each task).
+/// Which task may take an event, if several threads share the work (paper 3, III-A: a thread for each task).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Connections that come, go and fail; marks; the user's own events.
@@ -198,7 +198,7 @@ pub enum WorkRequest {
     },
     /// Sends a message behind those before it. It completes when the transport has taken it.
     Send {
-        /// To whom.
+        /// The receiver.
         endpoint: Endpoint,
         /// What; sent from where it lies.
         message: Payload,
@@ -208,7 +208,7 @@ pub enum WorkRequest {
     /// Receives into this buffer, behind those before it. From the first one on, the end point receives into posted
     /// buffers alone; without any, blocks of the dispatcher's pool are provided, recycled and never freed.
     Receive {
-        /// From whom.
+        /// The sender.
         endpoint: Endpoint,
         /// Where to.
         buffer: Loan,

@@ -72,8 +72,7 @@ pub struct Requester {
 
 impl Requests for Requester {
     /// Only [`PostError::Full`] and [`PostError::Closed`] are known here. Any other reason against a request comes with
-    /// its
-    /// completion.
+    /// its completion.
     fn post(&mut self, request: WorkRequest) -> Result<(), Box<Refused>> {
         if self.requests.is_abandoned() {
             return Err(Box::new(Refused { request, why: PostError::Closed }));

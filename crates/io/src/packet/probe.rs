@@ -69,7 +69,7 @@ pub fn path_mtu(address: IpAddr, most: u32) -> io::Result<Option<u32>> {
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.connect((address, DISCARD))?;
     let came = |size: u32| came(&socket, size.min(SIZES[0]).saturating_sub(headers));
-    // Who does not answer the smallest one says nothing of the others.
+    // A peer that does not answer the smallest one says nothing of the others.
     if !came(most.min(SMALLEST))? {
         return Ok(None);
     }

@@ -180,7 +180,7 @@ pub(super) fn reset(socket: &OwnedFd) {
     let _ = net::connect_unspec(socket).or_else(|_| net::shutdown(socket, Shutdown::Both));
 }
 
-/// Who is at the other end; `None` if the connection is gone.
+/// The address of the peer; `None` if the connection is gone.
 pub(super) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
     net::getpeername(socket).ok().flatten().and_then(|address| address.try_into().ok())
 }

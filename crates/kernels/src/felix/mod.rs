@@ -64,7 +64,7 @@ pub struct BlockWalk {
     pub header: u32,
     /// Its first sub-chunk.
     pub first: u32,
-    /// How many sub-chunks it has; none if it is damaged.
+    /// How many sub-chunks it has; 0 if it is damaged.
     pub count: u32,
     /// What is wrong with it (the number of a `wire::felix::BlockError`), or 0.
     pub fault: u16,
@@ -108,7 +108,7 @@ impl Walked {
         &self.sub_chunks
     }
 
-    /// Blocks and sub-chunks, for who takes them apart where they lie.
+    /// Blocks and sub-chunks, for a caller that takes them apart in place.
     pub fn parts(&mut self) -> (&[BlockWalk], &mut [SubChunk]) {
         (&self.blocks[..self.filled], &mut self.sub_chunks)
     }
@@ -237,7 +237,7 @@ impl Walker {
     }
 }
 
-/// Has the line that this place lies in fetched, where the processor can be told so. Nothing is read.
+/// Prefetches the line that this place lies in, if the processor has an instruction for it. Nothing is read.
 #[inline]
 #[allow(unsafe_code)]
 fn prefetch(place: *const u8) {

@@ -8,10 +8,10 @@
 //!  RingWriter::space ◄── read pointer            write pointer ──► RingReader::poll, bytes, append
 //! ```
 //! Places are *positions*: bytes written before, since the ring began; its memory comes round again and again. The ring
-//! is cut into pages, the foreign kind of a pool's blocks: each is lent when the write pointer enters it, its bytes leave
-//! as ordinary slices, and when the reader is done with it and the last slice was dropped, on any thread, it comes
-//! home. The read pointer follows the pages that came home in the order of the ring, so the writer never touches a byte
-//! that can still be seen.
+//! is cut into pages, the foreign kind of a pool's blocks: each is lent when the write pointer enters it, its bytes
+//! leave as ordinary slices, and when the reader is done with it and the last slice was dropped, on any thread, it
+//! comes home. The read pointer follows the pages that came home in the order of the ring, so the writer never touches
+//! a byte that can still be seen.
 //!
 //! The two pointers stand on cache lines of their own in front of the first page (`pointers`, which loom checks), so that
 //! a ring in a memfd is complete: another process opens the file and writes. What it writes is not trusted, that it
@@ -209,8 +209,7 @@ impl RingReader {
     }
 
     /// Looks how far the writer has come, and takes home the pages that are no longer referred to. Returns the position
-    /// up
-    /// to which [`Self::bytes`] can be asked for.
+    /// up to which [`Self::bytes`] can be asked for.
     ///
     /// # Errors
     /// Where the writer says what cannot be: nothing more of it must be believed.
@@ -321,8 +320,7 @@ impl RingReader {
     }
 
     /// Before the reader's thread sleeps: false if there is something to do at once. Otherwise asks the writer to ring
-    /// the bell
-    /// after its next word.
+    /// the bell after its next word.
     pub fn prepare_wait(&mut self) -> bool {
         let pointers = self.area.pointers();
         pointers.fall_asleep();
@@ -389,8 +387,8 @@ impl RingReader {
         self.pages.len()
     }
 
-    /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) ring, for
-    /// [`RingWriter::open`] in another process. Its size cannot be changed.
+    /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) ring, for [`RingWriter::open`] in another
+    /// process. Its size cannot be changed.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.area.mapping.file()
     }
@@ -433,7 +431,7 @@ impl core::fmt::Debug for RingReader {
     }
 }
 
-/// Writes into a ring: the only one who does.
+/// The only writer of a ring.
 pub struct RingWriter {
     area: Area,
     written: u64,
@@ -441,7 +439,7 @@ pub struct RingWriter {
     released: u64,
 }
 
-// SAFETY: the memory belongs to no thread; the writer is the only one who touches what it has not handed over.
+// SAFETY: the memory belongs to no thread; only the writer touches what it has not handed over.
 unsafe impl Send for RingWriter {}
 
 impl RingWriter {

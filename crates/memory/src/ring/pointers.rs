@@ -106,11 +106,11 @@ impl Pointers {
 
     /// The reader is about to sleep: what it waits for must be looked at after this.
     pub(super) fn fall_asleep(&self) {
-        // A store would do. Where a sleep ended without the bell, the writer's swap may have replaced the word of waking;
-        // it stands directly behind that word in the order of all writes, so this one comes later and is what the
-        // writer sees next. Loom knows that only of swaps whose value was read: with a store here it lets the writer
-        // see its own old swap, and reports a bell that is never rung. With a swap it tries every order without a
-        // bound.
+        // A store would do. Where a sleep ended without the bell, the writer's swap may have replaced the word of
+        // waking; it stands directly behind that word in the order of all writes, so this one comes later and is what
+        // the writer sees next. Loom knows that only of swaps whose value was read: with a store here it lets the
+        // writer see its own old swap, and reports a bell that is never rung. With a swap it tries every order without
+        // a bound.
         self.states.0.asleep.swap(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }

@@ -210,7 +210,7 @@ fn more_memory_than_there_are_addresses_is_an_error() {
     }
 }
 
-/// Here the kernel is a pipe and a plain `read`: what matters is who has which bytes when.
+/// Here the kernel is a pipe and a plain `read`: what matters is which side has which bytes when.
 #[test]
 fn the_kernel_fills_a_posted_block_while_its_head_is_read() {
     let mut pool = Pool::new(config(MemoryKind::Anonymous, HugePages::Auto)).unwrap();

@@ -235,7 +235,7 @@ pub struct IpPacket<'a> {
     pub destination: IpAddr,
     /// What it carries: 6 TCP, 17 UDP.
     pub protocol: u8,
-    /// Which part it is; none for a whole one.
+    /// Which part it is; `None` for a whole one.
     pub part: Option<Part>,
     /// What it carries, without padding.
     pub payload: &'a [u8],

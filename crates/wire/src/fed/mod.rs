@@ -547,8 +547,8 @@ pub fn split_file(bytes: &[u8]) -> Split {
     split
 }
 
-/// Cuts bytes that are fragments back to back and nothing else, as an event's data are, by the lengths in the trailers; none
-/// where they do not fall apart to their begin. CRCs are not looked at.
+/// Cuts bytes that are fragments back to back and nothing else, as an event's data are, by the lengths in the trailers;
+/// `None` if the lengths do not lead back to the beginning. CRCs are not checked.
 pub fn split_event(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let (mut fragments, mut end) = (Vec::new(), bytes.len());
     while end > 0 {

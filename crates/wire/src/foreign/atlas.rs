@@ -50,8 +50,7 @@ const SUB_DETECTOR: u32 = 0xBB12_34BB;
 const ROS: u32 = 0xCC12_34CC;
 
 /// Names of a full event's own words: of version 3.0, which has their number in front of them; up to version 4; and
-/// from 5
-/// on.
+/// from 5 on.
 const FULL_EVENT_WORDS_3: [&str; 5] = ["seconds", "global id", "run", "L1 id", "trigger type"];
 const FULL_EVENT_WORDS_4: [&str; 9] =
     ["seconds", "nanoseconds", "global id", "run type", "run", "lumi block", "L1 id", "bunch crossing", "trigger type"];

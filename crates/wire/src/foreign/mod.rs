@@ -227,8 +227,7 @@ impl ForeignFormat {
     }
 
     /// The fragments in a frame that holds a whole event; `None` if the format does not tell them apart, or if the
-    /// frame is
-    /// no event.
+    /// frame is no event.
     pub fn enclosed(self, frame: &[u8]) -> Option<Enclosed> {
         match self {
             Self::Mdf => lhcb::enclosed(frame),
@@ -429,8 +428,7 @@ struct Wish<'a> {
 
 impl ForeignFormat {
     /// The frames that carry a source's part of an event: one, unless the format cuts events into several. Of `source`
-    /// as
-    /// many bits are used as the format has. Multi-event packets hold [`EMULATED_PACKING`] events, the first of them
+    /// as many bits are used as the format has. Multi-event packets hold [`EMULATED_PACKING`] events, the first of them
     /// `event` times as many. `None` if the payload is too long for a frame.
     pub fn emulate(self, source: u32, event: u32, payload: &[u8]) -> Option<Vec<Vec<u8>>> {
         let (wish, mut frame) = (Wish { source, event, payload }, Vec::new());

@@ -39,7 +39,7 @@ pub const LARGEST_BODY_BYTES: usize = 64 * 1024;
 const MAGIC: [u8; 3] = *b"RWC";
 
 kinds! {
-    /// First word of a front end: who it is, and what it knows of a run.
+    /// First word of a front end: its identity, and what it knows of a run.
     Hello = 1,
     /// The front end is taken in.
     Welcome = 2,
@@ -567,7 +567,7 @@ pub struct Start {
 pub struct Stop {
     /// The run.
     pub run: RunNumber,
-    /// The number of its last event; none if it is unknown. The number before the first event's: the run had none.
+    /// The number of its last event; `None` if it is unknown. The number before the first event's: the run had none.
     pub last: Option<u64>,
 }
 

@@ -249,7 +249,7 @@ pub struct UnreleasedEntry {
     pub key: EventKey,
     /// The attempt in which it was assigned here.
     pub attempt: Attempt,
-    /// How it ended; none while it is in work.
+    /// How it ended; `None` while it is in work.
     pub ending: Option<Ending>,
 }
 
@@ -297,7 +297,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The value of one that is a time; none is shorter than a millisecond.
+    /// The value of a time parameter, at least a millisecond.
     pub const fn time(&self) -> Duration {
         const LEAST: u64 = 1_000_000;
         Duration::from_nanos(if self.value < LEAST { LEAST } else { self.value })

@@ -41,7 +41,7 @@ pub struct Synchrony {
     /// Sources that wait to be assessed. Never longer than the list of sources.
     waiting: VecDeque<usize>,
     search: Option<Search>,
-    /// Sources whose verdict changed and was not told yet. Never longer than the list of sources.
+    /// Sources whose verdict changed and was not reported yet. Never longer than the list of sources.
     changed: VecDeque<usize>,
 }
 
@@ -461,7 +461,7 @@ pub(super) struct Standing {
     silent: u16,
     /// Whether a job is waiting or running.
     busy: bool,
-    /// Whether the change of verdict still has to be told.
+    /// Whether the change of verdict still has to be reported.
     untold: bool,
     pub(super) stuck_bits: u32,
     pub(super) displaced_events: u64,
@@ -734,8 +734,7 @@ impl History {
 }
 
 /// The key `events` later, or earlier if negative. Beyond the edges of a resync count the key belongs to no event, and
-/// a
-/// caller finds nothing there, as it should.
+/// a caller finds nothing there, as it should.
 pub(super) const fn shifted(key: EventKey, events: i64) -> EventKey {
     EventKey::from_bits(key.to_bits().wrapping_add_signed(events))
 }

@@ -677,8 +677,7 @@ impl Comparer {
     /// where ticks are too coarse for intervals to differ.
     ///
     /// The tolerance is a fraction of the interval, so that it needs no knowledge of a detector's jitter, and never
-    /// less
-    /// than the configured number of ticks of the coarser clock.
+    /// less than the configured number of ticks of the coarser clock.
     fn clock_with(&self, ratio: f64, interval: f64) -> Option<Clock> {
         const FRACTION: f64 = 1.0 / 32.0;
         const COARSEST: f64 = 1.0 / 4.0;

@@ -490,7 +490,7 @@ fn it_is_full_with_an_event_in_every_slot_or_with_nearly_all_bytes() {
     assert!(hand.builder.is_full());
 }
 
-/// Builds an event whose sources 0, 1, 10, 11 ... have these crossings; returns who is flagged.
+/// Builds an event whose sources 0, 1, 10, 11 ... have these crossings; returns the flagged sources.
 fn flagged(config: BuilderConfig, crossings: &[Option<u16>]) -> Vec<u32> {
     let mut hand = Hand::new(config);
     hand.assign([1], 1);

@@ -56,7 +56,7 @@ impl Readings {
 #[derive(Clone, Debug)]
 pub struct Member {
     pub(super) config: FrontEndConfig,
-    /// What it said of itself when it connected last; none while it is not connected.
+    /// Its last hello; `None` while it is not connected.
     pub(super) hello: Option<Hello>,
     /// How it called itself, and its versions: kept when it goes.
     pub(super) name: String,

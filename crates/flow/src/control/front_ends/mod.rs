@@ -10,12 +10,9 @@
 //!                        (every source's data up to the last event have left)
 //! ```
 //! Every command is answered, and repeats do no harm: a front end that comes back reports its stage and gets the
-//! commands
-//! that it missed. While the run is paused the trigger source is held (`pause`). Before the nodes run, the start waits
-//! for
-//! every source that an event needs. Afterwards no wait is longer than a limit: a front end that does not answer is
-//! named and
-//! left behind, so that every stop finishes.
+//! commands that it missed. While the run is paused the trigger source is held (`pause`). Before the nodes run, the
+//! start waits for every source that an event needs. Afterwards no wait is longer than a limit: a front end that does
+//! not answer is named and left behind, so that every stop finishes.
 
 mod member;
 mod pause;
@@ -31,7 +28,7 @@ use ropewalk_wire::front_end::{Command, Configure, Hello, Stage, Start, Stop, Wo
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Who there is, and how long each answer is waited for.
+/// The front ends, and how long each answer is waited for.
 #[derive(Clone, Debug)]
 pub struct FrontEndsConfig {
     /// The sources under run control.
@@ -198,10 +195,8 @@ impl FrontEnds {
     }
 
     /// Masks a source: its front end is not waited for, in this run and in later ones. Unmasking gives the front end
-    /// the commands
-    /// of the present run that it missed, as if it had not been left behind; so a restarted board comes back. The
-    /// trigger source
-    /// cannot be masked.
+    /// the commands of the present run that it missed, as if it had not been left behind; so a restarted board comes
+    /// back. The trigger source cannot be masked.
     pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
         let members = self.members.iter_mut();
         let found = members.filter(|member| member.config.source == source && !member.config.is_trigger).last();
@@ -333,8 +328,8 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// A front end reported a slow reading, for which there is room or not. Whether it is to be kept: who reports too much is
-    /// cut off, and what it reported beyond is counted.
+    /// A front end reported a slow reading; `has_room` says whether it can be stored. Returns whether to keep it:
+    /// beyond a limit readings are refused, and counted.
     pub fn reported(&mut self, now: Instant, place: usize, has_room: bool) -> bool {
         let member = &mut self.members[place];
         (member.heard, member.is_silent) = (now, false);
@@ -452,7 +447,7 @@ impl FrontEnds {
         self.members[place].is_settled(self.wanted(place))
     }
 
-    /// Nothing more of its data is to be waited for. Who was never told anything of the run has none.
+    /// Nothing more of its data is awaited. A front end that got no command of the run has none.
     fn has_left(member: &Member) -> bool {
         let was_told = member.reached > Stage::Idle || member.asked.is_some();
         member.is_settled(Stage::Stopped) || !was_told
@@ -508,8 +503,7 @@ impl FrontEnds {
     }
 
     /// The phase has reached its time limit. Before the nodes run, and if the trigger source does not start, it is
-    /// tried again;
-    /// later the run goes on without the front ends that did not answer.
+    /// tried again; later the run goes on without the front ends that did not answer.
     fn give_up(&mut self, now: Instant) {
         self.limit = now.after(self.config.answer);
         for place in 0..self.members.len() {
@@ -532,7 +526,8 @@ impl FrontEnds {
             } else {
                 member.is_left_behind = true;
             }
-            // Who is not there yet at a start is waited for, as a node would be; who has said why is named already.
+            // A front end that is absent at a start is waited for, as a node would be; one that gave a reason is named
+            // already.
             if (was_asked || !tries_again) && !has_failed {
                 self.note(now, place, IncidentKind::NoAnswer(wanted));
             }

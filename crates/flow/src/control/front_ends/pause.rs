@@ -7,10 +7,9 @@
 //!     +----------------resume, or stop: Resume to the nodes, then Release----------------+
 //! ```
 //! Being held is not a stage: it is independent of the other commands to the trigger source, so that a start may end
-//! paused.
-//! Hold and Release are sent once over each connection, without waiting for the answer to earlier commands. The
-//! unanswered
-//! ones of each kind are counted, so that the answer to an earlier Hold is not taken for the answer to the last.
+//! paused. Hold and Release are sent once over each connection, without waiting for the answer to earlier commands. The
+//! unanswered ones of each kind are counted, so that the answer to an earlier Hold is not taken for the answer to the
+//! last.
 
 use super::member::{IncidentKind, Member};
 use super::{FrontEndAction, FrontEndPhase, FrontEnds};
@@ -26,7 +25,7 @@ pub(super) enum Pause {
     GoesOn,
     /// It is to be, and the trigger source is waited for.
     Awaited,
-    /// It is, and its nodes were told.
+    /// The run is paused, and its nodes were told.
     Paused,
 }
 
@@ -85,8 +84,7 @@ impl Hold {
 
 impl FrontEnds {
     /// Pauses or resumes the run. A pause holds the trigger source first, waits for its answer up to a limit, and then
-    /// pauses
-    /// the nodes; a resume starts with the nodes. Ignored if no run can be paused now. A stop ends a pause.
+    /// pauses the nodes; a resume starts with the nodes. Ignored if no run can be paused now. A stop ends a pause.
     pub fn pause(&mut self, now: Instant, is_paused: bool) {
         let may_be_paused = (FrontEndPhase::AwaitingNodes..=FrontEndPhase::Running).contains(&self.phase);
         if !may_be_paused || self.pause.is_wanted() == is_paused {

@@ -195,7 +195,7 @@ fn one_that_cannot_be_configured_is_named_and_asked_again_later() {
     front_ends.heard(at(10.0), 1, &failed);
     assert_eq!(kinds(&front_ends), [(2, IncidentKind::Failed("no high voltage".to_owned()))], "once");
     front_ends.stop(at(11.0), None);
-    assert_eq!(told(&mut front_ends, at(11.0)), told_all("Stop", [TRIGGER, 2]), "who was ready");
+    assert_eq!(told(&mut front_ends, at(11.0)), told_all("Stop", [TRIGGER, 2]), "the ones that were ready");
     [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(11.0), place, &stopped(0)));
     assert_eq!(told(&mut front_ends, at(11.0)), [(9, "Stop None".to_owned())]);
 }

@@ -198,8 +198,7 @@ struct Holder {
 }
 
 /// Who may give commands. Operators choose their own names: this keeps cooperating operators out of each other's way,
-/// and is
-/// no protection against anyone else.
+/// and is no protection against anyone else.
 #[derive(Clone, Debug)]
 pub struct Controls {
     /// A holder that gives no sign of life for so long loses the controls.
@@ -349,8 +348,7 @@ mod tests {
 
     proptest! {
         /// In any order of steps: a refused operator changes nothing, an accepted one gets what it asked for, and
-        /// taking by force
-        /// always succeeds.
+        /// taking by force always succeeds.
         #[test]
         fn one_operator_at_most_holds_them(steps in prop::collection::vec((0..5_u8, 0..3_usize, 0..3_usize, 0..8_u64), 0..60)) {
             let names = ["ada", "bob", "eve"];

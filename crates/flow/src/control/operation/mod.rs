@@ -12,11 +12,9 @@
 //!     +---reset--- error <---- anything that failed           shutdown: from anywhere to `over`, draining on the way
 //! ```
 //! The machine says what to do next, one task at a time, and is told how the task ended; each task has a time limit.
-//! Each
-//! command gets one answer: done, already so, not possible now (with the possible commands), or failed. A stop always
-//! finishes: what does not drain in time is dropped, what does not close in time is left behind. [`Controls`] decides
-//! whose
-//! commands are accepted, before the machine gets them.
+//! Each command gets one answer: done, already so, not possible now (with the possible commands), or failed. A stop
+//! always finishes: what does not drain in time is dropped, what does not close in time is left behind. [`Controls`]
+//! decides whose commands are accepted, before the machine gets them.
 
 mod command;
 #[cfg(test)]
@@ -46,7 +44,7 @@ pub enum Task {
     Drain,
     /// Drop what is not done. Ends with [`Operation::run_over`].
     Force,
-    /// Close the run's account and give everything back. Who does not end is left behind.
+    /// Close the run's account and give everything back. What does not end is left behind.
     Close,
     /// Give back what was prepared for a run that never began.
     Discard,
@@ -318,7 +316,7 @@ impl Operation {
             (_, OperationState::Over) => None,
             (Command::Shutdown, _) => Some(Goal::Over),
             (Command::Reset, _) if self.goal != Goal::Over => Some(Goal::Initial),
-            // Who is in a hurry need not wait for what is left of the run.
+            // An operator who shuts down need not wait for the rest of the run.
             (Command::Reset | Command::Stop, _) if self.goal == Goal::Over && state.has_run() => Some(Goal::Over),
             _ if self.goal == Goal::Over => None,
             (Command::Configure, OperationState::Initial) => Some(Goal::Configured),
@@ -369,7 +367,7 @@ impl Operation {
         }
     }
 
-    /// The run will end without having been told: a limit is reached, or its sources have ended.
+    /// The run will end without a command: a limit is reached, or its sources have ended.
     pub fn stop_by_itself(&mut self, now: Instant, then: AfterRun) {
         if self.place.has_run() && matches!(self.goal, Goal::Running | Goal::Paused) && !self.is_ending() {
             self.has_begun();

@@ -369,8 +369,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// In any order of events: tasks come one at a time, each thing that was set up is given back once, and each
-    /// command gets
-    /// one answer.
+    /// command gets one answer.
     #[test]
     fn every_command_is_answered_and_nothing_is_kept(steps in prop::collection::vec(step(), 0..80)) {
         let mut desk = Desk::new();

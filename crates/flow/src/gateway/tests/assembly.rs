@@ -6,7 +6,7 @@ use ropewalk_terms::{Cause, EventKey, Incarnation};
 use ropewalk_wire::gateway::{Credit, EventFlags, Frame, Message, PushView};
 use ropewalk_wire::mep::MEP_HEADER_BYTES;
 
-/// A finished set: its first event, how it ended, who is missing and why.
+/// A finished set: its first event, how it ended, which sources are missing and why.
 pub(super) type Finished = (u64, Ending, Vec<(u16, Cause)>);
 
 pub(super) fn finished(assembly: &mut Assembly) -> Vec<Finished> {

@@ -392,7 +392,7 @@ fn a_node_that_gets_nothing_hears_which_numbers_there_are() {
     };
     assert_eq!(progress(&mut setup, 0), None);
     setup.credit(1, 8, 1, 0);
-    assert_eq!(progress(&mut setup, 0), Some((1, 0, 0)), "who comes is welcome");
+    assert_eq!(progress(&mut setup, 0), Some((1, 0, 0)), "a new node gets the numbers at once");
     setup.set(10);
     setup.pushes(10);
     assert_eq!(progress(&mut setup, 109), None);

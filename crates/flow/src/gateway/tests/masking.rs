@@ -180,7 +180,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must be, told from what was said and offered alone.
+/// The expected state, derived from masks and offered packets alone.
 #[derive(Default)]
 struct Model {
     /// By source: the sets at which it was masked and took part again.
@@ -227,7 +227,7 @@ impl Model {
         assert_eq!(after.packets.dropped.get(Cause::Masked), self.refused);
     }
 
-    /// Sets that have ended have who takes part, and say who of these is missing.
+    /// Checks that ended sets have packets of the sources that take part, and name the missing ones among these.
     fn check(&mut self, assembly: &mut Assembly) {
         for (first, ending, missing) in finished(assembly) {
             let set = first / 4;

@@ -184,7 +184,7 @@ fn in_front_of_a_gateway_there_is_to_be_room_for_what_comes_until_it_is_taken_fo
     let event_rates_hz = vec![1000.0, 0.0];
     let throttle = ThrottleConfig { event_rates_hz, ..config.throttle.clone() };
     let config = GatewayConfig { throttle, ..config };
-    assert_eq!((config.wanted_queue(&[0], 1), config.wanted_queue(&[0, 1], 1)), (Some(24), None), "who knows");
+    assert_eq!((config.wanted_queue(&[0], 1), config.wanted_queue(&[0, 1], 1)), (Some(24), None), "a rate is unknown");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn gateways_get_as_many_sets_as_they_asked_for() {
     assert_eq!(
         names,
         [Some(0), Some(1), Some(0), Some(0), None, None],
-        "told twice or too late, it counts once or not"
+        "a repeated request counts once, a late one not"
     );
     trigger.on_request(0, &request(5, 2));
     trigger.on_throttle(&says(0, 2, 1, Ready), at(2));

@@ -1,5 +1,6 @@
-//! A world of sources, a gateway and nodes, in virtual time: packets are lost, come twice and late; pushes and decisions are
-//! lost; nodes die, come back, are slow. Results are checked against the sources alone: they know what they sent.
+//! A world of sources, a gateway and nodes, in virtual time: packets are lost, come twice and late; pushes and
+//! decisions are lost; nodes die, come back, are slow. Results are checked against the sources alone: they know what
+//! they sent.
 
 use super::*;
 use crate::source::mep::{MepSourceConfig, MepSources};

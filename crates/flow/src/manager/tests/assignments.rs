@@ -573,8 +573,7 @@ fn strangers_and_wrong_directions_are_refused_and_counted() {
 }
 
 /// The first builder unit may have written it whole before it was given up, unknown to the event manager: the account
-/// says
-/// what is known, so that files hold as much as it says or more, and never less.
+/// says what is known, so that files hold as much as it says or more, and never less.
 #[test]
 fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_builder_unit_says() {
     let mut hand = Hand::running(config(2, 2));

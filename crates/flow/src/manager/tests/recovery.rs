@@ -63,7 +63,7 @@ fn nothing_is_assigned_before_every_node_has_reported_what_it_has() {
     assert_eq!((account.assigned, account.built, account.in_flight), (3, 2, 1));
 }
 
-/// What it had counted it had told the event manager that died as well.
+/// What the earlier life counted was reported to the event manager that died as well.
 #[test]
 fn a_successor_notices_a_restarted_readout_unit_whose_earlier_life_it_does_not_know() {
     let mut hand = successor();
@@ -185,7 +185,8 @@ fn a_newborn_readout_unit_that_announces_nothing_does_not_show_how_far_the_run_c
     assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(1))));
 }
 
-/// It tells of what it did itself. Others may have written more, and who can say so holds on to a dead connection.
+/// It reports what it did itself. Others may have written more, and a readout unit that knows of it holds on to a dead
+/// connection.
 #[test]
 fn a_successor_that_knows_of_events_from_a_builder_unit_alone_does_not_end_the_run_behind_these() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
@@ -425,7 +426,7 @@ fn a_successor_s_account_begins_with_what_its_predecessor_left() {
     tell(&mut hand, 0, &[(9, 1, Some(Outcome::IncompleteEmitted)), (10, 1, Some(Outcome::Complete))], false);
     tell(&mut hand, 1, &[], false);
     let sent = hand.sent();
-    // Who still holds 9 may forget it, and it is neither built nor counted again.
+    // A readout unit that still holds 9 may forget it, and it is neither built nor counted again.
     let expected = [(key(9), 1, Outcome::IncompleteEmitted), (key(10), 1, Outcome::Complete)];
     assert_eq!((released(&sent, 1), assigned(&sent)), (expected.to_vec(), vec![(0, 11, 513)]));
     let account = hand.manager.account();
@@ -537,7 +538,7 @@ fn readout_units_learn_how_all_events_ended_before_the_run_finishes() {
     hand.announce(0, 3, []);
     let mine = to(&hand.sent(), NodeId::readout(0));
     let finish = mine.iter().position(|message| *message == Message::Finish).expect("the run finishes");
-    let word = mine.iter().position(|message| *message == ended(4, 3, 0)).expect("the successor can be told");
+    let word = mine.iter().position(|message| *message == ended(4, 3, 0)).expect("the account for a successor is sent");
     assert!(word < finish, "{mine:?}");
 }
 

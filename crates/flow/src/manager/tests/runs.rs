@@ -67,7 +67,7 @@ fn builder_units_learn_that_the_run_drains_and_not_before() {
     hand.manager.stop_at(hand.now, key(5));
     assert!(is_told(&hand.sent(), 0));
     hand.connect(NodeId::builder(1), 1);
-    assert!(is_told(&hand.sent(), 1), "also who comes later");
+    assert!(is_told(&hand.sent(), 1), "also a unit that comes later");
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn an_event_that_is_assigned_again_stays_in_its_lumisection() {
     acknowledge(&mut hand, 1, &[(1, 2), (2, 2), (3, 1)]);
     hand.all_sent();
     assert_eq!(hand.lumisections.iter().map(built).collect::<Vec<_>>(), [(1, 1, 2)]);
-    // Who comes back is lumisections_told what it missed.
+    // A unit that comes back learns what it missed.
     hand.connect(NodeId::builder(0), 2);
     assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), ["end 1", "begin 2 at 3"]);
 }

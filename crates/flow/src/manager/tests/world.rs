@@ -63,7 +63,7 @@ struct ModelReadout {
     highest_asked: bool,
     stop_at: u64,
     finished: bool,
-    /// What its event manager left for a successor, and whether that is to be told.
+    /// What its event manager left for a successor, and whether it is still to be sent.
     ended: Option<Ended>,
     must_tell_ended: bool,
     lumisections: KnownLumisections,

@@ -93,8 +93,7 @@ impl Listener for () {
 /// were written, and to a [`Listener`].
 ///
 /// The card is one stream: while one e-link has no room, those behind it in the ring wait too. That does not hold them
-/// up
-/// for long, for a source without room is a window ahead of the one that the oldest event waits for.
+/// up for long, for a source without room is a window ahead of the one that the oldest event waits for.
 #[derive(Debug)]
 pub struct CardInput {
     ring: RingReader,
@@ -104,9 +103,9 @@ pub struct CardInput {
     places: Box<[u16]>,
     /// Up to where blocks were decoded.
     position: u64,
-    /// How far the last batch was handed on; none when all of it was.
+    /// How far the last batch was handed on; `None` when all of it was.
     cursor: Option<Cursor>,
-    /// Faults of the last batch that were told.
+    /// Faults of the last batch that were reported.
     told: usize,
     /// The listener wants more of the last batch.
     is_listening: bool,
@@ -373,10 +372,8 @@ impl CardInput {
             }
         }
         // Back-pressure is no absence: while events are held that only need to be released, the missing fragments of
-        // later
-        // events may be queued behind them. Otherwise only their time-out would let anything move. Nor are sources
-        // absent whose
-        // data a listener holds up because it must not lose any.
+        // later events may be queued behind them. Otherwise only their time-out would let anything move. Nor are
+        // sources absent whose data a listener holds up because it must not lose any.
         let is_held_up = self.cursor.is_some() || self.ring.is_full();
         let is_heard_out = self.is_listening || self.ring.is_full() && listener.holds();
         let being_read = !is_heard_out && (!is_held_up || !readout.holds_settled());
@@ -387,7 +384,7 @@ impl CardInput {
     }
 }
 
-/// A chunk as a fragment; none for a signal.
+/// A chunk as a fragment; `None` for a signal.
 #[inline]
 fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, link: &Link) -> Option<Received> {
     let mut payload = Payload::default();
@@ -455,7 +452,7 @@ struct Span {
     references: u32,
 }
 
-/// Counts who still refers to which batch, so that blocks go back in the order in which the card wrote them: up to the
+/// Counts the references to each batch, so that blocks go back in the order in which the card wrote them: up to the
 /// first one that anything needs.
 ///
 /// A reference is charged for each chunk, or for any number of them at once; they come back in any order.
@@ -487,7 +484,7 @@ impl Retention {
     /// # Panics
     /// If there is no room for it, or it ends before the last one.
     pub fn take(&mut self, needs_from: u64, end: u64, references: u32) -> SpanId {
-        assert!(self.has_room(), "who takes a batch asks for room first");
+        assert!(self.has_room(), "the caller asks for room before it takes a batch");
         assert!(end >= self.end, "batches are taken in the order of their positions");
         self.end = end;
         self.spans.push_back(Span { from: needs_from, end, references });

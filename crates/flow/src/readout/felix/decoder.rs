@@ -321,7 +321,7 @@ impl Assembler {
         (0, count)
     }
 
-    /// Makes an item of a sub-chunk; false if it is none.
+    /// Makes an item of a sub-chunk; false if the sub-chunk gives no item.
     #[inline]
     fn item(&mut self, elink: ELink, item: &mut SubChunk, out: &mut Output<'_>) -> bool {
         let trailer = Trailer(item.trailer);
@@ -570,8 +570,8 @@ impl Links {
 }
 
 /// The place of an e-link in the table. With e-links in order, the paths with the same number of all optical links
-/// would be a
-/// multiple of 4 KiB apart, and no cache would keep more than a few of them. The function is its own inverse.
+/// would be a multiple of 4 KiB apart, and no cache would keep more than a few of them. The function is its own
+/// inverse.
 #[inline]
 const fn place(elink: ELink) -> usize {
     (elink.index() ^ elink.index() >> 6) % ELINKS
@@ -581,7 +581,7 @@ const fn place(elink: ELink) -> usize {
 #[derive(Clone, Debug)]
 struct Order(Box<[Neighbours; 2 * ELINKS]>);
 
-/// Who is before an e-link in the order, and who behind it.
+/// The neighbours of an e-link in the order.
 #[derive(Copy, Clone, Debug)]
 struct Neighbours {
     before: u16,

@@ -1,4 +1,5 @@
-//! FELIX blocks in, chunks out, without a copy: the machine between a link card's buffer and who wants its chunks.
+//! FELIX blocks in, chunks out, without a copy: the machine between a link card's buffer and the consumers of its
+//! chunks.
 //!
 //! ```text
 //!  blocks of the card's buffer --> ChunkDecoder --> ChunkBatch: runs       whose chunks, and which

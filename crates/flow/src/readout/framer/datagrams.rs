@@ -420,8 +420,8 @@ impl<P: Piece> Assembly<P> {
         self
     }
 
-    /// Takes a datagram with its header. Where it begins another frame than there are places for, the oldest one's loss is
-    /// told to `lost`.
+    /// Takes a datagram with its header. If it begins another frame than there are places for, the oldest one's loss is
+    /// reported to `lost`.
     pub(crate) fn place(
         &mut self,
         now: Instant,

@@ -13,11 +13,11 @@ use ropewalk_wire::framing::{Fields, Framing, Tick, Widths, Window};
 pub struct FrameCounts {
     /// Frames that the source's own numbering shows to be missing.
     pub missing: u64,
-    /// Frames that were told as missing before, and are not: they came late, or a number that showed a gap was wrong.
+    /// Frames that were reported missing before, and are not: they came late, or a number that showed a gap was wrong.
     pub found: u64,
     /// Frames whose own number is the last one or lies behind it.
     pub out_of_order: u64,
-    /// Frames that were told as out of order before, and are none: the source's own numbering began anew with them.
+    /// Frames that were reported out of order before, and are not: the source's own numbering began anew with them.
     pub forgiven: u64,
     /// How often the source's own numbering began anew.
     pub restarts: u64,
@@ -166,8 +166,7 @@ impl Describer {
 ///
 /// From one frame to the next it may have wrapped once, which its own bits show. If the source was silent for longer
 /// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still while a
-/// source is
-/// not read, or its earlier frames seem to come from later.
+/// source is not read, or its earlier frames seem to come from later.
 #[derive(Clone, Debug)]
 pub(super) struct WideClock {
     tick: Tick,

@@ -168,8 +168,7 @@ impl Gatherer {
     }
 
     /// Time passes, in which the source could be heard (`was_heard`) or not: the open event ends once the source could
-    /// be heard
-    /// for `timeout` and was silent. Returns whether the open event has ended.
+    /// be heard for `timeout` and was silent. Returns whether the open event has ended.
     pub(super) fn settle(&mut self, now: Instant, was_heard: bool, timeout: Duration) -> bool {
         if !was_heard {
             self.unheard = now;
@@ -238,8 +237,7 @@ impl Open {
 /// What says into which pieces frames fall apart.
 pub trait Divides {
     /// Appends the pieces of the frame whose turn it is, or returns what is wrong with it; `None` if they are not known
-    /// yet:
-    /// then it is asked again about the same frame.
+    /// yet: then it is asked again about the same frame.
     fn divide(&mut self, frame: &Payload, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>>;
 
     /// Bytes of frames that were copied for it.

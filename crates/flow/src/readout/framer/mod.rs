@@ -289,8 +289,7 @@ pub enum Opening {
     /// It begins with this hello.
     Generic(Hello),
     /// Neither format begins like this. Known from the first bytes on, so that a sender of too few bytes for a header
-    /// is
-    /// not waited for in vain.
+    /// is not waited for in vain.
     Nonsense(Cause),
 }
 

@@ -11,7 +11,8 @@ use ropewalk_terms::Instant;
 const LONGEST_GAP: i64 = 1 << 20;
 /// So many gaps, the last ones, are remembered: a frame that fills one of them is not missing any more.
 const GAPS: usize = 16;
-/// Frames overtake each other by fewer places than this. A longer gap is none if the source goes back and fills it.
+/// Frames overtake each other by fewer places than this. A longer gap into which the source goes back was a wrong
+/// number.
 const OVERTAKEN: u64 = 16;
 
 /// Numbers that did not come.
@@ -147,7 +148,7 @@ pub(super) struct Reorder<T> {
     unused: u32,
     most: usize,
     timeout: Duration,
-    /// The number that comes next; none before the first one, which may be any.
+    /// The number that comes next; `None` before the first one, which may be any.
     next: Option<u64>,
     /// The last one was behind, and this one would go on from it.
     after_stray: Option<u64>,

@@ -75,8 +75,7 @@ fn a_source_that_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
 }
 
 /// A restart cannot be told from wrong numbers at once. When it can, the source is no longer waited for; back in its
-/// old order it
-/// takes part again.
+/// old order it takes part again.
 #[test]
 fn a_source_that_begins_anew_alone_is_out_of_sync_and_holds_up_no_other() {
     let mut collator = collator(2, 16);
@@ -537,7 +536,7 @@ fn late_fragments_on_a_loaded_machine_are_no_wrong_numbers() {
                 lost.extend(fragment.meta.missing_cause().map(|cause| (lane, cause)));
             }
         }
-        // Who is silent for longer than the time-out comes too late.
+        // A source that is silent for longer than the time-out comes too late.
         let is_late = lost.iter().any(|(_, cause)| *cause == Cause::Late);
         assert!(lost.is_empty() || is_late, "seed {seed}, pauses up to {pauses} ms: {lost:?}");
     }

@@ -726,7 +726,7 @@ fn a_datagram_of_zeros_is_given_up() {
     }
 }
 
-/// As the files of ATLAS have them: records of the file, and events in any order, each named after who built it.
+/// As in the files of ATLAS: records of the file, and events in any order, each named after the program that built it.
 #[test]
 fn records_of_a_data_file_are_filler_and_its_events_come_in_any_order() {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();

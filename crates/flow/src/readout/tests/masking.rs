@@ -76,7 +76,7 @@ fn a_source_comes_back_with_the_first_fragment_that_goes_on() {
     rig.feed(1, [3, 4]);
     rig.mask(1, false);
     rig.feed(0, 5..=9);
-    assert_eq!((rig.settled, rig.masked(1)), (key(9), 2), "who is asked back is not waited for");
+    assert_eq!((rig.settled, rig.masked(1)), (key(9), 2), "a source that is asked back is not waited for");
     rig.feed(1, [12, 13]);
     assert_eq!((rig.turns(1), rig.masked(1)), (vec![key(3), key(12)], 0));
     rig.feed(0, 10..=14);

@@ -71,7 +71,7 @@ pub(super) fn longest_chunk(config: &EmulatedCardConfig, link: &EmulatedLinkConf
     if config.faults.of(Fault::Oversize) > 0.0 { longest.max(oversize_bytes(config)) } else { longest }
 }
 
-/// More than any reader takes who allows the card's longest chunks: what fits into one block is never too long.
+/// More than a reader takes that allows the card's longest chunks: what fits into one block is never too long.
 fn oversize_bytes(config: &EmulatedCardConfig) -> usize {
     LARGEST_BLOCK_BYTES.max(config.most_chunk_bytes as usize) + 1
 }
@@ -161,7 +161,7 @@ impl EmulatedLink {
         self.strike_blocks(from, &config.faults, out);
     }
 
-    /// Whether a fault can be told from others now.
+    /// Whether a fault could be distinguished from others now.
     fn may_have(&self, fault: Fault, card: &Card<'_>) -> bool {
         match fault {
             Fault::Stalled => card.may_stall,

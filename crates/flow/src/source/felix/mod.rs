@@ -37,7 +37,7 @@ pub struct EmulatedCardConfig {
     pub rate: TriggerRate,
     /// Everything random follows from it; equal for all sources of a run.
     pub seed: u64,
-    /// How many bytes of chunks an e-link brings in a second at most; none for as many as the host can take.
+    /// How many bytes of chunks an e-link brings in a second at most; `None` for as many as the host can take.
     pub link_bytes_per_second: Option<f64>,
     /// Chunks that would be shorter have so many bytes.
     pub least_chunk_bytes: u32,

@@ -52,7 +52,7 @@ impl Known {
     }
 }
 
-/// A router, its cards, and who is there.
+/// A router, its cards, and its subscribers.
 struct Table<'a> {
     choices: Choices<'a>,
     router: Router,
@@ -226,7 +226,7 @@ impl Table<'_> {
 
     /// A chunk that a subscriber gets.
     fn sent(&mut self, id: SubscriberId, chunk: &StreamChunk) {
-        let known = self.all.iter_mut().find(|known| known.id == id).expect("who is due is there");
+        let known = self.all.iter_mut().find(|known| known.id == id).expect("a subscriber that is due is present");
         let elink = chunk.head.elink;
         let is_in = |range: &Range| range.first <= elink && elink <= range.last;
         let mut asked = known.wanted.iter().flat_map(|wanted| &wanted.ranges);
@@ -281,7 +281,7 @@ const HEAD: usize = 6;
 const PAGE: usize = 2 << 10;
 const PAGES: usize = 6;
 
-/// A card, its ring, and who decodes it.
+/// A card, its ring, and its decoder.
 pub(super) struct Card {
     name: u8,
     writer: RingWriter,
@@ -292,7 +292,7 @@ pub(super) struct Card {
     lost: Vec<u32>,
     /// Up to where blocks were decoded.
     position: u64,
-    /// How far the last batch was routed; none when all of it was.
+    /// How far the last batch was routed; `None` when all of it was.
     cursor: Option<BatchCursor>,
 }
 

@@ -297,7 +297,7 @@ fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
 /// Shares the packets with the other sockets of a group, or is a group of its own: in either case the kernel puts
 /// fragments together before any socket gets them.
 fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
-    // Who is alone gets everything: then the kernel need not look at each packet for whose it is.
+    // A receiver that is alone gets everything: then the kernel need not look at each packet for whose it is.
     let kind = match group {
         Some(_) => libc::PACKET_FANOUT_HASH,
         None => libc::PACKET_FANOUT_CPU | libc::PACKET_FANOUT_FLAG_UNIQUEID,
@@ -413,7 +413,7 @@ const BLOCK_STATUS: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_o
 const COUNT: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, num_pkts);
 const FIRST: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
 
-/// The mapped ring, to be looked at by one who knows what belongs to whom.
+/// The mapped ring. The caller must know which blocks belong to the kernel.
 #[derive(Copy, Clone)]
 struct Blocks {
     pub(super) base: NonNull<u8>,

@@ -48,7 +48,7 @@ pub trait Transmit {
     /// Bytes of the largest frame.
     fn room(&self) -> usize;
 
-    /// The next frame to be filled, the same one until it is submitted; none while all are on their way.
+    /// The next frame to be filled, the same one until it is submitted; `None` while all are on their way.
     fn frame(&mut self) -> Option<&mut [u8]>;
 
     /// Has a frame that was received, and in which this slice lies, be the next one to be submitted: from `before` bytes in
@@ -87,7 +87,7 @@ pub struct FrameSender<T> {
     neighbours: Neighbours,
     /// Of every frame.
     headers: Headers,
-    /// Counts packets, for who puts fragments together.
+    /// Counts packets, for reassembly at the receiver.
     identification: u16,
     /// Submitted since the last flush.
     submitted: usize,

@@ -108,7 +108,7 @@ fn to(flow: Flow, address: SocketAddrV4) -> Vec<Step> {
     steps
 }
 
-/// The steps, and what is returned at their end; who goes on behind them finds what comes behind these.
+/// The steps, and what is returned at their end; a jump behind them leads to the steps that follow.
 fn returning(mut steps: Vec<Step>, value: u32) -> Vec<Step> {
     steps.push((RETURN, 0, 0, value));
     let end = steps.len();
@@ -155,8 +155,8 @@ fn attach(socket: &OwnedFd, level: i32, name: i32, steps: &[Step]) -> io::Result
     set(socket, level, name, &program)
 }
 
-/// Lets nothing through to a bound socket. To the kernel it is a listener, so that the kernel does not answer that the port
-/// or the protocol is unreachable, and a port stays reserved.
+/// Lets nothing through to a bound socket. To the kernel it is a listener, so that the kernel does not answer that the
+/// port or the protocol is unreachable, and a port stays reserved.
 pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &NOTHING)
 }
@@ -256,8 +256,7 @@ pub(super) struct ProgramKind {
 }
 
 /// Loads a program and attaches it to a card. It is detached when the returned value is dropped, or when the process
-/// ends for
-/// any reason.
+/// ends for any reason.
 pub(super) fn attach_program(
     card: &Card,
     kind: ProgramKind,

@@ -384,8 +384,7 @@ impl Membership {
     }
 
     /// Binds a socket with a link-local group to the card again, which has another number now. `None` if the card is
-    /// not
-    /// there, or this process may not.
+    /// not there, or this process may not.
     fn rebind(&mut self, socket: &OwnedFd) -> Option<()> {
         if let (SocketAddr::V6(group), Some(name)) = (&mut self.group, &self.name) {
             let index = self.interface.map_or_else(|| index_of(name), index_with);
@@ -535,7 +534,7 @@ mod tests {
     fn a_group_of_a_link_is_joined_again_at_the_card_s_new_number() {
         let here = index_of(c"lo");
         let group = SocketAddrV6::new(Ipv6Addr::new(0xFF12, 0, 0, 0, 0, 0, 0, 9), 0, 0, here);
-        // SAFETY: asks who we are.
+        // SAFETY: reads the user's id.
         if unsafe { libc::geteuid() } != 0 {
             return;
         }

@@ -118,7 +118,7 @@ impl SocketSender {
         count
     }
 
-    /// Writes down what the kernel is to be told: a message for each packet or train.
+    /// Prepares the arguments for the kernel: a message for each packet or train.
     fn gather(&mut self) {
         self.headers.clear();
         self.addresses.clear();

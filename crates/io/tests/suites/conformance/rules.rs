@@ -238,7 +238,7 @@ pub(crate) fn an_endpoint_that_is_not_read_holds_back_only_its_peer<M: Mechanism
     // The kernel may need what was sent for a moment longer than until it has arrived.
     world.run_until("there is room again", |world| world.seen(0, slow).lows > 0);
     world.settle();
-    assert_eq!(world.seen(0, slow).lows, 1, "told once that there is room again");
+    assert_eq!(world.seen(0, slow).lows, 1, "one report that there is room again");
     world.finish();
 }
 

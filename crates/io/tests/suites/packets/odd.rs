@@ -195,7 +195,7 @@ fn wrong_checksums_are_refused_and_counted(flow: Flow, receiver: ReceiverMaker) 
     let of_udp = if flow == Flow::Udp { 2 } else { 0 };
     let found =
         [lost.get(Cause::BadChecksum), lost.total(), around.get(Cause::BadChecksum), around.get(Cause::Malformed)];
-    // Who gets frames looks at IP's checksum, too; from a socket's packets the kernel's protocols have kept that away.
+    // A receiver of frames checks IP's checksum, too; for a socket the kernel's protocols have dropped such packets.
     let wanted = if wire.is_socket() { [of_udp, of_udp, of_udp, 1] } else { [of_udp + 1, of_udp + 1, 0, 0] };
     assert_eq!(found, wanted, "{lost:?} {around:?}");
     Ok(())

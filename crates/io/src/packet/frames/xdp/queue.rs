@@ -413,8 +413,8 @@ impl Transmit for XdpTransmit {
         }
         let (start, length) = (slice.as_ptr().cast_mut().wrapping_sub(before), before + slice.len());
         self.current = Some((InFlight::Received(slice), (offset - before) % size));
-        // SAFETY: within the frame, which the slice keeps; it is the only one who refers to the frame, and stays here until
-        // the frame has left.
+        // SAFETY: within the frame, which the slice keeps; the slice has the only reference to the frame, and stays
+        // here until the frame has left.
         Ok(unsafe { core::slice::from_raw_parts_mut(start, length) })
     }
 
