@@ -80,7 +80,7 @@ pub enum Histogrammed {
 pub struct HistogramConfig {
     /// Its place among all of the configuration, by which reports name it.
     pub index: u8,
-    /// Of which sources there is one each.
+    /// The sources that have this histogram, one each.
     pub sources: Vec<SourceId>,
     /// What is counted.
     pub of: Histogrammed,

@@ -33,7 +33,7 @@ struct Scenario {
     deaths: u64,
     /// A unit hangs in one of so many steps, for a while or for ever; 0: never.
     hangs: u64,
-    /// The broker hears of a unit's word in one of so many steps.
+    /// The broker gets a unit's message in one of so many steps.
     delay: u64,
     /// The broker dies in one of so many steps; 0: never.
     broker_deaths: u64,

@@ -19,7 +19,7 @@ pub(crate) struct Layout<'a> {
     machine: &'a Machine,
     items: &'a [Item],
     plan: &'a mut Plan,
-    /// Of each item the card that feeds it, by its place in `feeds`, where one does.
+    /// For each item the card that feeds it, by its place in `feeds`, if one does.
     fed_by: Vec<Option<usize>>,
     feeds: Vec<Source<'a>>,
     /// Cores that have a reader or that rules gave to one thread, whole.

@@ -30,7 +30,7 @@ impl PoolId {
 /// What lives as long as any loan or slice of the pool: the bytes and the table of blocks.
 pub(crate) struct Shared {
     pub(crate) table: BlockTable,
-    /// Of a ring the writer has it too.
+    /// A ring's writer has it too.
     pub(crate) mapping: Arc<Mapping>,
 }
 

@@ -393,7 +393,7 @@ impl Loan {
         Posted(ManuallyDrop::new(self))
     }
 
-    /// Splits off what was committed, be it nothing.
+    /// Splits off what was committed, even if that is nothing.
     fn split(&mut self) -> Slice {
         debug_assert!(self.handed < LOAN_REFERENCES - 1, "a loan does not run out of references");
         // SAFETY: within the block, since `split <= filled <= size`.

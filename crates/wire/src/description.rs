@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum Description {
     /// As a layout says.
     Layout(Arc<Plan>),
-    /// Of a format with a name.
+    /// In a format with a name.
     Format(ForeignFormat),
     /// The same for one board, by the number in its frames, if that distinguishes boards.
     Board(ForeignFormat, u32),

@@ -43,7 +43,7 @@ pub enum FilterResultError {
     /// They do not begin as one does.
     #[error("these bytes are no filter's result")]
     Magic,
-    /// Of a version that this program does not know.
+    /// The version is unknown to this program.
     #[error("a filter's result of version {0}; this program reads version 1")]
     Version(u16),
     /// A number in it means nothing.

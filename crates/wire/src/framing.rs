@@ -1,5 +1,5 @@
-//! What every description of a stream has in common, be it a layout from a configuration ([`layout`](crate::layout)) or
-//! a format with a name: where a frame ends, what it says of itself, and into which events it falls apart.
+//! What every description of a stream has in common, whether a layout from a configuration ([`layout`](crate::layout))
+//! or a format with a name: where a frame ends, what it says of itself, and into which events it falls apart.
 //!
 //! ```text
 //! bytes as they came (Window) --> Framing::front  --> Frame | Needs | Skip | Lost

@@ -74,7 +74,7 @@ enum State {
 }
 
 impl Mender {
-    /// Of a stream of these frames, none longer than `most` bytes. Without a description nothing is held back.
+    /// For a stream of these frames, none longer than `most` bytes. Without a description nothing is held back.
     pub fn new(frames: Option<StreamFrames>, most: usize) -> Self {
         let state = if frames.is_some() { State::Straight } else { State::Through };
         let (search, mended) = (Search::default(), Mended::default());

@@ -251,7 +251,7 @@ impl FarmNode {
         awaited.chain([self.credit_due, self.repeat_due]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// What is to be said to the gateway.
+    /// The next message for the gateway.
     pub fn next_message(&mut self, now: Instant) -> Option<Message> {
         if self.credit_due <= now {
             self.credit_due = now.after(self.config.heartbeat);

@@ -190,7 +190,7 @@ impl Receiver {
         self.flows[flow].give_back(set);
     }
 
-    /// The throttle's state, if it is to be said now.
+    /// The throttle's state, if it is due to be sent.
     pub fn next_throttle(&mut self, now: Instant) -> Option<ropewalk_wire::gateway::Throttle> {
         self.throttle.next_message(now)
     }

@@ -182,7 +182,7 @@ impl SourceNumbers {
 /// The sets at which a source was masked and took part again, in turns.
 type Turns = ArrayVec<SetNumber, { ReportEntry::MOST_TURNS }>;
 
-/// Of a source of which nothing was said.
+/// The first turn of a source without turns.
 const NEVER: SetNumber = SetNumber::MAX;
 
 /// The sets in which sources of a flow take no part. Sources can be masked and unmasked in mid-run.

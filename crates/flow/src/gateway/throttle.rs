@@ -238,7 +238,7 @@ impl Throttle {
         self.state
     }
 
-    /// The state, if it is to be said now: when it changed, and again and again.
+    /// The state, if it is due to be sent: when it changed, and regularly.
     pub fn next_message(&mut self, now: Instant) -> Option<gateway::Throttle> {
         if self.next_deadline() > now {
             return None;
@@ -249,7 +249,7 @@ impl Throttle {
         Some(gateway::Throttle { gateway, incarnation, sequence: self.sequence, state: self.state })
     }
 
-    /// When the state is to be said again.
+    /// When the state is due to be sent again.
     pub fn next_deadline(&self) -> Instant {
         let same = self.said.filter(|(_, state)| *state == self.state);
         same.map_or(Instant::ZERO, |(at, _)| at.after(self.repeat))

@@ -344,7 +344,7 @@ impl LackingLog {
         self.known.clear();
     }
 
-    /// A builder unit tells of events.
+    /// A builder unit reports events.
     pub(super) fn tell(&mut self, builder: u16, lacking: &Lacking) {
         let room = MOST_LACKING.saturating_sub(self.told.len());
         self.told.extend(lacking.entries.iter().take(room).map(|&entry| (builder, entry)));

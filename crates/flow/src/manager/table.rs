@@ -76,7 +76,7 @@ pub(super) enum Place {
     Behind(u64),
     /// Newer than the window: it must wait.
     Ahead,
-    /// Of a resync count that has not begun.
+    /// In a resync count that has not begun.
     NewResync,
     /// Before a resync count's first key or behind its last one.
     Nowhere,

@@ -192,7 +192,7 @@ impl Readout {
             let Some((raw, ..)) = own else { continue };
             for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
                 let agree = begun.iter().filter(|&&(other, begun)| is_begun(other, begun, begin)).count();
-                // Of numbers that as many show the usual one is taken, then the lowest one.
+                // If as many show several numbers, the usual one is taken, then the lowest one.
                 let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin);
                 best = best.max(Some(vote));
             }
@@ -412,7 +412,7 @@ impl Readout {
         }
     }
 
-    /// A source that went on with the run started its numbering again with this number, and nothing tells where it is.
+    /// A source that went on with the run started its numbering again with this number, and nothing shows where it is.
     fn note_out_of_sync(&mut self, source: usize, raw: u64) {
         let key = self.timeline.key(self.sources[source].sequence.last() + 1);
         let input = &mut self.sources[source];

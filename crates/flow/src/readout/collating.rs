@@ -142,7 +142,7 @@ impl Readout {
         self.head > before
     }
 
-    /// The connection of a source has ended whose words are still waiting here; false where there are none.
+    /// The connection of a source has ended while its data still waits here; false if none waits.
     pub(super) fn leaves_later(&mut self, now: Instant, source: usize) -> bool {
         let Some(collating) = &mut self.collating else { return false };
         let Some(lane) = collating.lane_of(source) else { return false };

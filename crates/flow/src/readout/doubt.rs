@@ -70,7 +70,8 @@ pub(super) struct Doubt {
     /// The event that the oldest number that is held may stand for, where time has passed without evidence: those before it do not
     /// wait for the source any longer.
     tentative: Option<Position>,
-    /// It seems to have started its numbering again, and others have not yet brought what tells where it is: it is not read meanwhile.
+    /// It seems to have started its numbering again, and others have not yet shown where it is: it is not read
+    /// meanwhile.
     awaits_others: bool,
     /// The last number that was given up for lack of time, and how many in a row agreed with it.
     given_up: Option<(u64, u32)>,

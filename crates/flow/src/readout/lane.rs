@@ -25,7 +25,7 @@ pub(super) const MOST_DOUBTED: usize = 16;
 /// So many times that lie close together, and are the last that came, show where their source is.
 pub(super) const PROOF: usize = 4;
 
-/// A step that is at most so many times as long as the longest of late goes on plausibly.
+/// A step that is at most so many times as long as the longest recent one is plausible.
 const PLAUSIBLE: Time = 4;
 
 /// Times belong together that lie at most so many of the shorter steps apart.
@@ -117,7 +117,7 @@ pub(super) struct Lane {
     pub(super) top: Option<Time>,
     /// Where it was before it jumped without a witness, and how often it had gone on by then.
     before_jump: Option<(Time, u64)>,
-    /// The longest step, of late.
+    /// The longest recent step.
     stride: Time,
     /// Believed fragments that came.
     order: u64,

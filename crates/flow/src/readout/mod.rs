@@ -258,7 +258,7 @@ pub enum ReadoutConfigError {
     CounterBits {
         /// Whose.
         source_id: SourceId,
-        /// How wide it is said to be.
+        /// Its configured width.
         bits: u8,
     },
     /// The believed jump is too long for a counter.

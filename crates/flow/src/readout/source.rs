@@ -517,8 +517,8 @@ impl Stretch {
 pub(super) struct Gaps(ArrayVec<Stretch, { ReportEntry::MOST_GAPS }>);
 
 impl Gaps {
-    /// It is missing in this event, of which that was not said before: because it did not come, or because the event was
-    /// recorded without it, which is known later. Where there is no room for one more stretch the nearest one before it reaches
+    /// Notes that it is missing in this event, if that was not noted before: it did not come, or the event was
+    /// recorded without it, which is known later. Without room for one more stretch, the nearest one before it reaches
     /// further, over events in which the source is not missing as well. Stretches that touch stay two, so that
     /// each keeps its number in reports.
     pub(super) fn note(&mut self, position: Position, key: EventKey) {

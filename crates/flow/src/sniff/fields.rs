@@ -50,7 +50,7 @@ pub(super) fn find_counters(table: &Table<'_>) -> Vec<Guess> {
             }
         }
     }
-    // Of fields that overlap the one counts for which more speaks.
+    // Of overlapping fields the one with the most evidence counts.
     found.sort_by_key(|(_, growth)| core::cmp::Reverse((growth.holds, growth.moved)));
     let mut guesses: Vec<Guess> = Vec::new();
     for (number, growth) in found {

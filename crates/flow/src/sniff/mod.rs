@@ -143,7 +143,7 @@ impl Stream {
             return;
         }
         self.bytes.extend_from_slice(&bytes[..taken]);
-        // Of more pieces the ends are not known apart: a frame's time is then that of the last mark.
+        // The ends of further pieces are not kept: a frame's time is then that of the last mark.
         if self.marks.len() < limits.frames {
             self.marks.push((self.bytes.len(), now));
         }

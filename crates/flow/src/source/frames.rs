@@ -99,7 +99,7 @@ pub struct FrameMaker {
     /// The longest frame.
     most: usize,
     payload: Vec<u8>,
-    /// Of a named format: the bytes of an empty frame, and of one with [`TRIAL_BYTES`] of payload beside these.
+    /// For a named format: the bytes of an empty frame, and of one with [`TRIAL_BYTES`] of payload beside these.
     measure: (usize, usize),
     /// Where its frames hold several events: the one that is filled.
     packet: Option<Packet>,

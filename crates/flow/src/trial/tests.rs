@@ -60,7 +60,7 @@ fn a_good_stream_has_no_bad_place_however_it_is_cut() {
     }
 }
 
-/// Of a captured connection a place is the packet in which it shows itself, however a frame lies in packets.
+/// In a captured connection a place is the packet in which it shows itself, however a frame lies in packets.
 #[test]
 fn a_place_in_a_capture_is_a_packet() {
     let plan = plan(&layout());

@@ -48,7 +48,7 @@ impl MadeMachine {
                 machine.write(&format!("{directory}/topology/physical_package_id"), &socket.to_string());
                 machine.write(&format!("{directory}/topology/thread_siblings_list"), &siblings.to_string());
             }
-            // The kernel tells of a cache at each of its CPUs; once is enough, and many small files take their time.
+            // The kernel lists a cache at each of its CPUs; once is enough, and many small files take their time.
             let cache = format!("sys/devices/system/cpu/cpu{}/cache/index3", socket * cores);
             machine.write(&format!("{cache}/level"), "3");
             machine.write(&format!("{cache}/type"), "Unified");

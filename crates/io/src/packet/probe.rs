@@ -1,5 +1,5 @@
-//! What the kernel tells of other sockets, of the way to another machine, and of what this machine lost of any flow: its own
-//! counts, as differences from when the receiver was made ([`Around`]).
+//! What the kernel reports about other sockets, about the way to another machine, and about this machine's losses of
+//! any flow: its own counts, as differences from when the receiver was made ([`Around`]).
 #![allow(unsafe_code)]
 
 use std::fs::File;

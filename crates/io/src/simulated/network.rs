@@ -28,7 +28,7 @@ pub(super) struct State {
     /// The latest time that any dispatcher was polled at.
     pub(super) now: Instant,
     pub(super) faults: Faults,
-    /// Of what travels between two hosts, the lower number first, where it differs from the rest.
+    /// Faults between two hosts, the lower number first, if they differ from the rest.
     pub(super) links: BTreeMap<(u32, u32), Faults>,
     random: Random,
     listeners: BTreeMap<String, (u32, ServicePoint)>,

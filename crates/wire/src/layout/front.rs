@@ -480,7 +480,7 @@ impl Plan {
             // The last of them is kept until something else comes.
             return if blank > bytes { skip(blank - bytes) } else { Some(Front::Needs { bytes: zeros + 1 }) };
         }
-        // Of the first frame that is not blank the begin may be zeros.
+        // The first frame that is not blank may begin with zeros.
         for at in [blank, blank + bytes] {
             let rest = Part::new(window, at.min(window.len()), window.len().saturating_sub(at));
             let is_frame = match self.begin(&rest) {

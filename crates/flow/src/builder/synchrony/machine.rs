@@ -574,7 +574,7 @@ pub(super) struct Watch {
     pub(super) offset: i16,
     /// Comparisons since the last check-up.
     compared: u32,
-    /// Of these, how many failed.
+    /// How many of these failed.
     pub(super) disagreed: u32,
     pub(super) comparer: Comparer,
 }

@@ -352,11 +352,11 @@ pub(super) struct Pairing<'a> {
 pub(super) struct Tally {
     /// Events in which both have the key.
     pairs: u32,
-    /// Of these: they agree.
+    /// How many of these agree.
     pub(super) agreed: u32,
-    /// Of the pairs: the reference's key differs from its neighbour's, so that to agree means something.
+    /// Pairs in which the reference's key differs from its neighbour's, so that agreement means something.
     telling: u32,
-    /// Of these: they agree.
+    /// How many of these agree.
     telling_agreed: u32,
     /// The oldest event counted.
     oldest: EventKey,

@@ -175,7 +175,7 @@ impl FrontEnds {
         self.hold_limit = Instant::FAR_FUTURE;
         let late = self.trigger().filter(|&place| {
             let member = &self.members[place];
-            // Of one that is away it is said already that it is; that a pause does not reach it is not.
+            // That it is away is reported already; that a pause does not reach it is not.
             let may_answer = member.hello.as_ref().map_or(self.pause == Pause::Awaited, Hello::may_be_held);
             may_answer && !member.is_left_behind && !self.has_answered(member)
         });

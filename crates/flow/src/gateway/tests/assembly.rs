@@ -396,7 +396,7 @@ fn a_flow_behind_a_packet_of_another_one_does_not_ask_to_be_woken_in_vain() {
     receiver.on_drained(1, at(0));
     let wakes = |receiver: &mut Receiver, now| {
         receiver.on_time(now);
-        // The throttle is said again in 10 ms.
+        // The throttle's state is repeated in 10 ms.
         while receiver.next_throttle(now).is_some() {}
         receiver.next_deadline()
     };

@@ -169,7 +169,7 @@ fn a_lost_message_of_decisions_loses_no_credit_and_its_events_go_out_again() {
     setup.set(0);
     setup.credit(0, 4, 1, 0);
     assert_eq!(setup.pushes(0).len(), 4);
-    // Of the first two it is only known that they are decided.
+    // The first two are only known to be decided.
     setup.decisions(0, 3, &[(2, Accept)], 1);
     assert_eq!(setup.farm().lost, 2);
     assert_eq!(setup.pushes(1), [(0, 4, 1, 2), (0, 5, 0, 2)]);

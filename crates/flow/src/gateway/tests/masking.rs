@@ -75,7 +75,7 @@ fn an_incomplete_set_does_not_name_a_source_that_takes_no_part() {
     assert_eq!((dropped(&assembly, Cause::WrongPacking), dropped(&assembly, Cause::Misaligned)), (1, 1));
     let missing = [0, 1, 2].map(|source: usize| assembly.by_source()[source]);
     assert_eq!(missing.map(|one| (one.missing, one.left_out_of_incomplete)), [(0, 0), (0, 1), (1, 0)]);
-    // The set is used again, and says nothing of what it was.
+    // The set is used again, without anything of its earlier use.
     assembly.mask(1, false);
     for source in 0..3 {
         offer(&mut assembly, address(source), bench.packet(4, 4, 1, 8), at(100));

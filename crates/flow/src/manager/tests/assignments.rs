@@ -585,7 +585,7 @@ fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_bu
     assert_eq!(hand.assigned(), [(1, 1, 2)]);
     hand.acknowledge(1, 1, 2, Outcome::IncompleteEmitted);
     hand.sent();
-    // The first one comes back and tells of its own copy: too late to change what was released.
+    // The first one comes back and reports its own copy: too late to change what was released.
     hand.connect(NodeId::builder(0), 1);
     hand.acknowledge(0, 1, 1, Outcome::Complete);
     hand.sent();

@@ -29,7 +29,7 @@ pub struct DatagramFramer<F> {
     /// Where datagrams have numbers that go on one by one.
     reorder: Option<Reorder<Numbered>>,
     counting: Counting,
-    /// Of sources whose events come in several frames.
+    /// For sources whose events come in several frames.
     gatherer: Gatherer,
 }
 

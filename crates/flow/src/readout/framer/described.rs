@@ -111,7 +111,7 @@ impl Describer {
             out.push(frame);
             return;
         }
-        // Of several frames in a datagram each may end its event.
+        // If a datagram has several frames, each may end its event.
         gatherer.give_whole(out);
         let place = Place::new(&fields, self.counts.missing > missing);
         gatherer.put(now, frame, place, limits.max_fragment, out);

@@ -66,7 +66,7 @@ pub struct Framer {
     description: Option<(SourceId, Description)>,
     /// The number of the first frame where frames say none.
     first: u64,
-    /// Of sources whose events come in several frames.
+    /// For sources whose events come in several frames.
     gatherer: Gatherer,
 }
 
@@ -237,7 +237,7 @@ impl Framer {
     /// are gathered is whole because the source was silent, so that the next batch has it.
     pub fn settle(&mut self, now: Instant, was_heard: bool) -> bool {
         let Some(timeout) = self.limits.gather else { return false };
-        // Of a frame that has begun more must come.
+        // The rest of a frame that has begun must still come.
         self.gatherer.settle(now, was_heard && self.queue.is_empty(), timeout)
     }
 

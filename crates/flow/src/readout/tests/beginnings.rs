@@ -217,7 +217,7 @@ fn sources_that_usually_begin_elsewhere_agree_too() {
     }
 }
 
-/// Of four sources two have lost their first number, and one has left-overs in front: most can have begun with 1.
+/// Two of four sources have lost their first number, and one has left-overs in front: most can have begun with 1.
 #[test]
 fn wrong_numbers_at_the_beginning_do_not_move_it() {
     let mut rig = started(open(4));

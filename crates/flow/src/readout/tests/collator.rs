@@ -590,7 +590,7 @@ fn damaged_times_are_no_times() {
     }
 }
 
-/// Nothing tells where they belong: at the beginning, at the end, of a source alone.
+/// Nothing shows where they belong: at the beginning, at the end, of a source alone.
 #[test]
 fn damaged_times_of_one_source_open_no_event() {
     let mut rig = Rig::started(growing(1));
@@ -602,7 +602,7 @@ fn damaged_times_of_one_source_open_no_event() {
     assert_eq!((rig.settled, rig.account(0).corrupt), (key(20), 3), "{:?}", rig.account(0));
 }
 
-/// Of sources that show the same event one may have no room, and the other one's word is what would make some.
+/// If sources show the same event, one may have no room, and the other one's fragment is what would make some.
 #[test]
 fn a_source_that_shows_the_same_event_as_one_without_room_is_heard() {
     let mut rig = Rig::started(ReadoutConfig { window: 4, capacity: 8, ..growing(3) });

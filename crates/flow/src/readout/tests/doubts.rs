@@ -217,7 +217,7 @@ fn marked(source: u32, number: u64, raw: u64) -> Received {
     one
 }
 
-/// Source 1 restarts its numbering at event 31 while source 0 goes on; what it holds tells where it is.
+/// Source 1 restarts its numbering at event 31 while source 0 goes on; the contents of its fragments show where it is.
 fn restarted_at_31(mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
     let mut rig = started(wide(2));
     for number in 1..=60 {

@@ -539,7 +539,7 @@ fn what_came_while_this_process_did_not_run_is_not_late() {
 fn no_datagrams_do_any_harm() {
     let length = Length { number: Number::big_endian(10, 2), unit: 1, counts: Counts::Frame, add: 0 };
     let index = Place::Index(Number::big_endian(4, 2));
-    // One for all: made anew for each it would take longer than all else.
+    // One for all: to make one for each would take longer than everything else.
     let pool = RefCell::new(memory());
     for layout in [
         in_datagrams(Frame::Datagram),

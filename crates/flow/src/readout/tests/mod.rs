@@ -187,7 +187,7 @@ impl Rig {
             let unrecorded =
                 [Cause::TooLarge, Cause::BuiltWithout, Cause::Late].map(|cause| account.dropped.get(cause));
             let unrecorded: u64 = unrecorded.into_iter().sum();
-            // Of an event that was built before it was settled here it is not known whether something would have come.
+            // If an event was built before it was settled here, it is not known whether something would have come.
             assert!(missing >= account.missing.total() + unrecorded, "source {source}: {gaps:?}");
             assert!(gaps.windows(2).all(|pair| pair[0].last < pair[1].first), "source {source}: {gaps:?}");
         }

@@ -440,7 +440,7 @@ fn ten(from: u64, to: u64) -> Binning {
     Binning::linear(from, to, 10).expect("ten bins")
 }
 
-/// What the readout unit tells of its histograms, by source and cell.
+/// What the readout unit reports of its histograms, by source and cell.
 fn told(rig: &Rig) -> BTreeMap<(u32, u16), u64> {
     let told = rig.readout.histograms().map(|entry| {
         let (index, cell) = entry.as_histogram().expect("of a histogram");

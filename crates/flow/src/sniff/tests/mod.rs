@@ -417,7 +417,7 @@ fn frames_are_found_again_behind_a_break() {
             }
             sniffer.break_off(peer(1, Transport::Tcp));
         }
-        // Of the frame in the middle the one half is in the first part, and what is left of it in the third.
+        // One half of the frame in the middle is in the first part, and the rest of it in the third.
         let group = only(&sniffer);
         assert!((398..=399).contains(&group.frames), "{group:#?}");
         assert!(!frame_counters(&group).is_empty(), "{}", told(&group));

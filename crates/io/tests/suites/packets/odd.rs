@@ -240,7 +240,7 @@ fn traffic_of_others_is_not_received(flow: Flow, receiver: ReceiverMaker) -> Ski
     assert!(wire.received().is_empty());
     let ReceiveCounters { lost, around, .. } = wire.receiver.counters();
     assert_eq!(lost.total(), 0, "it does not count as a loss");
-    // Of what no protocol wants the interface says that it has dropped it.
+    // The interface reports as dropped what no protocol wants.
     assert!(around.get(Cause::InterfaceDropped) >= 1, "{around:?}");
     Ok(())
 }

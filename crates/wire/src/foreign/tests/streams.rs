@@ -350,7 +350,7 @@ fn behind_a_page_of_zeros_the_next_true_header_is_found() {
             let is_same = |one: &[u8], other: &[u8]| one.get(..header) == other.get(..header);
             let has_length = format != ForeignFormat::Eudaq;
             let is_known = |frame: &Vec<u8>| {
-                // Of a damaged event the fragments in it may be found.
+                // In a damaged event the fragments in it may be found.
                 let is_part = format == ForeignFormat::Atlas && whole.windows(frame.len()).any(|part| part == frame);
                 is_part || frames.iter().any(|good| is_same(good, frame) && (good.len() == frame.len() || !has_length))
             };
