@@ -109,7 +109,7 @@ causes! {
     BadChecksum = "bad_checksum",
     /// The network card or its driver dropped packets, of any flow.
     InterfaceDropped = "interface_dropped",
-    /// The packet came from an address that is no configured source.
+    /// The packet came from an address that is not a configured source.
     UnknownSource = "unknown_source",
     /// The packet has another number of events than configured.
     WrongPacking = "wrong_packing",
