@@ -540,11 +540,7 @@ fn what_does_not_come_is_not_received() {
     node.on_progress(&Progress { gateway: 1, incarnation: Incarnation(1), next: 4, floor: 0 }, at(1));
     node.on_time(at(2));
     let answer = decisions(&mut node, 2).map(|decisions| (decisions.cumulative, decisions.entries.len()));
-    assert_eq!(
-        (answer, decisions(&mut node, 2)),
-        (Some((0, 0)), None),
-        "the node reports its progress, once"
-    );
+    assert_eq!((answer, decisions(&mut node, 2)), (Some((0, 0)), None), "the node reports its progress, once");
     assert_eq!(node.next_deadline(), at(3));
     node.on_time(at(3));
     let lost = |sequence| (sequence, Verdict::NotReceived);
