@@ -286,7 +286,7 @@ impl Builder {
         }
     }
 
-    /// Drops emitted events that will not be written, with the verdict on each: acknowledges them, at any configured
+    /// Lets go of emitted events that will not be written, each with its verdict: acknowledges them, at any configured
     /// level, and frees them.
     pub fn discard(&mut self, _now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
         let mut holding = core::mem::take(&mut self.holding);

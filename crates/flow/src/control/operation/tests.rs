@@ -109,7 +109,7 @@ fn two_runs_follow_each_other() {
 }
 
 #[test]
-fn a_command_whose_state_is_reached_is_answered_so() {
+fn a_command_for_the_present_state_is_answered_already_so() {
     let mut desk = Desk::new();
     assert_eq!(desk.ask(Command::Reset), Answer::AlreadySo);
     assert_eq!(desk.ask(Command::Stop), Answer::AlreadySo);

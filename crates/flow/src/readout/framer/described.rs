@@ -48,7 +48,7 @@ impl FrameCounts {
         gathered: 0,
     };
 
-    /// The last frame counted as out of order is no frame: corrects the count, which may have been fetched since.
+    /// The frame counted last as out of order was not: corrects the count, which may have been fetched since.
     pub(super) const fn take_back_out_of_order(&mut self) {
         match self.out_of_order.checked_sub(1) {
             Some(others) => self.out_of_order = others,

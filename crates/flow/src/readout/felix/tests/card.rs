@@ -74,7 +74,7 @@ impl Rig {
         FORMAT
     }
 
-    /// Writes into the ring with other bytes than the links'.
+    /// Lets `fill` write into the ring in place of the links.
     fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) {
         let filled = fill(self.writer.space());
         let _ = self.writer.commit(filled);
