@@ -14,7 +14,7 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::Cause;
 use ropewalk_wire::framing::{MOST_PIECES, Piece, PieceKey};
 
-/// Which splitter, and what it is told.
+/// Which splitter, and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitterConfig {
     /// The library.
@@ -82,7 +82,7 @@ impl Created {
 impl Drop for Created {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy {
-            // SAFETY: the state is there, as in `split`, and nobody uses it again.
+            // SAFETY: the state is there, as in `split`, and is not used again.
             unsafe { destroy(self.state) }
         }
     }

@@ -29,7 +29,7 @@ struct Record(serde_json::Map<String, serde_json::Value>);
 pub struct Identity {
     /// The host's name.
     pub host: String,
-    /// What /etc/machine-id says; empty where there is none.
+    /// The contents of /etc/machine-id; empty without that file.
     pub machine: String,
     /// Drawn by the kernel when it started; empty where it does not say.
     pub boot: String,
@@ -48,7 +48,7 @@ pub enum SettingError {
         /// Who may.
         right: Right,
     },
-    /// The rights are missing, and root has them here no more than anybody else.
+    /// The rights are missing, and even root does not have them here.
     #[error(
         "/{path}: permission denied, even to root: in a container or network namespace it belongs to the host{}; \
          change it on the host", right.or_missing()
@@ -59,7 +59,7 @@ pub enum SettingError {
         /// Who may.
         right: Right,
     },
-    /// The file system is mounted so that nobody can write to it.
+    /// The file system is mounted read-only.
     #[error("/{path}: /{tree} is mounted read-only, as in most containers; change it on the host")]
     ReadOnly {
         /// The file, without the leading slash.
@@ -119,11 +119,11 @@ impl Place {
         Self { root: PathBuf::from("/"), cards: Box::new(crate::cards::Netlink::default()), record: None }
     }
 
-    /// A machine that is recorded in a directory with `proc/`, `sys/` and [`Place::RECORD`], in which stands what its
-    /// cards tell (`cards`: interface to [`CardReport`]) and whatever else was recorded. What is set is written there.
+    /// A machine recorded in a directory with `proc/`, `sys/` and [`Place::RECORD`], which holds the reports of its
+    /// cards (`cards`: interface to [`CardReport`]) and other records. Settings are written there.
     ///
     /// # Errors
-    /// When `recorded.json` is damaged. Where there is none, its cards tell nothing.
+    /// When `recorded.json` is damaged. Without that file the machine has no card reports.
     pub fn recorded(root: &Path) -> Result<Self, SettingError> {
         let path = root.join(Self::RECORD);
         let broken = |why: String| SettingError::Record { path: path.clone(), why };
@@ -146,7 +146,7 @@ impl Place {
         self.record.is_none()
     }
 
-    /// What was recorded by this name; none where nothing was, and for the machine that this runs on.
+    /// What was recorded by this name; `None` if nothing was, and for the machine that this runs on.
     ///
     /// # Errors
     /// When it is something else.
@@ -191,13 +191,13 @@ impl Place {
         }
     }
 
-    /// Opens the file of a setting as for writing it, and writes nothing; where there is none there is nothing to open.
+    /// Opens the file of a setting for writing, and writes nothing; a missing file is skipped.
     pub(crate) fn opens(&self, path: &str) -> Result<(), SettingError> {
         let Some(file) = file_of(&self.root, path)? else { return Ok(()) };
         OpenOptions::new().write(true).open(file).map(drop).map_err(|source| fault(path, "", source))
     }
 
-    /// The directory of a thread. None where it has ended.
+    /// The directory of a thread. `None` if it has ended.
     pub(crate) fn directory_of(&self, thread: &RunningThread) -> Result<Option<PathBuf>, SettingError> {
         inside(&self.root, &thread.path())
     }
@@ -293,7 +293,7 @@ fn as_the_kernel_writes(setting: &Setting, before: &str, value: &str) -> Option<
     }
 }
 
-/// The file of a setting of the machine below `root`. None where the machine has it not.
+/// The file of a setting of the machine below `root`. `None` if the machine does not have it.
 pub(crate) fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
     let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if !names || !TREES.iter().any(|tree| Path::new(path).starts_with(tree)) {
@@ -302,7 +302,7 @@ pub(crate) fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, Settin
     inside(root, path)
 }
 
-/// What has this path below `root`. None where there is nothing.
+/// The canonical path of `path` below `root`. `None` if nothing is there.
 fn inside(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
     let error = |source| SettingError::File { path: path.to_owned(), source };
     let root = root.canonicalize().map_err(error)?;
@@ -323,7 +323,7 @@ fn there<T>(told: Result<T, CardError>) -> Result<Option<T>, CardError> {
     }
 }
 
-/// Whether a file is missing, or stands for what the machine lacks.
+/// Whether an error means that a file is missing, or that the machine lacks what it represents.
 fn is_missing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let lacks = [Errno::NOENT, Errno::NOTDIR, Errno::NODEV, Errno::NXIO, Errno::OPNOTSUPP];

@@ -226,9 +226,9 @@ pub enum Placed {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// Connections: whoever has no room makes the other side wait.
+    /// Connections: a full receiver makes the sender wait.
     Tcp,
-    /// Datagrams by sockets: whoever has no room loses them.
+    /// Datagrams by sockets: a full receiver loses them.
     Datagrams,
     /// Packets by rings that the kernel or the card writes (TPACKET, AF_XDP).
     Rings,

@@ -22,7 +22,7 @@ pub(super) const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGIL
 /// how they find out.
 const LITTLE_MEMORY: usize = 4 << 20;
 
-// A handler of signals gets no word from those who installed it but through these.
+// A signal handler can only get data through statics such as these.
 static PLACE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 static READ_ONLY_START: AtomicUsize = AtomicUsize::new(0);
 static READ_ONLY_END: AtomicUsize = AtomicUsize::new(0);
@@ -96,7 +96,7 @@ extern "C" fn on_signal(signal: c_int, information: *mut libc::siginfo_t, _: *mu
         }
     }
     if signal == libc::SIGSYS {
-        // The call was not made. Whoever made it is not to go on as if it had failed.
+        // The call was not made. Its caller must not go on as if it had failed.
         // SAFETY: it ends the process, with nothing else before.
         unsafe { libc::_exit(128 + signal) }
     }
@@ -111,8 +111,8 @@ fn of_address(address: usize) -> u64 {
 /// Whether hardly any memory can be had.
 fn is_out_of_memory() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a mapping where the kernel finds room for it, that nobody uses; a handler may ask for one. Where it is had, the
-    // process ends with it.
+    // SAFETY: the kernel chooses the place of the mapping, which is not used; a handler may call `mmap`. If it
+    // succeeds, the mapping ends with the process.
     let mapped = unsafe { libc::mmap(null_mut(), LITTLE_MEMORY, libc::PROT_NONE, flags, -1, 0) };
     mapped == without_provenance_mut(usize::MAX)
 }

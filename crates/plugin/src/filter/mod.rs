@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// The most bytes that a filter can store with an event: `ROPEWALK_RESULT_CAPACITY`.
 pub const MOST_RESULT: usize = 65_536;
 
-/// Which filter, and what it is told.
+/// Which filter, and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterConfig {
     /// The library.

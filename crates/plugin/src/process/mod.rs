@@ -43,7 +43,7 @@ pub const MOST_FRAMES: usize = 32;
 pub struct ProcessConfig {
     /// Which splitter.
     pub splitter: SplitterConfig,
-    /// Bytes of memory that it may take, beside those that it shares.
+    /// Bytes of memory that it may take, beside the shared ones.
     pub memory: u64,
     /// The program and its arguments that call [`serve`].
     pub command: Vec<PathBuf>,
@@ -242,7 +242,7 @@ const DONE: usize = 0;
 const LAST_WORDS: usize = TABLE - WORDS_BYTES;
 
 impl Places {
-    /// For frames of at most so many bytes; none where so long ones do not fit into memory.
+    /// For frames of at most so many bytes; `None` if such frames do not fit into memory.
     fn new(max_frame: u64) -> Option<Self> {
         let most = usize::try_from(max_frame).ok()?.max(1).checked_next_multiple_of(64)?;
         most.checked_mul(MOST_FRAMES)?.checked_add(TABLE)?;

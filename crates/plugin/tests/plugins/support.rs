@@ -166,7 +166,7 @@ pub(crate) fn pool(memory: MemoryKind, block_size: usize, blocks: usize) -> Stag
 pub(crate) fn fragment(memory: &mut Staging, source: u32, bytes: &[u8], piece: usize) -> Fragment {
     let mut payload = Payload::default();
     for part in bytes.chunks(piece) {
-        // A byte that belongs to nobody keeps neighbours apart.
+        // A byte between neighbours keeps them apart.
         let room = memory.write(&[part, b"|"].concat());
         let mut slice = room.expect("room");
         slice.truncate(part.len());

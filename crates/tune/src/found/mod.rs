@@ -1,6 +1,6 @@
-//! A host as rules see it: read once, changed by nobody. Rules ask it in the words of their subject, and are answered that a
-//! value could not be read where that is so. Small files of the kernel are read once: what rules say afterwards is a matter of
-//! what was read alone.
+//! A host as rules see it: read once and never changed. Rules ask it in the terms of their subject, and get an error
+//! for a value that could not be read. Small files of the kernel are read once: what rules say afterwards depends only
+//! on what was read.
 
 mod probe;
 
@@ -36,12 +36,12 @@ pub enum FoundError {
     /// Not even its CPUs could be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// Somebody named an interface that there is not.
+    /// The user named an interface that does not exist.
     #[error("there is no network interface `{name}`; there are {there}")]
     UnknownInterface {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The interfaces that exist.
         there: String,
     },
     /// The record of a recorded machine is damaged.
@@ -134,7 +134,7 @@ impl Found {
         self.files.control_groups(controller)
     }
 
-    /// The hardware that data comes through, or that somebody named; where there is neither, all that is up.
+    /// The hardware that data comes through or that the user named; without either, all that is up.
     pub(crate) fn hardware(&self, wish: &Wish) -> Vec<&Card> {
         let named = wish.feeding.iter().map(|feeding| &feeding.interface).chain(&wish.interfaces);
         let mut cards: Vec<&Card> = Vec::new();
@@ -158,9 +158,9 @@ impl Found {
         hardware.filter_map(|card| Some((card, self.cards.get(&card.name)?))).collect()
     }
 
-    /// Whether a card takes values of a property that its driver tells. virtio_net tells how long interrupts wait whatever
-    /// the host gave the card: a time only with the feature NOTF_COAL, an adaptive one only with VQ_NOTF_COAL (bits 53 and
-    /// 52; the virtio specification, 5.1.3).
+    /// Whether a card takes values of a property that its driver reports. virtio_net reports how long interrupts wait
+    /// even if the host's card lacks the feature: a time needs the feature NOTF_COAL, an adaptive one VQ_NOTF_COAL
+    /// (bits 53 and 52; the virtio specification, 5.1.3).
     pub(crate) fn takes(&self, card: &Card, property: &Property) -> bool {
         let bit = match property {
             Property::AdaptiveReceive => 52,
@@ -206,8 +206,8 @@ impl Found {
         self.readers(&[card], wish).len()
     }
 
-    /// How many combined queues a card has when all is as advised, where its driver tells. Queues that go take files and
-    /// interrupts with them, so that nobody may advise anything on those.
+    /// How many combined queues a card has once the advice is followed, if its driver reports them. Queues that go take
+    /// files and interrupts with them, so rules give no advice on those.
     pub(crate) fn queues_after(&self, card: &Card, wish: &Wish) -> Option<usize> {
         let report = self.cards.get(&card.name)?;
         let present: usize = report.value(&Property::CombinedChannels)?.parse().ok()?;
@@ -215,14 +215,14 @@ impl Found {
         let (cores, readers) = (self.cores_of(card).max(1), self.readers_of(card, wish));
         Some(match present {
             _ if present > cores => cores,
-            // As many as threads that read; where nobody said, as many as there are cores, but for one that works.
+            // As many as reading threads; if those are unknown, as many as cores, less one for work.
             1 => most.min(if readers > 0 { readers } else { cores.saturating_sub(1) }.max(1)).min(cores),
             _ => present,
         })
     }
 
-    /// One file of each receive (`rx`) or transmit (`tx`) queue of a card, in the order of the queues' numbers: `rx-10` is
-    /// the eleventh, and the last ones are those that go when there shall be fewer.
+    /// One file of each receive (`rx`) or transmit (`tx`) queue of a card, by queue number: `rx-10` is the eleventh.
+    /// The last ones go first when the number of queues is lowered.
     pub(crate) fn queues(&self, card: &Card, direction: &str, file: &str) -> Vec<(&str, &str)> {
         let (first, last) = (format!("sys/class/net/{}/queues/{direction}-", card.name), format!("/{file}"));
         let mut queues: Vec<(&str, &str)> = self.files.each(&first, &last).collect();
@@ -236,7 +236,7 @@ impl Found {
         wish.feeding.iter().any(|feeding| card(&feeding.interface).is_some_and(|card| card.kind == CardKind::Loopback))
     }
 
-    /// Bytes that the fastest interface of those that matter carries in a second, where its driver tells.
+    /// The bytes per second of the fastest interface that matters, if its driver reports it.
     pub(crate) fn bytes_per_second(&self, wish: &Wish) -> Option<u64> {
         let speeds = self.hardware(wish).into_iter().filter_map(|card| card.megabits_per_second);
         speeds.max().map(|megabits| u64::from(megabits) * 125_000)
@@ -273,7 +273,7 @@ impl Wish {
     }
 }
 
-/// The bytes in the first line `name:  number kB`, whatever stands before the name.
+/// The bytes in the first line `name:  number kB`, with any text before the name.
 pub(crate) fn kibibytes_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -285,7 +285,7 @@ pub(crate) fn kibibytes_of(text: &str, name: &str) -> Option<u64> {
 /// What no file of the kernel that is read here is longer than, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The files that rules look at, below the root; a star stands for any part of one name.
+/// The files that rules look at, below the root; a star matches any part of one name.
 const PATTERNS: &[&str] = &[
     "etc/default/irqbalance",
     "etc/sysconfig/irqbalance",
@@ -352,7 +352,7 @@ const GROUP_FILES: [(&str, &[&str]); 2] = [
     ("memory", &["memory.max", "memory.limit_in_bytes"]),
 ];
 
-/// The text of each file by its path without the leading slash; none where it was there and could not be read.
+/// The text of each file by its path without the leading slash; `None` if it exists but could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Files(BTreeMap<String, Option<String>>);
 

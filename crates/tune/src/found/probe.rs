@@ -79,7 +79,7 @@ pub enum Permission {
     Refused,
     /// The kernel has it not.
     Absent,
-    /// Nobody tried.
+    /// It was not tried.
     #[default]
     Unknown,
 }
@@ -88,8 +88,8 @@ pub enum Permission {
 const MOST_PEERS: usize = 8;
 
 impl Probed {
-    /// Tries out what can be tried without a trace. To each of the configuration's other machines a few datagrams go, which
-    /// nobody there takes.
+    /// Tries out what can be tried without a trace. Each of the configuration's other machines gets a few datagrams,
+    /// which it discards.
     pub(super) fn live(machine: &Machine, wish: &Wish) -> Self {
         let (stamping, unseen_processes) = stamping(Path::new("/proc"));
         Self {
@@ -246,7 +246,7 @@ mod tests {
             return ropewalk_tidy::skipped("probe::a_process_that_wants_times_is_named", "the kernel has no pidfd");
         }
         assert!(!is_own(&stamping(Path::new("/proc")).0));
-        ropewalk_io::packet::stamp(&socket).expect("anybody may");
+        ropewalk_io::packet::stamp(&socket).expect("it needs no rights");
         assert!(is_own(&stamping(Path::new("/proc")).0));
     }
 }

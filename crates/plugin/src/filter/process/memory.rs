@@ -56,7 +56,7 @@ pub(super) const LAST_WORDS: usize = 4096 - WORDS_BYTES;
 pub(super) const ENTRIES: usize = 4096;
 /// Bytes of an entry: a line of the cache.
 pub(super) const ENTRY: usize = 64;
-/// Events that a process has at most: those that are offered and whose decisions were not taken.
+/// The most events that a process has: offered, and with decisions that were not taken.
 pub const MOST_EVENTS: usize = 1024;
 /// In the decisions: where the results begin.
 pub(super) const RESULTS: usize = ENTRIES + MOST_EVENTS * ENTRY;
@@ -219,7 +219,7 @@ impl Ring {
         self.free = marks;
     }
 
-    /// Nobody has anything to read: then a record for which there is no room will never find any.
+    /// The process has nothing to read: then a record for which there is no room will never find any.
     pub(super) fn is_empty(&self) -> bool {
         self.written == self.free
     }
@@ -245,7 +245,7 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Copies bytes to where they lie side by side; returns their address. None where there is no room.
+    /// Copies bytes to one contiguous place; returns their address. `None` if there is no room.
     fn add(&mut self, bytes: &[u8]) -> Option<u64> {
         let size = self.ring.len() as u64;
         let mut place = self.at % size;
@@ -264,7 +264,7 @@ impl Copies<'_> {
     }
 }
 
-/// Writes the record of an event; returns its length. None where there is no room.
+/// Writes the record of an event; returns its length. `None` if there is no room.
 fn describe(
     room: &mut [u8],
     copies: &mut Copies<'_>,
@@ -369,7 +369,7 @@ impl Space {
         self.bytes
     }
 
-    /// Where bytes lie there; none where they do not lie in one of the memories.
+    /// Where bytes lie there; `None` if they do not lie in one of the memories.
     #[inline]
     pub(super) fn find(&mut self, piece: &[u8]) -> Option<u64> {
         let begin = piece.as_ptr().addr();
