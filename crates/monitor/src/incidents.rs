@@ -1,7 +1,7 @@
 //! What went wrong, once for each cause and subject, with a count.
 //!
-//! A fault that comes a million times is one incident. There are so many at most; when there is no room for a new one, the one
-//! that was quiet for longest is forgotten, and how many were is told.
+//! A fault that comes a million times is one incident. Their number is limited; without room for a new one, the one
+//! that was quiet for longest is forgotten, and the number of forgotten ones is reported.
 //!
 //! An [`IncidentObserver`] tells what went wrong between two samples, by their counters.
 
@@ -37,7 +37,7 @@ const OTHERS: &[&str] = &[
     "quarantined",
 ];
 
-/// Every name that the cause of an incident may have; some come twice. Whoever is on shift looks them up.
+/// Every name that the cause of an incident may have; some come twice. Operators look them up in the manual.
 pub fn causes() -> impl Iterator<Item = &'static str> {
     let losses = CAUSES.iter().map(|cause| cause.name());
     losses.chain(incident_counters().map(Counter::name)).chain(OTHERS.iter().copied())
@@ -97,7 +97,7 @@ impl Incidents {
 
     /// Something went wrong so many times.
     pub fn note_many(&mut self, occurrence: Occurrence<'_>, count: u64, utc: Utc) {
-        debug_assert!(causes().any(|cause| cause == occurrence.cause), "{} is none of `causes`", occurrence.cause);
+        debug_assert!(causes().any(|cause| cause == occurrence.cause), "{} is not one of `causes`", occurrence.cause);
         let key = (occurrence.cause.to_owned(), cut(occurrence.subject, LONGEST_NAME));
         if let Some(incident) = self.known.get_mut(&key) {
             incident.count = incident.count.saturating_add(count);
@@ -124,7 +124,7 @@ impl Incidents {
         self.known.insert(key, incident);
     }
 
-    /// Those in which all words of `text` stand, in whatever field and case; the latest first. All where there is no word.
+    /// Those that contain all words of `text`, in any field and case; the latest first. All for an empty text.
     pub fn search(&self, text: &str) -> Vec<&Incident> {
         let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
         let has = |incident: &&Incident| {
@@ -334,7 +334,7 @@ mod tests {
         incidents.note(of("late", "source 2"), Utc(3));
         let found = |text| incidents.search(text).len();
         assert_eq!(
-            (found("CRC_error"), found("crc 2"), found("checksum"), found("AB01"), found("nobody")),
+            (found("CRC_error"), found("crc 2"), found("checksum"), found("AB01"), found("nothing")),
             (2, 1, 3, 3, 0)
         );
     }
