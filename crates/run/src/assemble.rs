@@ -76,7 +76,7 @@ pub(super) struct Workshop<'a> {
     pub(super) resolved: &'a Resolved,
     pub(super) placement: &'a ThreadPlacement,
     pub(super) incarnation: Incarnation,
-    /// Where those who watch ask for events.
+    /// Where monitoring clients ask for events.
     pub(super) tap: Tap,
     /// Where its nodes have their pages.
     pub(super) pages: PageDirectory,

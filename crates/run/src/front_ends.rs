@@ -32,7 +32,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// What the thread is told.
+/// An order to the thread.
 enum Order {
     /// Begin a run, or go on with one.
     Start { order: RunOrder, taken_over: bool, nodes: Nodes },
@@ -89,7 +89,7 @@ const RECORDS_BLOCKS: usize = 32;
 const PUBLISH: Duration = Duration::from_millis(50);
 
 impl FrontEndService {
-    /// Listens for the front ends under run control that are configured; none where there are none.
+    /// Listens for the configured front ends under run control; `None` if none are configured.
     ///
     /// # Errors
     /// Where memory, the address or a thread cannot be had.
@@ -462,7 +462,7 @@ impl FrontEndsSummary {
         let trigger = account.front_ends.iter().find_map(|state| {
             let vetoed = state.vetoed.as_ref().filter(|_| state.is_trigger)?;
             let up_to = |last: u64| (last + 1).saturating_sub(account.first);
-            // What it issued behind the run's last event is none of the run's.
+            // What it issued after the run's last event does not belong to the run.
             let wanted = up_to(account.last.map_or(vetoed.last, |last| last.min(vetoed.last)));
             let assigned = snapshot.ledger.events.assigned;
             Some(TriggerSummary {

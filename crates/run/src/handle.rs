@@ -395,7 +395,7 @@ impl RunHandle {
         &self.base.fields
     }
 
-    /// Goes on with the run that was taken over; false if there is none.
+    /// Goes on with the run that was taken over; false if there was none.
     pub fn go_on(&mut self) -> bool {
         let Builders::Units(units) = &self.builders else { return false };
         let Some(before) = units.go_on(&self.base) else { return false };

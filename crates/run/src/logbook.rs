@@ -92,7 +92,7 @@ impl Logbook {
     /// Adds entries, which are on the disk when this returns.
     ///
     /// # Errors
-    /// Where the file cannot be written; none of them stands there then, so that they can be added again.
+    /// If the file cannot be written; it holds none of them then, so that they can be added again.
     pub fn append(&self, notes: &[Note]) -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&self.file)?;
         // Two that write at once must both see how the file ends.
@@ -137,12 +137,13 @@ impl Logbook {
             file => file?,
         };
         let begin = tail.map_or(0, |tail| file.metadata().map_or(0, |metadata| metadata.len().saturating_sub(tail)));
-        // Of a line that begins before it the rest is read, and is none; one that begins right there is whole.
+        // A line that begins before this place is cut, and its rest does not parse; one that begins right there is
+        // whole.
         file.seek(SeekFrom::Start(begin))?;
         let (mut reader, mut notes, mut line) = (BufReader::new(file), Vec::new(), Vec::new());
         loop {
             line.clear();
-            // What is left of a longer line is read as a line of its own, and is none.
+            // The rest of a longer line is read as a line of its own, and does not parse.
             if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
                 return Ok(notes);
             }

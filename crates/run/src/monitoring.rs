@@ -229,7 +229,7 @@ impl Counts {
     }
 }
 
-/// Adds to a number that a file may say whatever it likes of.
+/// Adds a number from a file, which may have any value.
 const fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
@@ -556,7 +556,7 @@ mod tests {
             let error = merge(&[directory.run()]).expect_err("it cannot be").to_string();
             assert!(error.contains(words) && error.contains("bu1-ls000001"), "{error}");
         }
-        // Whatever numbers a document has, adding them up does not end the program.
+        // Adding up any numbers of a document does not end the program.
         let huge = text.replace("\"accepted\":1", &format!("\"accepted\":{}", u64::MAX)).replace("11.0", "10.0");
         std::fs::write(&path, huge.replace("\"energy\"", "\"other\"")).expect("it is ours");
         assert_eq!(merge(&[directory.run()]).expect("it can be").total.accepted, u64::MAX);

@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_cannot_have_its_cpus_says_so_unless_nobody_asked() {
+    fn a_thread_that_cannot_have_its_cpus_fails_by_a_rule_and_warns_otherwise() {
         let away = |by| Placement { kind: Kind::Thread, cpus: [8191].into_iter().collect(), ..placement(by) };
         let by_rule = away(Decision::Rule(ropewalk_host::RuleName { kind: Kind::Thread, number: 1 }));
         let error = take_place(&by_rule, None).expect_err("there is no such CPU");

@@ -194,7 +194,7 @@ pub(super) fn filter_process(section: &FilterSection) -> std::io::Result<FilterP
             let limits = [memory.to_string(), std::process::id().to_string()];
             let begin = [std::env::current_exe()?, PathBuf::from(PROGRAM)].into_iter().chain(limits.map(PathBuf::from));
             let command = begin.chain(program.iter().flatten().map(PathBuf::from)).collect();
-            // A program is told the text alone.
+            // A program only gets the text.
             let filter = FilterConfig { library: PathBuf::new(), configuration: section.configuration.clone() };
             FilterProcess::new(ProcessConfig { filter, memory, copies: COPIES, command })
         }

@@ -61,8 +61,8 @@ impl Registry {
         Ok(runs)
     }
 
-    /// Takes the next number by making its directory, behind those that there are and the last one that began. Making a directory is
-    /// atomic, so that two programs that ask at once get two numbers.
+    /// Takes the next number by making its directory, after the existing directories and the last run that began.
+    /// Making a directory is atomic, so that two programs that ask at once get two numbers.
     ///
     /// # Errors
     /// Where the output directory cannot be read or written.
@@ -87,7 +87,7 @@ impl Registry {
         match fs::read_to_string(&file) {
             Ok(text) => text.trim().parse().map(RunNumber).map_err(|_| {
                 let why = format!(
-                    "{}: no run's number stands in it; remove it if no run's directory was moved",
+                    "{}: it holds no run's number; remove it if no run's directory was moved",
                     file.display()
                 );
                 io::Error::new(io::ErrorKind::InvalidData, why)
@@ -97,7 +97,8 @@ impl Registry {
         }
     }
 
-    /// A run begins: its number is not given again, whatever becomes of its directory. One program at a time says so.
+    /// Records that a run begins: its number is not given again, even if its directory is removed. One program at a
+    /// time writes this.
     ///
     /// # Errors
     /// Where the output directory cannot be read or written.
@@ -193,7 +194,7 @@ impl TakeoverRecord {
         File::open(directory)?.sync_all()
     }
 
-    /// The record of the latest event manager of a run without an account; none where the run has one, or no manager.
+    /// The record of the latest event manager of a run without an account; `None` if the run has one, or no manager.
     ///
     /// # Errors
     /// Where the directory or the file cannot be read, or is no such file.
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_be_the_same_event_manager() {
+    fn no_two_programs_can_be_the_same_event_manager() {
         let output = directory("same");
         record(RunNumber(1), 2).make(&output).expect("it can be written");
         let second = record(RunNumber(1), 2).make(&output).map_err(|error| error.kind());

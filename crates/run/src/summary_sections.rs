@@ -139,7 +139,7 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// That of now; none where a process is not allowed to ask.
+    /// The present quality; `None` if a process is not allowed to ask.
     pub(super) fn now() -> Option<Self> {
         ClockQuality::of_this_machine().ok().map(Self::of)
     }
@@ -154,8 +154,8 @@ impl ClockReading {
 }
 
 impl ClockSummary {
-    /// Whether the clock was synchronised whenever the kernel was asked, and how far it was off at most then, in microseconds. None where
-    /// it never was asked.
+    /// Whether the clock was synchronised whenever the kernel was asked, and how far it was off at most then, in
+    /// microseconds. `None` if it never was asked.
     pub fn worst(&self) -> Option<(bool, u64)> {
         let readings = self.at_start.iter().chain(&self.at_end);
         readings

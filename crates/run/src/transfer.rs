@@ -5,9 +5,9 @@
 //! queue    which of them is next, and when one that failed is tried again
 //! command  runs the command for one file, and takes the checksum that it tells
 //! ```
-//! A transfer counts when the command ends well and tells the checksum that the file has here. Only then is the file deleted,
-//! where that is wanted, or a mark put beside it. What is on the disk is all the state there is: whatever was not confirmed
-//! is found again by the next start, whichever run it is of.
+//! A transfer counts when the command succeeds and prints the checksum that the file has here. Only then is the file
+//! deleted, if that is wanted, or a mark put beside it. The disk holds all the state: files that were not confirmed are
+//! found again by the next start, of any run.
 
 use super::assemble::RunError;
 use crate::user_command;
@@ -41,7 +41,7 @@ const TURN: Duration = Duration::from_millis(20);
 pub(crate) struct TransferConfig {
     /// The command and its arguments, with placeholders.
     pub(crate) command: Vec<String>,
-    /// A second one, which tells the checksum of what has arrived; none where the first one does.
+    /// A second one, which prints the checksum of what has arrived; `None` if the first one does.
     pub(crate) checksum: Option<Vec<String>>,
     /// Confirmed files are deleted.
     pub(crate) delete: bool,
@@ -311,7 +311,7 @@ impl Queue {
         file.due = now.after(FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE));
     }
 
-    /// Makes every file due at once, whatever its pause.
+    /// Makes every file due at once, even one that pauses.
     fn try_everything_once_more(&mut self) {
         for file in self.files.values_mut() {
             (file.due, file.is_tried) = (Instant::ZERO, false);

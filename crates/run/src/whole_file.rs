@@ -1,4 +1,4 @@
-//! Files that are whole, or as they were before: whatever dies, and whenever.
+//! Files that are whole, or as they were before: even if the program or the machine dies during a write.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -39,7 +39,7 @@ impl Ending {
     }
 
     fn refused(&self, refusal: &Refusal) {
-        // The first one is told.
+        // Only the first one is reported.
         let _ = self.refusal.set(refusal.clone());
         self.halt();
     }

@@ -428,7 +428,7 @@ impl Assembly<'_> {
         Ok(readers)
     }
 
-    /// Where hardware reads the throttle's state, if it is told.
+    /// Where hardware reads the throttle's state, if `tell` is configured.
     fn hardware(&mut self, queue: &Queue<'_>) -> Result<Option<Arc<ThrottleBoard>>, RunError> {
         let Some(tell) = &queue.gateway.throttle.tell else { return Ok(None) };
         let name = queue.name();
@@ -541,7 +541,7 @@ impl Assembly<'_> {
         filing_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 
-    /// What takes its accepted events; none where nothing is written.
+    /// What takes its accepted events; `None` if nothing is written.
     fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
         let name = queue.name();
         let records = |config: &StorageConfig| {

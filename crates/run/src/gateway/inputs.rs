@@ -370,7 +370,7 @@ pub(super) fn frames(configuration: &Configuration, queue: &Queue<'_>) -> (Flow,
     (farm_carrier(transport), SocketAddrV4::new(*queue.control(transport).ip(), 0))
 }
 
-/// The emulated sources of a flow, and how often its events come; none where it has none.
+/// The emulated sources of a flow, and how often its events come; `None` without emulated sources.
 pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, TriggerRate)> {
     let emulate = section.emulate.as_ref()?;
     let sources = MepSourceConfig {

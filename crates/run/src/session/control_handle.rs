@@ -173,9 +173,9 @@ impl ControlHandle {
         self.order(Order::Controls { request, by: by.to_owned(), reply: Box::new(reply) });
     }
 
-    /// Masks or unmasks sources in an operator's name, in the current run and in those that follow. `reply` is called
-    /// once, from another thread, when the run was told; the run's snapshot has the event from which on it holds. It
-    /// must not block.
+    /// Masks or unmasks sources in an operator's name, in the current run and in the following ones. `reply` is called
+    /// once, from another thread, when the run has the request; the run's snapshot has the event from which on it
+    /// holds. It must not block.
     pub fn mask(
         &self,
         request: MaskRequest,
@@ -197,8 +197,8 @@ impl ControlHandle {
         self.order(Order::Restart { sources, by: by.to_owned(), reply: Box::new(reply) });
     }
 
-    /// Changes parameters in an operator's name, in the current run and in those that follow. `reply` is called once,
-    /// from another thread, when the run was told; it must not block.
+    /// Changes parameters in an operator's name, in the current run and in the following ones. `reply` is called once,
+    /// from another thread, when the run has the request; it must not block.
     pub fn change(
         &self,
         request: ParameterRequest,
@@ -487,7 +487,7 @@ pub struct Entry {
     pub kind: EntryKind,
     /// During which run; null outside of runs.
     pub run: Option<u32>,
-    /// Who gave the command, as they call themselves; none where the program did it.
+    /// Who gave the command, as they call themselves; `None` for the program itself.
     pub by: Option<String>,
     /// For people.
     pub text: String,

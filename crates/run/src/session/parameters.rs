@@ -1,4 +1,4 @@
-//! Parameters that may be changed during a run: for that run, and for those that follow.
+//! Parameters that may be changed during a run: for that run, and for the following ones.
 
 use super::control_handle::RequestRefusal;
 use crate::REPORT_INTERVAL;

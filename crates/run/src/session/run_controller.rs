@@ -577,7 +577,7 @@ impl RunController {
                 discard(handle);
                 Brought::Discarded(number)
             } else {
-                // Notes when that was, where it is so.
+                // Notes the time of the end, if it has ended.
                 handle.is_ended();
                 let is_ours = handle.refusal().is_none();
                 let account = handle.finish(LEAVING);

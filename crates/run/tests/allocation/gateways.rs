@@ -61,7 +61,7 @@ fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_tw
         await_written(&handle, 10_000);
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);
-        // Somebody watches, and one of the wishes is never fulfilled.
+        // A client watches, and one of the wishes is never fulfilled.
         let tap = handle.tap().expect("gateways are in this process").clone();
         let huge = tap.ask(EventSelection { least_bytes: 1 << 30, ..EventSelection::default() }, 64);
         await_written(&handle, 10_000);

@@ -49,7 +49,7 @@ fn launched(output: &TemporaryDirectory, places: [&str; 2], events: u32) -> RunH
 
 fn address_of(handle: &RunHandle, name: &str) -> String {
     let named = handle.addresses().iter().find(|(known, _)| known == name);
-    named.unwrap_or_else(|| panic!("{name} is none of {:?}", handle.addresses())).1.clone()
+    named.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1.clone()
 }
 
 /// An event: its number, and of each fragment its source and payload.

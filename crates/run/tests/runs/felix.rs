@@ -103,9 +103,9 @@ enum Trace {
     Flag(FragmentFlags),
     /// Fragments are dropped for this cause.
     Dropped(&'static str),
-    /// Blocks are damaged; what was in them nobody knows.
+    /// Blocks are damaged; their content is unknown.
     Damage,
-    /// Blocks are missing; what was in them nobody knows.
+    /// Blocks are missing; their content is unknown.
     Gap,
     /// Events lack a fragment of which nothing is known.
     Absence,

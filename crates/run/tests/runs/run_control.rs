@@ -77,7 +77,7 @@ fn expect_agreement(summary: &RunSummary, account: &FrontEndsAccount) -> u64 {
     }
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
     assert_eq!((summary.events.built, summary.events.written), (last, last));
-    assert_eq!(summary.fragments.after_stop + summary.fragments.stale, 0, "nobody sent beyond the run's edges");
+    assert_eq!(summary.fragments.after_stop + summary.fragments.stale, 0, "no source sent beyond the run's edges");
     last
 }
 
@@ -114,7 +114,7 @@ fn first_and_last_event_agree_in_six_front_ends_run_after_run() {
         reported += taken;
     }
     assert!(reported > 0, "the slow controls in Python report");
-    // The trigger goes by its own clock, and nobody sees from outside when exactly it is enabled and vetoed.
+    // The trigger goes by its own clock, and it is not visible from outside when exactly it is enabled and vetoed.
     let [least, most] = [0.9 * least.as_secs_f64(), most.as_secs_f64()].map(|seconds| RATE * seconds);
     assert!((least..=most).contains(&(issued as f64)), "{issued} triggers, not {least} to {most}");
     assert!(events as f64 > 0.9 * issued as f64, "{events} events of {issued} triggers");

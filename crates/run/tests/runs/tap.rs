@@ -1,4 +1,4 @@
-//! Copies of single events out of a run: those that were asked for, and nothing else happens to the run.
+//! Copies of single events out of a run: only the events that were asked for, with no effect on the run.
 
 use ropewalk_config::parse;
 use ropewalk_engine::tap::{Asked, EventSample, EventSelection, Tap};
