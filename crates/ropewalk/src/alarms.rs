@@ -4,7 +4,7 @@ use ropewalk_config::quantity::Time;
 use ropewalk_control::{Client, ClientError, Replied};
 use serde_json::Value;
 
-/// Says that somebody knows of an alarm.
+/// Acknowledges an alarm in an operator's name.
 ///
 /// # Errors
 /// Where no alarm is named.
@@ -13,7 +13,7 @@ pub(crate) fn acknowledge(
     name: Option<&str>,
     by: &str,
 ) -> Result<Result<Replied, ClientError>, String> {
-    let name = name.ok_or("acknowledge: which alarm? `ropewalk ctl alarms` lists those that there are")?;
+    let name = name.ok_or("acknowledge: which alarm? `ropewalk ctl alarms` lists all alarms")?;
     Ok(client.acknowledge(name, by))
 }
 

@@ -145,7 +145,7 @@ pub(crate) enum SourceCommand {
 pub(crate) struct InitOptions {
     /// What it is for.
     pub(crate) kind: InitKind,
-    /// Where it is written; made where there is none. Nothing is written over.
+    /// Where it is written; the directory is made if it is missing. Nothing is written over.
     pub(crate) directory: PathBuf,
 }
 
@@ -325,7 +325,7 @@ pub(crate) struct SourceMepOptions {
     /// This flow alone; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub(crate) flow: Vec<String>,
-    /// How often events come, instead of what stands in the configuration.
+    /// How often events come, instead of the configuration's rate.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
     /// The share of packets that are lost on purpose.
@@ -352,7 +352,7 @@ pub(crate) struct FarmNodeOptions {
     /// Which of the farm's nodes to be: from the first number to before the second; all of them unless given.
     #[arg(long, value_name = "FIRST..END", value_parser = crate::push::numbers)]
     pub(crate) nodes: Option<std::ops::Range<u16>>,
-    /// How long a decision takes, instead of what stands in the configuration.
+    /// How long a decision takes, instead of the configuration's time.
     #[arg(long, value_name = "TIMES")]
     pub(crate) decision_time: Option<Times>,
     /// The share of events that are accepted.
@@ -449,7 +449,7 @@ pub(crate) struct RunOptions {
     pub(crate) limits: RunLimits,
     #[command(flatten)]
     pub(crate) control: ControlOptions,
-    /// Set everything up, and wait for somebody to start the run.
+    /// Set everything up, and wait for an operator to start the run.
     #[arg(long, requires = "control")]
     pub(crate) idle: bool,
 }
@@ -473,7 +473,7 @@ pub(crate) struct TopOptions {
     /// Where run control is served.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     pub(crate) url: String,
-    /// A PEM file with the certificates to be believed at https://, instead of those that the system believes.
+    /// A PEM file with the certificates to trust at https://, instead of the system's.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 }
@@ -509,7 +509,7 @@ pub(crate) struct RunLimits {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Then {
-    /// The next run begins, until somebody stops it.
+    /// The next run begins; an operator ends the last one.
     Next,
     /// The next run waits to be started.
     Wait,
@@ -538,7 +538,7 @@ A gateway of a push system, its sources and its farm:
   ropewalk node gateway gateway.toml --name gw0 --duration 60s
   ropewalk source mep gateway.toml
   ropewalk farm-node gateway.toml
-Runs that follow each other, each started by somebody on the page or by `ropewalk ctl start`:
+Runs that follow each other, each started on the page or by `ropewalk ctl start`:
   ropewalk node manager setup.toml --control 127.0.0.1:8900 --then wait
   ropewalk node readout setup.toml --name ru0 --then next       and each other unit
 When the event manager has died, and the others wait for another one:
@@ -611,7 +611,7 @@ pub(crate) struct InspectOptions {
     pub(crate) readings: bool,
 }
 
-/// A format of somebody else, by its name.
+/// A foreign format, by its name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ForeignName(pub(crate) ForeignFormat);
 

@@ -1,4 +1,4 @@
-//! What the nodes of this machine write into their pages, whether they answer anybody or not.
+//! What the nodes of this machine write into their pages, which are read without asking the nodes.
 
 use crate::exit::{self, Failure};
 use crate::files::counted;
@@ -57,7 +57,7 @@ pub(crate) fn counters(options: &CountersOptions) -> Result<u8, Failure> {
     }
 }
 
-/// Says what cannot be read. That a place is not there is for whoever named it to mend.
+/// Reports what cannot be read. A place that does not exist is the caller's mistake.
 fn report(found: &Findings) -> Result<(), Failure> {
     match found.errors.iter().find(|error| error.is_not_found()) {
         Some(missing) => return Err(Failure::Usage(missing.to_string())),
@@ -66,7 +66,7 @@ fn report(found: &Findings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the pages. Whether somebody reads that.
+/// Prints the pages. Returns whether standard output still has a reader.
 fn show(found: &Findings, earlier: &[PageReading], options: &CountersOptions) -> Result<bool, Failure> {
     let text = if options.json {
         let report = serde_json::to_string(&PagesReport::new(&found.pages, earlier, found.at));
@@ -155,7 +155,7 @@ fn add_rows(table: &mut Table, indent: &str, shown: Vec<Shown<'_>>) {
     }
 }
 
-/// What somebody else wrote, without what a terminal would obey.
+/// Text of another program, without control characters for the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }

@@ -37,7 +37,7 @@ pub(crate) fn restart(client: &Client, text: Option<&str>, by: &str) -> Result<R
     Ok(client.restart(&sources, by))
 }
 
-/// Of a run that is not under way, or that says nothing, what is known is told.
+/// If no run is under way, or if it does not answer, the last known state is shown.
 fn wait(client: &Client, mut replied: Replied, sources: &[u32], is_masked: bool) -> Result<Replied, ClientError> {
     let state = client.look("state")?.body["state"].as_str().unwrap_or_default().to_owned();
     let is_under_way = ["running", "paused", "draining"].contains(&state.as_str());
@@ -99,7 +99,7 @@ pub(crate) fn lines(masks: &[Value]) -> Vec<String> {
 pub(crate) fn restarted(answer: &Value) -> Vec<String> {
     let line = |one: &Value| match one["out_from"].as_str() {
         Some(from) => format!("source {} is out from event {from} on", one["source"]),
-        None => format!("source {}: nobody says from which event on it is out", one["source"]),
+        None => format!("source {}: it is unknown from which event on it is out", one["source"]),
     };
     let lines = answer["restarted"].as_array().into_iter().flatten().map(line);
     lines.chain(answer["text"].as_str().map(str::to_owned)).collect()
@@ -123,7 +123,7 @@ mod tests {
         let restarted = json!([{ "source": 3, "out_from": "1:5" }, { "source": 4, "out_from": null }]);
         let answer = json!({ "answer": "late", "text": "so it is", "restarted": restarted });
         let expected =
-            ["source 3 is out from event 1:5 on", "source 4: nobody says from which event on it is out", "so it is"];
+            ["source 3 is out from event 1:5 on", "source 4: it is unknown from which event on it is out", "so it is"];
         assert_eq!(super::restarted(&answer), expected);
     }
 

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When emulated parts of a push system that are a process of their own end, and how they are told.
+/// When emulated parts of a push system that are a process of their own end, and how that is reported.
 struct PushLimits {
     /// After this time.
     duration: Option<Duration>,

@@ -204,7 +204,7 @@ impl<'a> Output<'a> {
         Ok(exit::GOOD)
     }
 
-    /// What the configurations of two runs say otherwise, by key; none where one of them was not kept.
+    /// The differences between the configurations of two runs, by key; `None` if one of them was not kept.
     fn differences(one: &RunRecord, other: &RunRecord) -> Result<Option<Differences>, Failure> {
         let read = |record: &RunRecord| record.configuration().map_err(|error| Failure::Environment(error.to_string()));
         Ok(read(one)?.zip(read(other)?).map(|(one, other)| one.differences(&other)))

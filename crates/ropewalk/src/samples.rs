@@ -80,11 +80,11 @@ pub(crate) fn samples(
             return Ok(Ok(exit::GOOD));
         }
     }
-    // Whoever wanted more did not get it.
+    // Fewer samples than asked for.
     Ok(Ok(if options.count.is_some() { exit::LOST } else { exit::GOOD }))
 }
 
-/// What the answer is that nobody gave.
+/// The failure behind a refusal.
 pub(crate) fn refused(replied: &Replied) -> Failure {
     let why = replied.body["error"].as_str().unwrap_or("there are no samples").to_owned();
     if replied.status == 400 { Failure::Usage(why) } else { Failure::Environment(why) }

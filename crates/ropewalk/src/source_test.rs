@@ -152,7 +152,7 @@ fn time_text(nanoseconds: u64) -> String {
     }
 }
 
-/// The bytes around a bad place; under those that the rule looks at stand carets.
+/// The bytes around a bad place, with carets under the bytes that the rule looks at.
 fn dump(bad: &BadReport) -> String {
     let place = &bad.place;
     let mut text = String::new();

@@ -67,7 +67,7 @@ pub(crate) struct Source {
     /// Seconds since something came of it.
     pub(crate) silent_s: Option<f64>,
     pub(crate) has_ended: bool,
-    /// Whatever else is said of it.
+    /// All other fields of the source.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
 }

@@ -170,7 +170,7 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
             Fate::Unreadable { why } => tell!("warning: {setting} cannot be read: {why}"),
             Fate::Foreign { present } => {
                 tell!(
-                    "warning: {setting} is left at {present}: somebody else has changed it since; it was {old} before"
+                    "warning: {setting} is left at {present}: another program has changed it since; it was {old} before"
                 );
             }
         }

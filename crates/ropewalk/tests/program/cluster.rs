@@ -17,7 +17,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// No node runs yet; each must be started after those that it calls.
+    /// No node runs yet; each must be started after the nodes that it calls.
     pub(crate) fn new(setup: Setup) -> Self {
         let config = setup.file();
         let (addresses, relays) = (BTreeMap::new(), BTreeMap::new());

@@ -135,8 +135,8 @@ fn commands_that_cannot_be_had_say_what_can() {
     assert!(unknown.expect_status(2).errors.contains("configure, start"), "{unknown:#?}");
     controlled.program.interrupt();
     controlled.program.end().expect_status(0);
-    let nobody = Program::run(["ctl", "state", "--url", "http://127.0.0.1:9"]);
-    assert!(nobody.expect_status(4).errors.contains("--control ADDRESS"), "{nobody:#?}");
+    let unanswered = Program::run(["ctl", "state", "--url", "http://127.0.0.1:9"]);
+    assert!(unanswered.expect_status(4).errors.contains("--control ADDRESS"), "{unanswered:#?}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn watch(url: &str) -> (u16, TcpStream) {
 }
 
 #[test]
-fn whoever_only_watches_leaves_the_run_what_it_has_open_and_commands_their_places() {
+fn watching_clients_leave_the_run_its_descriptors_and_commands_their_places() {
     const EVENTS: u64 = 200;
     let setup = Setup::new("control-watched", &[841, 843]);
     let file = setup.file();

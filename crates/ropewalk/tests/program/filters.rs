@@ -594,7 +594,7 @@ fn what_was_decided_before_a_filter_ended_is_said_before_the_connection_ends() {
 }
 
 #[test]
-fn callers_who_are_none_are_refused_and_harm_nobody() {
+fn hostile_callers_are_refused_and_do_no_harm() {
     let directory = TemporaryDirectory::new("filter-node-hostile");
     let config = configuration(&directory, "units = 1\nevents = 64");
     let (mut node, address) = node(&config, "127.0.0.1:0");

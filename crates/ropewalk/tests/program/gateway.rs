@@ -191,7 +191,7 @@ fn expect_histograms(account: &Value) {
     let (said, said_bins) = counted(histograms, "said", "1005");
     assert_eq!((said, said_bins), (sizes, bins), "a bank says what it has");
     assert_eq!(counted(histograms, "sizes", "7").0, 25 * of_7);
-    assert_eq!(counted(histograms, "intervals", "1005").0, of_1005 - 1, "of the first packet there is none");
+    assert_eq!(counted(histograms, "intervals", "1005").0, of_1005 - 1, "the first packet has no interval");
     assert_eq!(histograms[2]["sources"].as_object().map(serde_json::Map::len), Some(1));
 }
 
@@ -262,7 +262,7 @@ fn expect_fragments(sample: &Value, ids: std::ops::Range<u64>, bytes: u64) {
 
 /// On one thread and on two: clients that watch get copies of events, whichever half of the gateway has the sets.
 #[test]
-fn whoever_watches_a_push_system_gets_samples_of_whole_events() {
+fn clients_of_a_push_system_get_samples_of_whole_events() {
     let change = [("poisson(20kHz)", "poisson(2kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
     for architecture in ["run_to_completion", "threads"] {
         let directory = TemporaryDirectory::new("gateway-samples");

@@ -34,7 +34,7 @@ fn capture() -> Vec<u8> {
     file
 }
 
-/// Packs as people do; none where the machine lacks the program.
+/// Packs as people do; `None` if the machine lacks the program.
 fn packed_by(program: &str, options: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     let child =
         Command::new(program).arg(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -81,7 +81,7 @@ impl Case {
 }
 
 #[test]
-fn what_programs_packed_is_read_and_what_they_packed_and_somebody_cut_off_is_named() {
+fn what_programs_packed_is_read_and_a_packed_file_that_is_cut_off_is_named() {
     let case = Case::new("inputs-packed");
     let capture = capture();
     // Blocks that are not much larger than the capture: so that one of them is whole.

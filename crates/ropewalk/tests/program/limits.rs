@@ -1,4 +1,4 @@
-//! What limits a run, really provoked, and what whoever asks run control is told of it within seconds.
+//! What limits a run, really provoked, and what run control reports of it within seconds.
 
 use crate::cluster::Cluster;
 use crate::filters::compile;
@@ -169,7 +169,7 @@ impl Flood {
                 }
                 let mut datagram = [0; 1000];
                 datagram[..4].copy_from_slice(&event.to_be_bytes());
-                // Nobody may listen at the end.
+                // The run may listen no longer at the end.
                 let _ = socket.send_to(&datagram, &address);
             }
         };

@@ -54,7 +54,7 @@ pub(crate) struct Program {
 /// A program that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The exit status; none where a signal ended it.
+    /// The exit status; `None` if a signal ended it.
     pub(crate) status: Option<i32>,
     /// The lines of stdout.
     pub(crate) out: Vec<String>,

@@ -43,7 +43,7 @@ fn a_run_that_is_slower_than_its_reference_raises_the_alarm_that_looks_at_it() {
         let slower = alarms.as_array().into_iter().flatten().find(|alarm| alarm["name"] == "slower").cloned()?;
         (slower["state"] == "active").then_some(slower)
     };
-    let value = wait_for("the alarm", is_raised)["value"].as_f64().expect("it was told");
+    let value = wait_for("the alarm", is_raised)["value"].as_f64().expect("it has a value");
     assert!((-100.0..-50.0).contains(&value), "{value}");
     assert_eq!(ctl(&["reference", "off"], 0)["run"], Value::Null);
     ctl(&["shutdown"], 0);

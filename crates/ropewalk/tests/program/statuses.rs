@@ -432,7 +432,7 @@ fn expect_good_account(setup: &Setup) -> Value {
 }
 
 #[test]
-fn a_run_is_good_where_nobody_reads_its_words() {
+fn a_run_is_good_although_standard_error_is_closed() {
     let setup = Setup::new("unread-words-closed", &[841]);
     let mut demo = demo(&setup, Stdio::piped(), closed());
     let out = demo.stdout.take().expect("it is piped");
@@ -455,7 +455,7 @@ fn a_run_goes_on_and_ends_where_standard_error_is_blocked() {
 }
 
 #[test]
-fn results_that_nobody_reads_cost_the_exit_status_and_nothing_else() {
+fn results_without_a_reader_cost_the_exit_status_and_nothing_else() {
     let setup = Setup::new("unread-results-closed", &[841]);
     let mut closed = demo(&setup, closed(), Stdio::null());
     assert_eq!(status(&mut closed), Some(4));
