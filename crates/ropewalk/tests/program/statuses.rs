@@ -601,7 +601,7 @@ fn a_run_on_a_terminal_draws_a_table_and_leaves_its_account() {
 #[test]
 fn a_pipe_and_a_server_that_is_not_there_are_refused_in_words() {
     let piped = Program::run(["top"]);
-    assert!(piped.expect_status(2).errors.contains("draws on a terminal"), "{piped:#?}");
+    assert!(piped.expect_status(2).errors.contains("needs a terminal"), "{piped:#?}");
     let mut lonely = OnTerminal::start("top --url http://127.0.0.1:1");
     lonely.expect(&["is there a `ropewalk run ... --control ADDRESS`?"]);
     let status = wait_for("the end", || lonely.child.try_wait().expect("a child"));
