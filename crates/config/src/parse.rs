@@ -122,7 +122,7 @@ pub fn point_at(path: &Path, fault: &Fault) -> ConfigurationError {
     ConfigurationError::at(&file, &text, place, &fault.key, fault.message.clone())
 }
 
-/// Reads and checks a configuration; `variable` looks up what `${NAME}` in a value stands for.
+/// Reads and checks a configuration; `variable` looks up the value of `${NAME}`.
 ///
 /// # Errors
 /// Where the text does not hold a usable configuration. The error contains everything that is wrong.
@@ -430,8 +430,8 @@ impl<'a> Document<'a> {
             .with_example(key.and_then(|key| self.examples(key)))
     }
 
-    /// A value in the form that its key wants: only that knows whether `512` is a count, or a size that would stand
-    /// in quotes. None where the document can be read with neither; perhaps other values are needed as well.
+    /// A value in the form that its key wants: only that knows whether `512` is a count, or a size in quotes. `None` if
+    /// neither can be read; perhaps other values are needed as well.
     fn form_of<T: DeserializeOwned>(&self, key: &'a str, value: &'a str) -> Option<DeValue<'a>> {
         let mut forms = value_of(value).into_iter().chain([text_of(value)]);
         forms.find(|form| self.read::<T>(&[(key, form.clone())]).is_ok())
@@ -615,7 +615,7 @@ fn named(part: &str) -> (&str, Option<usize>) {
     }
 }
 
-/// A value as it would stand in a file; none where it would be a text there, had it quotes.
+/// A value as it would be in a file; `None` if it would be a text there, had it quotes.
 fn value_of(text: &str) -> Option<DeValue<'_>> {
     DeValue::parse(text).ok().map(Spanned::into_inner)
 }

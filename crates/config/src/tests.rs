@@ -1,4 +1,4 @@
-//! Good configurations are read; bad ones are told where, what and what would be right.
+//! Good configurations are read; errors of bad ones say where, what, and what would be right.
 
 use super::*;
 use ropewalk_engine::pages::PagesChoice;
@@ -259,7 +259,7 @@ fn boards_that_share_an_address_are_told_apart() {
         (any, "", "source[1].listen", "what tells the two boards apart?"),
         (&peer("1"), &peer("1"), "source[1].demux", "source[0] is the board at 10.0.0.1 already"),
         (&peer("1"), any, "source[1].demux", "or neither does"),
-        (any, number, "source[1].demux", "told apart by something else"),
+        (any, number, "source[1].demux", "distinguished by something else"),
     ] {
         let error = beside(described, first, second).expect_err(words);
         assert!(error.key == key && error.message.contains(words), "{error}");

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Written(Table);
 
-/// What two configurations say, here and there, under each key where that is not the same; none where a key is not there.
+/// The differing values of two configurations by key; `None` for a missing key.
 pub type Differences = BTreeMap<String, (Option<String>, Option<String>)>;
 
 /// The SHA-256 of a text, in hexadecimal digits.
@@ -30,7 +30,7 @@ impl Written {
         Self(document)
     }
 
-    /// What stands in a file that has [`Written::text`].
+    /// The content of a file that has [`Written::text`].
     ///
     /// # Errors
     /// Where it cannot be read, or is something else.
@@ -111,7 +111,7 @@ fn collect(place: &str, value: &Value, values: &mut BTreeMap<String, String>) {
             for (index, section) in sections.iter().enumerate() {
                 let is_alone = names.iter().filter(|name| **name == names[index]).count() == 1;
                 let name = names[index].as_ref().filter(|_| is_alone);
-                // Rules without a name are told apart by their order, which counts.
+                // Rules without a name are identified by their order, which counts.
                 let name = name.map_or_else(|| format!("#{index}"), String::clone);
                 collect(&format!("{place}[{name}]"), section, values);
             }
@@ -160,7 +160,7 @@ mod tests {
         std::fs::write(&file, one.text()).expect("it can be written");
         let read = Written::read(&file).expect("it can be read");
         std::fs::write(&file, "no = toml = at all").expect("it can be written");
-        let refused = Written::read(&file).expect_err("it is none");
+        let refused = Written::read(&file).expect_err("it is no TOML");
         std::fs::remove_file(&file).expect("the test's own");
         assert_eq!((read, refused.kind()), (one, io::ErrorKind::InvalidData));
     }

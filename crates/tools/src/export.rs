@@ -312,7 +312,7 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// None where the bytes are no such envelope: the event came in another format.
+    /// `None` if the bytes are not such an envelope: the event came in another format.
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let is_file_header = |rest: &[u8]| rest.first_chunk().is_some_and(|first| FileHeader::parse(first).is_ok());
         let mut at = 0;

@@ -192,7 +192,7 @@ fn show_event(
     if shown { Ok(()) } else { Err(OfflineError::NoSuchEvent { key }) }
 }
 
-/// Where the event lies in a segment: from the index at its end, or where there is none by reading all of it.
+/// Where the event lies in a segment: from the index at its end, or, without an index, by reading all of it.
 fn copies_of(key: EventKey, file: &SegmentFile) -> Result<Vec<IndexEntry>, OfflineError> {
     let mut events = match Footer::read(&file.path)? {
         Some(footer) => footer.events,

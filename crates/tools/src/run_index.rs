@@ -131,8 +131,8 @@ impl RunIndex {
         &self.streams
     }
 
-    /// The copies that count: one per key whatever its streams, a complete one before incomplete ones, then that of the highest attempt, then of
-    /// the highest incarnation.
+    /// The copies that count: one per key over all streams; a complete one before incomplete ones, then the highest
+    /// attempt, then the highest incarnation.
     pub fn events(&self) -> impl Iterator<Item = &EventCopy> {
         self.copies.chunk_by(|left, right| left.entry.key == right.entry.key).map(|copies| &copies[0])
     }
@@ -208,7 +208,7 @@ fn expect_one_run(files: &[SegmentFile], scans: &[SegmentScan]) -> Result<(), Of
     Ok(())
 }
 
-/// Reads events in the order of their keys, whatever their order in the files.
+/// Reads events in the order of their keys, with any order in the files.
 #[derive(Debug)]
 pub struct OrderedReader<'a> {
     index: &'a RunIndex,

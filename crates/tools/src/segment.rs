@@ -39,7 +39,7 @@ impl SegmentFile {
         Self { name, open: closed.is_some(), path }
     }
 
-    /// What is not called a segment should hold a record, or it is none: damaged or not.
+    /// A file that is not named like a segment must hold a record, damaged or not; otherwise it is not a segment.
     fn expect_records(&self) -> Result<(), OfflineError> {
         if self.name.is_some() {
             return Ok(());
@@ -70,7 +70,7 @@ fn first_bytes(path: &Path) -> Result<String, OfflineError> {
 /// The segments in run directories, and files that are named themselves: each once, in the order of their names.
 ///
 /// # Errors
-/// Where a directory cannot be listed, there is no segment at all, or a file that is named is none.
+/// If a directory cannot be listed, if there is no segment at all, or if a file that is named is not one.
 pub fn segment_files<P: AsRef<Path>>(places: &[P]) -> Result<Vec<SegmentFile>, OfflineError> {
     let mut files = BTreeSet::new();
     for place in places {
@@ -401,7 +401,7 @@ impl SegmentReader {
         }
     }
 
-    /// The record that [`SegmentReader::advance`] found last; none where that was damage.
+    /// The record that [`SegmentReader::advance`] found last; `None` for damage.
     pub fn record(&self) -> Option<Record<'_>> {
         Record::parse_unchecked(&self.window[self.record.clone()]).ok()
     }
@@ -571,7 +571,7 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// The footer of a segment; none where it does not end in one.
+    /// The footer of a segment; `None` if it does not end in one.
     ///
     /// # Errors
     /// Where the file cannot be read.
@@ -580,7 +580,8 @@ impl Footer {
         Self::read_end(&mut bytes).map_err(OfflineError::system("read", path))
     }
 
-    /// How many event records a segment has, as its footer says, of which nothing else is read; none where it does not end in one.
+    /// How many event records a segment has, according to its footer, without reading anything else; `None` if it does
+    /// not end in one.
     ///
     /// # Errors
     /// Where the file cannot be read.

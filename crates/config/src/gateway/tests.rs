@@ -1,4 +1,4 @@
-//! What is read, and how faults are told.
+//! What is read, and how faults are reported.
 
 use super::*;
 use crate::{Configuration, ConfigurationError, parse};

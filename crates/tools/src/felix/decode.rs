@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The schema of [`DecodeReport`] as JSON: `docs/schema/felix-decode.json`.
 pub const DECODE_SCHEMA: &str = "ropewalk-felix-decode-1";
 
-/// So many faults are told with their places.
+/// This many faults are reported with their places.
 const FIRST_FAULTS: usize = 10;
 /// Pieces of all chunks that are open at once: a gigabyte of them in blocks of 1 KiB. Chunks beyond are given up.
 const OPEN_PIECES: usize = 1 << 20;

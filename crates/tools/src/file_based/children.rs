@@ -70,7 +70,7 @@ impl Children {
         self.in_vain = 0;
     }
 
-    /// All files are decided: units are no longer restarted, and those that do not end are killed after [`PATIENCE`].
+    /// All files are decided: units are no longer restarted, and units that do not end are killed after [`PATIENCE`].
     pub(super) fn finish(&mut self) {
         self.over.get_or_insert_with(Instant::now);
     }

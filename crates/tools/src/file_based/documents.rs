@@ -1,4 +1,4 @@
-//! The JSON documents beside files of events, and those that filter units and the merger write.
+//! The JSON documents beside files of events, and the documents of filter units and of the merger.
 //!
 //! Those of numbers are in [`ropewalk_engine::documents`]. A document is whole under its name: it is written as `.tmp` and renamed.
 
@@ -48,7 +48,7 @@ pub struct FilteredFile {
     pub source: String,
     /// Events that were looked at: all of the file.
     pub processed: u64,
-    /// Those that were accepted.
+    /// The accepted events.
     pub accepted: u64,
     /// Events whose checksum is wrong; they were looked at all the same.
     pub wrong_checksums: u64,
@@ -63,11 +63,11 @@ pub struct StreamFile {
     pub stream: String,
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
-    /// Those that its prescale left out.
+    /// Events that its prescale left out.
     pub prescaled_away: u64,
-    /// Those in its file.
+    /// Events in its file.
     pub written: u64,
-    /// Bytes of that; 0 where there is none, for it would have no event.
+    /// Bytes of its file; 0 without one, which would have no event.
     pub bytes: u64,
 }
 
@@ -75,7 +75,7 @@ impl FilteredFile {
     /// What is added up of it.
     ///
     /// # Errors
-    /// Where the name of a stream is none.
+    /// If the name of a stream is not valid.
     pub fn decided(&self) -> Result<Decided, NotAStreamName> {
         let mut decided = Decided { processed: self.processed, accepted: self.accepted, ..Decided::default() };
         for StreamFile { stream, selected, prescaled_away, written, bytes } in &self.streams {

@@ -50,7 +50,7 @@ impl EventFilter for BuiltinFilter {
 #[derive(Clone, Debug)]
 pub struct FileEvent<'a> {
     event: frd::Event<'a>,
-    /// None where the data do not fall apart into fragments.
+    /// `None` if the data cannot be divided into fragments.
     fragments: Option<Vec<FileFragment<'a>>>,
 }
 
@@ -127,12 +127,12 @@ impl<'a> FileEvent<'a> {
         Self { fragments: feds.or_else(|| banks(event.data())), event }
     }
 
-    /// The event as it stands in the file.
+    /// The event as it is in the file.
     pub const fn event(&self) -> &frd::Event<'a> {
         &self.event
     }
 
-    /// Its fragments; none where its data do not fall apart into such.
+    /// Its fragments; `None` if its data cannot be divided into fragments.
     pub fn fragments(&self) -> Option<&[FileFragment<'a>]> {
         self.fragments.as_deref()
     }
@@ -270,7 +270,7 @@ impl LibraryFilter {
         Ok(true)
     }
 
-    /// Fragments in memory that the process reads; none where there is no room for them.
+    /// Fragments in memory that the process reads; `None` if there is no room for them.
     fn copy(&mut self, fragments: &[FileFragment<'_>]) -> Option<Vec<Fragment>> {
         let mut copies = Vec::with_capacity(fragments.len());
         for fragment in fragments {

@@ -233,7 +233,7 @@ pub enum FilesError {
         /// What the system said.
         error: io::Error,
     },
-    /// A document is none.
+    /// A document is not valid.
     #[error("{}: not a document as it should be here: {why}", path.display())]
     Document {
         /// The file.
@@ -241,7 +241,7 @@ pub enum FilesError {
         /// What is wrong.
         why: String,
     },
-    /// A file of events is none.
+    /// A file of events is not valid.
     #[error("{}: at {offset}: {error}", path.display())]
     Events {
         /// The file.

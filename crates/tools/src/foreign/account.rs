@@ -20,9 +20,9 @@ use std::path::Path;
 /// The schema of [`ForeignReport`] as JSON: `docs/schema/foreign.json`.
 pub const FOREIGN_SCHEMA: &str = "ropewalk-foreign-1";
 
-/// So many faults are told with their places.
+/// This many faults are reported with their places.
 const FIRST_FAULTS: usize = 10;
-/// So many kinds of parts are told apart, per source: names may come out of the data.
+/// The most kinds of parts that are counted apart, per source: names may come out of the data.
 const MOST_NAMES: usize = 1000;
 
 /// What some files of a format hold together.

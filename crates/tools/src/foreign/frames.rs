@@ -161,7 +161,7 @@ impl Input {
         }
     }
 
-    /// Why nothing of it can be read, if that is so.
+    /// Why nothing of it can be read, in that case.
     pub(super) fn unreadable(&self) -> Option<OfflineError> {
         let why = self.trouble.clone().filter(|_| self.bytes_read() == 0)?;
         Some(OfflineError::Unreadable { path: self.path.clone(), why })
@@ -246,7 +246,7 @@ pub(super) enum Found<'a> {
     Packet {
         time: Option<Utc>,
     },
-    /// A packet that is none of a source.
+    /// A packet that belongs to no source.
     Aside {
         aside: Aside,
     },
@@ -384,7 +384,7 @@ impl Carriage {
     }
 }
 
-/// Why a capture has an end here where so many bytes should follow; none where it may have one.
+/// Why a capture has an end here where so many bytes should follow; `None` if it may have one.
 fn ends_within(input: &Input, needed: usize) -> Option<CutOff> {
     let bytes = input.window().len();
     let ends = || CutOff {
@@ -660,7 +660,7 @@ impl Connection {
 /// Bytes of a connection that are kept while its format is unknown.
 const MOST_UNKNOWN_BYTES: usize = 1 << 20;
 
-/// The most connections that are told apart. No recording of one detector has more.
+/// The most connections that are counted apart. No recording of one detector has more.
 const MOST_CONNECTIONS: usize = 1024;
 
 /// The directions of a capture's connections that carry something, in the order in which they began to. One that was cut off and

@@ -71,7 +71,7 @@ pub struct ForeignOptions {
 /// cannot be looked into without taking its bytes (a FIFO, or `-` for standard input).
 ///
 /// # Errors
-/// Where it cannot be read. A directory is none, and neither is what is not there.
+/// If it cannot be read. A directory is not one, and neither is a missing file.
 pub fn is_foreign(path: &Path) -> Result<bool, OfflineError> {
     match path.metadata() {
         Ok(metadata) if !metadata.is_file() => return Ok(!metadata.is_dir()),

@@ -3,7 +3,7 @@
 //! ```text
 //!  configuration --> the sources whose frames it describes, and no others
 //!                --> each is read from the recording: the packets that went where it listens
-//!                --> the first event is the first one in the recording, whatever its number
+//!                --> the first event is the first one in the recording, with any number
 //! ```
 //! Everything else is as in any run, so that the result is what a run would have written. A source is fed with a capture's
 //! datagrams or connection, or with the bytes of any other file. The other way round, datagrams that were received are saved as
@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What a run of a recording is taken with.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The configuration. Where its run directory is made is still what stands there.
+    /// The configuration. It still says where its run directory is made.
     pub configuration: Configuration,
     /// Sources that take no part, because nothing describes their frames.
     pub left_out: Vec<String>,
@@ -192,7 +192,7 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recordings: &[&Path]) -> Re
     Ok(())
 }
 
-/// What there is of a source; none where only a run finds its frames.
+/// What there is of a source; `None` if only a run finds its frames.
 fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
     let Some(framing) = source.framing() else { return Ok(None) };
     let own = source.tried_board(wanted);
@@ -203,7 +203,7 @@ fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<
     Ok(Some(account))
 }
 
-/// Where a source's numbers begin; none where it has none, or nothing of it was recorded.
+/// Where a source's numbers begin; `None` if it has none, or if nothing of it was recorded.
 fn begin(source: &SourceSection, account: &TrialAccount) -> Option<Begin> {
     let widths = source.framing()?.widths();
     let (first, bits) = first_of(account, (widths.event, widths.sequence))?;
@@ -357,8 +357,8 @@ pub fn is_capture_file(path: &Path) -> Result<bool, OfflineError> {
     }
 }
 
-/// Whether a file is a capture in which what is wanted comes in datagrams: the first packet that is wanted tells, whatever
-/// carries it. None where it is no capture.
+/// Whether a file is a capture in which what is wanted comes in datagrams: the first wanted packet tells, over any
+/// transport. `None` if it is not a capture.
 ///
 /// # Errors
 /// Where it cannot be read.

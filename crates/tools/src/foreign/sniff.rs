@@ -426,8 +426,8 @@ fn guess(guess: &Guess) -> GuessReport {
     }
 }
 
-/// The tables of the boards of a group, one for each address that datagrams come from; none where no frames were found.
-/// With a `[[readout]]` named `ru0` beside them they are good configuration.
+/// The tables of the boards of a group, one for each address that datagrams come from; `None` if no frames were found.
+/// With a `[[readout]]` named `ru0` beside them they are a valid configuration.
 pub fn draft_text(group: &Group) -> Option<String> {
     let layout = draft(group)?;
     let plan = Plan::compile(&layout).ok()?;

@@ -75,7 +75,7 @@ pub struct TrialReport {
     pub boards: Vec<BoardReport>,
     /// Places where something is not as the description wants it.
     pub bad_places: u64,
-    /// The first of them; null where there is none.
+    /// The first of them; null without any.
     pub first_bad: Option<BadReport>,
     /// Bytes of the connection that a capture misses, and those around them that belong to no whole frame.
     pub missed_bytes: u64,
@@ -181,12 +181,12 @@ pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Resul
     Ok(report(account, others, |place| rule_of(config, key, place)))
 }
 
-/// What of an input is none of the source's frames.
+/// The parts of an input that are not frames of the source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Others {
     /// By the reason's name.
     pub(super) aside: BTreeMap<&'static str, u64>,
-    /// Those that went to another port, by port.
+    /// Packets to other ports, by port.
     pub(super) ports: BTreeMap<u16, u64>,
     /// The input breaks off.
     pub(super) cut_off: Option<CutOff>,
@@ -215,7 +215,7 @@ pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others)
     Ok((trial.end(), others))
 }
 
-/// The rule that failed, where it stands in the configuration: what the error says is its place and what is wrong.
+/// The rule that failed, with its place in the configuration: the error's text says what is wrong and where.
 pub fn rule_of(config: &Path, key: &str, place: &BadPlace) -> ConfigurationError {
     point_at(config, &Fault::new(format!("{key}.{}", place.key), place.what.clone()))
 }
