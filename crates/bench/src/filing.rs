@@ -122,7 +122,8 @@ fn write(path: &Path, index: u32, files: Files) -> Result<(), BenchError> {
     std::fs::write(path, bytes).map_err(BenchError::system("a file of events"))
 }
 
-/// The directory of a run with the files and its end, made anew: names beside those that stay, so that nothing is copied.
+/// The directory of a run with the files and its end, made anew: hard links to files that stay, so that nothing is
+/// copied.
 struct Laid {
     place: Place,
     directory: PathBuf,

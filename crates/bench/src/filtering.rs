@@ -1,7 +1,7 @@
-//! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a process of
-//! its own, beside what nobody can leave out: a walk over the events, and one line of the cache there and one back. Long events beside
-//! short ones, which are to take no longer, since no byte of them is copied. And a whole run with filter and files, beside the same run
-//! without both.
+//! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a
+//! process of its own, beside the unavoidable: a walk over the events, and one line of the cache there and one back.
+//! Long events beside short ones, which are to take no longer, since no byte of them is copied. And a whole run with
+//! filter and files, beside the same run without both.
 
 use crate::BenchError;
 use crate::pairs::{alternate, median};
@@ -85,8 +85,8 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
     chain(session)
 }
 
-/// Events of 2 KiB beside those of 256 B, decided by the same one in short turns: so quickly one after the other the machine is the same
-/// for both, whatever it does over seconds.
+/// Events of 2 KiB beside those of 256 B, decided by the same filter in short turns: the machine is the same for both,
+/// even if it changes over seconds.
 fn lengths(session: &mut Session<'_>, by: &str, filter: &FilterConfig) -> Result<(), BenchError> {
     let turns = session.options.scale.choose(1, 201, 801);
     for fragments in [1, 16] {

@@ -38,8 +38,8 @@ impl Prepared {
         self.streams.len() as u64 * u64::from(self.events)
     }
 
-    /// The least that anybody can do with them: reads every fragment's headers, the streams' blocks in turns as
-    /// they came. Gives the sum of the event numbers.
+    /// The least work with them: reads every fragment's headers, the streams' blocks in turns as they came. Returns the
+    /// sum of the event numbers.
     pub(crate) fn walk(&self) -> Result<u64, BenchError> {
         let mut places = vec![0; self.streams.len()];
         let longest = self.streams.iter().map(Vec::len).max().unwrap_or(0);

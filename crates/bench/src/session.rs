@@ -32,7 +32,7 @@ pub struct Row {
     pub max: f64,
     /// How many figures there are.
     pub repeats: usize,
-    /// The median of the limit, in the same unit, measured in turns with ours; none where nothing limits.
+    /// The median of the limit, in the same unit, measured in turns with ours; `None` without a limit.
     pub limit: Option<f64>,
     /// The median of the pairs' ratios, ours to the limit.
     pub ratio_to_limit: Option<f64>,

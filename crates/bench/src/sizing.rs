@@ -113,7 +113,7 @@ impl Setup {
     fn measure(self, session: &Session<'_>) -> Result<Measured, BenchError> {
         let scale = session.options.scale;
         let cpus = (scale != Scale::Tiny).then_some([0, 1]);
-        // Less is nothing at all where somebody else has the processors for a while.
+        // A shorter time measures nothing while another program has the processors.
         let interval = Duration::from_millis(scale.choose(300, 1000, 2500));
         let sender = SlinkConfig {
             streams: self.sources,

@@ -170,8 +170,8 @@ impl Pace {
 }
 
 impl HealthMonitor {
-    /// With these alarms, of which the notifier's hearers are told. How it went is kept in the directory `output`, with what is there of
-    /// earlier; that it cannot be kept is an incident.
+    /// Watches with these alarms, which the notifier sends to its receivers. The history is kept in the directory
+    /// `output`, with what is there of earlier; if it cannot be kept, that is an incident.
     ///
     /// # Errors
     /// Where two alarms have one name.
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_tells_is_an_incident_of_whoever_stands_before_it() {
+    fn an_incident_in_the_journal_belongs_to_the_subject_before_its_colon() {
         let entry = |number, kind, text: &str| Entry {
             number,
             at_ns: 5,

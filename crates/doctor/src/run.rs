@@ -55,7 +55,7 @@ pub const USUAL_POOL_MIB: usize = 128;
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is done beside a run, until it is told to stop.
+/// What is done beside a run, until the flag is set.
 pub type Beside<'a> = dyn Fn(&RunHandle, &AtomicBool) + Sync + 'a;
 
 impl RunPlan {

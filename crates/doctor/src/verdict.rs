@@ -36,9 +36,9 @@ pub struct Verdict {
     pub not_shown: &'static str,
 }
 
-/// Numbers of streams for which rates are told.
+/// Numbers of streams for which rates are reported.
 const STREAMS: [usize; 3] = [16, 64, 700];
-/// Two CPUs that do less than this together are threads of one core, or shared with somebody.
+/// Two CPUs that do less than this together are threads of one core, or shared with other programs.
 const TWO_CORES: f64 = 1.5;
 /// Who moves this part of what bare sockets move is limited by them.
 const AS_BARE: f64 = 0.6;

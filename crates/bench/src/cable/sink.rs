@@ -97,12 +97,12 @@ pub(crate) fn wait_for(receiver: &mut (dyn Receiver + Send), at_most: Duration) 
     }
     let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
     let Some(descriptor) = receiver.wait_descriptor() else { return };
-    // Whatever it says, the next thing is to look.
+    // With any result, the next step is to look.
     let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&at_most));
 }
 
-/// What is done with a packet beside receiving it: arithmetic that takes a fixed time of processor, for time that passes while
-/// somebody else has the processor is no work done.
+/// What is done with a packet beside receiving it: arithmetic that takes a fixed time of processor, for time in which
+/// another process has the processor is no work done.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Work {
     steps: u64,

@@ -144,7 +144,7 @@ fn repeat(pattern: &[u8], bytes: &mut [u8]) {
     }
 }
 
-/// The lines that anybody must read who decodes these blocks.
+/// The lines that every decoder of these blocks must read.
 fn needed(bytes: &[u8]) -> Result<Vec<u8>, BenchError> {
     let (mut steps, mut before) = (Vec::new(), 0);
     let mut lines = Vec::new();

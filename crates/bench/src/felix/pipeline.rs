@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 
 const NOTE: &str = "GB/s of blocks: ring, decoder, router, queue, and a subscriber that reads every head, or adds up \
-                    lengths alone. Limit: the decoder alone over the same bytes, whose output nobody reads. Target 0.7; \
+                    lengths alone. Limit: the decoder alone over the same bytes, whose output is not read. Target 0.7; \
                     the paper's 24 links need 6.5";
 /// Bytes of a page of the ring.
 const PAGE: usize = 64 << 10;
@@ -123,7 +123,7 @@ impl Pipeline {
     /// The card has written all of its ring again.
     fn write(&mut self) {
         let space = self.writer.space().len();
-        let _nobody_sleeps = self.writer.commit(space);
+        let _is_asleep = self.writer.commit(space);
     }
 
     /// Everything, through the whole pipeline.

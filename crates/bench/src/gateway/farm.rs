@@ -38,7 +38,7 @@ const HEARTBEAT: Duration = Duration::from_millis(30);
 
 /// A farm of one node that has decided as soon as an event has been sent to it, or put together.
 pub(super) struct AtOnce {
-    /// None where nothing is sent.
+    /// `None` if nothing is sent.
     sender: Option<Box<dyn Sender + Send>>,
     home: SocketAddrV4,
     room: Vec<u8>,

@@ -41,8 +41,7 @@ const TRIES: usize = 20;
 pub(super) struct Intake {
     /// Gb/s.
     pub(super) rate: f64,
-    /// Gb in a second in which the gateway's processor did something, whoever had it do so: what would be the rate if that
-    /// processor were never idle.
+    /// Gb in a second of work of the gateway's processor, for any thread: the rate if that processor were never idle.
     pub(super) rate_of_processor: f64,
 }
 
@@ -141,7 +140,7 @@ fn building(rig: &Rig, setup: &Setup, times: Times) -> Result<Sent, BenchError> 
     Ok(Sent { lost: sent.lost + account.packets.dropped.total() + account.missing.total(), ..sent })
 }
 
-/// Computes on the gateway's processor as anybody would, if that is wanted.
+/// Computes on the gateway's processor at the usual priority, if that is wanted.
 fn compute(setup: &Setup, is_over: &AtomicBool) {
     if setup.priority == Priority::Alone {
         return;
@@ -327,7 +326,7 @@ fn sleep(drive: &mut dyn Drive, at_most: Duration) {
     let mut watched: Vec<PollFd<'_>> =
         descriptors.into_iter().map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
     let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
-    // Whatever it says, the next thing is to look.
+    // With any result, the next step is to look.
     let _ = poll(&mut watched, Some(&at_most));
 }
 

@@ -139,9 +139,9 @@ pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Packets that were lost in a piece of the minute, those of them that never came as far as the receiver, and packets a second
-/// that were sent. What the most is stands in front of each piece: within a minute a machine that others use as well can become
-/// slower by a third.
+/// Packets that were lost in a piece of the minute, the part of them that never reached the receiver, and packets a
+/// second that were sent. The highest rate is measured before each piece: within a minute a machine that others use as
+/// well can become slower by a third.
 fn lost(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, piece: Duration) -> Result<[f64; 3], BenchError> {
     let dropped = || dropped_on_the_way(&rig.cable).map_err(BenchError::system("reading what was dropped"));
     let _backlog = LongBacklog::of(BACKLOG).map_err(BenchError::system("a longer backlog"))?;

@@ -1,7 +1,7 @@
 //! How long a message of 2 KiB takes under load, for the last ones too.
 //!
-//! The sender is an open loop: each message is due at a time that was drawn before, as if from a front end that waits for
-//! nobody, and counts from then on. What waits behind others in the sender is counted, therefore. All times are kept
+//! The sender is an open loop: each message is due at a time that was drawn before, as if from a front end that does
+//! not wait, and counts from then on. What waits behind others in the sender is counted, therefore. All times are kept
 //! and sorted: they are some millions at most, and exact.
 
 use super::ours::{Messages, OurPair, Side, Told, close, our_pair, pin, sides};

@@ -6,9 +6,10 @@
 //! live   table   --/                        \--> thread of standard error
 //! ```
 //!
-//! A command that takes data calls [`start`] before anything else. From then on printing never waits and never fails, whatever has
-//! become of the terminal: it was closed, stopped with Ctrl-S, or is a pipe without a reader. Other commands write at once and wait
-//! for the reader, such as a pager. [`finish`] waits for the last results, and says whether some were lost.
+//! A command that takes data calls [`start`] before anything else. From then on printing never waits and never fails,
+//! even if the terminal was closed, was stopped with Ctrl-S, or is a pipe without a reader. Other commands write at
+//! once and wait for the reader, such as a pager. [`finish`] waits for the last results, and says whether some were
+//! lost.
 
 mod printer;
 

@@ -45,7 +45,7 @@ struct MaskedEvents {
 pub(crate) struct Mask {
     /// Its id.
     source: u32,
-    /// An operator has taken it out: of this run and of those that follow.
+    /// An operator has taken it out: of this run and of the following ones.
     is_masked: bool,
     /// What has come of that in the run that goes on.
     in_run: Taking,
@@ -99,7 +99,7 @@ struct RestartedSource {
     out_from: Option<String>,
 }
 
-/// What became of a restart. The sources take part again as soon as they send, whatever it is.
+/// What became of a restart. With any answer the sources take part again as soon as they send.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Restarted {
     /// `done`; `late`: not every readout unit said in time from which event on its source is out; `run_over`: the run ended before.

@@ -260,7 +260,7 @@ fn samples_come_as_often_as_was_asked_for_and_in_the_next_run_too() {
 }
 
 #[test]
-fn whoever_waits_for_what_never_comes_hears_that_somebody_is_there() {
+fn a_client_that_waits_for_what_never_comes_gets_signs_of_life() {
     let setup = Setup::new("samples-never");
     setup.go(&["configure", "start"]);
     let (status, mut stream) = setup.samples("?least_bytes=1000000");
@@ -275,7 +275,7 @@ fn whoever_waits_for_what_never_comes_hears_that_somebody_is_there() {
 }
 
 #[test]
-fn streams_are_bounded_and_those_who_do_not_read_hold_nobody_up() {
+fn streams_are_bounded_and_clients_that_do_not_read_hold_nothing_up() {
     let setup = Setup::new("samples-unread");
     setup.go(&["configure", "start"]);
     let mut streams: Vec<_> = (0..6).map(|_| setup.samples("?rate=20&front=65536")).collect();

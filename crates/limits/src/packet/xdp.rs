@@ -189,7 +189,7 @@ impl XdpSocket {
         self.transmit.publish();
         loop {
             let socket = self.socket.as_raw_fd();
-            // SAFETY: sends what stands in the ring: there are no bytes of its own.
+            // SAFETY: sends the frames of the ring; the call has no bytes of its own.
             let sent = unsafe { libc::sendto(socket, null_mut(), 0, libc::MSG_DONTWAIT, null_mut(), 0) };
             let error = io::Error::last_os_error();
             for _ in 0..self.completion.available() {
@@ -252,7 +252,7 @@ pub(super) struct XdpLoop {
     socket: XdpSocket,
     /// The program, as long as it is to be there.
     _program: [OwnedFd; 2],
-    /// For the kernel somebody listens.
+    /// Makes the kernel see a listener.
     pub(super) listener: (OwnedFd, SocketAddrV4),
 }
 

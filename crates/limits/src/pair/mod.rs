@@ -181,7 +181,7 @@ pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
     })
 }
 
-/// Two connected sockets over loopback, which do not block: whoever connected first.
+/// Two connected sockets over loopback, which do not block: the connecting one first.
 fn connection(sockets: PairSockets, no_delay: bool) -> io::Result<[OwnedFd; 2]> {
     let socket = || -> io::Result<OwnedFd> {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
