@@ -293,7 +293,8 @@ pub struct RunSnapshot {
     pub unknown: Vec<(NodeId, Unknown)>,
     /// What masks have done to each source that was ever masked.
     pub masks: BTreeMap<SourceId, MaskRecord>,
-    /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
+    /// Datagrams that were lost before they could be taken, by their source; `None` if several sources send to one
+    /// port.
     pub lost_datagrams: BTreeMap<Option<SourceId>, ByCause>,
     /// The account of every stream, as builder units reported it last.
     pub streams: BTreeMap<StreamIndex, StreamAccount>,
@@ -403,8 +404,8 @@ impl RunSnapshot {
         }
     }
 
-    /// What a readout unit told of a source. Of hundreds of sources some dozen numbers each are read ten times a second: so whatever is kept by
-    /// source is looked up once.
+    /// Counts what a readout unit reported of a source. Some dozen numbers of each of hundreds of sources are read ten
+    /// times a second: so the maps by source are looked up once.
     fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
         let Self { sources, counts, gaps, numbering, masks, lost_datagrams, doubts, orphans, .. } = self;
         let (account, counts) = (sources.entry(source).or_default(), counts.entry(source).or_default());
@@ -474,7 +475,7 @@ impl RunSnapshot {
     }
 }
 
-/// Adds a counter to a source's account; false where it is none of it.
+/// Adds a counter to a source's account; false if it is not part of it.
 fn count_fragments(account: &mut FragmentAccount, counter: Counter, value: u64, connected: bool) -> bool {
     match counter {
         Counter::FragmentsReceived => account.received += value,
@@ -505,7 +506,7 @@ fn count_gap(gaps: &mut Vec<Gap>, part: GapPart, value: u64) {
     }
 }
 
-/// The sum of each counter that was told.
+/// The sum of each reported counter.
 struct Sums([Option<u64>; Counter::COUNT]);
 
 impl Sums {
@@ -523,7 +524,7 @@ impl Sums {
 pub struct MaskedInterval {
     /// The first one.
     pub from: EventKey,
-    /// The first one in which it took part again; none where it did not.
+    /// The first one in which it took part again; `None` if it did not.
     pub to: Option<EventKey>,
 }
 

@@ -37,7 +37,7 @@ impl Strangers {
         oldest.filter(|_| count >= MOST_STRANGERS).map(|(endpoint, _)| endpoint)
     }
 
-    /// The next connection that did not identify itself in time; call it until there is none.
+    /// The next connection that did not identify itself in time; call it until it returns `None`.
     pub(super) fn overdue<T>(
         &mut self,
         now: Instant,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stays_unknown_for_long() {
+    fn no_connection_stays_unknown_for_long() {
         let (mut strangers, mut table) = (Strangers::default(), EndpointTable::default());
         assert_eq!(strangers.next_deadline(), None);
         for index in [1, 3] {

@@ -40,7 +40,7 @@ struct Arrival {
     from: SocketAddr,
     /// Where its bytes end, counted from the first one that was ever recorded.
     end: u64,
-    /// In a stream: where a frame begins that was not whole before, which may be here. None where that is not recorded.
+    /// In a stream: where a frame begins that was not whole before, which may be here. `None` if that is not recorded.
     frame: Option<u64>,
 }
 

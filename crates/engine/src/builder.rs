@@ -60,7 +60,7 @@ pub struct BuilderDrive<P: Dispatcher> {
     unsent: VecDeque<Message>,
     /// To the readout units, by index.
     lines: Vec<Line>,
-    /// Which readout unit is at the other end, or none where an event manager is.
+    /// The readout unit at the other end; `None` for an event manager.
     readers: EndpointTable<(Option<usize>, MessageReader)>,
     events: Vec<Event>,
     report_due: Instant,
@@ -125,7 +125,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         self
     }
 
-    /// The same, of which those who watch see an event now and then.
+    /// The same, with a tap through which monitoring gets an event now and then.
     #[must_use]
     pub fn with_tap(mut self, tap: Tap) -> Self {
         self.output = self.output.with_tap(self.config.identity.node, tap);
@@ -363,7 +363,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
             let Some(action) = self.builder.poll(now) else { break };
             work += 1;
             match action {
-                // The end is told when the files are closed: see `end`.
+                // The end is reported when the files are closed: see `end`.
                 BuilderAction::ToManager(Message::Finished(_)) => {}
                 BuilderAction::ToManager(message) => self.unsent.push_back(message),
                 BuilderAction::ToReadout { readout, message } => {

@@ -33,9 +33,9 @@ struct Card<D> {
     input: CardInput,
     /// Who else wants its chunks.
     subscribers: Option<CardSubscribers<D>>,
-    /// What its writer rings; none where it is polled.
+    /// What its writer rings; `None` if it is polled.
     bell: Option<Bell>,
-    /// The writer was told to ring.
+    /// The writer was asked to ring.
     is_armed: bool,
 }
 

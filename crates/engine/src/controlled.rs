@@ -36,7 +36,7 @@ pub struct ControlledDriveConfig {
     pub front_ends: FrontEndsConfig,
     /// Where they connect to.
     pub listen: String,
-    /// Which life of this node: it stands in the file of slow readings.
+    /// Which life of this node; the file of slow readings has it.
     pub incarnation: Incarnation,
 }
 
@@ -61,7 +61,7 @@ pub struct ControlledDrive<P: Dispatcher, D: Disk> {
     for_nodes: VecDeque<RunCommand>,
     events: Vec<Event>,
     refused: u64,
-    /// Where slow readings are written; none where nothing is.
+    /// Where slow readings are written; `None` if nothing is.
     storage: Option<Storage<D>>,
     readings: VecDeque<(SourceId, Reading)>,
     record: Vec<u8>,

@@ -21,7 +21,7 @@ use ropewalk_wire::description::Description;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-/// How the sources of one receiver are told apart.
+/// How to tell the sources of one receiver apart.
 #[derive(Clone, Debug)]
 pub enum Demux {
     /// There is one.
@@ -32,13 +32,13 @@ pub enum Demux {
     Field(Boards),
 }
 
-/// What a readout unit is told of a receiver.
+/// The configuration of a receiver for a readout unit.
 pub struct DatagramInputConfig {
     /// What receives.
     pub receiver: Box<dyn Receiver + Send>,
     /// Who sends there, in the order of `demux`: each source, and what its datagrams are waited for.
     pub sources: Vec<(SourceId, Description, DatagramLimits)>,
-    /// How they are told apart.
+    /// How to tell them apart.
     pub demux: Demux,
     /// They send whether a run is taken or not; a capture waits.
     pub is_live: bool,
@@ -72,7 +72,7 @@ struct Input {
     /// Everything that would ever come was taken.
     has_ended: bool,
     nobodys: u64,
-    /// What was lost before the run began, which is no loss of the run; none where it did not begin.
+    /// What was lost before the run began, which is no loss of the run; `None` before it begins.
     lost_before: Option<ByCause>,
     /// What was lost since, as it was asked for last.
     lost: ByCause,
@@ -479,7 +479,7 @@ impl Route {
 
     /// Gives the machine what was framed.
     fn deliver(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
-        // What is counted beside the frames is told even where none came of them.
+        // Counts beside the frames are reported even without a frame.
         let beside = if received.is_empty() { self.framer.take_counts() } else { FrameCounts::NONE };
         if beside != FrameCounts::NONE {
             self.note(now, beside, readout, received);

@@ -132,7 +132,7 @@ impl EventMachine for Farm {
 /// The output of built events: see the picture above.
 pub struct EventOutput {
     filtering: Filtering,
-    /// None where events are only built and checked.
+    /// `None` if events are only built and checked.
     sink: Option<Box<dyn EventSink>>,
     /// Holds nothing between two turns.
     progress: Vec<(u32, Progress)>,
@@ -173,7 +173,7 @@ impl EventOutput {
         Self { filtering, filter_patience, ..self }
     }
 
-    /// The same, of which those who watch see an event now and then, as one of this unit's.
+    /// The same, with a tap through which monitoring gets an event of this unit's now and then.
     #[must_use]
     pub fn with_tap(self, unit: NodeId, tap: Tap) -> Self {
         Self { tap: Some((unit, tap)), ..self }

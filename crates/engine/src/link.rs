@@ -221,7 +221,7 @@ impl MessageReader {
         self.bytes.push(slice);
     }
 
-    /// The next complete message or super-fragment; none where more bytes are needed.
+    /// The next complete message or super-fragment; `None` if more bytes are needed.
     ///
     /// # Errors
     /// Where the bytes are no messages: the connection is of no more use.
@@ -410,8 +410,8 @@ impl Refusal {
         matches!(self.reason, RefuseReason::RunOver)
     }
 
-    /// The refusal, if it stands for as long as this node lives; `None` if the reason passes by itself, so that the
-    /// node calls again.
+    /// The refusal, if it holds for as long as this node lives; `None` if the reason passes by itself, so that the node
+    /// calls again.
     pub(super) fn timer(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
         let passes = match reason {
             // The node hears of the younger event manager from that one.

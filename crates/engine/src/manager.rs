@@ -86,7 +86,7 @@ pub struct ManagerDrive<P: Dispatcher> {
     outdone: BTreeMap<NodeId, u64>,
     standing: Standing,
     unsent: VecDeque<(NodeId, Message)>,
-    /// Those that are over, until they are taken.
+    /// The lumisections that are over, until they are taken.
     lumisections: VecDeque<LumisectionEnd>,
     events: Vec<Event>,
     refused: u64,
@@ -115,8 +115,8 @@ enum Loss {
     Unreachable,
 }
 
-/// How long a node whose connection broke is waited for. A readout unit still holds everything when it is back by
-/// then, so that nothing is lost; and the end of the run waits so that the node is told.
+/// How long a node whose connection broke is waited for. A readout unit that is back by then still holds everything, so
+/// that nothing is lost; and the end of the run waits so that the node hears of it.
 const RETURN: Duration = Duration::from_secs(1);
 
 impl<P: Dispatcher> ManagerDrive<P> {
@@ -159,7 +159,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
-    /// These runs are over. A node that is still in one of them is told so when it calls.
+    /// These runs are over. A node that is still in one of them hears of it when it calls.
     pub const fn closed(&mut self, runs: ClosedRuns) {
         self.closed = runs;
     }
@@ -268,7 +268,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.lose(now, stranger, Loss::Ended);
     }
 
-    /// Those that wait for the place of a node get it, or are sent away.
+    /// Admits the callers that wait for the place of a node, or sends them away.
     fn settle_rivals(&mut self, now: Instant) {
         loop {
             let Self { rivals, nodes, links, .. } = self;
@@ -470,7 +470,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         is_younger
     }
 
-    /// Those that did not come back in time are lost.
+    /// Nodes that did not come back in time are lost.
     fn give_up_the_missed(&mut self, now: Instant) {
         while let Some((&node, _)) = self.missed.iter().find(|(_, missed)| now >= self.missed_until(missed)) {
             self.missed.remove(&node);
@@ -557,7 +557,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.lumisections.pop_front()
     }
 
-    /// Its own account of events; what other nodes reported stands in their pages.
+    /// Its own account of events; what other nodes reported is in their pages.
     fn numbers(&self) -> impl Iterator<Item = ReportEntry> {
         let account = self.manager.account();
         let counters = [

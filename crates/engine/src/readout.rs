@@ -63,7 +63,7 @@ pub struct ReadoutDriveConfig {
 /// cache, into which the kernel copies a quarter faster than into memory. Who builds in this thread is done by then.
 const MOST_HELD_BACK: u32 = 8;
 
-/// How long the account of subscribers waits for those who do not read what is theirs.
+/// How long the account of subscribers waits for slow readers.
 const SETTLING: Duration = Duration::from_secs(1);
 /// How often users' histograms are reported.
 const HISTOGRAM_INTERVAL: Duration = Duration::from_secs(1);
@@ -337,7 +337,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.lose_peer(now, stranger);
     }
 
-    /// Those that wait for the place of a builder unit get it, or are sent away.
+    /// Admits the callers that wait for the place of a builder unit, or sends them away.
     fn settle_rivals(&mut self, now: Instant) {
         loop {
             let Self { rivals, builders, links, .. } = self;
@@ -571,7 +571,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             if now < until {
                 return;
             }
-            // Others take over what waited for those who go, and have their time for it.
+            // Subscribers that are cut off leave their chunks to others, which get their time for it.
             if self.cards.cut_off(now) > 0 && !self.cards.are_settled() {
                 self.last_word = Some((finished, now.after(SETTLING)));
                 return;

@@ -466,7 +466,8 @@ impl Stream {
         (queued, false)
     }
 
-    /// A slice of whole FEROL blocks, or of whatever was made; none where nothing is due or no block of memory is free.
+    /// A slice of whole FEROL blocks, or of what was made so far; `None` if nothing is due or no block of memory is
+    /// free.
     fn fill(
         &mut self,
         content: &mut Content,

@@ -193,7 +193,7 @@ pub struct ProcessSight {
     pub has_ended: bool,
 }
 
-/// A splitter in another process, or what stands for it.
+/// A splitter in another process, or a substitute for one.
 pub trait SplitterLink: Send {
     /// Frames that a batch has at most.
     fn most_frames(&self) -> usize;
@@ -216,8 +216,8 @@ pub trait SplitterLink: Send {
     /// Looks at the process.
     fn look(&mut self, now: Instant) -> ProcessSight;
 
-    /// Appends the pieces of a frame of the batch that is done, or says what is wrong with it. None where what the process said
-    /// cannot be true.
+    /// Appends the pieces of a frame of the batch that is done, or says what is wrong with it. `None` if what the
+    /// process said cannot be true.
     fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>>;
 
     /// Bytes of frames that were copied.

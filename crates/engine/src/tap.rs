@@ -1,7 +1,7 @@
-//! The monitoring tap: copies of single events for those who watch, taken in passing.
+//! The monitoring tap: copies of single events for monitoring clients, taken in passing.
 //!
 //! ```text
-//!  who watches --ask: which events, memory for one--> Tap <--offer: each event as it is built-- builder units, gateways
+//!  a client --ask: which events, memory for one--> Tap <--offer: each event as it is built-- builder units, gateways
 //!        ^------------------- the copy -----------------/
 //! ```
 //! The requester of an event provides the memory for it. A builder unit that has such an event fills the memory and
@@ -196,14 +196,14 @@ struct Wishes {
 
 #[derive(Debug)]
 struct Shared {
-    /// Those that are not filled.
+    /// The open requests.
     open: AtomicUsize,
     wishes: Mutex<Wishes>,
     sources: usize,
 }
 
 impl Shared {
-    /// For those who watch; builder units never wait for it.
+    /// For the clients; builder units never wait for it.
     fn wishes(&self) -> MutexGuard<'_, Wishes> {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -229,8 +229,8 @@ impl Tap {
         Self(Arc::new(Shared { open: AtomicUsize::new(0), wishes: Mutex::new(wishes), sources }))
     }
 
-    /// Asks for the next event of this selection, of each fragment the first `front` bytes, or fewer where all of them
-    /// together would come to more than [`SAMPLE_BYTES`]. None where too many have asked already.
+    /// Asks for the next event of this selection, of each fragment the first `front` bytes, or fewer if all of them
+    /// together would come to more than [`SAMPLE_BYTES`]. `None` if too many have asked already.
     pub fn ask(&self, selection: EventSelection, front: usize) -> Option<Asked> {
         let sources = self.0.sources.max(1);
         let front = front.min(SAMPLE_BYTES / sources);

@@ -48,7 +48,7 @@ pub struct FilingConfig {
     pub file_time: Duration,
     /// How far the events of a file have come that has its name.
     pub level: AcknowledgementLevel,
-    /// How full the directory's file system may become; until it has no room left where this is none.
+    /// How full the directory's file system may become; `None`: until it has no room left.
     pub room: Option<RoomLimits>,
     /// A disk that has done nothing but refuse for so long while the run drains is given up.
     pub give_up_after: Duration,

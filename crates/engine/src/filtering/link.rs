@@ -61,7 +61,8 @@ pub trait LocalFilter: Send {
         &[]
     }
 
-    /// Decides on an event; what else it says of it is appended to `said`, which is empty. None where no decision could be had.
+    /// Decides on an event; what else it says of it is appended to `said`, which is empty. `None` if no decision could
+    /// be had.
     fn decide(&mut self, event: &EventView<'_>, said: &mut Said) -> Option<Decision>;
 
     /// The run has ended.
@@ -102,7 +103,7 @@ pub struct FilterSight {
 pub struct UnitDecision {
     /// The event, as it was offered.
     pub slot: u32,
-    /// What was decided; none where it says that it cannot decide.
+    /// What was decided; `None` if it says that it cannot decide.
     pub decision: Option<Decision>,
 }
 
@@ -117,7 +118,7 @@ pub enum Offered {
     TooLarge,
 }
 
-/// A filter unit in another process or elsewhere, or what stands for it. It is never waited for.
+/// A filter unit in another process or elsewhere, or a substitute for one. It is never waited for.
 pub trait FilterLink: Send {
     /// Starts a process; that this failed is seen as its end.
     fn start(&mut self);
@@ -125,7 +126,7 @@ pub trait FilterLink: Send {
     /// Ends the process; when that is certain it is seen.
     fn kill(&mut self);
 
-    /// A run begins. It is told to every process that is there and to those that follow.
+    /// A run begins. Every process that is there gets this, and every later one.
     fn begin(&mut self, run: RunNumber);
 
     /// The run has ended.
@@ -381,7 +382,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
 
     fn welcome(&mut self) -> Result<(), String> {
         let (window, histograms) =
-            decode_welcome(&self.text).map_err(|error| format!("its welcome is none: {error}"))?;
+            decode_welcome(&self.text).map_err(|error| format!("its welcome is not valid: {error}"))?;
         let shapes = histograms.iter().map(|one| HistogramShape::new(&one.name, one.bins, one.low, one.high));
         self.histograms = shapes.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         self.window = Some(window);
@@ -452,7 +453,7 @@ impl<P: Dispatcher + Send> FilterLink for RemoteUnit<P> {
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {
         let Some(endpoint) = self.endpoint.filter(|_| self.window.is_some()) else { return Offered::Full };
         self.metas.clear();
-        // What is sent has the length of what there is, whatever was said of it.
+        // The lengths sent are the real ones, even if the fragment says otherwise.
         let meta = |fragment: &ropewalk_flow::messages::Fragment| FragmentMeta {
             length: fragment.payload.len() as u32,
             ..fragment.meta

@@ -1,4 +1,4 @@
-//! From built events to those that are written: decided by a filter, taken by streams, in order where a stream wants that.
+//! From built events to written ones: decided by a filter, taken by streams, in order if a stream wants that.
 //!
 //! ```text
 //!  EventMachine ---> LocalFilter, in this thread --------------------------+
@@ -112,9 +112,9 @@ impl Filtering {
         Self::with(Decider::AcceptAll, streams, None, slots)
     }
 
-    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more. Where a
-    /// stream is ordered there must be one for each event in work, and one that is filled: those that wait for events before them
-    /// hold theirs.
+    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more.
+    /// If a stream is ordered, there must be one block for each event in work, and one that is filled: events that wait
+    /// for earlier ones hold theirs.
     pub fn here(filter: Box<dyn LocalFilter>, streams: Streams, results: Staging, slots: u32) -> Self {
         let shapes = filter.histograms().to_vec();
         let mut this = Self::with(Decider::Here(filter), streams, Some(results), slots);
@@ -551,7 +551,7 @@ impl Filtering {
     /// False if there is something to do right now.
     pub(super) fn prepare_wait(&mut self) -> bool {
         let Decider::Units(_, links) = &mut self.decider else { return true };
-        // Each is asked, whatever the others say.
+        // Every link is asked, without a short cut.
         links.iter_mut().filter_map(|unit| (!unit.link.prepare_wait()).then_some(())).count() == 0
     }
 

@@ -55,8 +55,8 @@ pub(super) struct Unknown {
 /// How a source's connection that is read looks to its next one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum First {
-    /// There is none, or it has ended, or its peer has closed it, or it is not read and its end cannot be seen. What came over it
-    /// before may still be processed, however long that takes.
+    /// There is no connection, or it has ended, or its peer has closed it, or it is not read and its end cannot be
+    /// seen. What came over it before may still be processed, which may take long.
     MayBeOver,
     /// It is read, and may be dead.
     Unclear,
@@ -242,8 +242,8 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Where so many connections or more are not known, beside one for each source that is not there: the oldest of them, for those that
-    /// came first may be the sources'. Connections that have said something count where `all` do.
+    /// If this many connections or more are unknown beyond one for each missing source: the oldest beyond those, since the
+    /// first ones may be the sources'. Connections that have said something count only with `all`.
     fn look_for_unknown(&mut self, most: usize, all: bool) -> Option<Unknown> {
         self.unknown.clear();
         for (endpoint, connection) in self.connections.iter() {
@@ -309,7 +309,7 @@ pub(crate) fn spare_framers(sources: usize) -> Vec<Framer> {
     (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false, gather: None })).collect()
 }
 
-/// What describes the frames of a source; none where it says itself how it is framed.
+/// What describes the frames of a source; `None` if it says itself how it is framed.
 pub(crate) fn described<'a>(
     source: &SourceConfig,
     descriptions: &'a [(SourceId, Description)],

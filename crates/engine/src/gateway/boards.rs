@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_reads_each_mask_once_and_in_order() {
+    fn every_reader_reads_each_mask_once_and_in_order() {
         let board = OrderBoard::default();
         let mut readers = [Read::default(); 2];
         let [out, back] = [true, false].map(|is_masked| Order::Mask(SourceId(3), is_masked));

@@ -516,7 +516,7 @@ mod tests {
         connections.table.iter().count()
     }
 
-    /// Serves until it is so.
+    /// Serves until `is_so` holds.
     fn until(connections: &mut Connections<Tcp>, now: Instant, is_so: impl Fn(&mut Connections<Tcp>, usize) -> bool) {
         let mut packets = Vec::new();
         let begin = std::time::Instant::now();

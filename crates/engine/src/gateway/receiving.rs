@@ -38,7 +38,7 @@ pub(super) struct Receiving<R, S> {
     inputs: Vec<Input<R>>,
     triggers: S,
     board: Option<Arc<ThrottleBoard>>,
-    /// What stands on the board.
+    /// The state that the board shows.
     shown: Option<ThrottleState>,
     /// How far the orders were read.
     read: Read,
@@ -203,7 +203,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false where there is none.
+    /// Encodes the next message; false if there is none.
     fn next_message(&mut self, now: Instant) -> bool {
         if let Some(throttle) = self.machine.next_throttle(now) {
             self.unsent.extend(self.config.triggers.iter().flatten());
@@ -230,8 +230,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.triggers.flush(now)
     }
 
-    /// Whether all flows have ended; each is told its last event once that is known. What was triggered last may be on its
-    /// way then, however long nothing has come before.
+    /// Whether all flows have ended; each gets its last event once that is known. What was triggered last may be under
+    /// way then, even after a long silence.
     pub(super) fn have_stopped(&mut self, now: Instant) -> bool {
         for (flow, gate) in (0u8..).zip(&self.config.gates) {
             let stopped = &mut self.stopped[usize::from(flow)];

@@ -264,7 +264,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false where there is none.
+    /// Encodes the next message; false if there is none.
     fn next_message(&mut self, now: Instant) -> bool {
         let Some(outgoing) = self.machine.next_message(now) else { return false };
         match outgoing {
@@ -468,7 +468,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
     }
 }
 
-/// A message in a datagram; none where it is no whole message of a kind that gateways hear.
+/// A message in a datagram; `None` if it is not a whole message of a kind for gateways.
 fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
     let bytes = contiguous(payload, scratch);
     let (kind, body, _) = Frame::split(bytes).ok()?;
@@ -516,8 +516,8 @@ impl Watching {
     }
 }
 
-/// An event of a set. Where it is written its fragments are copied behind one another: each is so small that its place in a list of
-/// pieces would cost more, and the packets that they lie in are free at once.
+/// An event of a set. When it is written its fragments are copied one after another: each is so small that its place in
+/// a list of pieces would cost more, and the packets that they lie in are free at once.
 #[derive(Copy, Clone)]
 pub struct GatewayEvent<'a> {
     event: GatheredEvent<'a>,
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_gets_the_events_that_were_asked_for_of_a_set() {
+    fn a_viewer_gets_the_events_of_a_set_that_it_asked_for() {
         let (tap, mut watching) = watching();
         let mut any = asked(&tap, EventSelection::default());
         let mut large = asked(&tap, EventSelection { least_bytes: 48, ..EventSelection::default() });

@@ -18,7 +18,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the emulated sources of a flow are told before the run.
+/// The configuration of the emulated sources of a flow.
 #[derive(Clone, Debug)]
 pub struct PacketSourceDriveConfig {
     /// The machines' parts.

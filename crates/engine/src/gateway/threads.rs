@@ -173,7 +173,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
         let Self { half, handed, told, notice, phase, .. } = self;
         let is_over = *phase == Phase::Over;
         notice.renew(|report| {
-            // The other half's first: whatever it had by then went over before.
+            // The other half's report first: everything in it was handed over before.
             told.renew(|told| report.take_sent(told));
             half.report(report, is_over, now);
             for (known, handed) in report.flows.iter_mut().zip(handed) {
@@ -507,7 +507,7 @@ mod tests {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
     }
 
-    /// A gateway of one source; nothing was sent yet, and it ends when it is told that everything is over.
+    /// A gateway of one source; nothing was sent yet, and it ends when `is_over` is set.
     fn gateway(network: &PacketNetwork, is_over: &Arc<AtomicBool>) -> Parts {
         gateway_with(network, is_over, Arc::default())
     }
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_between_a_turn_and_sleep_is_slept_over_by_nobody() {
+    fn what_is_said_between_a_turn_and_sleep_keeps_the_end_awake() {
         let (mut here, there) = line(2).expect("bells");
         here.wake();
         there.set_has_nodes(true);

@@ -254,7 +254,7 @@ pub struct NodePage {
     path: PathBuf,
     /// The sources or streams whose rows follow the node's, ascending.
     ids: Vec<u32>,
-    /// Where the last one was: what is told of one comes together.
+    /// Where the last one was: reports of one owner come together.
     last: usize,
 }
 
@@ -351,7 +351,7 @@ pub fn usual_directories() -> Vec<PathBuf> {
 /// The directory in which nodes of this process make their pages. What cannot be is done without, and said once.
 #[derive(Debug)]
 pub struct PageDirectory {
-    /// None where no pages are wanted, or can be had.
+    /// `None` if no pages are wanted, or if they cannot be made.
     path: RefCell<Option<PathBuf>>,
     /// The pages that were there when it was opened.
     before: Vec<PathBuf>,
@@ -374,7 +374,7 @@ pub enum PagesChoice {
 }
 
 impl PageDirectory {
-    /// Makes the directory where there is none, and removes from it what was left behind more than a day ago.
+    /// Makes the directory if it is missing, and removes pages that were left behind more than a day ago.
     pub fn open(choice: &PagesChoice, output: &Path, incarnation: Incarnation) -> Self {
         let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned()).display().to_string();
         let mut opened =
@@ -397,8 +397,8 @@ impl PageDirectory {
         opened
     }
 
-    /// The page of a node, with rows for the node and these; none where it cannot be. It replaces what an earlier life of
-    /// the node left behind.
+    /// The page of a node, with rows for the node and these; `None` if it cannot be made. It replaces what an earlier
+    /// life of the node left behind.
     pub fn page(&self, node: &str, role: PageRole, rows: impl IntoIterator<Item = OwnerLabel>) -> Option<NodePage> {
         let directory = self.path.borrow().clone()?;
         let names = self.names_begin(node);

@@ -204,7 +204,7 @@ impl PageReading {
         (0..rows).fold(0, |sum: u64, row| sum.saturating_add(self.value(row, number)))
     }
 
-    /// Seconds between what was told in an earlier reading of the same life and now.
+    /// Seconds between the last updates in an earlier reading of the same life and in this one.
     fn seconds_since(&self, earlier: &Self) -> Option<f64> {
         let is_same = self.label == earlier.label && self.file == earlier.file;
         let passed = self.cell(StateCell::Told).checked_sub(earlier.cell(StateCell::Told)).filter(|&passed| passed > 0);

@@ -127,7 +127,7 @@ fn rates_are_those_between_two_tellings_of_one_life() {
     let rates = |earlier| second.numbers(earlier).iter().map(|one| one.rate).collect::<Vec<_>>();
     assert_eq!(rates(Some(&first)), [Some(25.0), None], "what is held now has no rate");
     assert_eq!(rates(None), [None, None]);
-    assert_eq!(rates(Some(&second)), [None, None], "nothing was told since");
+    assert_eq!(rates(Some(&second)), [None, None], "there was no update since");
     drop(page);
     let mut another = scratch.open("/data", 2).page("bu0", PageRole::Builder, []).expect("it can be made");
     let third = tell(&mut another, 13, 1, 1);
@@ -217,7 +217,7 @@ fn where_no_page_can_be_had_that_is_said_once_and_nodes_go_without() {
 }
 
 #[test]
-fn pages_that_are_damaged_short_or_somebody_elses_are_named_and_the_others_are_read() {
+fn damaged_short_and_foreign_pages_are_named_and_the_others_are_read() {
     let scratch = Scratch::new("damaged");
     let _page =
         scratch.open("/data", 1).page("bu0", PageRole::Builder, [OwnerLabel::stream(StreamIndex(0), "physics")]);

@@ -30,7 +30,7 @@ pub struct StorageConfig {
     pub hand_over: Option<PathBuf>,
     /// Closed segments are taken away on purpose, so that a missing one is no loss.
     pub taken_away: bool,
-    /// How full a disk may become; until it has no room left where this is none.
+    /// How full a disk may become; `None`: until it has no room left.
     pub room: Option<RoomLimits>,
     /// The run's sources, for the segment header.
     pub sources: Vec<SourceEntry>,
@@ -70,7 +70,7 @@ pub struct StreamStorage {
     pub compression: Compression,
     /// Where its run directories are: segments go to them in turn; to those of all streams where there are none.
     pub outputs: Vec<PathBuf>,
-    /// Where its closed segments are moved to; where those of all streams are if this is none.
+    /// Where its closed segments are moved to; `None`: where those of all streams are.
     pub hand_over: Option<PathBuf>,
 }
 

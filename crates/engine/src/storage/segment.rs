@@ -100,7 +100,7 @@ pub(super) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// What stands behind the events of the longest segment takes less: an end of run without text, and the footer.
+    /// The end of the longest segment, after its events, takes less: an end of run without text, and the footer.
     pub(super) const FOOTER_BYTES: usize = 4096 + footer_bytes(INDEX_EVENTS);
 
     /// Of which so many batches are with the disk at once.

@@ -167,7 +167,7 @@ fn a_disk_that_is_nearly_full_takes_nothing_more_until_there_is_room() {
     while add(&mut storage) {}
     let free = |capacity: u64| capacity - found_bytes(&medium);
     assert!(free(100 << 10) < 50 << 10 && free(100 << 10) > 40 << 10, "{} B are free", free(100 << 10));
-    assert_eq!(storage.counts().refused, Some(DiskCause::Full), "people are told why the run waits");
+    assert_eq!(storage.counts().refused, Some(DiskCause::Full), "the report says why the run waits");
     medium.set_faults(faults(120 << 10));
     assert!(!add(&mut storage), "there is not room enough yet");
     medium.set_faults(faults(160 << 10));

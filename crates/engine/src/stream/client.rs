@@ -149,7 +149,7 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
         let slices: Option<Vec<Slice>> =
             bytes.chunks(self.staging.largest()).map(|piece| self.staging.write(piece)).collect();
         if let (Some(mut slices), Some(endpoint)) = (slices, self.endpoint) {
-            // An endpoint that has ended is told as an event.
+            // The end of an endpoint comes as an event.
             let _ = self.endpoints.send(endpoint, &mut slices);
         }
     }

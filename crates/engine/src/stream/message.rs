@@ -111,7 +111,7 @@ impl Gatherer {
         self.slices.extend(copied);
     }
 
-    /// Takes chunks where they lie; where all must be copied, those that were.
+    /// Takes chunks where they lie; with `must_copy`, only chunks that were copied.
     fn refer(&mut self, router: &mut Router, id: SubscriberId, room: usize, must_copy: bool) {
         router.take_each(id, room, |chunk| {
             if must_copy && !chunk.is_copy() {
@@ -186,7 +186,7 @@ impl StreamReader {
         self.bytes.push(slice);
     }
 
-    /// The next message or chunk; none where more bytes are needed.
+    /// The next message or chunk; `None` if more bytes are needed.
     ///
     /// # Errors
     /// Where the bytes are no messages: the connection is of no more use.

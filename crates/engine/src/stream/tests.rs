@@ -111,7 +111,7 @@ impl Host {
         self.server.turn(MonotonicClock.now());
     }
 
-    /// Turns host and others until it is so.
+    /// Turns the host and others until `others` returns true.
     fn until(&mut self, what: &str, mut others: impl FnMut() -> bool) {
         let begin = SystemInstant::now();
         while !others() {
@@ -124,7 +124,7 @@ impl Host {
 /// The numbers of the chunks that came, by e-link.
 type Came = Rc<RefCell<BTreeMap<u16, Vec<u64>>>>;
 
-/// Notes a chunk, and looks whether its bytes are those that the card sent.
+/// Notes a chunk, and checks that its bytes are the ones that the card sent.
 fn note(came: &Came) -> impl FnMut(ChunkHead, Payload) + use<> {
     let came = Rc::clone(came);
     move |head, payload| {
@@ -168,7 +168,7 @@ fn every_subscriber_gets_each_chunk_of_its_e_links_once_and_in_order() {
     });
     assert_eq!(*came.borrow(), BTreeMap::from([(1, all(400)), (2, all(400))]));
     assert_eq!(*other_came.borrow(), BTreeMap::from([(2, all(400)), (3, all(400))]));
-    let end = one.report().end.expect("it was told");
+    let end = one.report().end.expect("the end was announced");
     assert_eq!((end.offered, end.sent, end.dropped, one.state()), (800, 800, 0, &ClientState::Done));
     let report = host.server.report().1;
     assert!(report.subscribers.is_balanced() && report.received == 1200 && report.unwanted == 0, "{report:?}");
@@ -216,7 +216,7 @@ fn a_slow_monitor_loses_chunks_of_its_own_and_is_told_how_many() {
         slow.turn(MonotonicClock.now());
         slow.is_done()
     });
-    let (report, end) = (slow.report().clone(), slow.report().end.expect("it was told"));
+    let (report, end) = (slow.report().clone(), slow.report().end.expect("the end was announced"));
     assert!(end.dropped > 1000 && report.lost.chunks == end.dropped, "{report:?}");
     assert_eq!((end.offered, report.chunks), (9000, end.sent));
     let total = host.server.report().1.subscribers;
@@ -368,7 +368,7 @@ fn another_version_too_many_and_two_ways_to_share_are_refused_with_the_reason() 
 }
 
 #[test]
-fn who_says_what_makes_no_sense_is_cut_off_and_nobody_else_is() {
+fn a_client_that_makes_no_sense_is_cut_off_and_no_other_is() {
     let mut host = Host::new(500, 1);
     let mut messages = Vec::new();
     Message::Hello(Hello::new("mad")).encode(&mut messages);
