@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const RUN: RunNumber = RunNumber(1);
 const LUMISECTION: u32 = 1;
 const UNITS: u32 = 2;
-/// One of so many is accepted.
+/// One of this many is accepted.
 const EVERY: u64 = 10;
 /// Fragments of an event.
 const SOURCES: u32 = 2;

@@ -173,7 +173,7 @@ impl FilterEvent for Event {
     }
 }
 
-/// Events of so many bytes in so many fragments, in memory that a process can be given to read.
+/// Events of this many bytes in this many fragments, in memory that a process can be given to read.
 fn events(bytes: usize, fragments: usize) -> Result<Vec<Event>, BenchError> {
     let config = PoolConfig::anonymous("filtering", BLOCK, EVENTS * bytes / BLOCK + 1);
     let mut pool = Pool::new(PoolConfig { memory: MemoryKind::Memfd, ..config }).map_err(BenchError::wrong)?;

@@ -21,7 +21,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Writes the first `events` fragments of so many sources, each `fragment_bytes` long, into a pool.
+    /// Writes the first `events` fragments of this many sources, each `fragment_bytes` long, into a pool.
     pub(crate) fn new(sources: u16, fragment_bytes: usize, events: u32) -> Result<Self, BenchError> {
         let mut feeds: Vec<SlinkStream> =
             (0..sources).map(|source| SlinkStream::new(SourceId(source.into()), fragment_bytes, 128)).collect();

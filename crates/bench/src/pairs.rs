@@ -42,7 +42,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// Measures so many pairs, `N` figures of each side at once. Every second pair begins with the limit, so that
+/// Measures this many pairs, `N` figures of each side at once. Every second pair begins with the limit, so that
 /// neither side always has the warmer machine.
 pub(crate) fn alternate<const N: usize>(
     pairs: usize,

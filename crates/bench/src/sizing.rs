@@ -146,7 +146,7 @@ impl Setup {
         Ok(Measured { by_clock, per_cpu })
     }
 
-    /// What the simulator makes of the costs where front ends send so many 10^9 bytes a second: by the clock, and by
+    /// What the simulator makes of the costs where front ends send this many 10^9 bytes a second: by the clock, and by
     /// second of processor.
     fn predict(self, costs: Costs, front_ends: f64) -> Result<[f64; 2], BenchError> {
         let system =

@@ -207,7 +207,7 @@ pub(super) fn check_alarms(
     check_hearers("alarms", &told.command, told.webhook.as_deref(), told.timeout, faults);
     match told.alive_every {
         Some(_) if told.webhook.is_none() && told.command.is_empty() => {
-            faults.add("alarms.alive_every", "to whom? Give `command` or `webhook`")
+            faults.add("alarms.alive_every", "without a receiver: give `command` or `webhook`")
         }
         Some(time) if time.0 < Duration::from_secs(1) => faults.add("alarms.alive_every", "once a second at most"),
         _ => {}

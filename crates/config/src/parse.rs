@@ -674,7 +674,7 @@ fn node_of<'a>(root: &'a serde_json::Value, key: &str) -> Option<&'a serde_json:
     Some(node)
 }
 
-/// A value in TOML syntax for each form that a schema accepts; none for a form without an example.
+/// A value in TOML syntax for each form that a schema accepts; nothing for a form without an example.
 fn forms(root: &serde_json::Value, node: &serde_json::Value) -> Vec<String> {
     let list = |key: &str| node.get(key).and_then(serde_json::Value::as_array).into_iter().flatten();
     if let Some(target) = node["$ref"].as_str().and_then(|pointer| root.pointer(pointer.strip_prefix('#')?)) {

@@ -33,7 +33,7 @@ impl LogbookWriter {
     /// Keeps the logbook of this output directory, which is made where it is not there.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// If no thread can be started.
     pub(crate) fn start(output: &Path, section: &LogbookSection, control: ControlHandle) -> io::Result<Self> {
         let notifier = Notifier::start("logbook", &section.command, section.webhook.as_deref(), section.timeout.0)?;
         let notifier = notifier.map(Arc::new);

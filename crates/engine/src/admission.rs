@@ -84,7 +84,7 @@ struct Rival {
     look: Instant,
 }
 
-/// What becomes of a connection that waited.
+/// The fate of a connection that waited.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// The earlier one is dead.

@@ -22,13 +22,13 @@ use std::time::Duration;
 pub struct BlackBoxConfig {
     /// Nothing older than this.
     pub last: Duration,
-    /// At most so many bytes.
+    /// At most this many bytes.
     pub max_bytes: usize,
 }
 
 /// Between two incidents of a source that are saved lies so much time: one fault often comes with a thousand others.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Of a source so many incidents of a run are saved.
+/// The most incidents of a source that are saved in a run.
 const MOST_SAVED: u32 = 16;
 /// Bytes for each arrival on average, for which there is room.
 const USUAL_BYTES: usize = 256;

@@ -397,7 +397,7 @@ const MOST_OUTGOING: usize = 4 * LARGEST_BODY_BYTES;
 
 /// What is known of a connection.
 struct Link {
-    /// Whose it is; none before its hello.
+    /// Whose it is; `None` before its hello.
     place: Option<usize>,
     /// When it came to stand.
     since: Instant,

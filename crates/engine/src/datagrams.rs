@@ -52,7 +52,7 @@ struct Route {
     /// What divides its frames, where they hold several events.
     dividing: Option<Box<Dividing>>,
     has_come: bool,
-    /// When the last one of a recording came, by that recording's clock; none of what comes now.
+    /// When the last one of a recording came, by that recording's clock; `None` for live datagrams.
     came: Option<Instant>,
     /// What came last, where that is kept.
     black_box: Option<Box<BlackBox>>,
@@ -402,7 +402,7 @@ impl Input {
 }
 
 impl Demux {
-    /// The source of a datagram; none if it belongs to no source.
+    /// The source of a datagram; `None` if it belongs to no source.
     fn route_of(&mut self, packet: &Packet, routes: &[Route]) -> Option<usize> {
         let index = match self {
             Self::Single => 0,

@@ -261,7 +261,7 @@ mod tests {
     /// An event's number, and each fragment's source and bytes.
     type Found = (u64, Vec<(u32, Vec<u8>)>);
 
-    /// What a builder unit finds in the message of some events, received so many bytes at a time.
+    /// What a builder unit finds in the message of some events, received this many bytes at a time.
     fn found(message: &[Slice], at_a_time: usize) -> Vec<Found> {
         let mut received = Staging::new(Pool::new(PoolConfig::heap("received", 1000, 100)).expect("memory"));
         let (mut reader, mut found) = (MessageReader::default(), Vec::new());

@@ -107,7 +107,7 @@ impl Outbox {
         true
     }
 
-    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most so many bytes.
+    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most this many bytes.
     ///
     /// # Errors
     /// [`Unsent::NoRoom`] where no staging block is free.
@@ -176,9 +176,9 @@ enum State {
     Header,
     Control(Header),
     Prefix(Header),
-    /// Tables, with so many bytes of them and their prefix.
+    /// Tables, with this many bytes of them and their prefix.
     Tables(Header, usize),
-    /// So many bytes of payloads are to come.
+    /// This many bytes of payloads are to come.
     Payloads(Header, u32),
     /// Every payload is cut.
     HandOn(Header),
@@ -561,7 +561,7 @@ mod tests {
     use ropewalk_wire::message::FragmentEntry;
 
     /// What the reader says of a message of one super-fragment for each list of fragments, given by offset and length, and
-    /// so many bytes of payloads.
+    /// this many bytes of payloads.
     fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
         let mut head = Vec::new();
         let mut encoder = SuperFragmentsEncoder::new(&mut head);

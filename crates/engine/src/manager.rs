@@ -37,7 +37,7 @@ pub struct ManagerDriveConfig {
 /// Earlier runs that are over and accounted for.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct ClosedRuns {
-    /// Those before this one; none by itself.
+    /// All runs before this one; `None`: no runs.
     pub before: Option<RunNumber>,
     /// But not this one, which lost its event manager: its nodes wait for one that takes over.
     pub but: Option<RunNumber>,

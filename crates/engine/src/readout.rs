@@ -59,7 +59,7 @@ pub struct ReadoutDriveConfig {
     pub report_interval: Duration,
 }
 
-/// What is settled goes before more is received, for so many turns: its blocks are filled again while they are in the
+/// What is settled goes before more is received, for this many turns: its blocks are filled again while they are in the
 /// cache, into which the kernel copies a quarter faster than into memory. Who builds in this thread is done by then.
 const MOST_HELD_BACK: u32 = 8;
 

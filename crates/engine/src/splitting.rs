@@ -88,7 +88,7 @@ impl Dividing {
         self.divider.take_divided()
     }
 
-    /// Appends the next fragments of a stream whose last bytes came at `came`, at most so many; fewer where no more frames
+    /// Appends the next fragments of a stream whose last bytes came at `came`, at most this many; fewer where no more frames
     /// came, or while it [is pending](Dividing::is_pending).
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Dividing {
         frames.drain(..).for_each(|frame| self.divider.put(came, frame));
     }
 
-    /// Appends the next fragments of what was put, at most so many.
+    /// Appends the next fragments of what was put, at most this many.
     pub(super) fn take(&mut self, now: Instant, out: &mut Vec<Received>, at_most: usize) {
         let end = out.len() + at_most;
         let by = match &mut self.by {
@@ -252,7 +252,7 @@ impl Supervised {
         self.next == self.put
     }
 
-    /// Whether it is not known yet what becomes of the next frame of the batch.
+    /// Whether the next frame of the batch has no answer yet.
     pub(super) fn is_pending(&self) -> bool {
         !self.is_settled() && self.supervisor.outcome(self.next) == Outcome::Pending
     }

@@ -34,7 +34,7 @@ pub struct EventSelection {
     pub source: Option<SourceId>,
     /// It has this trigger type. A gateway's events are copied before they are decided, and have type 0.
     pub trigger_type: Option<u16>,
-    /// So many bytes of payload at least.
+    /// This many bytes of payload at least.
     pub least_bytes: u64,
 }
 
@@ -159,7 +159,7 @@ impl EventSample {
         fields
     }
 
-    /// Copies an event, of each fragment so many bytes at most, into the memory that there is.
+    /// Copies an event, of each fragment this many bytes at most, into the memory that there is.
     fn fill(&mut self, builder: NodeId, event: &impl Sampled, front: usize) {
         let head = event.head(Incarnation(0));
         (self.builder, self.key, self.attempt) = (builder, head.key, head.attempt);
@@ -223,7 +223,7 @@ impl PartialEq for Tap {
 impl Eq for Tap {}
 
 impl Tap {
-    /// A tap of a run with so many sources.
+    /// A tap of a run with this many sources.
     pub fn new(sources: usize) -> Self {
         let wishes = Wishes { wishes: Vec::with_capacity(MOST_WISHES), last: 0 };
         Self(Arc::new(Shared { open: AtomicUsize::new(0), wishes: Mutex::new(wishes), sources }))

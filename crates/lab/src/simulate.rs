@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A campaign ends when so many seeds have failed: what comes then is mostly the same.
+/// A campaign ends when this many seeds have failed: what comes then is mostly the same.
 const MOST_FAILURES: usize = 10;
 /// Seeds of a campaign that names none.
 const SEEDS: u64 = 500;

@@ -348,7 +348,7 @@ fn places(runs: &[Run]) -> Vec<f64> {
     known.unwrap_or_else(|| (1..=runs.len()).map(|place| place as f64).collect())
 }
 
-/// Which part of all events took at most so long.
+/// Which part of all events took at most this long.
 fn latency_chart(title: &str, key: &str, runs: &[Run]) -> Chart {
     let curve = |name: String, latency: &Latency| {
         let all: u64 = latency.histogram.iter().map(|(_, count)| count).sum();

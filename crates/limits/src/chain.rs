@@ -148,7 +148,7 @@ impl Gateway {
         Ok(true)
     }
 
-    /// Sends so many events, each fragment from where it was received.
+    /// Sends this many events, each fragment from where it was received.
     fn send(&mut self, events: usize) -> io::Result<u64> {
         let fragments = (0..events).flat_map(|event| self.inputs.iter().map(move |input| (input, input.whole[event])));
         let mut slices: Vec<IoSlice<'_>> =

@@ -82,7 +82,7 @@ pub enum Quantity {
 /// What one look at the run gives to rules.
 #[derive(Copy, Clone, Debug)]
 pub struct Look<'a> {
-    /// The sample before, of the same run; none at first.
+    /// The previous sample of the same run; `None` at first.
     pub before: Option<&'a Sample>,
     /// The sample.
     pub now: &'a Sample,
@@ -379,7 +379,7 @@ impl Alarms {
         self.last = Some(sample);
     }
 
-    /// There is no run to look at, for so long since it was looked at last: nothing is wrong with it, and time passes.
+    /// There is no run to look at, for this long since the last look: nothing is wrong with it, and time passes.
     pub fn rest(&mut self, time: Duration) {
         if !self.has_looked {
             return;

@@ -100,7 +100,7 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
 }
 
-/// A source that says nothing for so long, while others send or wait, has stopped.
+/// A source that says nothing for this long, while others send or wait, has stopped.
 const SILENT: Duration = Duration::from_secs(2);
 /// A source that is not read for more of the time is held back; between two samples a full window may have been an accident.
 const HELD_BACK: f64 = 0.2;
@@ -507,7 +507,7 @@ fn readout(view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// A finding of another kind must hold for so long before it takes the place of the one that is shown.
+/// A finding of another kind must hold for this long before it takes the place of the one that is shown.
 const HOLD: Duration = Duration::from_secs(3);
 
 /// Looks at samples one after the other and says what limits the run. Findings that lose data or stop the run are shown
@@ -553,7 +553,7 @@ impl Finder {
         }
     }
 
-    /// What limits the run; none before two samples of it.
+    /// What limits the run; `None` before two samples of it.
     pub const fn finding(&self) -> Option<&Finding> {
         self.shown.as_ref()
     }

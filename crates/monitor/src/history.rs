@@ -94,7 +94,7 @@ impl History {
         history
     }
 
-    /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of so many seconds; of a minute or more they
+    /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of this many seconds; of a minute or more they
     /// are whole minutes, a day at most, and go back seven days, shorter ones an hour.
     pub fn stretch(&self, since: i64, step_seconds: u32) -> Stretch {
         if step_seconds < MINUTE {
@@ -273,7 +273,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Room for so many places of so many seconds each.
+    /// Room for this many places of this many seconds each.
     fn new(seconds: u32, places: usize) -> Self {
         Self { seconds, places: vec![None; places].into(), newest: None }
     }
@@ -417,7 +417,7 @@ mod tests {
     /// A time of 2001 that begins a minute and an hour.
     const START: i64 = 1_000_000_800;
 
-    /// A history that saw a run with so many events built in each of these seconds after [`START`].
+    /// A history that saw a run with this many events built in each of these seconds after [`START`].
     fn seen(seconds: impl IntoIterator<Item = (i64, u64)>) -> History {
         let mut history = History::default();
         let mut built = 0;

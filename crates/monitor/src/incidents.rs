@@ -85,7 +85,7 @@ pub struct Incidents {
 }
 
 impl Incidents {
-    /// Room for so many, at least one.
+    /// Room for this many, at least one.
     pub fn new(most: usize) -> Self {
         Self { most: most.max(1), known: BTreeMap::new(), forgotten: 0 }
     }
@@ -95,7 +95,7 @@ impl Incidents {
         self.note_many(occurrence, 1, utc);
     }
 
-    /// Something went wrong so many times.
+    /// Something went wrong this many times.
     pub fn note_many(&mut self, occurrence: Occurrence<'_>, count: u64, utc: Utc) {
         debug_assert!(causes().any(|cause| cause == occurrence.cause), "{} is not one of `causes`", occurrence.cause);
         let key = (occurrence.cause.to_owned(), cut(occurrence.subject, LONGEST_NAME));
@@ -199,7 +199,7 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    /// Something came so many times more, if it did.
+    /// Something came this many times more, if it did.
     fn more(&mut self, cause: &'static str, subject: &dyn Display, (before, now): (u64, u64), what: &str, data: &[u8]) {
         let count = if now < before { now } else { now - before };
         if count > 0 {

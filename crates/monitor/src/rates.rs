@@ -391,7 +391,7 @@ mod tests {
         );
     }
 
-    /// A history in which so many events a second were built, from the second 1,000 on.
+    /// A history in which this many events a second were built, from the second 1,000 on.
     fn history(rates: &[u64]) -> History {
         let (mut history, mut built) = (History::default(), 0);
         for (second, rate) in (1_000..).zip([0].iter().chain(rates)) {

@@ -57,7 +57,7 @@ pub struct NodeSample {
     pub node: NodeId,
     /// It is connected to the event manager.
     pub is_connected: bool,
-    /// Its youngest life; none before the first.
+    /// Its youngest life; `None` before the first.
     pub incarnation: Option<Incarnation>,
     /// What it counts as a whole. Totals are sums over all its lives; levels are those of a life that goes on.
     pub numbers: Numbers,

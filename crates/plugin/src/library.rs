@@ -91,7 +91,7 @@ impl Library {
         Ok(unsafe { self.table.cast::<T>().read_unaligned() })
     }
 
-    /// The state that `create` makes: it gets the configuration, and room for a text of so many bytes that says why it cannot
+    /// The state that `create` makes: it gets the configuration, and room for a text of this many bytes that says why it cannot
     /// be done.
     pub(crate) fn state(
         &self,

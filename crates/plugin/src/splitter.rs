@@ -30,7 +30,7 @@ pub struct SplitterConfig {
 /// What a splitter said of a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
-    /// So many pieces.
+    /// This many pieces.
     Pieces(u64),
     /// It cannot be divided.
     Malformed,
@@ -191,7 +191,7 @@ pub enum Nonsense {
     },
 }
 
-/// Appends the pieces of a frame of so many bytes.
+/// Appends the pieces of a frame of this many bytes.
 pub(crate) fn check(
     raw: impl Iterator<Item = RawPiece>,
     frame_bytes: usize,

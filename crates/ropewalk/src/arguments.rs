@@ -688,7 +688,7 @@ pub(crate) struct ReplayOptions {
 pub(crate) struct SniffOptions {
     /// A capture (pcap, pcapng); or udp:PORT, tcp-listen:PORT for what comes to this port (all interfaces, or ADDRESS:PORT).
     pub(crate) input: String,
-    /// Of a port: look so long.
+    /// Of a port: look this long.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) seconds: u64,
     /// Of a port: save what comes, datagrams as pcapng, of connections the bytes of the first one.

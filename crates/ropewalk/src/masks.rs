@@ -95,7 +95,7 @@ pub(crate) fn lines(masks: &[Value]) -> Vec<String> {
     masks.iter().map(line).collect()
 }
 
-/// A line for each source that was begun anew, and what became of all.
+/// A line for each restarted source, and the outcome for all.
 pub(crate) fn restarted(answer: &Value) -> Vec<String> {
     let line = |one: &Value| match one["out_from"].as_str() {
         Some(from) => format!("source {} is out from event {from} on", one["source"]),

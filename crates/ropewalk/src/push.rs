@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 struct PushLimits {
     /// After this time.
     duration: Option<Duration>,
-    /// After so many events of the first flow.
+    /// After this many events of the first flow.
     events: Option<u64>,
     /// The account as JSON.
     json: bool,

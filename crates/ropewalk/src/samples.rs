@@ -10,10 +10,10 @@ use serde_json::Value;
 /// Which events, and how many.
 #[derive(Debug, Args)]
 pub(crate) struct SampleOptions {
-    /// With samples: at most so many a second, 0.01 to 20.
+    /// With samples: at most this many a second, 0.01 to 20.
     #[arg(long, value_name = "R", default_value_t = 1.0)]
     rate: f64,
-    /// With samples: ends after so many.
+    /// With samples: ends after this many.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// With samples: events that lack required sources.
@@ -28,10 +28,10 @@ pub(crate) struct SampleOptions {
     /// With samples: events of this trigger type.
     #[arg(long, value_name = "N")]
     trigger_type: Option<u16>,
-    /// With samples: events with so many bytes of payload at least.
+    /// With samples: events with this many bytes of payload at least.
     #[arg(long, value_name = "SIZE")]
     least_bytes: Option<Bytes>,
-    /// With samples: so many bytes of each fragment, in hexadecimal digits; with --json 256 unless given.
+    /// With samples: this many bytes of each fragment, in hexadecimal digits; with --json 256 unless given.
     #[arg(long, value_name = "BYTES")]
     front: Option<u32>,
 }

@@ -231,7 +231,7 @@ impl Workshop<'_> {
 }
 
 /// Sets up a run with all nodes in this process, emulated and played sources included: units, or gateways. With `events`, sources of this
-/// process end after exactly so many triggers.
+/// process end after exactly this many triggers.
 ///
 /// # Errors
 /// Where memory, an address, a directory or a thread cannot be had.

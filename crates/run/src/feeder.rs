@@ -268,7 +268,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What one source's recordings become.
 pub(super) struct Saver {
     name: String,
-    /// As what its datagrams are saved; none for a stream.
+    /// As what its datagrams are saved; `None` for a stream.
     datagrams: Option<SavedAs>,
     line: RecordingLine,
     saved: u32,

@@ -247,7 +247,7 @@ fn add(sums: &mut BTreeMap<String, FiledStream>, others: &[StreamSummary]) {
 }
 
 impl FileBasedSummary {
-    /// Of a run in which so many events were written; `None` if there were no filter units, or they are not done.
+    /// Of a run in which this many events were written; `None` if there were no filter units, or they are not done.
     pub(super) fn new(filters: &[FileFilters], written: u64) -> Option<Self> {
         let outcomes: Vec<_> = filters.iter().filter_map(FileFilters::outcome).collect();
         if outcomes.is_empty() {

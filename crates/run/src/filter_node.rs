@@ -203,7 +203,7 @@ struct Caller {
     bytes: ByteQueue,
     /// Without decisions; their bytes stay where they are until then.
     held: VecDeque<RemoteEvent>,
-    /// So many of these the process has, from the first one on.
+    /// This many of these the process has, from the first one on.
     given: usize,
     /// The sequence of the event that comes next.
     next: u64,

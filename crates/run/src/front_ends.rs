@@ -557,7 +557,7 @@ mod tests {
         FrontEndsAccount { first: 1, last: Some(100), front_ends: vec![trigger], ..FrontEndsAccount::default() }
     }
 
-    /// A run of a hundred events that has ended; the source sent so many of them.
+    /// A run of a hundred events that has ended; the source sent this many of them.
     fn snapshot(sent: u64, missing: u64) -> RunSnapshot {
         let mut snapshot = RunSnapshot { phase: ropewalk_flow::control::RunPhase::Ended, ..RunSnapshot::default() };
         snapshot.ledger.events.assigned = 100;

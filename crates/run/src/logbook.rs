@@ -43,7 +43,7 @@ pub enum NoteKind {
 pub struct Note {
     /// When, in nanoseconds since 1970 UTC.
     pub at_ns: i64,
-    /// Of which run; none outside of runs.
+    /// Of which run; `None` outside of runs.
     pub run: Option<u32>,
     /// What kind of entry it is.
     #[serde(default)]
@@ -130,7 +130,7 @@ impl Logbook {
         self.read(Some(LOGBOOK_TAIL), |note| note.kind == NoteKind::Note)
     }
 
-    /// The entries that are wanted of the whole file, or of so many bytes at its end.
+    /// The entries that are wanted of the whole file, or of this many bytes at its end.
     fn read(&self, tail: Option<u64>, is_wanted: impl Fn(&Note) -> bool) -> io::Result<Vec<Note>> {
         let mut file = match File::open(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -269,7 +269,7 @@ impl HistogramCounts {
         true
     }
 
-    /// The mean of the values in bins, each taken for the middle of its bin; none without any.
+    /// The mean of the values in bins, each taken for the middle of its bin; `None` without any.
     pub fn mean(&self) -> Option<f64> {
         let inside: u64 = self.bins.iter().sum();
         let width = (self.high - self.low) / self.bins.len() as f64;
@@ -470,7 +470,7 @@ mod tests {
         }
     }
 
-    /// So many accepted events of trigger 5, each of which fills one value, and one that was rejected.
+    /// This many accepted events of trigger 5, each of which fills one value, and one that was rejected.
     fn record(lumisection: u32, bins: u32, values: &[f64]) -> LumisectionRecord {
         let mut monitoring = Monitoring::new(1);
         let places = monitoring.declare(&[HistogramShape::new("energy", bins, 0.0, 10.0).expect("there can be one")]);

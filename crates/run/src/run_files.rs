@@ -149,7 +149,7 @@ const LONGEST_SECONDS: f64 = 3.2e9;
 pub struct DiskLeft {
     /// Bytes that can still be written to the disk that is full first.
     pub free_bytes: u64,
-    /// Time until it is full at the recent rate, including what other programs write; none while it is not filling.
+    /// Time until it is full at the recent rate, including what other programs write; `None` while it is not filling.
     pub time: Option<Duration>,
 }
 
@@ -165,7 +165,7 @@ pub(super) struct StartRoom {
 }
 
 impl StartRoom {
-    /// So many free bytes on each disk that carries one of these directories.
+    /// This many free bytes on each disk that carries one of these directories.
     pub(super) const fn here(directories: Vec<PathBuf>, least: u64) -> Self {
         Self { directories, least, is_told: false }
     }

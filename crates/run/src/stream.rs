@@ -139,7 +139,7 @@ const SUBSCRIBER_BLOCKS: (usize, usize) = (16 << 10, 64);
 pub struct CardOffer {
     /// Its name, and its thread's.
     pub name: String,
-    /// Where, to whom, how.
+    /// Where and how it is served.
     pub serve: ServeSection,
     /// Bytes of its ring.
     pub memory: u64,
@@ -158,7 +158,7 @@ pub enum OfferWriter {
         origin: ByteOrigin,
         /// Again and again, with sequence numbers that go on counting.
         again: bool,
-        /// At most so many bytes a second.
+        /// At most this many bytes a second.
         bytes_per_second: Option<f64>,
         /// Longer chunks are given up; at most [`LARGEST_CHUNK_BYTES`](super::LARGEST_CHUNK_BYTES).
         most_chunk_bytes: u64,

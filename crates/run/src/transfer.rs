@@ -269,7 +269,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Nothing is known; so many files may be under way at once, one at least.
+    /// Nothing is known; this many files may be under way at once, one at least.
     fn new(at_once: usize) -> Self {
         Self { files: BTreeMap::new(), at_once: at_once.max(1) }
     }

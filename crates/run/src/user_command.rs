@@ -1,5 +1,5 @@
-//! Commands of the user's: started as a group of their own, so that whom they start ends with them, and ended when they take too
-//! long.
+//! Commands of the user's: started as a group of their own, so that their children end with them, and ended when they
+//! take too long.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;

@@ -334,7 +334,7 @@ mod tests {
         (found.pages.pop().expect("it is there"), found.at)
     }
 
-    /// Counts its turns, and is done after so many.
+    /// Counts its turns, and is done after this many.
     struct Counts {
         turns: u64,
         last: u64,

@@ -1,6 +1,6 @@
 //! Runs that follow each other in a hurry leave nothing behind: no thread, no descriptor, no directory that is not theirs.
 //!
-//! One test alone, so that what this process has is what the runs have. `ROPEWALK_RUNS=1000` takes so many runs in a row of each kind.
+//! One test alone, so that what this process has is what the runs have. `ROPEWALK_RUNS=1000` takes this many runs in a row of each kind.
 
 use ropewalk_config::fields::Fields;
 use ropewalk_config::parse;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Runs of each kind in a row.
 const RUNS: u32 = 60;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For so long nothing comes or goes where everything is set up.
+/// For this long nothing comes or goes where everything is set up.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// What comes in the runs.

@@ -133,7 +133,7 @@ fn prefixed_length(prefix: &[u8], rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of a raw string from its first `#` or quote; none for a raw identifier.
+/// The length of a raw string from its first `#` or quote; `None` for a raw identifier.
 fn raw_length(rest: &[u8]) -> Option<usize> {
     let hashes = rest.iter().take_while(|&&byte| byte == b'#').count();
     if rest.get(hashes) != Some(&b'"') {

@@ -60,9 +60,9 @@ pub struct FrdOptions {
 /// How events are divided among files. Both are 1 or more.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RunFiles {
-    /// So many events of a lumisection are in a file, at most.
+    /// This many events of a lumisection are in a file, at most.
     pub events: u32,
-    /// So many event numbers are a lumisection.
+    /// This many event numbers are a lumisection.
     pub lumisection_events: u64,
 }
 
@@ -277,7 +277,7 @@ impl Drop for Output {
 
 /// The first lumisection, and that of events that say nothing of one.
 const FIRST_LUMISECTION: u32 = 1;
-/// So many lumisections without events may follow each other: each has a document.
+/// This many lumisections without events may follow each other: each has a document.
 const MOST_EMPTY: u32 = 100_000;
 /// Who writes documents.
 const SOURCE: &str = "convert";

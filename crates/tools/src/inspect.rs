@@ -16,9 +16,9 @@ use std::path::Path;
 pub struct InspectOptions {
     /// This event whole, every copy of it, and nothing else.
     pub event: Option<EventKey>,
-    /// At most so many records, of all files together.
+    /// At most this many records, of all files together.
     pub records: u64,
-    /// At most so many bytes of each fragment of an event that is shown whole.
+    /// At most this many bytes of each fragment of an event that is shown whole.
     pub payload_bytes: usize,
 }
 

@@ -13,7 +13,7 @@ pub const START: Duration = Duration::from_secs(10);
 /// Bytes of the ring for what does not lie in memory that others can be given to read.
 pub const COPIES: usize = 32 << 20;
 
-/// The process of a library's filter, which may take so many bytes of memory; it is not there yet.
+/// The process of a library's filter, which may take this many bytes of memory; it is not there yet.
 ///
 /// # Errors
 /// As [`FilterProcess::new`], or where this program cannot be found.

@@ -138,7 +138,7 @@ impl Packing {
         }
     }
 
-    /// The packing that these first bytes are of; none as well while too few have come.
+    /// The packing that these first bytes belong to; also `None` while too few have come.
     fn of(first: &[u8]) -> Self {
         let known = Self::MAGICS.iter().find(|(_, magic)| first.len() == magic.len() && agrees(magic, first));
         known.map_or(Self::None, |(packing, _)| *packing)

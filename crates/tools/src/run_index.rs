@@ -15,7 +15,7 @@ use std::{thread, vec};
 
 /// Bytes that are read at once while events follow each other in a file.
 const WINDOW_BYTES: usize = 1 << 20;
-/// A record so many bytes behind the one before still counts as following it.
+/// A record this many bytes behind the one before still counts as following it.
 const NEAR_BYTES: u64 = 1 << 18;
 /// Files that are held open at once: builder units that wrote at the same time.
 const OPEN_FILES: usize = 32;
@@ -219,7 +219,7 @@ pub struct OrderedReader<'a> {
 }
 
 impl OrderedReader<'_> {
-    /// The next event; none behind the last.
+    /// The next event; `None` after the last.
     ///
     /// # Errors
     /// Where a file cannot be read or was changed since it was indexed.
@@ -273,7 +273,7 @@ struct Window {
     start: u64,
     /// A single record from elsewhere: reading around it would be wasted.
     single: Vec<u8>,
-    /// The end of what was asked for last; none before the first.
+    /// The end of what was asked for last; `None` before the first.
     last_end: Option<u64>,
     used: u64,
 }
@@ -356,7 +356,7 @@ impl RunReader {
         self.damaged_bytes
     }
 
-    /// The next event; none behind the last.
+    /// The next event; `None` after the last.
     ///
     /// # Errors
     /// Where a file cannot be read.

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// A file that is a segment by its name, or that was named by hand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SegmentFile {
-    /// What its name says; none for a file that was named by hand and is called something else.
+    /// What its name says; `None` for a file that was named by hand and is called something else.
     pub name: Option<SegmentName>,
     /// Whether it was never closed: being written, or left behind by a process that died.
     pub open: bool,
@@ -124,7 +124,7 @@ pub(super) fn note_checksum(file: &Path, target: &Path) -> io::Result<()> {
     File::open(&beside)?.sync_all()
 }
 
-/// Records begin at multiples of so many bytes.
+/// Records begin at multiples of this many bytes.
 const RECORD_ALIGNMENT: u64 = 8;
 
 /// A segment's bytes, to be read as those of a file.
@@ -379,7 +379,7 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// Steps to the next record or damaged stretch; none at the end of the file.
+    /// Steps to the next record or damaged stretch; `None` at the end of the file.
     ///
     /// # Errors
     /// Where the file cannot be read.

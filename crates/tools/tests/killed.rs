@@ -26,7 +26,7 @@ const RUN: RunNumber = RunNumber(1);
 const STREAMS: u8 = 2;
 /// The variable that makes [`writer`] write: directory and seed.
 const ORDERS: &str = "ROPEWALK_KILLED_WRITER";
-/// A process writes for so long at most before it is killed.
+/// A process writes for this long at most before it is killed.
 const LONGEST: Duration = Duration::from_millis(400);
 
 /// How many moments are tried.

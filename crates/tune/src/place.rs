@@ -75,7 +75,7 @@ pub enum SettingError {
         /// The value.
         value: String,
     },
-    /// The machine has it not.
+    /// The machine does not have it.
     #[error("{0}: this machine has no such setting")]
     Missing(Setting),
     /// A path that is no setting.

@@ -266,15 +266,15 @@ impl fmt::Display for Property {
 pub enum Right {
     /// root alone, with or without capabilities: /proc/sys outside of `net` (`test_perm` in fs/proc/proc_sysctl.c).
     Root,
-    /// root, of whom the kernel asks for CAP_SYS_ADMIN besides: `kernel.numa_balancing`.
+    /// root that also has CAP_SYS_ADMIN: `kernel.numa_balancing`.
     RootWithSysAdmin,
     /// CAP_NET_ADMIN: /proc/sys/net, and cards by netlink.
     NetAdmin,
-    /// Whom the file lets: /proc/irq and most of /sys.
+    /// Users whom the file lets: /proc/irq and most of /sys.
     File,
-    /// Whom the file lets, of whom the kernel asks for CAP_NET_ADMIN besides: /sys/class/net.
+    /// Users whom the file lets, with CAP_NET_ADMIN: /sys/class/net.
     FileWithNetAdmin,
-    /// Whom the file lets, of whom the kernel asks for CAP_SYS_ADMIN besides: `cpuidle`.
+    /// Users whom the file lets, with CAP_SYS_ADMIN: `cpuidle`.
     FileWithSysAdmin,
     /// The owner of the thread's process, or CAP_SYS_NICE: sched_setaffinity(2).
     Nice,

@@ -137,7 +137,7 @@ impl Rig {
         self.cable.sink.inside(open).map(Sink::Bare).map_err(crate::BenchError::system("a bare receiver"))
     }
 
-    /// One source of packets to a sink, of which so many lie ready. What is sent back to it is dropped as soon as it comes.
+    /// One source of packets to a sink, of which this many lie ready. What is sent back to it is dropped as soon as it comes.
     pub(crate) fn source(&self, traffic: Traffic, ready: usize, to: SocketAddrV4) -> Result<Source, crate::BenchError> {
         let flow = traffic.mechanism.flow();
         let opened = self.cable.source.inside(|| {
@@ -254,7 +254,7 @@ impl Mechanism {
         })
     }
 
-    /// A socket that receives packets of so many bytes at most into this memory; not for rings.
+    /// A socket that receives packets of this many bytes at most into this memory; not for rings.
     pub(crate) fn socket(
         self,
         memory: PacketMemory,
@@ -332,7 +332,7 @@ pub(crate) struct LongBacklog {
 }
 
 impl LongBacklog {
-    /// So many packets.
+    /// This many packets.
     ///
     /// # Errors
     /// What the kernel says, mostly that only the administrator may.

@@ -111,7 +111,7 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) const NONE: Self = Self { steps: 0 };
 
-    /// As many steps as take so long here.
+    /// As many steps as take this long here.
     pub(crate) fn of(each: Duration) -> Self {
         const STEPS: u64 = 1 << 20;
         let best = (0..5).map(|_| {

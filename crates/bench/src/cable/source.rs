@@ -15,7 +15,7 @@ use super::{Frame, SINK_CPU, SOURCE_CPU, Usage};
 pub(crate) enum Pace {
     /// As fast as it goes.
     Flood,
-    /// So many packets a second, and never faster: what a source could not send in its time, because it was away, is not sent
+    /// This many packets a second, and never faster: what a source could not send in its time, because it was away, is not sent
     /// behind it, where it would come as a flood.
     Rate(f64),
     /// As fast as the sink takes them: so many are on their way at most.
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_micros(30);
 const LOST: Duration = Duration::from_millis(200);
 /// What a source is late by at most, in packets: a pause and what comes together behind it.
 const LATE: u64 = 4 * BATCH;
-/// What has made no progress for so long when the time is over is taken for lost as well.
+/// What has made no progress for this long when the time is over is taken for lost as well.
 const STUCK: Duration = Duration::from_millis(20);
 
 /// What happens between two looks.

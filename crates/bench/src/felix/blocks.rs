@@ -101,7 +101,7 @@ pub(super) fn fill(sizes: Sizes, bytes: &mut [u8]) {
     repeat(&pattern(sizes), bytes);
 }
 
-/// Blocks in which every chunk ends, so that they can be written again and again; filled up to a multiple of so many
+/// Blocks in which every chunk ends, so that they can be written again and again; filled up to a multiple of this many
 /// bytes with blocks of nothing.
 pub(super) fn whole(sizes: Sizes, multiple: usize) -> Vec<u8> {
     let mut pattern = pattern(sizes);

@@ -38,7 +38,7 @@ const PAGE: usize = 64 << 10;
 /// Bytes that a bare pair sends at once.
 const SEND: usize = 64 << 10;
 const SOCKETS: PairSockets = PairSockets { cubic: false, buffer_bytes: 0 };
-/// Nothing takes so long.
+/// Nothing takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {

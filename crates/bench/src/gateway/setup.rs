@@ -86,7 +86,7 @@ pub(super) enum Towards {
 /// Where packets come in, and where events leave.
 type Ends = (Box<dyn Receiver + Send>, Box<dyn Sender + Send>);
 
-/// Before whom the gateway's thread runs.
+/// Which threads the gateway's thread runs before.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Priority {
     /// As the bench was started, with the processor for itself.

@@ -96,7 +96,7 @@ fn most(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale) -> Result<f64, Ben
     most_at(pair, rig, work, parts, times(scale))
 }
 
-/// The same, looked for at these parts, each for so long.
+/// The same, looked for at these parts, each for this long.
 fn most_at(
     pair: &mut Pair,
     rig: &Rig,

@@ -129,7 +129,7 @@ fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
     Some(curve[last].0 + (next.0 - curve[last].0) * have / (have + lack))
 }
 
-/// What the trigger rate takes of fragments of so many bytes, in 10^9 bytes a second.
+/// What the trigger rate takes of fragments of this many bytes, in 10^9 bytes a second.
 pub(super) fn needed(fragment_bytes: f64, streams: usize) -> f64 {
     TRIGGER_HZ * streams as f64 * fragment_bytes / 1e9
 }

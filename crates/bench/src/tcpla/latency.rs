@@ -93,7 +93,7 @@ fn saturation(scale: Scale, mechanism: Mechanism, cpus: Option<[usize; 2]>) -> R
     Ok(median(rates?) * 1e9 / MESSAGE as f64)
 }
 
-/// Times at which messages are due: so many a second, with gaps as chance makes them (Poisson), the same each time.
+/// Times at which messages are due: this many a second, with gaps as chance makes them (Poisson), the same each time.
 pub(crate) fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
     let seconds = scale.choose(0.02, 0.3, 1.5_f64);
     let count = (rate_hz * seconds).clamp(1.0, MOST) as usize;

@@ -176,7 +176,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// So many, each of so many bytes. They lie where the bare pair's bytes lie: from the middle of a page on.
+    /// This many, each of this many bytes. They lie where the bare pair's bytes lie: from the middle of a page on.
     pub(super) fn new(bytes: usize, count: usize) -> Result<Self, BenchError> {
         let config = PoolConfig::anonymous("bench messages", (MID_PAGE + bytes * count).next_power_of_two(), 1);
         let mut pool = Pool::new(config).map_err(BenchError::wrong)?;

@@ -69,7 +69,7 @@ struct Queue {
     in_hand: Option<u64>,
     /// Nothing was written for a while although there was something: the other stream does not wait for this one.
     is_stuck: bool,
-    /// So many items found no room.
+    /// This many items found no room.
     left_out: u64,
     /// Why something could not be written, the first time.
     fault: Option<String>,

@@ -40,7 +40,7 @@ pub struct FilingConfig {
     pub directory: PathBuf,
     /// The version of the events' headers.
     pub version: Version,
-    /// A file is closed after so many events, 1 or more.
+    /// A file is closed after this many events, 1 or more.
     pub file_events: u32,
     /// Or at this size in bytes.
     pub file_bytes: u64,
@@ -50,7 +50,7 @@ pub struct FilingConfig {
     pub level: AcknowledgementLevel,
     /// How full the directory's file system may become; `None`: until it has no room left.
     pub room: Option<RoomLimits>,
-    /// A disk that has done nothing but refuse for so long while the run drains is given up.
+    /// A disk that has done nothing but refuse for this long while the run drains is given up.
     pub give_up_after: Duration,
 }
 

@@ -68,7 +68,7 @@ pub trait LocalFilter: Send {
     /// The run has ended.
     fn end(&mut self) {}
 
-    /// Reads the clock to measure how long decisions take; none if that is not measured.
+    /// Reads the clock to measure how long decisions take; `None` if that is not measured.
     fn time(&self) -> Option<Instant> {
         None
     }
@@ -208,7 +208,7 @@ pub struct RemoteUnit<P> {
     /// Whether the filter unit is wanted.
     is_wanted: bool,
     retry: Instant,
-    /// Events that it takes at once; none before it is ready.
+    /// Events that it takes at once; `None` before it is ready.
     window: Option<u32>,
     has_ended: bool,
     histograms: Vec<HistogramShape>,
@@ -216,7 +216,7 @@ pub struct RemoteUnit<P> {
     /// What it has, in the order in which it got them.
     offered: VecDeque<(u32, EventKey, Attempt)>,
     taken: u64,
-    /// What it said that was not taken: so many whole decisions, in so many bytes.
+    /// What it said that was not taken: this many whole decisions, in this many bytes.
     bytes: ByteQueue,
     whole: u64,
     scanned: usize,

@@ -79,7 +79,7 @@ pub struct Filtering {
     decider: Decider,
     streams: Streams,
     ordering: Ordering,
-    /// Where what filters say is kept; none without a filter.
+    /// Where what filters say is kept; `None` without a filter.
     results: Option<Staging>,
     /// By slot, of events that are to be written.
     decided: Box<[Decided]>,
@@ -102,7 +102,7 @@ pub struct Filtering {
 }
 
 impl Filtering {
-    /// From now on a stream keeps one of so many of its events.
+    /// From now on a stream keeps one of this many of its events.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         self.streams.set_prescale(stream, prescale);
     }
@@ -462,7 +462,7 @@ impl Filtering {
         self
     }
 
-    /// How long decisions took; none without a filter.
+    /// How long decisions took; `None` without a filter.
     pub(super) const fn times(&self) -> Option<&Recorder> {
         if let Decider::AcceptAll = self.decider { None } else { Some(&self.times) }
     }
@@ -567,7 +567,7 @@ impl Filtering {
 #[derive(Copy, Clone)]
 pub struct DecidedEvent<'a> {
     event: EventView<'a>,
-    /// What the filter said, as it is stored (`wire::filter_result`); none without a filter.
+    /// What the filter said, as it is stored (`wire::filter_result`); `None` without a filter.
     result: Option<&'a Slice>,
     /// No decision could be had.
     is_set_aside: bool,
@@ -619,7 +619,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// For so many streams.
+    /// For this many streams.
     fn new(streams: usize) -> Self {
         let (here, keeper, refused) = (Vec::new(), None, None);
         Self { monitoring: Monitoring::new(streams), here, keeper, run: RunNumber::default(), refused }

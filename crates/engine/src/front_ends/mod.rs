@@ -670,7 +670,7 @@ impl Entrances {
         Ok(None)
     }
 
-    /// Whose service point it is; none for the one that all share.
+    /// Whose service point it is; `None` for the shared one.
     fn source_at(&self, service: ServicePoint) -> Option<usize> {
         self.listening.iter().find(|(known, _)| *known == service).map(|(_, source)| *source)
     }

@@ -13,9 +13,9 @@ use std::time::Duration;
 pub enum Order {
     /// A source takes part no longer, or again.
     Mask(SourceId, bool),
-    /// Sets of a flow, by its place in the configuration, wait so long for their packets.
+    /// Sets of a flow, by its place in the configuration, wait this long for their packets.
     SetTimeout(u16, Duration),
-    /// A stream, by its place in the configuration, keeps one of so many of its events.
+    /// A stream, by its place in the configuration, keeps one of this many of its events.
     SetPrescale(u16, u64),
 }
 
@@ -66,13 +66,13 @@ impl OrderBoard {
         self.changed();
     }
 
-    /// Sets of a flow that are begun from now on wait so long for their packets.
+    /// Sets of a flow that are begun from now on wait this long for their packets.
     pub fn set_timeout(&self, flow: u16, timeout: Duration) {
         self.lock().timeouts.insert(flow, timeout);
         self.changed();
     }
 
-    /// A stream keeps one of so many of its events from now on.
+    /// A stream keeps one of this many of its events from now on.
     pub fn set_prescale(&self, stream: u16, prescale: u64) {
         self.lock().prescales.insert(stream, prescale);
         self.changed();
@@ -168,7 +168,7 @@ impl ThrottleBoard {
         self.lock().clone()
     }
 
-    /// What is shown as soon as it has changed since so many changes, or after so long.
+    /// What is shown as soon as it has changed since this many changes, or after this long.
     pub fn wait(&self, changes: u64, most: Duration) -> Shown {
         let is_same = |shown: &mut Shown| shown.changes == changes;
         let waited = self.changed.wait_timeout_while(self.lock(), most, is_same);

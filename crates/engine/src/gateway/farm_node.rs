@@ -80,7 +80,7 @@ pub struct FarmNodeDrive<L: Link> {
     link: L,
     packets: Vec<Packet>,
     message: Vec<u8>,
-    /// To whom the message still has to go.
+    /// The peers that the message still has to go to.
     unsent: Option<SocketAddrV4>,
     scratch: Vec<u8>,
     report: FarmNodeReport,

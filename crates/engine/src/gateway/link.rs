@@ -246,7 +246,7 @@ impl<D: Dispatcher> Connections<D> {
         Ok((Self::new(endpoints, staging, callers), bound))
     }
 
-    /// Connects to whom something is sent.
+    /// Connects to a peer when something is sent to it.
     pub fn connect(endpoints: D, staging: Staging) -> Self {
         Self::new(endpoints, staging, Callers::Nobody)
     }
@@ -476,7 +476,7 @@ impl<D: Dispatcher> Link for Connections<D> {
     }
 }
 
-/// A link to the readers of a flow's decisions, who connect when they like, and of whom nothing is heard.
+/// A link to the readers of a flow's decisions, which connect at any time and send nothing.
 pub trait DecisionReaders: Link {
     /// Sends the message to every connected reader. A reader whose queue has no room for the message is cut off: a
     /// stream with a gap would be worse than its end.

@@ -43,7 +43,7 @@ pub(super) struct Receiving<R, S> {
     /// How far the orders were read.
     read: Read,
     staging: Staging,
-    /// An encoded message, and to whom it still has to go.
+    /// An encoded message, and the peers that it still has to go to.
     message: Vec<u8>,
     unsent: Vec<SocketAddrV4>,
     /// Flows that were told their last event.
@@ -60,7 +60,7 @@ pub(super) struct Receiving<R, S> {
 const ASK: Duration = Duration::from_secs(1);
 /// How often it is looked how much waits in front of the inputs. Sockets ask the kernel, at the price of a packet or two.
 const LOOK: Duration = Duration::from_micros(200);
-/// What has not come for so long behind the last event is not on its way any more.
+/// After this long without a packet behind the last event, no packets are in flight.
 const QUIET: Duration = Duration::from_millis(200);
 /// Messages of one turn.
 const MESSAGES: usize = 16;
@@ -260,7 +260,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.machine.is_empty() && !self.inputs.iter().any(Input::is_waiting)
     }
 
-    /// Whether nothing has come for so long that nothing is on its way any more.
+    /// Whether nothing has come for so long that no packets can be in flight.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now >= self.quiet_from
     }

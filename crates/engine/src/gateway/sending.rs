@@ -69,7 +69,7 @@ pub(super) struct Sending<L, S> {
     staging: Staging,
     packets: Vec<Packet>,
     slices: Vec<Slice>,
-    /// An encoded message, and to whom it still has to go.
+    /// An encoded message, and the peers that it still has to go to.
     message: Vec<u8>,
     unsent: Option<To>,
     scratch: Vec<u8>,
@@ -492,7 +492,7 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// For sets of so many sources.
+    /// For sets of this many sources.
     pub(super) fn new(unit: NodeId, tap: Tap, sources: usize) -> Self {
         Self { unit, tap, places: FragmentPlaces::new(sources), next: 0, rests_until: Instant::ZERO }
     }

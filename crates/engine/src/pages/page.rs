@@ -329,7 +329,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const BEGIN: &str = "ropewalk-";
 /// What pages' names end with.
 const END: &str = "page";
-/// A page of a process that is gone stays so long, unless its node starts again.
+/// A page of a process that is gone stays this long, unless its node starts again.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Where this user's nodes have their pages where nothing else is said.

@@ -55,7 +55,7 @@ pub enum PageState {
     Turns,
     /// It began a turn so long ago, and has not ended it.
     Hangs(Duration),
-    /// It ended its last turn, and has begun none for so long: it is not let run, or others on its thread hang.
+    /// It ended its last turn, and has begun none for this long: it is not let run, or others on its thread hang.
     Stands(Duration),
     /// The node has ended its run in order.
     Ended,
@@ -150,12 +150,12 @@ impl PageReading {
         (self.cell(StateCell::Begun), self.cell(StateCell::Work))
     }
 
-    /// When its last turn began, by civil time; none before the first.
+    /// When its last turn began, by civil time; `None` before the first.
     pub fn turned_utc(&self) -> Option<Utc> {
         self.utc(StateCell::Turned)
     }
 
-    /// When all numbers were told last, by civil time; none before the first time.
+    /// When all numbers were last updated, by civil time; `None` before the first time.
     pub fn told_utc(&self) -> Option<Utc> {
         self.utc(StateCell::Told)
     }

@@ -45,9 +45,9 @@ pub struct StorageConfig {
     pub segment_bytes: u64,
     /// How many threads pack for each stream that is packed, at least one; [`StorageConfig::disk_threads`] are others.
     pub packing_threads: u8,
-    /// While the disk is at work, so many bytes of a segment are gathered for its next piece: [`StorageConfig::BATCH_BYTES`], or less.
+    /// While the disk is at work, this many bytes of a segment are gathered for its next piece: [`StorageConfig::BATCH_BYTES`], or less.
     pub batch_bytes: u64,
-    /// Room for so many bytes is set aside when a segment is opened.
+    /// Room for this many bytes is set aside when a segment is opened.
     pub preallocate: bool,
     /// Or after this many events.
     pub segment_events: u64,
@@ -55,7 +55,7 @@ pub struct StorageConfig {
     pub segment_time: Option<Duration>,
     /// Closed segments of all streams are kept up to this many bytes; the oldest go first.
     pub keep: Option<u64>,
-    /// A disk that has done nothing but refuse for so long while the run drains is given up.
+    /// A disk that has done nothing but refuse for this long while the run drains is given up.
     pub give_up_after: Duration,
 }
 
@@ -228,7 +228,7 @@ impl Room {
 
 /// Each is looked for so often, as long as there are few.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// And no more than so many in that time.
+/// And no more than this many in that time.
 const MOST: usize = 20;
 
 /// Looks for closed segments, one after the other.

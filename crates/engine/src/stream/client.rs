@@ -23,7 +23,7 @@ pub struct ClientConfig {
     pub down: Vec<Down>,
     /// How long it waits before it connects again; without, the first end is the end.
     pub reconnect: Option<Duration>,
-    /// It leaves after so many chunks.
+    /// It leaves after this many chunks.
     pub chunks: Option<u64>,
     /// Longer chunks are malformed.
     pub most_chunk_bytes: u32,

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 const COPIED_BELOW: u64 = 1024;
 /// A block with less room is not begun to fill with copies.
 const LEAST_COPY: usize = 16 << 10;
-/// For so many pieces there is room from the start.
+/// For this many pieces there is room from the start.
 const USUAL_PIECES: usize = 4 * MOST_CHUNKS;
 
 /// What came of a message.

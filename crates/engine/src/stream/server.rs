@@ -41,7 +41,7 @@ const DOWN_BYTES: usize = 1 << 20;
 pub struct ServerConfig {
     /// Its queues.
     pub router: RouterConfig,
-    /// Nothing is read from the card before so many subscribers want something.
+    /// Nothing is read from the card before this many subscribers want something.
     pub wait_for: u32,
     /// What is sent to e-links comes back as if front ends had said it. Without, there is no down-link: it is refused.
     pub loop_back: bool,

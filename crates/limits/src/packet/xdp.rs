@@ -107,7 +107,7 @@ pub(super) struct XdpSocket {
 unsafe impl Send for XdpSocket {}
 
 impl XdpSocket {
-    /// With so many frames of so many bytes: 2,048 or 4,096.
+    /// With this many frames of this many bytes: 2,048 or 4,096.
     pub(super) fn open(card: u32, frames: usize, frame_bytes: usize) -> io::Result<Self> {
         let family = AddressFamily::from_raw(libc::AF_XDP as u16);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

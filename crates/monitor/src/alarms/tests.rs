@@ -33,7 +33,7 @@ fn holding(seconds: u64, blocks: u64) -> Sample {
     sample
 }
 
-/// The alarm after a sample a second, each with so many blocks held.
+/// The alarm after a sample a second, each with this many blocks held.
 fn states(alarms: &mut Alarms, from: u64, blocks: &[u64]) -> Vec<State> {
     let after = |(place, &blocks): (usize, &u64)| {
         alarms.observe(holding(from + place as u64, blocks), None);
@@ -76,7 +76,7 @@ fn an_acknowledged_alarm_ends_by_itself_and_is_raised_anew() {
     assert_eq!(by, ["Ada"]);
 }
 
-/// Known before: it was shelved until so long after the machine had been switched on.
+/// Known before: it was shelved until this long after the machine had been switched on.
 #[test]
 fn what_is_shelved_before_the_first_look_is_shelved_from_then_on() {
     let mut alarms = alarms(rule(Duration::ZERO, false));

@@ -97,7 +97,7 @@ impl Served {
 /// How many useless answers of a plug-in are reported, on standard error.
 const MOST_TOLD: u32 = 10;
 
-/// The one who started this process, over its standard input.
+/// The process that started this one, over standard input.
 #[derive(Debug)]
 pub(crate) struct Caller {
     socket: OwnedFd,
@@ -105,7 +105,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Closes what came along from the one who started this, beside standard input, output and error.
+    /// Closes inherited descriptors other than standard input, output and error.
     pub(crate) fn connect() -> io::Result<Self> {
         // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
         let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };

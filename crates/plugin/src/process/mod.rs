@@ -242,7 +242,7 @@ const DONE: usize = 0;
 const LAST_WORDS: usize = TABLE - WORDS_BYTES;
 
 impl Places {
-    /// For frames of at most so many bytes; `None` if such frames do not fit into memory.
+    /// For frames of at most this many bytes; `None` if such frames do not fit into memory.
     fn new(max_frame: u64) -> Option<Self> {
         let most = usize::try_from(max_frame).ok()?.max(1).checked_next_multiple_of(64)?;
         most.checked_mul(MOST_FRAMES)?.checked_add(TABLE)?;

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 /// A huge page, reserved or transparent.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Who may write to a region beside the one who made it.
+/// Who may write to a region beside its maker.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Writable {
     /// No other process: it can only be mapped for reading from now on.
@@ -57,7 +57,7 @@ impl Region {
     /// Addresses for several memories, which can be read: zeros until [`Region::place_at`] puts one there. They begin where a huge
     /// page may.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
-        let room = bytes.checked_add(HUGE_PAGE).ok_or_else(|| io::Error::other("so many addresses there are not"))?;
+        let room = bytes.checked_add(HUGE_PAGE).ok_or_else(|| io::Error::other("there are not that many addresses"))?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping where the kernel finds room for it.
         let whole = unsafe { mmap_anonymous(core::ptr::null_mut(), room, ProtFlags::READ, flags) }?.cast::<u8>();

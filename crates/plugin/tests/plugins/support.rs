@@ -162,7 +162,7 @@ pub(crate) fn pool(memory: MemoryKind, block_size: usize, blocks: usize) -> Stag
     Staging::new(Pool::new(config).expect("memory"))
 }
 
-/// A fragment whose bytes lie in pieces of at most so many.
+/// A fragment whose bytes lie in pieces of at most this many.
 pub(crate) fn fragment(memory: &mut Staging, source: u32, bytes: &[u8], piece: usize) -> Fragment {
     let mut payload = Payload::default();
     for part in bytes.chunks(piece) {

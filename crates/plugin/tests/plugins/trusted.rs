@@ -13,7 +13,7 @@ use ropewalk_terms::{Cause, RunNumber, TriggerBits};
 use ropewalk_wire::framing::{Piece, PieceKey};
 use std::path::Path;
 
-/// The frame of the example's board for these triggers, with so many bytes of hits each.
+/// The frame of the example's board for these triggers, with this many bytes of hits each.
 fn triggers(numbers: &[(u32, u16)]) -> Vec<u8> {
     let mut bytes = [b"TB".as_slice(), &(numbers.len() as u16).to_le_bytes()].concat();
     for (number, hits) in numbers {

@@ -170,7 +170,7 @@ impl Screen {
         }
     }
 
-    /// Nothing came for so long.
+    /// Nothing came for this long.
     pub(crate) fn grow_old(&mut self, age: Duration) {
         if age > OLD && self.away.is_none() {
             self.away = Some(format!("this screen is more than {} s old", OLD.as_secs()));

@@ -261,7 +261,7 @@ fn card_of<'a>(readout: &ReadoutSection, machine: &'a Machine) -> Option<&'a Car
     card_at(machine, address?.ip())
 }
 
-/// The address that tells by which interface a source's datagrams come; none for other sources.
+/// The address that tells by which interface a source's datagrams come; `None` for other sources.
 fn datagrams_at(listen: Option<&NetworkAddress>) -> Option<IpAddr> {
     match listen? {
         NetworkAddress::Udp(_, Some(interface)) => Some(*interface),

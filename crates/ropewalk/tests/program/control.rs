@@ -426,7 +426,7 @@ fn counts(histograms: &Value, name: &str, source: &str) -> (Value, Value) {
     (counted["counts"].clone(), counted["overflow"].clone())
 }
 
-/// After so many events of both sources.
+/// After this many events of both sources.
 fn expect_counts(histograms: &Value, events: u64) {
     let (none, all) = (json!(0), json!(events));
     for (name, source, bins, above) in [

@@ -538,7 +538,7 @@ fn answer(address: &str, bytes: &[u8]) -> (Vec<Kind>, String) {
     (kinds, text)
 }
 
-/// The next message of a node: its kind and its body; none behind the last one.
+/// The next message of a node: its kind and its body; `None` after the last one.
 fn next_message(stream: &mut TcpStream) -> Option<(Kind, Vec<u8>)> {
     let mut head = [0; FRAME_BYTES];
     stream.read_exact(&mut head).ok()?;

@@ -112,7 +112,7 @@ fn a_run_reads_standard_input() {
     );
 }
 
-/// A file of FED fragments by a configuration that has a source of them, and one of whom nothing was recorded.
+/// A file of FED fragments by a configuration that has a source of them, and one without any recording.
 #[test]
 fn a_recording_becomes_a_run_directory_by_a_configuration() {
     let directory = TemporaryDirectory::new("convert-by");

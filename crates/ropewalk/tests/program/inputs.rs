@@ -200,7 +200,7 @@ fn verified(directory: &Path) -> Value {
     Program::run(["verify".as_ref(), directory.as_os_str(), "--json".as_ref()]).expect_status(0).account()
 }
 
-/// Starts a run of so many events and returns it with the address for front ends.
+/// Starts a run of this many events and returns it with the address for front ends.
 fn started(setup: &Setup, events: u64) -> (Program, String) {
     let file = setup.file().display().to_string();
     let mut run = Program::start(["run", &file, "--events", &events.to_string(), "--json"]);

@@ -90,7 +90,7 @@ impl Program {
         Self::spawn(command.stdin(input))
     }
 
-    /// Starts the program with these arguments where it may have so many files and connections open, and never more.
+    /// Starts the program with these arguments where it may have this many files and connections open, and never more.
     pub(crate) fn with_descriptors<A: AsRef<OsStr>>(most: u64, arguments: impl IntoIterator<Item = A>) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\""), PROGRAM]).args(arguments);

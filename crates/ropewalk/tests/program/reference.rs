@@ -4,7 +4,7 @@ use crate::process::Program;
 use crate::support::{Setup, wait_for};
 use serde_json::{Value, json};
 
-/// A source of so many fragments a second, and an alarm where that is less than half of what it was.
+/// A source of this many fragments a second, and an alarm where that is less than half of what it was.
 fn setup() -> Setup {
     Setup::new("reference", &[])
         .source("id = 1\nreadout = \"ru0\"\nemulate = { rate = \"10kHz\", fragment_size = \"1KiB\" }")

@@ -124,7 +124,7 @@ struct Assembly<'a> {
 /// A thread's name and what it turns.
 type Unit = (String, Vec<Paged>);
 
-/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after so many.
+/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after this many.
 ///
 /// # Errors
 /// If memory, an address, a directory or a thread cannot be had.

@@ -117,7 +117,7 @@ fn sending_socket(
     SocketSender::new(config, staging).map_err(packet_error(&name))
 }
 
-/// A node's way to so many gateways.
+/// A node's way to this many gateways.
 fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Link + Send>, RunError> {
     let name = format!("node-{node}");
     let staging = Staging::new(pool(&format!("{name}-send"), CONTROL_MEMORY)?);

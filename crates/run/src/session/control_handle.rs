@@ -269,7 +269,7 @@ pub struct SessionView {
     pub front_ends: Option<FrontEndsAccount>,
     /// Names and addresses that the nodes listen on.
     pub addresses: Vec<(String, String)>,
-    /// Where copies of the run's events can be requested; none if no builder unit of the run is in this process.
+    /// Where copies of the run's events can be requested; `None` if no builder unit of the run is in this process.
     pub tap: Option<Tap>,
     /// What is counted of sources' fragments in the run that was set up last. The sample has the numbers.
     pub histograms: Arc<[HistogramDefinition]>,
@@ -362,7 +362,7 @@ pub enum ControlsRequest {
 pub struct ControlsTold {
     /// Who holds them now.
     pub holder: Option<Holder>,
-    /// Why the request was refused; none if it was granted.
+    /// Why the request was refused; `None` if it was granted.
     pub refusal: Option<String>,
 }
 
@@ -389,7 +389,7 @@ impl Rota {
         self.holder.as_ref()
     }
 
-    /// Why this operator's command is refused; none if it is accepted.
+    /// Why this operator's command is refused; `None` if it is accepted.
     pub(super) fn refusal(&mut self, now: Instant, by: &str) -> Option<String> {
         self.controls.permit(now, by).err().map(|refusal| self.why(&refusal))
     }

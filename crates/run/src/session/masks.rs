@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The sources, and which of them must or never take part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MaskRules {
-    /// Why a source cannot be masked or unmasked; none if it can.
+    /// Why a source cannot be masked or unmasked; `None` if it can.
     sources: BTreeMap<SourceId, Option<&'static str>>,
     /// Flows by name, with the sources that may be masked. At least one of each flow must take part.
     flows: Vec<(String, Vec<SourceId>)>,

@@ -64,7 +64,7 @@ impl LiveParameter {
         }
     }
 
-    /// The setting for nodes; none if the parameter is not for them.
+    /// The setting for nodes; `None` if the parameter is not for them.
     const fn setting(&self) -> Option<Setting> {
         match self.subject {
             Subject::Nodes(parameter) => Some(Setting { parameter, of: self.of, value: self.value }),

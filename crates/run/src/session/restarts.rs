@@ -16,7 +16,7 @@ const MOST: usize = 32;
 pub struct Restarted {
     /// The source.
     pub source: SourceId,
-    /// The event from which on it is out, until it sends again; none if its readout unit has not reported it.
+    /// The event from which on it is out, until it sends again; `None` if its readout unit has not reported it.
     pub from: Option<EventKey>,
 }
 

@@ -33,7 +33,7 @@ fn configuration(output: &Path, architecture: &str, has_farm: bool) -> String {
     if has_farm { text } else { text.replace(farm, local).replace("output = \"stream\"\n", "") }
 }
 
-/// Waits until so many events more were written.
+/// Waits until this many events more were written.
 fn await_written(handle: &RunHandle, more: u64) {
     let written = || -> u64 {
         let gateways = handle.gateways().gateways;

@@ -15,7 +15,7 @@ const BEFORE: u64 = 100;
 const SOURCE: u32 = 841;
 /// What the system says of a file system that must not be changed (`EROFS`).
 const READ_ONLY: i32 = 30;
-/// A disk stands still for so long.
+/// A disk stands still for this long.
 const STALL: Duration = Duration::from_secs(5);
 
 /// A run that has written its first events.

@@ -1,6 +1,6 @@
 //! Front ends under run control: programs in C, in Python and of the test's own, started and stopped again and again.
 //!
-//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test runs run_control -- --nocapture` takes so many runs in a row.
+//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test runs run_control -- --nocapture` takes this many runs in a row.
 
 use crate::support::{Manner, OwnFrontEnd, PATIENCE, Program, TemporaryDirectory, free_address, wait_for};
 use ropewalk_config::{Configuration, parse, read};
@@ -33,7 +33,7 @@ fn configuration(output: &TemporaryDirectory, control: &str, line: &str, count: 
     parse("run_control", &(text + more), &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Waits until so many events were built, since when triggers come.
+/// Waits until this many events were built, since when triggers come.
 fn wait_for_events(handle: &RunHandle, count: u64) {
     let begun = Instant::now();
     while handle.snapshot().ledger.events.built < count {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const SOURCE: u32 = 841;
 const EVENTS: u64 = 60;
-/// Each segment holds so many events.
+/// Each segment holds this many events.
 const SEGMENT: u64 = 20;
 const SEGMENTS: u64 = EVENTS / SEGMENT;
 /// Copies the file, and tells the checksum that its writer noted beside it.

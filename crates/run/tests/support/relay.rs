@@ -24,9 +24,9 @@ pub(crate) enum Tampering {
     ForgetOneFragment,
     /// Nothing, but what builder units acknowledge is remembered.
     Remember,
-    /// What the node sends to its callers passes with so many bytes a second.
+    /// What the node sends to its callers passes with this many bytes a second.
     Slow(u32),
-    /// What the node sends to its callers comes so many milliseconds later.
+    /// What the node sends to its callers comes this many milliseconds later.
     Late(u32),
 }
 

@@ -164,7 +164,7 @@ impl BlockInput {
         BlockFormat::detect(bytes) == Some(self.format)
     }
 
-    /// Makes sure that so many bytes are there, as far as the stream has them, and moves the rest to the beginning.
+    /// Makes sure that this many bytes are there, as far as the stream has them, and moves the rest to the beginning.
     fn fill(&mut self, least: usize) -> Result<(), OfflineError> {
         if self.is_over || self.end - self.start >= least {
             return Ok(());
@@ -295,7 +295,7 @@ impl fmt::Display for ELinks {
     }
 }
 
-/// Blocks are written in pieces of about so many bytes.
+/// Blocks are written in pieces of about this many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// What is to be written.
@@ -303,9 +303,9 @@ const PIECE_BYTES: usize = 256 << 10;
 pub struct GenerateOptions {
     /// The card.
     pub card: EmulatedCardConfig,
-    /// Ends when every e-link has said so many chunks.
+    /// Ends when every e-link has said this many chunks.
     pub chunks: Option<u64>,
-    /// Ends when so many bytes are written.
+    /// Ends when this many bytes are written.
     pub bytes: Option<u64>,
 }
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// So many reasons of units that could not filter a file are kept.
+/// This many reasons of units that could not filter a file are kept.
 const MOST_FAILURES: usize = 10;
 /// How often the directory is looked into.
 const LOOK: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct BrokerOptions {
     /// Its patience.
     pub broker: BrokerConfig,
-    /// So many filter units are started, and started again when they end.
+    /// This many filter units are started, and started again when they end.
     pub units: u32,
     /// The program that is one, with its arguments. Without it units come by themselves.
     pub unit: Option<(PathBuf, Vec<String>)>,

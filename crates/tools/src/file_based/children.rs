@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Pause before a unit is started in the place of one that ended.
 const PAUSE: Duration = Duration::from_millis(200);
-/// So many units, for each that there should be, may end before one of them has had a file.
+/// This many units, for each that there should be, may end before one of them has had a file.
 const IN_VAIN: u32 = 5;
 /// A unit that has not ended so long after everything was decided is killed: stopped, or stuck in its library.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -160,7 +160,7 @@ impl TriggerView for FileEvent<'_> {
     }
 }
 
-/// Memory for the fragments of events that the process has: so many blocks of so many bytes.
+/// Memory for the fragments of events that the process has: this many blocks of this many bytes.
 const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 256;
 /// How long the process is waited for at once.
@@ -178,7 +178,7 @@ pub struct LibraryFilter {
 }
 
 impl LibraryFilter {
-    /// Starts a process with the library, which may take so many bytes of memory, and tells its filter that the run begins.
+    /// Starts a process with the library, which may take this many bytes of memory, and tells its filter that the run begins.
     ///
     /// # Errors
     /// Where the library is no filter, or does not want to, or there is no memory.
@@ -390,7 +390,7 @@ pub struct UnitTask {
 }
 
 impl UnitTask {
-    /// The library decides where there is one, whose process may take so many bytes of memory, otherwise triggers; without any of
+    /// The library decides where there is one, whose process may take this many bytes of memory, otherwise triggers; without any of
     /// these every event is accepted.
     pub fn new(triggers: &[TriggerChoice], library: Option<(FilterConfig, u64)>, streams: &[StreamSection]) -> Self {
         let filter = match library {

@@ -123,7 +123,7 @@ impl Input {
         self.start += bytes;
     }
 
-    /// Reads until the window has at least so many bytes; false where the file ends before.
+    /// Reads until the window has at least this many bytes; false where the file ends before.
     pub(super) fn fill(&mut self, bytes: usize) -> bool {
         if self.start + bytes > self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -384,7 +384,7 @@ impl Carriage {
     }
 }
 
-/// Why a capture has an end here where so many bytes should follow; `None` if it may have one.
+/// Why a capture has an end here where this many bytes should follow; `None` if it may have one.
 fn ends_within(input: &Input, needed: usize) -> Option<CutOff> {
     let bytes = input.window().len();
     let ends = || CutOff {
@@ -695,8 +695,8 @@ impl Connections {
         self.known.iter().position(|known| known.is(source, destination))
     }
 
-    /// The number of a segment's connection, from 0; none as long as it carried nothing, as the direction in which a board is
-    /// only told that its bytes came.
+    /// The number of a segment's connection, from 0; `None` as long as it carried nothing, such as the direction with
+    /// the acknowledgements to a board.
     pub(super) fn number_of(&mut self, segment: &Segment<'_>) -> Option<usize> {
         let Segment { source, destination, ends, payload, .. } = *segment;
         // Where the capture misses the first bytes, those behind them wait, and are the source's all the same.

@@ -59,11 +59,11 @@ pub use trial::{
 pub struct ForeignOptions {
     /// The files' format; it is found out where it is not said.
     pub format: Option<ForeignFormat>,
-    /// So many frames from this one on (counted from 0) with all their fields.
+    /// This many frames from this one on (counted from 0) with all their fields.
     pub first_record: u64,
     /// How many.
     pub records: u64,
-    /// At most so many bytes of each of them.
+    /// At most this many bytes of each of them.
     pub payload_bytes: usize,
 }
 

@@ -66,7 +66,7 @@ pub enum Pace {
     Most,
     /// As far apart as it was recorded: captures alone.
     Recorded,
-    /// So many datagrams, segments or frames in a second, evenly spaced.
+    /// This many datagrams, segments or frames in a second, evenly spaced.
     Hertz(f64),
 }
 

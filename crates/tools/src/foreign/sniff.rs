@@ -107,7 +107,7 @@ fn hear((from, to): (SocketAddr, SocketAddr), stretches: &Stretches, now: Instan
     missed
 }
 
-/// Looks at the datagrams that come to a socket for so long, and saves them as pcapng where that is wanted.
+/// Looks at the datagrams that come to a socket for this long, and saves them as pcapng where that is wanted.
 ///
 /// # Errors
 /// Where the socket fails, or the file cannot be written.
@@ -133,7 +133,7 @@ pub fn sniff_datagrams(socket: &UdpSocket, time: Duration, save: Option<&Path>) 
     Ok(sniffer.findings())
 }
 
-/// Looks at what connections send that come to a listener within so long, and saves the bytes of the first one where that
+/// Looks at what connections send that come to a listener within this long, and saves the bytes of the first one where that
 /// is wanted.
 ///
 /// # Errors

@@ -145,9 +145,9 @@ pub struct ChecksumsReport {
 /// A step of the histogram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct IntervalReport {
-    /// At least so many nanoseconds.
+    /// At least this many nanoseconds.
     pub from_ns: u64,
-    /// Less than so many.
+    /// Less than this many.
     pub to_ns: u64,
     /// How often.
     pub count: u64,

@@ -157,7 +157,7 @@ impl Application {
         self.stage = Stage::Ending(vec![Entry::Applied], false);
     }
 
-    /// The stage that follows when `bringing` has got on. `None` if there is an action to do first.
+    /// Advances `bringing`, or the stage when it is done. `None` without an action to do now.
     fn get_on(&mut self, mut bringing: Bringing) -> Option<Action> {
         match bringing.poll() {
             Next::Do(action) => {

@@ -57,7 +57,7 @@ pub trait Machine {
     /// What it has come to at its end.
     type Outcome;
 
-    /// What is to be done next; none when it has finished.
+    /// What is to be done next; `None` when it has finished.
     fn poll(&mut self) -> Option<Action>;
 
     /// How the last action went.

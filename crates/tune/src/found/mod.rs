@@ -74,7 +74,7 @@ impl Found {
     }
 }
 
-/// What could not be read, in the words of the table's column: a sysctl by its name, anything else by its path.
+/// What could not be read, as the table names it: a sysctl by its name, anything else by its path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unread(pub(crate) String);
 

@@ -77,7 +77,7 @@ pub enum Permission {
     Allowed,
     /// It was refused for lack of rights, or by a filter of system calls.
     Refused,
-    /// The kernel has it not.
+    /// The kernel does not have it.
     Absent,
     /// It was not tried.
     #[default]

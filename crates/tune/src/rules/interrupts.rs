@@ -517,8 +517,8 @@ fn chosen(found: &Found, wish: &Wish, card: &Card) -> Vec<u32> {
     share(&open[first..first + count], &queues, index)
 }
 
-/// The share of one card in the cores of several cards with so many queues: each card gets one core while there are
-/// any, then each with more queues another one. The shares are contiguous.
+/// The share of one card in the cores of several cards with these numbers of queues: each card gets one core while
+/// there are any, then each with more queues another one. The shares are contiguous.
 fn share(cores: &[u32], queues: &[usize], index: usize) -> Vec<u32> {
     let (mut shares, mut left) = (vec![0; queues.len()], cores.len());
     for turn in 0..queues.iter().max().copied().unwrap_or(0) {

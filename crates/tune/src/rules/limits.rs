@@ -198,7 +198,7 @@ fn io_uring(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     Ok(vec![match found.probed.io_uring {
         Permission::Allowed => Seen::good(SUBJECT, "allowed"),
         Permission::Absent => {
-            Seen::told(SUBJECT, "this kernel has it not, or not all that is used of it", "Linux 6.12 or later")
+            Seen::told(SUBJECT, "this kernel does not have it, or not all that is used of it", "Linux 6.12 or later")
         }
         Permission::Unknown => Seen::told(SUBJECT, "could not be tried", "try `ropewalk bench tcpla`"),
         Permission::Refused => match switch {
@@ -222,14 +222,14 @@ fn af_xdp(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         Permission::Allowed => Seen::good(SUBJECT, "allowed"),
         Permission::Unknown => Seen::told(SUBJECT, "could not be tried", "try `ropewalk bench packet`"),
         Permission::Absent if wants => {
-            Seen::harmful(SUBJECT, "this kernel has it not", "a kernel with CONFIG_XDP_SOCKETS")
+            Seen::harmful(SUBJECT, "this kernel does not have it", "a kernel with CONFIG_XDP_SOCKETS")
         }
         Permission::Refused if wants => {
             let missing: Vec<_> = found.machine.rights.missing_for_xdp().into_iter().map(Capability::name).collect();
             let lacks = if missing.is_empty() { String::new() } else { format!(": it lacks {}", missing.join(", ")) };
             Seen::harmful(SUBJECT, format!("refused{lacks}"), "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")
         }
-        Permission::Absent => Seen::good(SUBJECT, "this kernel has it not, and nothing asks for it"),
+        Permission::Absent => Seen::good(SUBJECT, "this kernel does not have it, and nothing asks for it"),
         Permission::Refused => Seen::good(SUBJECT, "refused, and nothing asks for it"),
     }])
 }

@@ -175,7 +175,7 @@ fn udp_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     pages(found, NAME, needed, Grade::Harmful)
 }
 
-/// Three numbers of pages, of which the middle one has to hold so many bytes, or a quarter of the memory.
+/// Three numbers of pages, of which the middle one has to hold this many bytes, or a quarter of the memory.
 fn pages(found: &Found, name: &str, needed_bytes: u64, grade: Grade) -> Result<Vec<Seen>, Unread> {
     let [low, pressure, high] = found.sysctl_three(name)?;
     let memory = found.memory_bytes().ok_or_else(|| Unread("/proc/meminfo".to_owned()))?;

@@ -28,7 +28,7 @@ use ropewalk_terms::{Attempt, EventKey, RunNumber};
 
 /// The number of untaken decisions at which the caller is woken.
 const MANY: u64 = 32;
-/// After an event that took so long, the caller is woken at once.
+/// After an event that took this long, the caller is woken at once.
 const LONG: Duration = Duration::from_micros(100);
 /// How long it looks again before it sleeps: a wake-up costs its sender more than that.
 const A_WHILE: Duration = Duration::from_micros(30);
@@ -329,7 +329,7 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
 }
 
 /// Replaces this process by this program with its arguments, which is then a filter's process of the caller: standard
-/// input is the caller's socket. It may take so many bytes of memory of its own. Returns if that fails; the caller was
+/// input is the caller's socket. It may take this many bytes of memory of its own. Returns if that fails; the caller was
 /// told why then.
 pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: &[OsString]) -> io::Error {
     let confinement = Confinement { memory, starter, speaks_over: Vec::new() };

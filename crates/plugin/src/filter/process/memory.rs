@@ -224,7 +224,7 @@ impl Ring {
         self.written == self.free
     }
 
-    /// Everything that was written may be read, and so many decisions were taken.
+    /// Everything that was written may be read, and this many decisions were taken.
     pub(super) fn publish(&self, taken: u64) {
         self.region.number(TAKEN).store(taken, Ordering::Release);
         self.region.number(WRITTEN).store(self.written.records, Ordering::Release);
@@ -347,7 +347,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// All memory of this process that others can be given to read, behind the events with so many bytes of copies.
+    /// All memory of this process that others can be given to read, behind the events with this many bytes of copies.
     pub(super) fn new(copies: usize) -> Self {
         let mut at = (COPIES + copies).next_multiple_of(HUGE_PAGE) as u64;
         let mut shared: Vec<_> = shared_memories().into_iter().map(|memory| Shared { memory, at: 0 }).collect();
