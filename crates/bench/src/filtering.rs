@@ -40,7 +40,7 @@ const FILES: [(&str, &str); 4] = [
     ("ropewalk_plugin.h", include_str!("../../../bindings/c/ropewalk_plugin.h")),
 ];
 const START: Duration = Duration::from_secs(10);
-/// Events that are there, as in a builder unit's table.
+/// Present events, as in a builder unit's table.
 const EVENTS: usize = 1024;
 /// Events that are in work at once.
 const IN_WORK: u64 = 512;

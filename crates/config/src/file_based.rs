@@ -205,7 +205,7 @@ fn of_gateways(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// What a stream says of run files, where there are none.
+/// What a stream says of run files, in a run without them.
 fn of_run_files(index: usize, stream: &StreamSection, faults: &mut Faults) {
     let said = [
         ("ordered", stream.ordered),

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// In whose name the program itself writes.
 const BY: &str = "ropewalk";
 
-/// The logbook and the thread that writes into it. Dropping this writes what there is, and ends the thread.
+/// The logbook and the thread that writes into it. Dropping this writes the remaining entries, and ends the thread.
 #[derive(Debug)]
 pub(crate) struct LogbookWriter {
     logbook: Logbook,

@@ -390,7 +390,7 @@ fn a_promised_answer_comes_although_the_server_ends() {
     }
 }
 
-/// Waits until this is there.
+/// Waits until this is true.
 fn wait<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(30);
     loop {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Connections without an identity that a node keeps at most; the one that has been silent for longest makes room for the next.
 pub const MOST_STRANGERS: usize = 32;
-/// How long a connection may take until it is known whose it is.
+/// How long a connection may take to identify itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Watches over them. `since` says of a connection that is not known when it spoke last, or came.
@@ -80,7 +80,7 @@ struct Rival {
     endpoint: Endpoint,
     header: Header,
     since: Instant,
-    /// When it is to be looked at again.
+    /// When to look at it again.
     look: Instant,
 }
 

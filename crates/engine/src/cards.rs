@@ -42,7 +42,7 @@ struct Card<D> {
 /// All cards of a readout unit.
 pub(super) struct Cards<D> {
     cards: Vec<Card<D>>,
-    /// When cards that are polled are looked at again.
+    /// When to look at polled cards again.
     poll_due: Option<Instant>,
 }
 
@@ -224,7 +224,7 @@ impl<D: Dispatcher> Card<D> {
     }
 }
 
-/// How often what waits for subscribers is looked at where the card has little room.
+/// How often to check what waits for subscribers when the card has little room.
 const RELIEF: Duration = Duration::from_millis(1);
 /// How long subscribers may take to hear the end.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -256,7 +256,7 @@ impl<D: Dispatcher> CardSubscribers<D> {
         }
     }
 
-    /// Before the card is read: hears who comes and goes. Returns how much happened.
+    /// Before the card is read: accepts and drops connections. Returns how much happened.
     pub(super) fn hear(&mut self, now: Instant) -> usize {
         self.now = now;
         self.server.hear_all(now)

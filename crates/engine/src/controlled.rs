@@ -429,7 +429,7 @@ impl Link {
     /// The next word that came whole.
     ///
     /// # Errors
-    /// Where the bytes are none: the connection is of no more use.
+    /// If the bytes are not messages: the connection is of no more use.
     fn next_word(&mut self) -> Result<Option<Word>, FrameError> {
         let Some(head) = self.bytes.peek_array::<FRAME_BYTES>(0) else { return Ok(None) };
         let frame = Frame::parse(&head)?;

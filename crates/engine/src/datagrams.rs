@@ -418,7 +418,7 @@ impl Demux {
 }
 
 impl Route {
-    /// It is there, from the first datagram on.
+    /// Whether it is present: from the first datagram on.
     fn connect(&mut self, now: Instant, readout: &mut Readout) {
         if !std::mem::replace(&mut self.has_come, true) {
             readout.source_connected(now, self.source);

@@ -13,7 +13,7 @@ use ropewalk_io::{Dispatcher, Endpoint, Parcel};
 use ropewalk_memory::{Runs, Slice};
 use ropewalk_wire::message::{FragmentEntry, HEADER_BYTES, Header, Kind, SuperFragmentsEncoder};
 
-/// Some super-fragments for one builder unit, and who sends them.
+/// Some super-fragments for one builder unit, and their sender.
 #[derive(Debug)]
 pub struct Delivery {
     /// As every message has one; set when it leaves.
@@ -67,7 +67,7 @@ impl Delivery {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

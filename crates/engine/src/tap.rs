@@ -57,7 +57,7 @@ impl EventSelection {
 
 /// An event that can be copied, from any kind of builder.
 pub(crate) trait Sampled: Recorded {
-    /// Its lumisection, from 1; 0 where there are none.
+    /// Its lumisection, from 1; 0 without lumisections.
     fn lumisection(&self) -> u32;
 
     /// The bytes of each fragment by itself where they lie, in the order of the entries.

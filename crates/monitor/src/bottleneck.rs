@@ -8,7 +8,7 @@
 //! reports where its time went, it says only that.
 //!
 //! The rules are small functions, in an order that is argued below. The last of them are about what lies behind the readout
-//! units' pools, where everything is held up: they tell who is busy all the time.
+//! units' pools, where everything is held up: they tell which node is busy all the time.
 
 #[cfg(test)]
 mod tests;

@@ -179,7 +179,7 @@ impl Series {
     }
 }
 
-/// The part of its pool that the readout unit with the fullest one holds; where there are none, of its sets that a gateway does.
+/// The part of its pool that the readout unit with the fullest one holds; without readout units, of its sets that a gateway holds.
 fn fullest_pool(rates: &Rates) -> Option<f64> {
     let is_readout = |node: &&NodeRates| node.node.role == Role::Readout;
     let has_readouts = rates.nodes.iter().any(|node| is_readout(&node));

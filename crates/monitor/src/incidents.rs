@@ -52,7 +52,7 @@ pub struct Occurrence<'a> {
     pub subject: &'a str,
     /// What people read.
     pub text: &'a str,
-    /// The bytes that show it; empty where there are none.
+    /// The bytes that show it; empty without any.
     pub data: &'a [u8],
 }
 

@@ -174,7 +174,7 @@ impl Sample {
 /// Values of a measure, counted in its buckets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Distribution {
-    /// By bucket, in order; where there are none, it is not there.
+    /// By bucket, in order; a bucket without values is left out.
     buckets: Vec<(u16, u64)>,
     /// The sum of all values.
     pub sum: u64,

@@ -246,7 +246,7 @@ pub enum PluginError {
     NotLoaded {
         /// The library.
         path: PathBuf,
-        /// Where it was looked for.
+        /// Where it was searched.
         full: PathBuf,
         /// What the system said.
         why: String,

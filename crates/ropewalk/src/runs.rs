@@ -420,7 +420,7 @@ pub(crate) fn files(client: &Client, text: Option<&str>) -> Result<Result<Replie
     Ok(client.files(run.transpose()?))
 }
 
-/// A table of files, and what there is to say of them together.
+/// A table of files, and their sums.
 pub(crate) fn lines(answer: &Value) -> Vec<String> {
     let Some(run) = answer["run"].as_u64() else { return vec!["no run has left any files yet".to_owned()] };
     let files = answer["files"].as_array().map_or(&[][..], Vec::as_slice);

@@ -221,7 +221,7 @@ pub(super) fn emulated(
     }
 }
 
-/// How often it is looked whether the process lives.
+/// How often to check whether the process lives.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long it may take to end by itself when the run is over.
 const LEAVING: Duration = Duration::from_secs(1);

@@ -47,7 +47,7 @@ pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
 pub(super) const DATAGRAM_BLOCKS: usize = 256;
 /// How long a write may block before `is_over` is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is looked whether the network card of a group is there.
+/// How often to check whether the network card of a group exists.
 const GROUP_LOOK: Duration = Duration::from_millis(200);
 
 /// The entrances of a readout unit's sources.

@@ -262,7 +262,7 @@ impl Numbers {
 
 /// Where files go, in the run's directory.
 const DIRECTORY: &str = "black-box";
-/// How often is looked whether there is something to save.
+/// How often to check whether there is something to save.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What one source's recordings become.
@@ -332,7 +332,7 @@ pub(super) fn save_black_boxes(mut savers: Vec<Saver>, directory: &Path, is_over
 }
 
 impl Saver {
-    /// Saves a recording; what there is to say of it.
+    /// Saves a recording; returns the remarks on it.
     fn save(&mut self, recording: &Recording, directory: &Path, epoch: Utc) -> String {
         let Some((what, at)) = recording.incident() else { return String::new() };
         self.saved += 1;

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Blocks for headers and documents of the files that are gathered or with the disk.
 const HEADERS_BLOCK: usize = 256 << 10;
 const HEADERS_BLOCKS: usize = 32;
-/// How often it is looked whether those have ended who wait for nothing.
+/// How often to check whether units that wait for nothing have ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How a builder unit or an input queue of a gateway writes files of events; `None` without `[file_based]`. With several writers

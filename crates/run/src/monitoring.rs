@@ -363,7 +363,7 @@ pub enum MergeError {
 /// Adds up the documents in some directories of one run.
 ///
 /// # Errors
-/// Where there are none, one cannot be read, or they are not of one run.
+/// If there are none, if one cannot be read, or if they are not of one run.
 pub fn merge(directories: &[PathBuf]) -> Result<Histograms, MergeError> {
     let mut paths = BTreeSet::new();
     for directory in directories {

@@ -1,6 +1,6 @@
 //! The files that a run has left on the disks, as their names, their ends and the run's account tell it.
 //!
-//! Only files that are named as those of the run are looked at, in the directories that its configuration says they go to; links are
+//! Only files with names of the run's files are looked at, in the directories that its configuration says they go to; links are
 //! not followed. What is asked for beside a run's number is compared with names, and never opened.
 
 use super::record::account;
@@ -69,7 +69,7 @@ pub struct StoredFiles {
     pub run: Option<u32>,
     /// It has its account: it has ended in order.
     pub has_account: bool,
-    /// All its files that are there, whether they are among these or not.
+    /// All its existing files, among these or not.
     pub found: u64,
     /// The files that were asked for.
     pub files: Vec<StoredFile>,

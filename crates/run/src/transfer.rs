@@ -31,9 +31,9 @@ use std::time::Duration;
 
 /// The service's thread; those of commands have its name and a number.
 const THREAD: &str = "transfer";
-/// How often directories are looked through.
+/// How often to search directories.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often it is looked whether the run is over.
+/// How often to check whether the run is over.
 const TURN: Duration = Duration::from_millis(20);
 
 /// What is to be done with closed run files.

@@ -71,11 +71,11 @@ pub struct RunFiles {
 pub struct Exported {
     /// Events that were written.
     pub events: u64,
-    /// Their fragments; envelopes are none.
+    /// Their fragments, without envelopes.
     pub fragments: u64,
     /// Bytes of these.
     pub fragment_bytes: u64,
-    /// Fragments whose own checksum is wrong; they are there as they are.
+    /// Fragments whose own checksum is wrong; they are exported as they are.
     pub wrong_checksums: u64,
     /// What the format has no place for: its name, and of how many events it is missing.
     pub not_carried: BTreeMap<&'static str, u64>,
@@ -85,7 +85,7 @@ pub struct Exported {
     pub status: StatusSummary,
 }
 
-/// Makes files of another format of the run in these directories or files; they come into `directory`, which is there.
+/// Makes files of another format of the run in these directories or files; they come into `directory`, which exists.
 ///
 /// # Errors
 /// Where a file cannot be read or written, there are segments of several runs, or an event does not fit into the format.

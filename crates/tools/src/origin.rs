@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long nothing may come before it is looked whether it is over: 50 ms.
+/// How long nothing may come before the end is checked: 50 ms.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Opens an origin for reading. The bytes end when no writer is left, or when `is_over` is set.

@@ -153,7 +153,7 @@ pub(crate) fn read(directory: &Path, begun: u64) -> io::Result<Option<String>> {
 /// Lets a thread of this machine run on some CPUs alone. Does nothing if the thread has ended.
 ///
 /// # Errors
-/// `EPERM` without the right, `EINVAL` where none of them is there for it.
+/// `EPERM` without the right, `EINVAL` if it may use none of them.
 pub(crate) fn write(thread: &RunningThread, cpus: &CpuList) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {

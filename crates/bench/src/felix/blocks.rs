@@ -228,7 +228,7 @@ impl Lines {
     }
 }
 
-/// The output of a batch, and who takes it.
+/// The output of a batch, and its consumer.
 fn write_and_read(output: &mut [u64], value: u64) -> u64 {
     output.iter_mut().enumerate().for_each(|(index, record)| *record = value ^ index as u64);
     black_box(&*output).iter().fold(value, |sum, record| sum.wrapping_add(*record))

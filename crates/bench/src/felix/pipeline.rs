@@ -77,7 +77,7 @@ fn case_of(sizes: Sizes, consumer: Consumer) -> Map<String, Value> {
     ])
 }
 
-/// A card that has written its ring once and says again and again that it has done so, and who takes its chunks.
+/// A card that has written its ring once and says again and again that it has done so, and the consumer of its chunks.
 struct Pipeline {
     writer: RingWriter,
     input: StreamInput,

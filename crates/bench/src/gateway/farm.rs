@@ -33,7 +33,7 @@ use crate::cable::{Rig, SOURCE_CPU, pool};
 pub(super) const NODES: u16 = 2;
 /// The life of gateways and nodes.
 pub(super) const LIFE: Incarnation = Incarnation(1);
-/// How often a node says that it is there.
+/// How often a node gives a sign of life.
 const HEARTBEAT: Duration = Duration::from_millis(30);
 
 /// A farm of one node that has decided as soon as an event has been sent to it, or put together.

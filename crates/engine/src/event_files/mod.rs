@@ -91,7 +91,7 @@ pub struct Filing<D: Disk> {
     given_up: bool,
     /// No event comes any more.
     finishing: bool,
-    /// The document of the run's end is there, or with the disk.
+    /// The document of the run's end is written, or with the disk.
     is_ended: bool,
 }
 

@@ -19,7 +19,7 @@ const LOOKED_AT: Duration = Duration::from_millis(100);
 const TURNS: u8 = 16;
 /// An unknown connection may send nothing for this long: it may be a front end that waits for its first trigger.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
+/// How long a connection that has said something may take to identify its source. One that has said nothing yet
 /// may be a front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
 /// The second connection of a source is refused if the first one receives data this long after its socket was empty. Data that a sender

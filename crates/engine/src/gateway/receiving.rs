@@ -58,7 +58,7 @@ pub(super) struct Receiving<R, S> {
 
 /// How often the kernel is asked what it lost.
 const ASK: Duration = Duration::from_secs(1);
-/// How often it is looked how much waits in front of the inputs. Sockets ask the kernel, at the price of a packet or two.
+/// How often to measure what waits in front of the inputs. Sockets ask the kernel, at the price of a packet or two.
 const LOOK: Duration = Duration::from_micros(200);
 /// After this long without a packet behind the last event, no packets are in flight.
 const QUIET: Duration = Duration::from_millis(200);

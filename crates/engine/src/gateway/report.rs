@@ -105,7 +105,7 @@ pub struct GatewayReport {
     pub stops: Vec<(Duration, u64)>,
     /// Sets of events in use now, of all flows, and how many there are.
     pub sets: (u64, u64),
-    /// In front of an input: the most that ever waited there when it was looked, and how much room there was.
+    /// In front of an input: the most that was ever found waiting there, and how much room there was.
     pub most_waiting: QueueInUse,
     /// Packets that were copied because too much of their memory was held.
     pub evacuated: u64,

@@ -190,7 +190,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         are_closed
     }
 
-    /// Whether a node is there.
+    /// Whether a node is connected.
     pub(super) fn has_nodes(&mut self) -> bool {
         self.machine.farm().has_nodes()
     }

@@ -342,7 +342,7 @@ impl<L: Link, S: Sender> Drive for SendingDrive<L, S> {
 struct Word {
     /// Nothing more comes from there.
     is_closed: AtomicBool,
-    /// A node is there.
+    /// A node is connected.
     has_nodes: AtomicBool,
     /// Every flow has stopped.
     is_draining: AtomicBool,
@@ -410,7 +410,7 @@ impl End {
         self.other_word.is_closed.load(Ordering::Acquire)
     }
 
-    /// Tells the other end whether a node is there.
+    /// Tells the other end whether a node is connected.
     fn set_has_nodes(&self, has_nodes: bool) {
         if !has_nodes && is_planted(Flaw::NodesGoneUntold) {
             return;
@@ -420,7 +420,7 @@ impl End {
         }
     }
 
-    /// Whether the other end says that a node is there.
+    /// Whether the other end says that a node is connected.
     pub(super) fn has_nodes(&self) -> bool {
         self.other_word.has_nodes.load(Ordering::Relaxed)
     }

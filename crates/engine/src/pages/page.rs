@@ -408,7 +408,7 @@ impl PageDirectory {
         for path in self.before.iter().filter(has_such_a_name) {
             let page = PageReading::read(path).ok();
             let is_former = |page: &PageReading| page.label().node == node && page.label().output == self.output;
-            // Where it cannot be removed there are two, and each says whose it is.
+            // If it cannot be removed there are two pages, and each names its owner.
             page.filter(is_former).into_iter().for_each(|page| drop(page.remove_if_left()));
         }
         let (now, utc) = (MonotonicClock.now(), MonotonicClock.utc());

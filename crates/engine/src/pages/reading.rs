@@ -1,4 +1,4 @@
-//! A page as it was found: who writes it, whether that is still there and turns, and its numbers.
+//! A page as it was found: its writer, whether that still lives and turns, and its numbers.
 
 use super::page::{
     Label, NumberLabel, OwnerKind, OwnerLabel, PHASES, PageRole, STATE_CELLS, StateCell, pages_in, usual_directories,
@@ -126,7 +126,7 @@ impl PageReading {
         &self.label
     }
 
-    /// The process that writes it is there.
+    /// The process that writes it lives.
     pub const fn is_written(&self) -> bool {
         self.is_written
     }
@@ -242,7 +242,7 @@ pub struct Findings {
     pub at: Instant,
     /// The pages, in the order of places and names.
     pub pages: Vec<PageReading>,
-    /// What is there and cannot be read.
+    /// What exists and cannot be read.
     pub errors: Vec<PageError>,
 }
 

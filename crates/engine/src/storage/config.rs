@@ -68,7 +68,7 @@ pub struct StreamStorage {
     pub selected: bool,
     /// How its segments are packed.
     pub compression: Compression,
-    /// Where its run directories are: segments go to them in turn; to those of all streams where there are none.
+    /// Where its run directories are: segments go to them in turn; to those of all streams if there are none.
     pub outputs: Vec<PathBuf>,
     /// Where its closed segments are moved to; `None`: where those of all streams are.
     pub hand_over: Option<PathBuf>,

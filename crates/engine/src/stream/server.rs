@@ -130,7 +130,7 @@ impl<D: Dispatcher> StreamServer<D> {
         &mut self.router
     }
 
-    /// The first half of a turn: hears who comes, goes and says something.
+    /// The first half of a turn: handles new and lost connections, and messages.
     pub fn hear_all(&mut self, now: Instant) -> usize {
         self.staging.pool_mut().collect();
         let work = self.take_events(now);

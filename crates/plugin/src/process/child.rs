@@ -116,7 +116,7 @@ impl Caller {
         Ok(Self { socket, told: 0 })
     }
 
-    /// The first message, with the descriptors of two memories; `user` is who has a run start such a process.
+    /// The first message, with the descriptors of two memories; `user` is what has a run start such a process.
     pub(crate) fn greeting<const N: usize>(&self, user: &str) -> io::Result<(Greeting<N>, [OwnedFd; 2])> {
         let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
         // If standard input is something else, the system's error message does not help.

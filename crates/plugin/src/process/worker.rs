@@ -43,12 +43,12 @@ pub(crate) struct Seen {
     pub(crate) has_ended: bool,
 }
 
-/// A process that is there.
+/// A running process.
 #[derive(Debug)]
 struct Running {
     child: Child,
     socket: OwnedFd,
-    /// Becomes readable when the process ends; watched by [`Worker::waits`] as long as it is there.
+    /// Becomes readable when the process ends; watched by [`Worker::waits`] until then.
     _end: OwnedFd,
     is_ready: bool,
     /// Since when it is known to have closed the socket, as it does when it ends.

@@ -60,7 +60,7 @@ Exit status: 0 where everything is as it was, 1 where something is left, 4 where
     Persist(change::PersistOptions),
 }
 
-/// What is looked at.
+/// What to look at.
 #[derive(Debug, Args)]
 pub(crate) struct LookOptions {
     /// The configuration whose needs are to be met; without one, those of any data taking.

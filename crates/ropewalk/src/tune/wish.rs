@@ -37,7 +37,7 @@ pub(crate) fn resolve(outputs: &mut Vec<PathBuf>) {
     outputs.dedup();
 }
 
-/// Links are followed as far as the directory is there; a run makes the rest.
+/// Links are followed as far as the directory exists; a run makes the rest.
 fn resolved(output: &Path) -> PathBuf {
     let Ok(whole) = std::path::absolute(output) else { return output.to_owned() };
     let there = whole.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
@@ -143,7 +143,7 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
     elsewhere(readouts.chain(managers).chain(boards).filter_map(address), machine)
 }
 
-/// The other machines of a push system: who sends packets, and who hears of the throttle.
+/// The other machines of a push system: senders of packets, and receivers of the throttle.
 fn push_peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
     let flows = configuration.flow.iter().filter(|flow| flow.emulate.is_none());
     let sources = flows.flat_map(|flow| {

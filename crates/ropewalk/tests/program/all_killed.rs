@@ -1,5 +1,5 @@
 //! Every process of a run is killed with -9 at a random moment: event manager, readout unit, builder units and the filters' own.
-//! What was acknowledged as written is there.
+//! Every event that was acknowledged as written is in the files.
 //!
 //! A builder unit's acknowledgement is its promise, and leaves it for the event manager. So the test sits between the
 //! two and remembers every acknowledgement that came out of a builder unit's socket, also one that no event manager

@@ -548,7 +548,7 @@ fn next_message(stream: &mut TcpStream) -> Option<(Kind, Vec<u8>)> {
     Some((frame.kind, body))
 }
 
-/// What a run says first to its node, which is looked at by being that node.
+/// The first messages of a run to its node; the test is that node.
 fn greeting(directory: &TemporaryDirectory, config: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let run_config = with_nodes(directory, config, &[&listener.local_addr().expect("it listens").to_string()]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The sources: a trigger, a telescope and a slow control as a user has them, and one of the test's own.
 const SOURCES: u64 = 4;
 
-/// The programs of the front ends; they call until run control is there.
+/// The programs of the front ends; they call until run control answers.
 struct FrontEnds {
     line: String,
     control: String,

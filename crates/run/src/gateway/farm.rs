@@ -31,7 +31,7 @@ const MESSAGES_MEMORY: (usize, usize) = (256 << 10, 16);
 const CONNECTION_MEMORY: (usize, usize) = (16 << 10, 16);
 /// Memory for decisions that readers have not taken: more than the queues of a few of them.
 const DECISIONS_MEMORY: (usize, usize) = (256 << 10, 64);
-/// How often a node says that it is there.
+/// How often a node gives a sign of life.
 const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
 /// How long a node waits for the rest of an event.
 const NODE_PATIENCE: Duration = Duration::from_millis(100);

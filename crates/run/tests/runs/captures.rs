@@ -612,7 +612,7 @@ fn behind_a_missing_segment_a_connection_goes_on_with_the_next_whole_frame() {
         packets.insert(20, packets[15].clone());
         write_capture(&capture, &packets);
         let keys = format!("input = {:?}\n{keys}", capture.display().to_string());
-        // Counting begins with the first frame that is there.
+        // Counting begins with the first frame.
         let events = if missing == Some(0) { 200 - lost } else { 200 };
         let summary = taken(launched(&output, std::slice::from_ref(&keys)), events);
         assert_eq!((summary.events.written, summary.is_lossless()), (200 - lost, lost == 0), "{summary:#?}");

@@ -91,7 +91,7 @@ fn every_mechanism_of_tcp_builds_the_same_events() {
     }
 }
 
-/// What came before it was known whose it is stays in memory that all share, until its events are complete: that may
+/// What came before a source was identified stays in memory that all share, until its events are complete: that may
 /// not keep out the very sources that complete them.
 #[test]
 fn many_sources_that_come_one_after_the_other_keep_no_source_out() {

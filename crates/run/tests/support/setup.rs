@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// What has not happened after this time will not happen: many times what it takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until something is there.
+/// Waits until `look` returns something.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {

@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Bytes that are read at once at most.
 const WINDOW_BYTES: usize = 1 << 20;
-/// So much is looked at to find out what the blocks are, where there is as much.
+/// At most this much is read to find out what the blocks are.
 const LOOK_BYTES: usize = 4 * LARGEST_BLOCK_BYTES;
 
 /// Opens a file, a FIFO, or standard input where the path is `-`.

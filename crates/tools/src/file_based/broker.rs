@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// This many reasons of units that could not filter a file are kept.
 const MOST_FAILURES: usize = 10;
-/// How often the directory is looked into.
+/// How often to read the directory.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a broker works.
@@ -174,7 +174,7 @@ struct Service<'a> {
     merger: Merger,
     children: Children,
     connections: Connections,
-    /// When the directory is looked into again; never where the run's end was found.
+    /// When to read the directory again; never after the run's end was found.
     next_look: Option<Instant>,
     /// Those whose end the merger knows.
     lumisections: BTreeSet<u32>,

@@ -226,7 +226,7 @@ impl FilterUnit {
             });
         }
         let draft = place.draft(work);
-        // Nothing is written over: what is there is of a unit whose broker died.
+        // Nothing is written over: an existing file belongs to a unit whose broker died.
         if draft.exists() {
             return Err(FilesError::system("write", &draft)(std::io::ErrorKind::AlreadyExists.into()));
         }
@@ -249,7 +249,7 @@ fn events_of<'a>(file: &'a [u8], path: &Path) -> Result<(Vec<FileEvent<'a>>, u64
     Ok((events, wrong))
 }
 
-/// Reads a file into memory that is there.
+/// Reads a file into existing memory.
 fn read(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
     bytes.clear();
     File::open(path)?.read_to_end(bytes)

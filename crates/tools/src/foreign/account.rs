@@ -247,7 +247,7 @@ impl ForeignReport {
     }
 }
 
-/// How many of the packets that are none of a source cannot be read.
+/// How many of the packets that belong to no source cannot be read.
 pub(super) fn unreadable(aside: &BTreeMap<&'static str, u64>) -> u64 {
     Aside::UNREADABLE.iter().filter_map(|unreadable| aside.get(unreadable.name())).sum()
 }

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Bytes of the window, as long as no frame is longer.
 const WINDOW_BYTES: usize = 1 << 20;
-/// So much is looked at to find out what a file is.
+/// This much is read to find out what a file is.
 const LOOK_BYTES: usize = 64 << 10;
 
 /// Why an input ends before its end.
@@ -142,7 +142,7 @@ impl Input {
         self.end - self.start >= bytes
     }
 
-    /// Reads what there is; 0 at the end, and where no more can be read.
+    /// Reads what there is; 0 at the end, and if no more can be read.
     fn read_some(&mut self) -> usize {
         loop {
             match self.read.read(&mut self.buffer[self.end..]) {

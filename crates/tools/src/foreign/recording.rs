@@ -248,7 +248,7 @@ pub struct Passed {
     pub bytes: u64,
     /// Packets that the source was given.
     pub taken: u64,
-    /// Packets that are none of it, by the reason's name.
+    /// Packets that do not belong to it, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
     /// Connections that no source wants: sender and receiver, with the number of packets.
     pub connections: BTreeMap<String, u64>,

@@ -21,15 +21,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How often is looked whether the time is over.
+/// How often to check whether the time is over.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the connections are not polled after none of them had data.
 const REST: Duration = Duration::from_millis(1);
 /// Bytes of the longest datagram, and of the longest piece of a stream.
 const MOST_BYTES: usize = 0xFFFF;
-/// Bytes of a file that are looked at.
+/// Bytes of a file that are read.
 const MOST_OF_FILE: usize = 4 << 20;
-/// Connections that are looked at.
+/// The most connections that are read.
 const MOST_CONNECTIONS: usize = 32;
 
 /// What was found in a file.

@@ -36,7 +36,7 @@ pub struct TrialOptions<'a> {
     pub grows: bool,
     /// What its datagrams are waited for.
     pub limits: DatagramLimits,
-    /// The board whose frames are looked at; all boards if none.
+    /// The board whose frames are examined; `None`: all boards.
     pub own: Option<&'a OwnBoard>,
     /// A capture, or the bytes of a stream.
     pub input: &'a Path,
@@ -67,7 +67,7 @@ pub struct TrialReport {
     pub unfinished_frames: u64,
     /// Losses by cause.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Packets of a capture that are none of the source, by the reason's name.
+    /// Packets of a capture that do not belong to the source, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
     /// Packets of a capture that went to other ports than the source's, by port.
     pub other_ports: BTreeMap<u16, u64>,
@@ -194,7 +194,7 @@ pub(super) struct Others {
     pub(super) mended: Mended,
 }
 
-/// What came of it, and which packets of a capture are none of the source.
+/// The result, and the packets of a capture that do not belong to the source.
 pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others), OfflineError> {
     let trial = Trial::new(options.framing).gathering(options.gathers).growing(options.grows);
     let trial = trial.waiting(options.limits).of(options.own);

@@ -32,7 +32,7 @@ pub struct Application {
 
 enum Stage {
     Reading,
-    /// What earlier plans changed is looked at, too: it may be moved.
+    /// What earlier plans changed is read, too: it may be moved.
     LookingAround,
     Journalling,
     Changing(Bringing),
@@ -114,7 +114,7 @@ impl Application {
         self.changes.iter().zip(&self.before).all(|(change, before)| change.to == *before)
     }
 
-    /// What an earlier plan changed, and what is there now.
+    /// What an earlier plan changed, and its present value.
     fn look_at(&mut self, other: &Held, present: Option<&str>) {
         let is_half_way = other.is_half_way(&self.identity.boot);
         let is_ours = |present: &str| is_half_way || present == other.old || other.put.iter().any(|put| put == present);

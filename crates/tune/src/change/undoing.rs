@@ -376,12 +376,12 @@ pub struct History {
     /// The settings that the present application has a step for.
     #[serde(skip)]
     stepped: Vec<Setting>,
-    /// An application of which not all steps are there yet.
+    /// An application that does not have all its steps yet.
     #[serde(skip)]
     begun: Option<Begun>,
 }
 
-/// An application of which not all steps are there yet.
+/// An application that does not have all its steps yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Begun {
     boot: String,

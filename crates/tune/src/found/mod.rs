@@ -79,12 +79,12 @@ impl Found {
 pub(crate) struct Unread(pub(crate) String);
 
 impl Found {
-    /// A file's text, where it is there and can be read.
+    /// A file's text, if it exists and can be read.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files.text(path)
     }
 
-    /// A file's number, where it is there and is one.
+    /// A file's number, if it exists and holds one.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }

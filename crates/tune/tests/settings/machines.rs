@@ -129,7 +129,7 @@ pub(crate) fn of(findings: Vec<Finding>, rule: &str) -> Vec<Finding> {
     findings.into_iter().filter(|finding| finding.rule == rule).collect()
 }
 
-/// The worst grade of some findings; good where there are none.
+/// The worst grade of some findings; good without findings.
 pub(crate) fn worst(findings: &[Finding]) -> Grade {
     findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Good)
 }
