@@ -114,7 +114,8 @@ fn packed(config: StorageConfig) -> StorageConfig {
     }
 }
 
-/// Packs this many bytes of a segment by the library alone, as large a piece at once as the run file does; 10^9 bytes a second.
+/// Packs this many bytes of a segment by the library alone, as large a piece at once as the run file does; 10^9 bytes a
+/// second.
 fn pack_bare(segment: &[u8], bytes: u64) -> std::io::Result<f64> {
     let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
     let mut out = vec![0; 2 * STRETCH_BYTES];

@@ -361,7 +361,7 @@ fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
     let Some(demux) = source.demux.as_ref().filter(|_| source.emulate.is_none()) else { return Ok(()) };
     if !source.comes_in_datagrams() && source.input.is_none() {
         return Err(
-            "one board sends over a connection; several boards can be distinguished in datagrams and in files (`input`)",
+            "one board sends over a connection; boards can be distinguished in datagrams and in files (`input`)",
         );
     }
     if demux.at == PeerOrPlace::Frame && source.input.is_some() && source.chosen().is_none() {

@@ -277,7 +277,7 @@ pub(super) fn check(sections: &[HistogramSection], all: &[SourceId], faults: &mu
     }
     if cells > MOST_CELLS {
         let message =
-            format!("{cells} bins of all sources together; at most {MOST_CELLS}, as all of them are reported every second");
+            format!("{cells} bins of all sources together; at most {MOST_CELLS}, as all are reported every second");
         faults.add("histogram", message);
     }
 }

@@ -216,7 +216,7 @@ const MOST_REORDERED: u8 = 32;
 /// What is wrong with the layout of a source, or with the way in which it comes.
 pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if source.reorder > MOST_REORDERED {
-        let message = format!("at most {MOST_REORDERED} datagrams wait for the ones that they overtook; 0 turns that off");
+        let message = format!("at most {MOST_REORDERED} datagrams wait for overtaken ones; 0 turns that off");
         faults.add(key("reorder"), message);
     }
     let mut own = Faults::default();

@@ -404,7 +404,7 @@ pub fn policy_of(threads: &[ThreadRule]) -> Result<Policy, Fault> {
 fn policy_with(threads: &[ThreadRule], pools: Vec<Rule>, faults: &mut Faults) -> Option<Policy> {
     let rules: Vec<Option<Rule>> = (0..).zip(threads).map(|(index, rule)| thread_rule(index, rule, faults)).collect();
     let is_right = rules.iter().all(Option::is_some);
-    // The error points at the pattern of the rule.
+    // In the place of a wrong rule, so that its pattern is checked, too.
     let stand_in = |rule: &ThreadRule| Rule { pattern: rule.pattern.clone(), lock: true, ..Rule::default() };
     let rules = rules.into_iter().zip(threads).map(|(made, rule)| made.unwrap_or_else(|| stand_in(rule))).collect();
     match Policy::checked(rules, pools) {

@@ -418,7 +418,7 @@ impl Demux {
 }
 
 impl Route {
-    /// Whether it is present: from the first datagram on.
+    /// Reports the source as connected, at its first datagram.
     fn connect(&mut self, now: Instant, readout: &mut Readout) {
         if !std::mem::replace(&mut self.has_come, true) {
             readout.source_connected(now, self.source);

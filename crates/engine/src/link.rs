@@ -107,7 +107,8 @@ impl Outbox {
         true
     }
 
-    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most this many bytes.
+    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most this many
+    /// bytes.
     ///
     /// # Errors
     /// [`Unsent::NoRoom`] where no staging block is free.

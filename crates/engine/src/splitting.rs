@@ -88,8 +88,8 @@ impl Dividing {
         self.divider.take_divided()
     }
 
-    /// Appends the next fragments of a stream whose last bytes came at `came`, at most this many; fewer where no more frames
-    /// came, or while it [is pending](Dividing::is_pending).
+    /// Appends the next fragments of a stream whose last bytes came at `came`, at most this many; fewer where no more
+    /// frames came, or while it [is pending](Dividing::is_pending).
     ///
     /// # Errors
     /// Where the boundary of the next frame is lost, once everything before it was taken: see [`Framer::next_batch`].

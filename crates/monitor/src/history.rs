@@ -94,8 +94,8 @@ impl History {
         history
     }
 
-    /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of this many seconds; of a minute or more they
-    /// are whole minutes, a day at most, and go back seven days, shorter ones an hour.
+    /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of this many seconds; of a minute or
+    /// more they are whole minutes, a day at most, and go back seven days, shorter ones an hour.
     pub fn stretch(&self, since: i64, step_seconds: u32) -> Stretch {
         if step_seconds < MINUTE {
             Stretch::of(&self.seconds, since, step_seconds.max(1))
@@ -179,7 +179,8 @@ impl Series {
     }
 }
 
-/// The part of its pool that the readout unit with the fullest one holds; without readout units, of its sets that a gateway holds.
+/// The part of its pool that the readout unit with the fullest one holds; without readout units, of its sets that a
+/// gateway holds.
 fn fullest_pool(rates: &Rates) -> Option<f64> {
     let is_readout = |node: &&NodeRates| node.node.role == Role::Readout;
     let has_readouts = rates.nodes.iter().any(|node| is_readout(&node));

@@ -91,8 +91,8 @@ impl Library {
         Ok(unsafe { self.table.cast::<T>().read_unaligned() })
     }
 
-    /// The state that `create` makes: it gets the configuration, and room for a text of this many bytes that says why it cannot
-    /// be done.
+    /// The state that `create` makes: it gets the configuration, and room for a text of this many bytes that says why
+    /// it cannot be done.
     pub(crate) fn state(
         &self,
         configuration: &str,
@@ -246,7 +246,7 @@ pub enum PluginError {
     NotLoaded {
         /// The library.
         path: PathBuf,
-        /// Where it was searched.
+        /// The path at which it was searched.
         full: PathBuf,
         /// What the system said.
         why: String,

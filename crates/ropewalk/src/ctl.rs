@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
 Known by other names, too: conf, enable (start), halt (reset).
-Control of the runs, so that commands of other operators are refused: take (--force: from another operator), give (up, or --to NAME).
+Control, so that commands of others are refused: take (--force: from another operator), give (up, or --to NAME).
 Parameters of the current run and of the following ones: set NAME=VALUE.
 Sources that take no part, in the current run and in the following ones: mask SOURCES, unmask SOURCES.
 Sources that are begun anew while the run goes on, out and in again: restart SOURCES.

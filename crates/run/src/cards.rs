@@ -63,7 +63,8 @@ pub(super) struct CardToEmulate {
 }
 
 impl Workshop<'_> {
-    /// Gives a readout unit the rings of its cards, and their subscribers. With `events`, cards end after this many triggers.
+    /// Gives a readout unit the rings of its cards, and their subscribers. With `events`, cards end after this many
+    /// triggers.
     pub(super) fn cards<P: Dispatcher>(
         &self,
         index: u16,

@@ -1,7 +1,7 @@
 //! The files that a run has left on the disks, as their names, their ends and the run's account tell it.
 //!
-//! Only files with names of the run's files are looked at, in the directories that its configuration says they go to; links are
-//! not followed. What is asked for beside a run's number is compared with names, and never opened.
+//! Only files with names of the run's files are looked at, in the directories that its configuration says they go to;
+//! links are not followed. What is asked for beside a run's number is compared with names, and never opened.
 
 use super::record::account;
 use super::registry::RunDirectory;

@@ -1,6 +1,7 @@
 //! Runs that follow each other in a hurry leave nothing behind: no thread, no descriptor, no directory that is not theirs.
 //!
-//! One test alone, so that what this process has is what the runs have. `ROPEWALK_RUNS=1000` takes this many runs in a row of each kind.
+//! One test alone, so that what this process has is what the runs have. `ROPEWALK_RUNS=1000` takes this many runs in a
+//! row of each kind.
 
 use ropewalk_config::fields::Fields;
 use ropewalk_config::parse;

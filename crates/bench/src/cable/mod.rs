@@ -137,7 +137,8 @@ impl Rig {
         self.cable.sink.inside(open).map(Sink::Bare).map_err(crate::BenchError::system("a bare receiver"))
     }
 
-    /// One source of packets to a sink, of which this many lie ready. What is sent back to it is dropped as soon as it comes.
+    /// One source of packets to a sink, of which this many lie ready. What is sent back to it is dropped as soon as it
+    /// comes.
     pub(crate) fn source(&self, traffic: Traffic, ready: usize, to: SocketAddrV4) -> Result<Source, crate::BenchError> {
         let flow = traffic.mechanism.flow();
         let opened = self.cable.source.inside(|| {

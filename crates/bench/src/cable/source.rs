@@ -15,8 +15,8 @@ use super::{Frame, SINK_CPU, SOURCE_CPU, Usage};
 pub(crate) enum Pace {
     /// As fast as it goes.
     Flood,
-    /// This many packets a second, and never faster: what a source could not send in its time, because it was away, is not sent
-    /// behind it, where it would come as a flood.
+    /// This many packets a second, and never faster: what a source could not send in its time, because it was away, is
+    /// not sent behind it, where it would come as a flood.
     Rate(f64),
     /// As fast as the sink takes them: so many are on their way at most.
     Window(u64),

@@ -242,8 +242,8 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// If this many connections or more are unknown beyond one for each missing source: the oldest beyond those, since the
-    /// first ones may be the sources'. Connections that have said something count only with `all`.
+    /// If this many connections or more are unknown beyond one for each missing source: the oldest beyond those, since
+    /// the first ones may be the sources'. Connections that have said something count only with `all`.
     fn look_for_unknown(&mut self, most: usize, all: bool) -> Option<Unknown> {
         self.unknown.clear();
         for (endpoint, connection) in self.connections.iter() {

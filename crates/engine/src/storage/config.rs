@@ -45,7 +45,8 @@ pub struct StorageConfig {
     pub segment_bytes: u64,
     /// How many threads pack for each stream that is packed, at least one; [`StorageConfig::disk_threads`] are others.
     pub packing_threads: u8,
-    /// While the disk is at work, this many bytes of a segment are gathered for its next piece: [`StorageConfig::BATCH_BYTES`], or less.
+    /// While the disk is at work, this many bytes of a segment are gathered for its next piece:
+    /// [`StorageConfig::BATCH_BYTES`], or less.
     pub batch_bytes: u64,
     /// Room for this many bytes is set aside when a segment is opened.
     pub preallocate: bool,

@@ -82,8 +82,9 @@ pub(super) struct SegmentWriter {
     length: u64,
     opened: Instant,
     gathered: Batch,
-    /// Batches whose events are not acknowledged, the oldest first: this many of them as `with_disk` says are with the disk, and of
-    /// these it has given the first `refused_batches` back. They end in this order. During a sync the first one is in the file.
+    /// Batches whose events are not acknowledged, the oldest first: this many of them as `with_disk` says are with the
+    /// disk, and of these it has given the first `refused_batches` back. They end in this order. During a sync the
+    /// first one is in the file.
     under_way: VecDeque<Batch>,
     /// How many of them there may be.
     batches: usize,

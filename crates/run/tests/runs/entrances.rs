@@ -405,8 +405,9 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
 }
 
-/// Takes a run of 300 events of two boards that show these numbers, in fields of this many bits, and counts complete events, incomplete ones, what was
-/// dropped, and what came out of order; with the kinds of anomalies of the second one.
+/// Takes a run of 300 events of two boards that show these numbers, in fields of this many bits, and counts complete
+/// events, incomplete ones, what was dropped, and what came out of order; with the kinds of anomalies of the second
+/// one.
 fn taken_growing(name: &str, bits: u32, boards: [&[u64]; 2]) -> ([u64; 4], Vec<String>) {
     let output = TemporaryDirectory::new(name);
     let mut text = format!(

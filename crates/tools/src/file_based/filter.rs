@@ -178,7 +178,8 @@ pub struct LibraryFilter {
 }
 
 impl LibraryFilter {
-    /// Starts a process with the library, which may take this many bytes of memory, and tells its filter that the run begins.
+    /// Starts a process with the library, which may take this many bytes of memory, and tells its filter that the run
+    /// begins.
     ///
     /// # Errors
     /// Where the library is no filter, or does not want to, or there is no memory.
@@ -390,8 +391,8 @@ pub struct UnitTask {
 }
 
 impl UnitTask {
-    /// The library decides where there is one, whose process may take this many bytes of memory, otherwise triggers; without any of
-    /// these every event is accepted.
+    /// The library decides where there is one, whose process may take this many bytes of memory, otherwise triggers;
+    /// without any of these every event is accepted.
     pub fn new(triggers: &[TriggerChoice], library: Option<(FilterConfig, u64)>, streams: &[StreamSection]) -> Self {
         let filter = match library {
             Some((filter, memory)) => UnitFilter::Library { filter, memory },

@@ -133,8 +133,8 @@ pub fn sniff_datagrams(socket: &UdpSocket, time: Duration, save: Option<&Path>) 
     Ok(sniffer.findings())
 }
 
-/// Looks at what connections send that come to a listener within this long, and saves the bytes of the first one where that
-/// is wanted.
+/// Looks at what connections send that come to a listener within this long, and saves the bytes of the first one where
+/// that is wanted.
 ///
 /// # Errors
 /// Where the listener fails, or the file cannot be written.

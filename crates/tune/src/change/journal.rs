@@ -41,8 +41,8 @@ pub struct JournalFile {
 pub enum JournalError {
     /// A line does not fit its checksum.
     #[error(
-        "{}: line {line} is damaged, so that nothing is taken back by it; its lines hold the values from before; move it \
-         away to begin anew", path.display()
+        "{}: line {line} is damaged, so that nothing is taken back by it; its lines hold the values from before; \
+         move it away to begin anew", path.display()
     )]
     Damaged {
         /// The file.

@@ -79,7 +79,7 @@ pub(in crate::rules) const DRIVER: &[Rule] = &[
         what: "Whether card and switch make each other wait. On for datagrams, but never changed where both \
                negotiate it; for connections only reported.",
         why: "Only pauses hold a source of datagrams back: without them its packets are lost where queues are full. \
-              For connections, which hold back their own senders, pauses also stop other traffic in the switch's queue.",
+              For connections, which hold back their own senders, pauses also stop others in the switch's queue.",
         source: "IEEE 802.3, annex 31B; paper 1, II, had them off and switches with deep buffers",
         worth: "loss or none in bursts beyond the buffers of card and switch; no bench of Ropewalk shows it: it takes \
                a switch (IEEE 802.3, annex 31B)",
@@ -352,8 +352,8 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         name: "mtu",
         group: Group::Card,
         what: "The largest packet of an interface that data comes through, and of what it is made of. 9000 bytes, or as \
-               many as the card can have, where all machines and switches of that network have it. A switch cannot be asked: \
-               it is planned where `--interface` names one that feeds.",
+               many as the card can have, where all machines and switches of that network have it. A switch cannot be \
+               asked: it is planned where `--interface` names one that feeds.",
         why: "Every packet costs the same, however long it is. Paper 1 saved 24 % of its CPU time with 4 kB in the \
               place of 1.5 kB.",
         source: "paper 1, IV-D, Figs. 7 and 8",

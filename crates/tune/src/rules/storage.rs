@@ -11,8 +11,8 @@ pub(super) const STORAGE: &[Rule] = &[
     Rule {
         name: "file_system",
         group: Group::Storage,
-        what: "The file system of each output directory. One on a local disk that writes in place: ext4, xfs. An unknown \
-               one is reported.",
+        what: "The file system of each output directory. One on a local disk that writes in place: ext4, xfs. An \
+               unknown one is reported.",
         why: "One over the network, or in layers as containers have it, is as fast as its slowest part and may stand still; \
               one in memory loses everything with the machine; one that copies on writing works twice for run files.",
         source: "open(2), O_DIRECT; the kernel's filesystems/overlayfs.rst",
