@@ -526,7 +526,7 @@ mod tests {
                         emulate = { fragment_size = \"2KiB\" }\n";
 
     #[test]
-    fn what_is_wrong_is_said_with_its_key() {
+    fn faults_name_their_key() {
         for (text, key, what) in [
             ("[filter]", "filter", "Give one of"),
             ("[filter]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "filter", "Give one of"),
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_those_that_are_configured_and_one_for_errors() {
+    fn streams_are_the_configured_ones_and_one_for_errors() {
         let streams = |text: &str| {
             let whole = format!("version = 1\n{text}\n{BASE}");
             parse("test", &whole, &|_| None).unwrap_or_else(|error| panic!("{error}")).streams()

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_by_key_and_by_the_name_of_a_section() {
+    fn differences_are_reported_by_key_and_by_the_name_of_a_section() {
         let one = written(TEXT);
         // A source in front of the others does not make them different ones.
         let other = TEXT.replace("[[source]]\nid = 3", "[[source]]\nid = 2\nreadout = \"ru0\"\n[[source]]\nid = 3");

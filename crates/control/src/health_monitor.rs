@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_an_alarm_while_it_is_shelved_is_told_when_that_is_over() {
+    fn a_shelved_alarm_is_sent_when_shelving_ends() {
         let rules = built_in().into_iter().filter(|rule| rule.name == "disk_full").collect();
         let (mut alarms, mut heard) = (Alarms::new(rules).expect("one name"), Heard::default());
         let mut after = |alarms: &mut Alarms, second: u64, limit| {

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_course_is_kept_and_read_and_what_is_none_is_refused() {
+    fn a_course_is_kept_and_read_and_an_invalid_one_is_refused() {
         let output = std::env::temp_dir().join(format!("ropewalk-trends-{}", std::process::id()));
         let run = |number: u32| output.join(format!("run{number:06}"));
         (1..=3).for_each(|number| std::fs::create_dir_all(run(number)).expect("a directory can be made"));

@@ -432,7 +432,7 @@ fn webhook() -> (SocketAddr, Receiver<Value>) {
 }
 
 #[test]
-fn alarms_are_told_to_a_command_and_a_webhook() {
+fn alarms_are_sent_to_a_command_and_a_webhook() {
     let (address, bodies) = webhook();
     let heard = std::env::temp_dir().join(format!("ropewalk-control-heard-{}", std::process::id()));
     let setup = Setup::with(

@@ -711,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_of_every_life_of_a_readout_unit_are_told_in_order() {
+    fn gaps_of_every_life_of_a_readout_unit_are_reported_in_order() {
         let node = NodeId::readout(0);
         let mut standing = Standing::default();
         let gap = |first, last, missing| Gap { first: EventKey::new(0, first), last: EventKey::new(0, last), missing };

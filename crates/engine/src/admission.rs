@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_speaks_keeps_the_place_and_who_is_silent_or_gone_loses_it() {
+    fn a_speaking_connection_keeps_the_place_and_a_silent_or_gone_one_loses_it() {
         assert_eq!(verdict(10_000, None), Some(Verdict::Takes));
         assert_eq!(verdict(10_000, Some(9_000)), Some(Verdict::Takes), "it was silent for long");
         assert_eq!(verdict(10_000, Some(9_900)), None);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_incident_is_saved_and_those_that_come_with_it_are_not() {
+    fn one_incident_is_saved_and_the_ones_that_come_with_it_are_not() {
         let (mut black_box, mut line) = BlackBox::new(SourceId(7), config(100));
         for number in 0..5 {
             black_box.record(at(number), FROM, &[number as u8]);

@@ -232,7 +232,7 @@ fn a_system_in_which_sources_push_has_its_flows_and_its_keys() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_what_would_be_right() {
+fn a_wrong_value_is_refused_with_what_would_be_right() {
     let file = example("test-beam.toml");
     for (option, value, hint) in [
         ("--set", "builder.events=0", "between 1 and 1048576"),

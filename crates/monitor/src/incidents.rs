@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_lost_is_told_from_one_that_was_to_end() {
+    fn a_lost_connection_and_an_expected_end_are_told_apart() {
         let look = |connections_ended, has_ended| {
             let mut source = source(7, 100);
             source.numbers.add(Counter::SourceDisconnections, connections_ended);

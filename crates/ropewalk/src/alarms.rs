@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn alarms_are_told_with_who_knows_and_who_shelved_them() {
+    fn alarms_are_listed_with_who_acknowledged_and_who_shelved_them() {
         let alarms = json!([
             { "name": "disk_full", "severity": "critical", "state": "normal", "known_by": null, "shelved_seconds": null },
             { "name": "slow", "severity": "notice", "state": "acknowledged", "known_by": "ada", "shelved_seconds": 60,

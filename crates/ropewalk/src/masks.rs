@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_restart_is_told() {
+    fn the_outcome_of_a_restart_is_printed() {
         let restarted = json!([{ "source": 3, "out_from": "1:5" }, { "source": 4, "out_from": null }]);
         let answer = json!({ "answer": "late", "text": "so it is", "restarted": restarted });
         let expected =
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_of_masks_is_told() {
+    fn the_effect_of_masks_is_printed() {
         let masks = json!([
             { "source": 3, "is_masked": true, "in_run": "masked", "events": [{ "from": "5", "to": null }] },
             { "source": 4, "is_masked": false, "in_run": "asked_back", "events": [{ "from": "5", "to": null }] },

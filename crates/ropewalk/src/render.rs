@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_told_per_second() {
+    fn what_came_since_is_printed_per_second() {
         let now = Totals::of(&snapshot());
         let before = Totals { events: 2_000, bytes_in: 1 << 20, bytes_to_disk: 5 << 20 };
         let rates = now.per_second(&before, Duration::from_secs(2));

@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_that_lack_a_source_are_told_in_a_line() {
+    fn the_events_that_lack_a_source_are_printed_in_a_line() {
         let gap = |first: &str, last: &str, missing| GapSummary { first: first.into(), last: last.into(), missing };
         assert_eq!(gaps((&843, &vec![gap("20", "20", 1), gap("31", "90", 12)])), "843: 20, 31-90 (12 events)");
     }
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_in_a_table_with_their_sums() {
+    fn files_are_printed_in_a_table_with_their_sums() {
         let answer = json!({ "run": 7, "found": 2, "deleted": { "segments": 3 }, "transfer": null, "files": [
             { "path": "run000007/run000007-bu1-a_b-000002.rwk.open", "writer": "bu1", "stream": "a_b", "lumisection": null,
               "bytes": 1000, "events": null, "state": "open" },

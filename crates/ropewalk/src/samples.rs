@@ -131,7 +131,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_event_is_told_with_what_is_wrong_in_it() {
+    fn an_event_is_printed_with_its_faults() {
         let source = |id: u32, missing: bool, doubtful: bool, remarks: &[&str]| json!({ "id": id, "bytes": 1200, "missing": missing, "doubtful": doubtful, "remarks": remarks, "hex": "0aff" });
         let sources = [
             source(3, false, false, &[]),

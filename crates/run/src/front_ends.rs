@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_of_a_front_end_are_told_where_it_said_that_it_has_them() {
+    fn the_settings_of_a_front_end_are_reported_if_it_confirmed_them() {
         let settings = BTreeMap::from([(SourceId(7), "5e77".to_owned())]);
         let mut account = account(103);
         let told = |account: &_| {

@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told() {
+    fn what_cannot_be_written_is_reported() {
         let directory = Directory::new("full");
         // A file where the run's directory would be.
         std::fs::write(directory.run(), "in the way").expect("it is ours");

@@ -331,7 +331,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_account_is_told_in_a_line_with_what_was_lost_and_by_whom() {
+    fn an_account_fits_in_a_line_with_what_was_lost_and_by_which_source() {
         let path = std::env::temp_dir().join(format!("ropewalk-record-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory can be made");
         let directory = RunDirectory { run: RunNumber(7), path: path.clone() };

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_configuration_stays_and_another_one_is_told() {
+    fn the_first_configuration_stays_and_another_one_is_reported() {
         let directory = std::env::temp_dir().join(format!("ropewalk-configured-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory can be made");
         let text = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";

@@ -107,7 +107,7 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_told_with_those_that_are() {
+fn a_missing_cpu_is_named_with_the_existing_ones() {
     let (all, _) = allowed();
     let setup = Setup::new("nowhere", &[841]).and(&rule("ru0", 8191));
     let error = launch(&setup.configuration(), None).expect_err("there is no such CPU");

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_has_not_is_none_and_cannot_be_written() {
+    fn what_a_machine_does_not_have_is_none_and_cannot_be_written() {
         let directory = Directory::new("none").with(Place::RECORD, RECORD).with("sys/class/net/eth0/mtu", "1500\n");
         let mut place = directory.place();
         let missing = Setting::sysctl("net.core.no_such_thing");
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_interface_that_leads_out_of_the_root_is_none_of_it() {
+    fn a_recorded_interface_that_leads_out_of_the_root_is_not_found() {
         let outside = Directory::new("outside").with("sys/class/net/eth0/mtu", "1500\n");
         let directory = Directory::new("leads-out");
         let link = directory.0.join("sys/class/net/eth1");
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_told_with_what_would_help() {
+    fn what_the_system_refuses_is_reported_with_what_would_help() {
         use rustix::io::Errno;
         let said = |path: &str, errno: Errno| fault(path, "-1", io::Error::from(errno)).to_string();
         let denied = |path: &str, is_root| SettingError::denied_to(path, is_root).to_string();

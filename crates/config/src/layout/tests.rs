@@ -195,7 +195,7 @@ fn ticks_are_times_or_frequencies() {
 }
 
 #[test]
-fn checksums_that_there_are_not_are_told_those_that_there_are() {
+fn an_unknown_checksum_is_refused_with_the_known_ones() {
     assert!("crc7".parse::<ChecksumName>().is_err_and(|error| error.contains("crc16-ccitt")));
 }
 

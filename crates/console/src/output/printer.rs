@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_stream_holds_up_neither_the_other_one_nor_those_who_print() {
+    fn a_blocked_stream_holds_up_neither_the_other_one_nor_its_writers() {
         let (written, read) = channel();
         let (words, opener) = door(&written);
         let printer = Printer::start(open(&written), words).expect("threads");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_were_not_printed_are_told() {
+    fn results_that_were_not_printed_are_reported() {
         let (written, _read) = channel();
         let (results, _opener) = door(&written);
         let printer = Printer::start(results, open(&written)).expect("threads");

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_in_seconds_is_not_said_to_be_in_nanoseconds() {
+    fn times_in_seconds_are_not_said_to_be_in_nanoseconds() {
         let subjects = Known::ALL.iter().map(|&parameter| Subject::Nodes(parameter)).chain([Subject::Log]);
         for subject in subjects {
             let help = explanation(subject.help());

@@ -145,7 +145,7 @@ fn plain_http_is_told_to_speak_tls_and_does_no_harm() {
 }
 
 #[test]
-fn a_client_that_expects_tls_says_so_where_there_is_none() {
+fn a_client_that_expects_tls_says_so_to_a_plain_server() {
     let certificates = Certificates::new("without");
     let setup = Setup::new("without-tls");
     let refused = certificates.look(&format!("https://{}", setup.address()), Some("authority.pem"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Setup, wait, webhook};
 
 #[test]
-fn files_of_the_present_run_and_of_past_ones_are_told_with_their_events() {
+fn files_of_the_present_run_and_of_past_ones_are_listed_with_their_events() {
     let setup = Setup::new("files");
     let nothing =
         json!({ "run": null, "has_account": false, "found": 0, "files": [], "deleted": null, "transfer": null });
@@ -43,7 +43,7 @@ fn files_of_the_present_run_and_of_past_ones_are_told_with_their_events() {
 }
 
 #[test]
-fn nothing_but_files_of_runs_is_told_whatever_is_asked_for() {
+fn only_files_of_runs_are_listed() {
     let setup = Setup::new("file-tricks");
     let long = "a".repeat(9000);
     std::fs::write(setup.output.join("run000001-bu0-000001.rwk"), "beside the runs").expect("it can be written");
@@ -130,7 +130,7 @@ fn say(setup: &Setup, run: &str, text: &str) -> (u16, Value) {
 }
 
 #[test]
-fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
+fn the_logbook_has_events_and_notes_and_hands_them_on() {
     let (address, bodies) = webhook();
     let setup = Setup::with("logbook", &format!("[logbook]\nwebhook = \"http://{address}/log\"\n"));
     for command in ["configure", "start"] {

@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_takes_no_room_from_nodes() {
+    fn silent_connections_take_no_room_from_nodes() {
         let (mut connections, address) = listening(Callers::Speaking);
         let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
         let mut node = TcpStream::connect(&address).expect("it listens");
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_may_be_silent_and_is_not_displaced() {
+    fn a_listener_may_be_silent_and_is_not_displaced() {
         let (mut connections, address) = listening(Callers::Listening);
         let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
         let mut readers: Vec<TcpStream> =

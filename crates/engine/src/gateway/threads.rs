@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_tells_of_itself_as_often_as_it_is_told() {
+    fn a_gateway_reports_as_often_as_configured() {
         let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::default());
         for (interval, told) in [(None, vec![0, 50, 100, 150, 200, 250]), (Some(100), vec![0, 100, 200])] {
             let orders = Arc::<OrderBoard>::default();

@@ -58,7 +58,7 @@ fn of(name: &str, value: u64) -> (String, u64) {
 }
 
 #[test]
-fn what_a_node_tells_of_itself_and_of_its_sources_stands_in_its_page_and_goes_with_it() {
+fn a_page_has_the_numbers_of_its_node_and_sources_and_goes_with_it() {
     let scratch = Scratch::new("told");
     let directory = scratch.open("/data", 7);
     let rows = [843, 841].map(|id| OwnerLabel::source(SourceId(id)));
@@ -96,7 +96,7 @@ fn what_a_node_tells_of_itself_and_of_its_sources_stands_in_its_page_and_goes_wi
 }
 
 #[test]
-fn a_thread_that_hangs_is_told_from_one_that_stands_still_and_from_one_that_ended() {
+fn hanging_stopped_and_ended_threads_are_told_apart() {
     let scratch = Scratch::new("hangs");
     let page = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("it can be made");
     let at = |milliseconds: u64| Instant::from_nanoseconds(milliseconds * 1_000_000);
@@ -169,7 +169,7 @@ fn of_what_others_left_behind_nothing_is_read() {
 }
 
 #[test]
-fn those_that_live_are_found_before_those_that_are_gone() {
+fn living_nodes_are_found_before_gone_ones() {
     let scratch = Scratch::new("order");
     let killed = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("a page");
     killed.turn_begins(MonotonicClock.now());

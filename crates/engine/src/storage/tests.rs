@@ -325,7 +325,7 @@ fn several_batches_are_with_the_disk_and_end_in_their_order() {
 }
 
 #[test]
-fn an_event_is_told_of_once_with_the_least_of_its_copies() {
+fn the_progress_of_an_event_is_reported_once_with_the_least_of_its_copies() {
     let (mut copies, mut progress) = (Copies::new(3), Vec::new());
     let ticket = copies.enter(7, 3).expect("there is room");
     for reached in [Progress::Reached(Synced), Progress::Reached(Written)] {

@@ -198,7 +198,7 @@ fn a_subscriber_that_is_killed_in_mid_stream_costs_the_others_nothing() {
 }
 
 #[test]
-fn a_slow_monitor_loses_chunks_of_its_own_and_is_told_how_many() {
+fn a_slow_monitor_loses_chunks_of_its_own_and_learns_how_many() {
     let mut host = Host::new(3000, 2);
     let (came, slow_came) = (Came::default(), Came::default());
     let mut one = client(config(&host, wants(1, 3)), note(&came));
@@ -277,7 +277,7 @@ fn a_member_of_a_group_that_is_killed_is_followed_by_the_others() {
 }
 
 #[test]
-fn who_is_cut_off_comes_back_and_goes_on() {
+fn a_client_that_is_cut_off_comes_back_and_goes_on() {
     let mut host = Host::new(u64::MAX, 0);
     let came = Came::default();
     let mut config = config(&host, Subscribe { policy: Policy::Drop, ..wants(1, 1) });
@@ -394,7 +394,7 @@ fn a_client_that_makes_no_sense_is_cut_off_and_no_other_is() {
 }
 
 #[test]
-fn who_does_not_say_what_it_wants_is_cut_off_after_some_time() {
+fn a_silent_client_is_cut_off_after_some_time() {
     let mut host = Host::new(u64::MAX, 9);
     let mut stream = TcpStream::connect(&host.address).expect("it listens");
     stream.set_nonblocking(true).expect("a socket");
@@ -414,7 +414,7 @@ fn who_does_not_say_what_it_wants_is_cut_off_after_some_time() {
 }
 
 #[test]
-fn who_does_not_say_what_it_wants_makes_room_for_those_who_do() {
+fn silent_clients_make_room_for_speaking_ones() {
     let mut host = Host::new(400, 1);
     let strangers: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(&host.address).expect("it listens")).collect();
     let came = Came::default();

@@ -106,7 +106,7 @@ fn without_a_run_nothing_is_wrong_and_shelves_come_to_their_end() {
 }
 
 #[test]
-fn who_knows_of_an_alarm_and_who_shelved_it_is_said_as_long_as_it_is_so() {
+fn an_alarm_names_who_acknowledged_and_who_shelved_it_while_that_lasts() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
     states(&mut alarms, 1, &[11]);
     alarms.acknowledge("pool", "Ada").expect("it is raised");
@@ -243,7 +243,7 @@ fn built(events: u64) -> EventAccount {
 }
 
 #[test]
-fn no_triggers_is_told_from_a_data_acquisition_that_is_dead() {
+fn no_triggers_and_a_dead_data_acquisition_are_told_apart() {
     let good = |second| Sample { events: built(second), ..sample(second, vec![source(1, second)]) };
     assert!(shown_after(good).is_empty());
     let no_triggers = |_| sample(0, vec![source(1, 5)]);

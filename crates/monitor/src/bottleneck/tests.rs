@@ -240,7 +240,7 @@ fn a_full_link_is_named_before_the_builder_unit_that_waits_for_it_unless_that_do
 }
 
 #[test]
-fn a_builder_unit_whose_thread_always_has_work_is_told_from_one_with_too_few_places() {
+fn a_builder_unit_with_a_busy_thread_and_one_with_too_few_places_are_told_apart() {
     let full = (Counter::BuilderFullTime, 0.9);
     let (before, now) = held_up(&[], &[full, (Counter::ThreadBusyTime, 0.99)]);
     assert_eq!(found(&before, &now).limit, Limit::Builder);

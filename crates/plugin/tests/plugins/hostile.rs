@@ -84,7 +84,7 @@ fn a_library_reaches_nothing_of_its_parent_and_no_terminal_while_it_is_loaded() 
 }
 
 #[test]
-fn what_a_plug_in_prints_is_told_with_its_name_and_does_nothing_to_a_terminal() {
+fn what_a_plug_in_prints_gets_its_name_as_prefix_and_does_nothing_to_a_terminal() {
     let directory = TemporaryDirectory::new();
     assert_eq!(loaded(&directory, "print").1, ["a line", "\u{fffd}]0;a title\u{fffd}"]);
 }

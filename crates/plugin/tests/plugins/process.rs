@@ -304,7 +304,7 @@ fn a_library_can_do_no_more_while_it_is_loaded_than_it_needs() {
 
 /// Without seccomp and landlock the process still works, and what is missing is reported.
 #[test]
-fn what_the_system_cannot_do_is_told() {
+fn what_the_system_cannot_do_is_reported() {
     let directory = TemporaryDirectory::new();
     let library = build(&directory, MISBEHAVING, &[]);
     for (macros, seccomp, landlock) in

@@ -157,7 +157,7 @@ fn pages_are_turned_and_show_what_they_are_called() {
 }
 
 #[test]
-fn a_server_that_is_away_is_told_and_one_that_is_back_too() {
+fn a_lost_server_is_shown_and_so_is_its_return() {
     let mut screen = screen();
     screen.hear(News::Away("connection refused".to_owned()));
     assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: connection refused"));

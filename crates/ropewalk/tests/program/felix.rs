@@ -81,7 +81,7 @@ fn what_is_no_block_or_not_there_is_status_2_and_says_what_would_be_right() {
 }
 
 #[test]
-fn who_stops_reading_has_enough() {
+fn a_reader_that_stops_is_no_error() {
     let directory = TemporaryDirectory::new("felix-head");
     let file = generated(&directory, &["--chunks", "5000", "--chunk-size", "500"]);
     for arguments in [&["felix", "decode", &file][..], &["felix", "dump", &file, "--blocks", "0.."]] {

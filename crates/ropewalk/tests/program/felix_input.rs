@@ -111,7 +111,7 @@ fn blocks_come_through_a_fifo_and_through_standard_input() {
 }
 
 #[test]
-fn a_run_whose_fifo_says_nothing_ends_when_it_is_told() {
+fn a_run_whose_fifo_says_nothing_ends_at_a_signal() {
     let directory = TemporaryDirectory::new("felix-silent");
     let fifo = directory.path().join("blocks.fifo");
     let config = configuration(&directory, LINKS, &format!("input = \"fifo:{}\"", fifo.display()));

@@ -372,7 +372,7 @@ fn a_capture_is_played_into_a_run_without_an_end() {
 
 /// Numbers that jump as times do, beside a board that sends nothing; and a capture of another port.
 #[test]
-fn who_gets_nothing_out_of_a_board_is_told_which_key_to_look_at() {
+fn a_run_without_frames_of_a_board_names_the_key_to_look_at() {
     let directory = TemporaryDirectory::new("foreign-advice");
     let file = written(&directory, "board.pcapng", &captured((1..=40).map(|number| (2, 1_000_000 * number))));
     let place = directory.path().display().to_string();

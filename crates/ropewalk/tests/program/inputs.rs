@@ -436,7 +436,7 @@ fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
 }
 
 #[test]
-fn a_run_that_there_is_not_is_named_with_those_that_there_are() {
+fn a_missing_run_is_named_with_the_existing_ones() {
     let temporary = TemporaryDirectory::new("runs-none");
     let output = temporary.path();
     std::fs::create_dir(output.join("run000003")).expect("it can be made");

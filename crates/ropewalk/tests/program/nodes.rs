@@ -299,7 +299,7 @@ fn a_run_waits_for_its_next_event_manager() {
 
 /// The one that takes over may be told to stop, as any other.
 #[test]
-fn a_run_that_was_taken_over_stops_when_it_is_told_to() {
+fn a_run_that_was_taken_over_stops_at_a_signal() {
     let mut cluster = cluster("manager-stopped", &["--json"]);
     let mut front_ends = front_ends(&mut cluster);
     front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS / 2));

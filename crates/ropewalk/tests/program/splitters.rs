@@ -245,7 +245,7 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
 
 /// What a splitter does in its process costs the frame at which it does it, whose reason the account has.
 #[test]
-fn a_splitter_that_does_what_it_may_not_loses_those_frames_alone_and_its_reasons_are_told() {
+fn a_splitter_that_does_what_it_may_not_loses_those_frames_alone_and_its_reasons_are_reported() {
     let directory = TemporaryDirectory::new("splitter-forbidden");
     let library = compile(&directory, &misbehaving(), &[]);
     let keys = "restarts = 100\nrestart_delay = \"5ms\"\nmemory = \"16MiB\"";

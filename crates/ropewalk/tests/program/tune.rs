@@ -135,7 +135,7 @@ fn what_is_applied_is_undone() {
 }
 
 #[test]
-fn programs_are_told_of_what_was_done() {
+fn programs_get_an_account_of_what_was_done() {
     let machine = Machine::new("tune-json");
     let json = |words: &[&str], status| {
         let form = schema(&format!("tune-{}.json", words[0]));
@@ -277,7 +277,7 @@ fn what_is_not_meant_to_last_any_more_leaves_the_file() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told() {
+fn what_cannot_be_done_is_reported() {
     let machine = Machine::new("tune-refused");
     let before = machine.state();
     let unknown = machine.tune(&["plan", "--interface", "eth77"]);
@@ -309,7 +309,7 @@ fn what_cannot_be_done_is_told() {
 
 /// A user without root's rights, and without the capabilities that a container may leave.
 #[test]
-fn all_rights_that_are_missing_are_told_before_the_journal_is_opened() {
+fn all_missing_rights_are_reported_before_the_journal_is_opened() {
     let machine = Machine::new("tune-rights");
     let program = machine.0.path().join("ropewalk");
     fs::copy(env!("CARGO_BIN_EXE_ropewalk"), &program).expect("a file can be copied");
@@ -323,7 +323,7 @@ fn all_rights_that_are_missing_are_told_before_the_journal_is_opened() {
         .expect("util-linux is there");
     let errors = String::from_utf8_lossy(&refused.stderr);
     if errors.contains("setpriv:") {
-        let test = "tune::all_rights_that_are_missing_are_told_before_the_journal_is_opened";
+        let test = "tune::all_missing_rights_are_reported_before_the_journal_is_opened";
         return ropewalk_tidy::skipped(test, "may not become another user");
     }
     assert_eq!(refused.status.code(), Some(4), "{errors}");

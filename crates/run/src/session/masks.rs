@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_told_and_what_cannot_be_is_refused_as_a_whole() {
+    fn changed_masks_are_reported_and_an_impossible_request_is_refused_as_a_whole() {
         let rules = [(1, Some("it triggers")), (2, None), (3, None), (4, None)];
         let rules = MaskRules { sources: rules.map(|(id, why)| (SourceId(id), why)).into(), ..MaskRules::default() };
         let mut masks = Masks::new(rules);

@@ -265,7 +265,7 @@ fn command_of(control: &ControlHandle, by: &str, command: Command) -> Told {
 }
 
 #[test]
-fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_is() {
+fn only_the_operator_with_control_and_the_program_may_give_commands() {
     let output = Output::new("operators");
     let session = session(&output, false, "");
     let control = session.control();
@@ -364,7 +364,7 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
 }
 
 #[test]
-fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
+fn a_run_without_room_on_the_disk_does_not_start_and_says_what_to_do() {
     let output = Output::new("no-room");
     let with = |room: &str| {
         configuration(&output.0, true, &format!("[storage]\nstart_free = \"{room}\"\nleast_free = \"1KiB\""))

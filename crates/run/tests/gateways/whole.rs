@@ -363,7 +363,7 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
 
 /// The kernel's buffers outlast a gateway without a processor, if they are large enough: smaller ones cause a warning.
 #[test]
-fn who_gives_sockets_less_room_than_what_comes_while_a_gateway_is_not_heard_is_told() {
+fn a_socket_buffer_too_small_for_a_pause_of_its_gateway_is_warned_of() {
     for (port, buffer, is_short) in [(22_700, "64KiB", true), (22_800, "256KiB", false)] {
         let output = TemporaryDirectory::new("push-short");
         // 10 ms, and 1 ms until the trigger acts, of a set in 5 ms, and one set more: 36 packets of 2.3 KiB, twice as much in all.
@@ -503,7 +503,7 @@ fn expect_readers_to_get_every_decision(architecture: &str) {
 }
 
 #[test]
-fn hardware_is_told_the_throttle_by_datagram_and_by_command() {
+fn hardware_gets_the_throttle_by_datagram_and_by_command() {
     ARCHITECTURES.into_iter().for_each(expect_hardware_to_be_told);
 }
 

@@ -160,7 +160,7 @@ fn a_run_of_so_many_events_ends_by_itself_and_the_trigger_stops_with_it() {
 }
 
 #[test]
-fn who_never_answers_the_stop_is_named_and_the_run_ends() {
+fn a_front_end_that_never_answers_the_stop_is_named_and_the_run_ends() {
     let (summary, account) = run_with("deaf", Manner::Ignores("Stop"), None, |handle, _| {
         wait_for_events(handle, 100);
         handle.stop();

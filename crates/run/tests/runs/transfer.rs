@@ -80,7 +80,7 @@ fn a_file_that_stays_is_transferred_once_whatever_starts_again() {
 }
 
 #[test]
-fn a_wrong_checksum_deletes_nothing_and_is_told() {
+fn a_wrong_checksum_deletes_nothing_and_is_reported() {
     let (setup, _) = setup("lies", "cp \"$1\" \"$2\" && echo 00000000", "delete = true");
     let transfer = run(&setup);
     assert_eq!((transfer.transferred, transfer.deleted, transfer.left), (0, 0, SEGMENTS));

@@ -203,7 +203,7 @@ fn a_unit_that_dies_in_the_middle_of_a_file_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn who_says_done_and_has_written_nothing_has_failed() {
+fn a_unit_that_says_done_and_has_written_nothing_has_failed() {
     let run = Run::new();
     run.write(1, 20);
     let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {

@@ -696,8 +696,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_refuses_is_told() {
-        on_a_cable("cards::netlink::tests::what_a_driver_refuses_is_told", |cards| {
+    fn what_a_driver_refuses_is_reported() {
+        on_a_cable("cards::netlink::tests::what_a_driver_refuses_is_reported", |cards| {
             let mut said = |property: Property, value: &str| {
                 cards.set(CARD, &property, value).expect_err("it is refused").to_string()
             };

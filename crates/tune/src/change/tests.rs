@@ -283,7 +283,7 @@ fn the_old_values_are_journalled_before_anything_is_written() {
 }
 
 #[test]
-fn a_failure_is_told_with_what_could_not_be_brought_back() {
+fn a_failure_is_reported_with_what_could_not_be_brought_back() {
     let mut made = obedient(&[1, 2, 3]);
     made.habits[1].refused = 5;
     let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6), (2, 9)]), &mut made).expect("it is not killed");
@@ -380,7 +380,7 @@ fn after_a_restart_only_what_was_put_there_is_taken_back() {
 
 /// It may come back with what was put there, as a card that is moved to and fro.
 #[test]
-fn a_setting_that_is_gone_is_told_and_keeps_the_journal_until_the_machine_is_started_again() {
+fn a_setting_that_is_gone_is_reported_and_keeps_the_journal_until_the_machine_is_started_again() {
     let start = || {
         let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
         desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed");

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_told_from_what_the_kernel_lacks() {
+    fn refusals_and_what_the_kernel_lacks_are_told_apart() {
         for (errno, expected) in [
             (Errno::PERM, Permission::Refused),
             (Errno::NOSYS, Permission::Absent),

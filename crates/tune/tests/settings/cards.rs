@@ -353,7 +353,7 @@ fn packets_that_the_kernel_dropped_ask_for_a_longer_queue() {
 }
 
 #[test]
-fn who_keeps_the_times_of_packets_is_named() {
+fn the_process_that_asks_for_packet_times_is_named() {
     let found = finds("server", "packet_timestamps", &Wish::default());
     assert_eq!(found[0].found, "process 1490 (chronyd) asks for them with SO_TIMESTAMPING");
     assert_eq!(worst(&finds("laptop", "packet_timestamps", &Wish::default())), Grade::Good);

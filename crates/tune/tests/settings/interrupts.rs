@@ -153,7 +153,7 @@ fn interrupts_that_a_feeding_card_has_too_are_not_those_of_another() {
 }
 
 #[test]
-fn who_moves_interrupts_is_found() {
+fn the_program_that_moves_interrupts_is_found() {
     let found = finds("server", "irqbalance", &Wish::default());
     assert_eq!(
         (worst(&found), found[0].found.as_str()),
@@ -248,7 +248,7 @@ fn transmit_queues_have_cpus_of_their_own() {
 }
 
 #[test]
-fn isolated_cpus_are_told_and_have_no_tick() {
+fn isolated_cpus_are_reported_and_have_no_tick() {
     assert_eq!(worst(&finds("server", "isolated_cpus", &readout("eth1", "/data"))), Grade::Told);
     assert_eq!(worst(&finds("server", "isolated_cpus", &on_eth1())), Grade::Good);
     assert_eq!(worst(&finds("server", "tickless_cpus", &on_eth1())), Grade::Good);

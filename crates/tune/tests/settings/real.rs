@@ -338,8 +338,8 @@ fn what_the_rules_ask_for_is_applied_and_then_asked_for_no_more() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_with_what_would_help() {
-    let Some(laid) = Laid::new("what_the_kernel_refuses_is_told_with_what_would_help") else { return };
+fn what_the_kernel_refuses_is_reported_with_what_would_help() {
+    let Some(laid) = Laid::new("what_the_kernel_refuses_is_reported_with_what_would_help") else { return };
     let before = laid.state();
     laid.good("refused");
     laid.good("without rights");

@@ -144,7 +144,7 @@ fn no_file_of_a_machine_makes_a_rule_panic() {
 
 /// What a rule cannot read it says.
 #[test]
-fn damaged_files_are_told() {
+fn damaged_files_are_reported() {
     let copy = Copy::of("server").with("proc/sys/net/ipv4/tcp_sack", "many").without("proc/sys/net/core/rmem_max");
     for (rule, subject) in [("tcp_sack", "net.ipv4.tcp_sack"), ("receive_buffer", "net.core.rmem_max")] {
         let findings = copy.finds(rule, &Wish::default());
@@ -155,7 +155,7 @@ fn damaged_files_are_told() {
 }
 
 #[test]
-fn an_unknown_interface_is_refused_with_those_that_there_are() {
+fn an_unknown_interface_is_refused_with_the_known_ones() {
     let wish = Wish { interfaces: vec!["eth7".to_owned()], ..Wish::default() };
     let error =
         Found::read(&mut Place::recorded(&tree("server")).expect("a good record"), &wish).expect_err("not there");

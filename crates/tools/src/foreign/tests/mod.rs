@@ -607,7 +607,7 @@ fn datagrams_go_out_in_order_from_an_address_for_each_sender() {
 
 /// Sources that name the addresses of their boards know them again.
 #[test]
-fn who_sent_from_an_address_of_this_machine_does_so_again() {
+fn boards_with_addresses_of_this_machine_send_from_them_again() {
     let own = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 9000);
     let file = Temporary::new("own", &capture(&[udp(own, 9001, b"one"), udp(host(7, 9000), 9001, b"two")]));
     let (socket, target) = receiver();
