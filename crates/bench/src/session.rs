@@ -129,7 +129,7 @@ pub struct Session<'a> {
     rows: Vec<Row>,
     /// Cases that were chosen and cannot be measured here.
     skipped: usize,
-    /// The note of the last row of the table: it is not told twice in a row.
+    /// The note of the last row of the table: it is not printed twice in a row.
     told: &'static str,
 }
 

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Cells of all histograms of all sources together: readout units tell them all once a second, 15 bytes for each in which there is
-/// something.
+/// Cells of all histograms of all sources together: readout units report them all once a second, 15 bytes for each in
+/// which there is something.
 const MOST_CELLS: usize = 1 << 17;
 
 /// A histogram for each of some sources.

@@ -5,7 +5,7 @@
 //!                    slow readings -> rate -> run_file::SlowReading -> Storage, a segment of its own
 //! ```
 //! A connection of a front end outlives a run; so does this drive. The front end sends its data elsewhere: to a readout unit,
-//! whose address the drive tells it.
+//! whose address the drive passes to it.
 
 use super::Drive;
 use super::event_output::EventSink;
@@ -57,7 +57,7 @@ pub struct ControlledDrive<P: Dispatcher, D: Disk> {
     /// By place in the configuration: its connection.
     connected: Vec<Option<Endpoint>>,
     strangers: usize,
-    /// What the run's nodes are to be told.
+    /// Orders to the run's nodes.
     for_nodes: VecDeque<RunCommand>,
     events: Vec<Event>,
     refused: u64,

@@ -427,7 +427,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.control.node_connected(now, header.sender);
         self.missed.remove(&header.sender);
         if self.control.phase() == RunPhase::Ended {
-            // It was away when the others were told.
+            // It was away when the others got this.
             self.unsent.push_back((header.sender, Message::Finish));
         }
     }

@@ -489,7 +489,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.take_in(now, peer, header)
     }
 
-    /// The builder unit has its place from now on; false where it cannot be told, and has to call again.
+    /// The builder unit has its place from now on; false if the answer cannot be sent; it has to call again.
     fn take_in(&mut self, now: Instant, peer: &mut Peer, header: &Header) -> bool {
         let builder = usize::from(header.sender.index);
         if let Some(old) = self.builders[builder].replace(peer.endpoint) {

@@ -38,7 +38,7 @@ fn so_far(done: u64, seeds: u64, time: Duration) -> String {
     format!("{} of {} seeds, {per_second:.0}/s, {left:.0} s to go", grouped(done), grouped(seeds))
 }
 
-/// Runs the seeds and tells what they found.
+/// Runs the seeds and prints what they found.
 fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     let seeds = options.campaign.unwrap_or(SEEDS);
     let orders = Orders { first: options.seed.unwrap_or(0), seeds, most_failures: MOST_FAILURES };

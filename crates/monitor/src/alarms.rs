@@ -185,7 +185,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("disk_failing", Severity::Critical, limited_by(Limit::DiskFailing), 0, true),
         rule("disk_full", Severity::Critical, limited_by(Limit::DiskFull), 0, false),
         rule("node_missing", Severity::Critical, Quantity::NodesMissing, 2, true),
-        // Longer than it takes to build what was on its way when triggers begin.
+        // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
         rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
         rule("source_silent", Severity::Warning, limited_by(Limit::SourceSilent), 0, false),
@@ -353,7 +353,7 @@ impl Alarms {
         self.reference = reference;
     }
 
-    /// Looks at the next sample, and at what limits the run by then. A quantity that cannot be told leaves its alarm as it is.
+    /// Looks at the next sample, and at what limits the run by then. An unknown quantity leaves its alarm as it is.
     pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, limit: Option<Limit>) {
         let sample = sample.into();
         if !core::mem::replace(&mut self.has_looked, true) {

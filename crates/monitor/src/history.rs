@@ -376,7 +376,8 @@ fn decode(record: &[u8]) -> Option<Point> {
     Some(point)
 }
 
-/// FNV-1a of 64 bits: enough to tell a torn write, and ten lines of no library. What is empty has another one than zeros have.
+/// FNV-1a of 64 bits: enough to detect a torn write, and ten lines of no library. What is empty has another one than
+/// zeros have.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

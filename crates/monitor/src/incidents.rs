@@ -3,7 +3,7 @@
 //! A fault that comes a million times is one incident. Their number is limited; without room for a new one, the one
 //! that was quiet for longest is forgotten, and the number of forgotten ones is reported.
 //!
-//! An [`IncidentObserver`] tells what went wrong between two samples, by their counters.
+//! An [`IncidentObserver`] finds what went wrong between two samples, by their counters.
 
 use core::fmt::{Display, Write};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const LONGEST_TEXT: usize = 256;
 /// Bytes of data that are kept: a few headers.
 const LONGEST_DATA: usize = 64;
 
-/// Names of what goes wrong beside the causes of losses and the counters that tell it by themselves.
+/// Names of what goes wrong beside the causes of losses and the counters that show it by themselves.
 const OTHERS: &[&str] = &[
     "alarm",
     "connection_lost",

@@ -15,7 +15,7 @@ pub struct Numbers(Vec<(Counter, u64)>);
 impl Numbers {
     /// Adds to a counter.
     pub fn add(&mut self, counter: Counter, value: u64) {
-        // Nodes tell their counters in order.
+        // Nodes report their counters in order.
         if self.0.last().is_none_or(|&(last, _)| last < counter) {
             return self.0.push((counter, value));
         }
@@ -59,13 +59,13 @@ pub struct NodeSample {
     pub is_connected: bool,
     /// Its youngest life; `None` before the first.
     pub incarnation: Option<Incarnation>,
-    /// What it counts as a whole. Totals are sums over all its lives; levels are those of a life that goes on.
+    /// What it counts as a whole. Totals are sums over all its lives; levels are those of the present life.
     pub numbers: Numbers,
-    /// What was measured of its events, over all its lives; a measure of which it has told nothing is not there.
+    /// What was measured of its events, over all its lives; an unreported measure is left out.
     pub distributions: BTreeMap<Measure, Distribution>,
 }
 
-/// A source as its readout unit tells of it.
+/// A source as its readout unit reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceSample {
     /// The source.

@@ -557,7 +557,7 @@ pub(crate) struct NodeOptions {
     /// The address of a node whose configured port is 0: `manager=127.0.0.1:40001`.
     #[arg(long = "at", value_name = "NAME=ADDRESS")]
     pub(crate) at: Vec<String>,
-    /// Be the event manager of a run that goes on without one: the newest in the output directory without run.json.
+    /// Be the event manager of a run that has lost its own: the newest in the output directory without run.json.
     #[arg(long)]
     pub(crate) take_over: bool,
     #[command(flatten)]

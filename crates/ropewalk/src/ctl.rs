@@ -18,7 +18,7 @@ Into the logbook: note TEXT (--run N).
 Alarms: acknowledge NAME, shelve NAME (--for TIME; 0s shows it again).
 The run of the past that the present one is compared with: reference, reference N, reference off.
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
-parameters, histograms, runs, files (of the run that goes on or was last), files N (of run N).
+parameters, histograms, runs, files (of the current or last run), files N (of run N).
 Events as they are built, copies of a few of them: samples (--rate, --count, and which: --incomplete, --source ID, ...).
 
 Examples:

@@ -11,7 +11,8 @@ const MOST: usize = 1 << 16;
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Masks the sources that a text names, or takes them in again, and waits until a run that goes on has said what has come of it.
+/// Masks the sources that a text names, or takes them in again, and waits until the current run has reported the
+/// effect.
 ///
 /// # Errors
 /// Where the text names none.

@@ -107,7 +107,7 @@ pub(crate) fn numbers(text: &str) -> Result<Range<u16>, String> {
     Ok(first.parse().map_err(|_| wrong())?..end.parse().map_err(|_| wrong())?)
 }
 
-/// Emulates a part of a run that is another process's and tells its account; the exit status.
+/// Emulates a part of another process's run and prints its account; returns the exit status.
 fn take(configuration: &Configuration, part: &SystemPart, limits: &PushLimits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut handle = launch_part(configuration, part, limits.events)?;

@@ -1,4 +1,4 @@
-//! Taking a run: start, watch, stop, tell.
+//! Taking a run: start, watch, stop, report.
 
 use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
@@ -177,7 +177,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
     }
 }
 
-/// Takes one run of all nodes in this process, or several, and tells each account; the exit status.
+/// Takes one run of all nodes in this process, or several, and prints each account; returns the exit status.
 pub(crate) fn take_run(launch: Arc<dyn Launch>, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let tell = |view: &SessionView| {

@@ -394,7 +394,7 @@ fn looking(output: &Path) -> String {
     format!("{}: cannot look for a run to take over", output.display())
 }
 
-/// Starts the event manager of a run that goes on without one: the newest run in the output directory that has no
+/// Starts the event manager of a run that has lost its own: the newest run in the output directory that has no
 /// account. It listens at its own address, or where that has port 0 where the last one did. `index` says which of the
 /// configured event managers it is.
 ///
@@ -669,7 +669,7 @@ impl<'a> Start<'a> {
         self.base.emulator(name, vec![Paged::new(drive, None)], self.placement)
     }
 
-    /// Watches the disks of these builder units, and tells each unit how much room it has.
+    /// Watches the disks of these builder units, and passes to each unit how much room it has.
     fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
         let (mut writers, mut filings, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
         for index in builders {

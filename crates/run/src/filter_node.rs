@@ -547,7 +547,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         }
     }
 
-    /// Hears a caller, whose process is started when it is wanted, and tells it when that is ready.
+    /// Hears a caller, whose process is started when it is wanted, and answers when that is ready.
     fn hear(&mut self, index: usize, is_ready: bool) -> Result<usize, Wrong> {
         let Self { peers, staging, counts, text, slices, .. } = self;
         let unit = &mut self.units[index];

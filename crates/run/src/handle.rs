@@ -192,7 +192,7 @@ pub(super) enum Builders {
     Gateways(Box<Gateways>),
 }
 
-/// A run that goes on on its own threads. Dropped, it ends them.
+/// A run on its own threads. Dropped, it ends them.
 #[derive(Debug)]
 pub struct RunHandle {
     pub(super) base: RunBase,

@@ -160,7 +160,7 @@ pub(super) struct StartRoom {
     directories: Vec<PathBuf>,
     /// Free bytes on each.
     least: u64,
-    /// Builder units are other processes, and tell how much room they have.
+    /// Builder units are other processes, and report how much room they have.
     is_told: bool,
 }
 
@@ -186,7 +186,7 @@ impl StartRoom {
             .map_or(Ok(()), |(short, free)| Err(self.refusal(short.display(), free)))
     }
 
-    /// The same of builder units that are other processes, as they told it a moment ago.
+    /// The same of builder units that are other processes, as they reported it a moment ago.
     ///
     /// # Errors
     /// Which one, and what to do, for people.

@@ -3,7 +3,7 @@
 //! ```text
 //! places   which closed run files of this process's builder units lie on the disks, and are not transferred yet
 //! queue    which of them is next, and when one that failed is tried again
-//! command  runs the command for one file, and takes the checksum that it tells
+//! command  runs the command for one file, and takes the checksum that it prints
 //! ```
 //! A transfer counts when the command succeeds and prints the checksum that the file has here. Only then is the file
 //! deleted, if that is wanted, or a mark put beside it. The disk holds all the state: files that were not confirmed are
@@ -283,7 +283,7 @@ impl Queue {
             let fresh = Waiting { found, failures: 0, due: Instant::ZERO, is_under_way: false, is_tried: false };
             self.files.insert(path, known.unwrap_or(fresh));
         }
-        // How those end is still told.
+        // Their ends are still reported.
         self.files.extend(gone.into_iter().filter(|(_, file)| file.is_under_way));
     }
 
@@ -348,7 +348,7 @@ impl TransferConfig {
         Ok((bytes, self.delete))
     }
 
-    /// Runs the command, and the one that tells the checksum where it is another one; returns the checksum.
+    /// Runs the command, and the one for the checksum if there is another one; returns the checksum.
     fn carry_out(&self, file: &Found, is_halted: &AtomicBool) -> Result<u32, String> {
         let mut said = self.run(&self.command, file, is_halted)?;
         let mut teller = &self.command;

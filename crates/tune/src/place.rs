@@ -111,7 +111,7 @@ pub enum SettingError {
 }
 
 impl Place {
-    /// The file that has what a recorded machine does not tell in files of the kernel.
+    /// The file for what a recorded machine does not have in files of the kernel.
     pub const RECORD: &str = "recorded.json";
 
     /// The machine that this runs on; its cards by netlink.
@@ -158,7 +158,7 @@ impl Place {
         })
     }
 
-    /// Everything that the driver of an interface tells.
+    /// The whole report of an interface's driver.
     ///
     /// # Errors
     /// When there is no such interface, or the kernel does not answer.

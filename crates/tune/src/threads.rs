@@ -51,7 +51,7 @@ impl fmt::Display for RunningThread {
 pub struct Process {
     /// Its number.
     pub number: u32,
-    /// The CPUs of the control group that it is in, where the kernel tells.
+    /// The CPUs of its control group, if the kernel reports them.
     pub container: Option<CpuList>,
     /// Its threads, by their numbers.
     pub threads: Vec<Thread>,

@@ -26,7 +26,7 @@ use super::setup::{Architecture, Priority, Setup, Towards, staging};
 use crate::BenchError;
 use crate::cable::{Kernel, Pace, Rig, SINK_CPU, Sent, Sink, Source, Traffic, Work, wait_for};
 
-/// Packets on their way to a gateway: fewer than what the kernel lets wait in front of IP, or at a card that has a thread.
+/// Packets in flight to a gateway: fewer than what the kernel lets wait in front of IP, or at a card that has a thread.
 const WINDOW: u64 = 800;
 pub(super) const WINDOW_OF_CARD: u64 = 240;
 /// Packets that our receivers hand on at most.
@@ -255,7 +255,7 @@ fn missed(notice: &Notice<GatewayReport>) -> u64 {
 type Farm = Box<dyn Link + Send>;
 type Drives = Vec<Box<dyn Drive + Send>>;
 
-/// The drives of one input queue, each for a thread, and what they tell.
+/// The drives of one input queue, each for a thread, and their reports.
 fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notice<GatewayReport>), BenchError> {
     let triggers = || {
         let config = SendConfig::new(Flow::Udp, SocketAddrV4::new(SINK, 0));
@@ -303,7 +303,7 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
     Ok((vec![Box::new(drive)], notice))
 }
 
-/// Turns a drive until it is over; `tell` comes behind each turn.
+/// Turns a drive until it is over, and calls `tell` after each turn.
 fn turn(rig: &Rig, mut drive: Box<dyn Drive + Send>, is_over: &AtomicBool, tell: impl Fn()) {
     while !is_over.load(Ordering::Relaxed) {
         let work = drive.turn(MonotonicClock.now());

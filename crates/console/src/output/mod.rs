@@ -125,7 +125,7 @@ pub fn live(lines: Option<String>) {
     }
 }
 
-/// Waits for what is printed, for a bounded time; the exit status, which tells where results were lost.
+/// Waits for what is printed, for a bounded time; the exit status, which says whether results were lost.
 pub fn finish(status: u8) -> u8 {
     let fault = match PRINTER.get() {
         Some(printer) => printer.end_results(RESULTS_WAIT).err(),

@@ -8,15 +8,15 @@ use ropewalk_terms::{EventKey, SourceId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Whether a source takes part in the run that goes on.
+/// Whether a source takes part in the current run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Taking {
-    /// It does, or no run has told of it.
+    /// It does, or no run has reported it.
     TakesPart,
     /// It is masked.
     Masked,
-    /// It is to take part again, and has sent nothing yet that goes on with the run's numbers.
+    /// It is to take part again, but has sent nothing yet that continues the run's numbers.
     AskedBack,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Mask {
     source: u32,
     /// An operator has taken it out: of this run and of the following ones.
     is_masked: bool,
-    /// What has come of that in the run that goes on.
+    /// The effect of that in the current run.
     in_run: Taking,
-    /// Its intervals in the run that goes on, in the order of events.
+    /// Its intervals in the current run, in the order of events.
     events: Vec<MaskedEvents>,
 }
 

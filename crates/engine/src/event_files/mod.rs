@@ -56,7 +56,7 @@ pub struct FilingConfig {
 
 /// Lumisections of which events are gathered at once: the next one begins while the last events of one before are built.
 const OPEN: usize = 4;
-/// Files that may be on their way to the disk.
+/// Files that may be with the disk at once.
 const CLOSING: usize = 8;
 /// Where files are until they have their names.
 const OPEN_DIRECTORY: &str = "open";

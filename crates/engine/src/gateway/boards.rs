@@ -1,5 +1,5 @@
 //! Boards between a gateway's threads and others, which neither side waits at: [`OrderBoard`] holds what run control changes
-//! while a run goes on, [`ThrottleBoard`] shows the throttle's state to the thread that tells hardware.
+//! while a run goes on, [`ThrottleBoard`] shows the throttle's state to the thread that passes it to hardware.
 
 use ropewalk_terms::SourceId;
 use ropewalk_wire::gateway::ThrottleState;
@@ -43,12 +43,12 @@ struct Said {
 pub struct OrderBoard {
     changes: AtomicU64,
     said: Mutex<Said>,
-    /// How often gateways tell of themselves, in nanoseconds; 0 where nothing was said of it.
+    /// How often gateways report, in nanoseconds; 0 by default.
     interval: AtomicU64,
 }
 
 impl OrderBoard {
-    /// How often gateways tell of themselves, unless something else was said.
+    /// How often gateways report by default.
     pub const INTERVAL: Duration = Duration::from_millis(50);
 
     fn lock(&self) -> MutexGuard<'_, Said> {
@@ -78,12 +78,12 @@ impl OrderBoard {
         self.changed();
     }
 
-    /// Gateways tell of themselves this often.
+    /// Gateways report this often.
     pub fn set_interval(&self, interval: Duration) {
         self.interval.store(interval.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// How often gateways tell of themselves.
+    /// How often gateways report.
     pub fn interval(&self) -> Duration {
         match self.interval.load(Ordering::Relaxed) {
             0 => Self::INTERVAL,

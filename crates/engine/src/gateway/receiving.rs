@@ -46,7 +46,7 @@ pub(super) struct Receiving<R, S> {
     /// An encoded message, and the peers that it still has to go to.
     message: Vec<u8>,
     unsent: Vec<SocketAddrV4>,
-    /// Flows that were told their last event.
+    /// Flows that have got their last event.
     stopped: Vec<bool>,
     /// From then on nothing more comes behind the last event, unless something comes before.
     quiet_from: Instant,
@@ -159,7 +159,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         }
     }
 
-    /// When to tell of itself again.
+    /// When to report again.
     pub(super) fn renews(&self, now: Instant) -> Instant {
         now.after(self.config.orders.interval())
     }

@@ -1,4 +1,4 @@
-//! What a gateway tells of itself while it runs, and what users' histograms of an input queue hold.
+//! What a gateway reports while it runs, and what users' histograms of an input queue hold.
 
 use super::GatewayDriveConfig;
 use super::queue::Phase;

@@ -136,7 +136,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
     }
 
-    /// When to tell of itself again.
+    /// When to report again.
     pub(super) fn renews(&self, now: Instant) -> Instant {
         now.after(self.config.orders.interval())
     }

@@ -95,7 +95,7 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     scratch: Vec<u8>,
     /// Where each gateway speaks from.
     speakers: Vec<Option<SocketAddrV4>>,
-    /// By gateway: which life of it speaks, and how many decisions it has told so far.
+    /// By gateway: which life of it speaks, and how many decisions it has reported so far.
     told: Vec<(Incarnation, u64)>,
     report: PacketSourceReport,
     notice: Notice<PacketSourceReport>,

@@ -76,7 +76,7 @@ pub fn halves<R: Receiver, L: Link, S: Sender>(
     Ok((receiving, SendingDrive { half, end: there, taken, drain, phase, told, telling, renew_at }))
 }
 
-/// The half that receives. It gives the account of both: what the other half told of itself some time ago, and what it has
+/// The half that receives. It gives the account of both: what the other half reported some time ago, and what it has
 /// itself now, so that every set is found on one side or between them.
 pub struct ReceivingDrive<R: Receiver, S: Sender> {
     half: Receiving<R, S>,
@@ -85,7 +85,7 @@ pub struct ReceivingDrive<R: Receiver, S: Sender> {
     handed: Vec<u64>,
     drain: Duration,
     phase: Phase,
-    /// What the other half told.
+    /// What the other half reported.
     told: Notice<GatewayReport>,
     notice: Notice<GatewayReport>,
     telling: Telling,
@@ -109,7 +109,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
         self.end.has_rung() || !self.half.prepare_wait()
     }
 
-    /// What the gateway tells of itself: both halves.
+    /// The gateway's report: both halves.
     pub fn notice(&self) -> Notice<GatewayReport> {
         self.notice.clone()
     }
@@ -149,7 +149,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
                 }
             }
             Phase::Closing(until) => {
-                // Closed by the other half when it had given everything back, and told of itself for the last time.
+                // Closed by the other half when it had given everything back, and made its last report.
                 if self.end.is_closed() && (self.half.has_told() || now >= until) {
                     self.take_back();
                     self.phase = Phase::Over;
@@ -230,7 +230,7 @@ pub struct SendingDrive<L: Link, S: Sender> {
     taken: Vec<u64>,
     drain: Duration,
     phase: Phase,
-    /// What it tells the other half.
+    /// Its report to the other half.
     told: Notice<GatewayReport>,
     telling: Telling,
     renew_at: Instant,
@@ -599,7 +599,7 @@ mod tests {
         }
     }
 
-    /// Nothing has come for a long time when the end is known, and the last packet is on its way.
+    /// Nothing has come for a long time when the end is known, and the last packet is in flight.
     #[test]
     fn what_was_triggered_last_still_comes_after_a_long_silence() {
         let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::<AtomicBool>::default());

@@ -299,7 +299,7 @@ impl NodePage {
         self.page.set(STATE_CELLS + row * NUMBERS + column, entry.value);
     }
 
-    /// All numbers were told.
+    /// All numbers are updated.
     pub fn told(&self, now: Instant) {
         self.state(StateCell::Told, now.as_nanoseconds());
     }

@@ -466,7 +466,7 @@ impl AddAssign for StorageCounts {
     }
 }
 
-/// Whom to tell how far a record has come.
+/// Who is waiting for the progress of a record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Ticket {
     /// The only record of this slot's event.

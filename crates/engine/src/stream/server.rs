@@ -189,7 +189,7 @@ impl<D: Dispatcher> StreamServer<D> {
         self.router.finish();
     }
 
-    /// Whether all subscribers were told the end and have gone.
+    /// Whether all subscribers have got the end and have gone.
     pub fn is_done(&self) -> bool {
         self.is_over() && self.connections.iter().all(Option::is_none)
     }

@@ -104,7 +104,7 @@ pub struct Stopwatch<'a> {
 }
 
 impl<'a> Stopwatch<'a> {
-    /// Measures `duration` after `warm_up`, and then tells the sender to stop.
+    /// Measures `duration` after `warm_up`, and then stops the sender.
     pub fn new(warm_up: Duration, duration: Duration, stop: &'a AtomicBool) -> Self {
         Self { warm_up, duration, stop, began: None, measuring: None, figures: None }
     }

@@ -68,7 +68,7 @@ fn handle(signal: c_int) -> io::Result<()> {
     }
 }
 
-/// The head of what the kernel tells of SIGSYS (`_sigsys` in asm-generic/siginfo.h, on machines with addresses of 64 bits).
+/// The head of the kernel's data on SIGSYS (`_sigsys` in asm-generic/siginfo.h, on machines with addresses of 64 bits).
 #[repr(C)]
 struct OfCall {
     signal: c_int,
@@ -81,10 +81,10 @@ struct OfCall {
 
 extern "C" fn on_signal(signal: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
     let about = if signal == libc::SIGSYS {
-        // SAFETY: the kernel told of this signal, with this layout, which is shorter than the whole.
+        // SAFETY: the kernel sent this signal, with this layout, which is shorter than the whole.
         unsafe { (*information.cast::<OfCall>()).call as u64 }
     } else {
-        // SAFETY: as above: of a crash it tells an address, and of `abort` something that is not looked at.
+        // SAFETY: as above: of a crash it gives an address, and of `abort` something that is not looked at.
         of_address(unsafe { (*information).si_addr() } as usize)
     };
     let place = PLACE.load(Ordering::Acquire);

@@ -423,7 +423,7 @@ pub(crate) fn name_of(library: &Path, command: &[PathBuf]) -> String {
     file.and_then(Path::file_name).unwrap_or(OsStr::new("plug-in")).to_string_lossy().into_owned()
 }
 
-/// The pipe of a plug-in's processes, and the thread that tells what comes out of it.
+/// The pipe of a plug-in's processes, and the thread that prints what comes out of it.
 #[derive(Debug)]
 pub(crate) struct Words {
     /// None as soon as nothing more is to come.
@@ -478,7 +478,7 @@ struct Lines {
     name: String,
     /// The line that has begun.
     line: Vec<u8>,
-    /// Lines that may be told now, as of a time.
+    /// Lines that may be printed now, as of a time.
     allowed: f64,
     as_of: Duration,
     left_out: u64,

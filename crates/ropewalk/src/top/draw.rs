@@ -73,7 +73,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Fragments that came wrong or not at all on their way here.
+    /// Fragments that arrived damaged or were lost.
     pub(crate) const fn errors(&self) -> u64 {
         self.crc_errors + self.frames_missing + self.corrupt
     }

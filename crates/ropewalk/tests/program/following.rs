@@ -194,7 +194,7 @@ fn nodes_that_were_cut_off_through_the_end_of_their_run_take_part_in_the_next_on
     }
 }
 
-/// How much a builder unit has told that is free where it writes, as Prometheus would hear it.
+/// The free space that a builder unit has reported, as Prometheus would get it.
 fn told_room(url: &str, unit: &str) -> Option<f64> {
     let address = url.strip_prefix("http://")?.trim_end_matches('/');
     let mut stream = TcpStream::connect(address).expect("run control listens");

@@ -55,7 +55,7 @@ impl Machine {
         fs::write(self.root().join(path), text).expect("a file can be written");
     }
 
-    /// All files of the kernel, and what its cards tell.
+    /// All files of the kernel, and the reports of its cards.
     fn state(&self) -> BTreeMap<String, String> {
         let mut state = BTreeMap::new();
         for directory in ["proc", "sys"] {

@@ -473,7 +473,7 @@ impl Assembly<'_> {
                 let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);
-                // What it counts the other half tells.
+                // The other half reports what it counts.
                 let sending = Paged::new(Box::new(sending), self.pages.page(&sender, PageRole::Gateway, []));
                 self.gateways.push((receiver, vec![receiving]));
                 self.gateways.push((sender, vec![sending]));

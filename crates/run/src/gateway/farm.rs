@@ -159,7 +159,7 @@ pub(super) struct Farm<'a> {
     pub(super) is_over: &'a Arc<AtomicBool>,
 }
 
-/// The nodes of a part, and what they tell of themselves.
+/// The nodes of a part, and their reports.
 pub(super) type Nodes = (Vec<Paged>, Vec<Notice<FarmNodeReport>>);
 
 impl Farm<'_> {

@@ -94,7 +94,7 @@ impl Masks {
         self.mentioned.iter().map(|&source| (source, self.masked.contains(&source)))
     }
 
-    /// A run begins. Returns what it must be told: whether each source that was ever mentioned is masked.
+    /// A run begins. Returns its masks: whether each source that was ever mentioned is masked.
     pub(super) fn begin(&mut self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
         self.turns = Some(self.masked.iter().map(|&source| (source, 1)).collect());
         self.said()

@@ -1,5 +1,5 @@
 //! A board that restarts in mid-run, and counts from its beginning again: over TCP, where it connects anew, and in datagrams,
-//! where nothing but its numbers tells; with a wide counter and a narrow one, and with numbers that only grow.
+//! where only its numbers show that; with a wide counter and a narrow one, and with numbers that only grow.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::parse;

@@ -13,7 +13,7 @@ const EVENTS: u64 = 60;
 /// Each segment holds this many events.
 const SEGMENT: u64 = 20;
 const SEGMENTS: u64 = EVENTS / SEGMENT;
-/// Copies the file, and tells the checksum that its writer noted beside it.
+/// Copies the file, and prints the checksum that its writer noted beside it.
 const COPY: &str = "cp \"$1\" \"$2\" && echo copied >&2 && cat \"$1.crc32c\"";
 
 /// A run of small segments with this script as its transfer command, and other keys; `$1` is the file, `$2` the archive.

@@ -345,7 +345,7 @@ impl Service<'_> {
     }
 
     fn say(&self, unit: UnitId, word: ToUnit) {
-        // Who cannot be told is gone, and is heard of as such.
+        // A unit that cannot be reached has gone; its reader sees that.
         let _ = locked(&self.connections).get_mut(&unit).map(|connection| writeln!(connection, "{word}"));
     }
 

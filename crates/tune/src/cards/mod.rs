@@ -1,7 +1,7 @@
-//! What drivers of network cards tell and let be set.
+//! What drivers of network cards report and let be set.
 //!
-//! The kernel tells it over netlink (families `ethtool` and `netdev`); a recorded machine has it in a file. Everything
-//! is optional: drivers tell what they have.
+//! The kernel reports it over netlink (families `ethtool` and `netdev`); a recorded machine has it in a file.
+//! Everything is optional: drivers report what they have.
 
 mod netlink;
 
@@ -17,7 +17,7 @@ use crate::{Place, Property};
 
 pub use self::netlink::Netlink;
 
-/// What the driver of one card tells.
+/// The report of one card's driver.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CardReport {
@@ -36,7 +36,7 @@ pub struct CardReport {
     /// The largest packet that the card can have, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_mtu: Option<u32>,
-    /// The speed of the fastest link that the card can have in Mb/s, where its driver tells.
+    /// The speed of the fastest link that the card can have in Mb/s, if its driver reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_megabits: Option<u32>,
     /// That of the fastest one that it offers to the other side.
@@ -128,7 +128,7 @@ fn hint(error: &std::io::Error) -> &'static str {
 
 /// The cards of a machine.
 pub trait Cards {
-    /// Everything that the driver of this interface tells.
+    /// The whole report of this interface's driver.
     ///
     /// # Errors
     /// When there is no such interface, or the kernel does not answer.

@@ -52,7 +52,7 @@ impl Ethtool {
     }
 }
 
-/// An interface as rtnetlink tells of it.
+/// An interface as rtnetlink reports it.
 struct Link {
     index: u32,
     mtu: u32,
@@ -98,7 +98,7 @@ impl Cards for Netlink {
         // Kernels before 5.6 do not have the family, those before 6.3 not the other one.
         if let Ok(mut ethtool) = Ethtool::open() {
             for command in Command::ALL {
-                // Drivers say in several ways that they lack something; what cannot be read is not told.
+                // Drivers say in several ways that they lack something; what cannot be read is left out.
                 let bodies = ethtool.socket.ask(&command.get(ethtool.family, interface)).unwrap_or_default();
                 let bodies = bodies.iter().filter_map(|body| body.get(GENERIC_HEAD..));
                 bodies.for_each(|body| command.read(body, &mut report));
@@ -344,7 +344,7 @@ fn set(family: u16, interface: &str, property: &Property, value: &str) -> Option
     Some(request(position.command).with(position.attribute, &bytes))
 }
 
-/// The command of the family `netdev` that tells of one device.
+/// The command of the family `netdev` for one device.
 const DEVICE_GET: u8 = 1;
 const DEVICE_INDEX: u16 = 1;
 const DEVICE_XDP: u16 = 3;
@@ -504,7 +504,7 @@ fn ended(text: &str) -> Vec<u8> {
 const PATIENCE: Duration = Duration::from_secs(10);
 /// More than any answer has.
 const ANSWER: usize = 1 << 17;
-/// The family that tells of families (linux/genetlink.h).
+/// The family that lists families (linux/genetlink.h).
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;

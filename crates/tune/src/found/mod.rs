@@ -21,7 +21,7 @@ pub use self::probe::{PathMtu, Permission, Probed, Space, Stamping};
 pub struct Found {
     /// Cores, nodes, cards with their interrupts, huge pages, rights.
     pub machine: Machine,
-    /// What the drivers of network cards tell, by interface.
+    /// The reports of network cards' drivers, by interface.
     pub cards: BTreeMap<String, CardReport>,
     /// What has to be tried out.
     pub probed: Probed,
@@ -50,7 +50,7 @@ pub enum FoundError {
 }
 
 impl Found {
-    /// Reads the host in `place`: files, what drivers tell, and what has to be tried out.
+    /// Reads the host in `place`: files, reports of drivers, and what has to be tried out.
     ///
     /// # Errors
     /// Where its CPUs cannot be read, where its record is damaged, and where the wish names an interface that it has
@@ -65,7 +65,7 @@ impl Found {
             }
         }
         let hardware = machine.cards.iter().filter(|card| card.kind == CardKind::Physical);
-        // A driver that does not answer tells nothing; the other rules go on.
+        // A driver that does not answer has no report; the other rules go on.
         let cards = hardware.filter_map(|card| Some((card.name.clone(), place.card(&card.name).ok()?))).collect();
         let probed =
             if place.is_live() { Probed::live(&machine, wish) } else { place.record("probed")?.unwrap_or_default() };
@@ -152,7 +152,7 @@ impl Found {
         cards
     }
 
-    /// That hardware with what its drivers tell; interfaces whose drivers tell nothing are left out.
+    /// That hardware with its drivers' reports; interfaces without a report are left out.
     pub(crate) fn reports(&self, wish: &Wish) -> Vec<(&Card, &CardReport)> {
         let hardware = self.hardware(wish).into_iter();
         hardware.filter_map(|card| Some((card, self.cards.get(&card.name)?))).collect()
@@ -172,14 +172,14 @@ impl Found {
         !is_virtio || features.is_none_or(|bits| bits.as_bytes().get(bit) == Some(&b'1'))
     }
 
-    /// The physical cores of the node that a card is plugged into; all where the machine does not tell.
+    /// The physical cores of the node that a card is plugged into; all if the machine does not say.
     fn cores_of(&self, card: &Card) -> usize {
         let node = card.node.and_then(|node| self.machine.node(node));
         let is_near = |core: &&CpuList| node.is_none_or(|node| node.cpus.overlaps(core));
         self.machine.cores.iter().filter(is_near).count()
     }
 
-    /// The CPUs of the node that a card is plugged into; all where the machine does not tell.
+    /// The CPUs of the node that a card is plugged into; all if the machine does not say.
     pub(crate) fn cpus_near(&self, card: &Card) -> CpuList {
         let node = card.node.and_then(|node| self.machine.node(node));
         node.map_or_else(|| self.machine.online.clone(), |node| node.cpus.clone())
@@ -248,7 +248,7 @@ impl Found {
         flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
     }
 
-    /// Memory of the machine in bytes, where the kernel tells.
+    /// Memory of the machine in bytes, if the kernel reports it.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         kibibytes_of(self.text("proc/meminfo")?, "MemTotal")
     }

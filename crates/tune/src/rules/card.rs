@@ -29,7 +29,7 @@ fn wrong(grade: Grade, card: &Card, property: &Property, found: &str, advised: &
     Seen::new(grade, subject(card, property), found, advised).change(setting(card, property), found, advised)
 }
 
-/// A property's number, where the driver has it and tells one.
+/// A property's number, if the driver reports one.
 fn number(report: &CardReport, property: &Property) -> Option<u64> {
     report.value(property)?.parse().ok()
 }

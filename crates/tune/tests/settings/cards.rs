@@ -40,7 +40,7 @@ fn interrupts_wait_but_not_for_long() {
     assert_eq!(changes(&never.finds("coalescing", &Wish::default())), ["coalescing time of eth0: 0 -> 20"]);
 }
 
-/// virtio_net tells every card's values, and takes others only where the host gave it the feature.
+/// virtio_net reports values for every card, and takes others only where the host gave it the feature.
 #[test]
 fn a_virtual_card_is_asked_for_no_more_than_its_host_gave_it() {
     let given = |bits: [u8; 2]| {
@@ -65,7 +65,7 @@ fn pauses_are_for_datagrams_alone() {
     let expected = ["heeded pause frames of eth0: off -> on", "sent pause frames of eth0: off -> on"];
     assert_eq!(changes(&found), expected);
     assert_eq!(worst(&finds("laptop", "pause_frames", &Wish::default())), Grade::Good);
-    // Some drivers then tell what was agreed on, so that `on` is read again as `off`.
+    // Some drivers then report what was agreed on, so that `on` is read again as `off`.
     let negotiated = "[ [ { \"of\": \"negotiated_pause\" }, \"on\" ],";
     let copy = Copy::of("laptop").recorded("\"properties\": [", &format!("\"properties\": {negotiated}"));
     let found = copy.finds("pause_frames", &fed("eth0", Transport::Datagrams, None));

@@ -90,7 +90,7 @@ impl Drop for Laid {
     }
 }
 
-/// Every file below /proc/sys/net, the card's in /sys that can be changed, and what its driver tells.
+/// Every file below /proc/sys/net, the card's in /sys that can be changed, and its driver's report.
 #[derive(PartialEq, Debug)]
 struct State {
     files: BTreeMap<String, String>,

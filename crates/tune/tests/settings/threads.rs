@@ -62,7 +62,7 @@ impl Running {
         assert!(self.part(part, None).success(), "{part}");
     }
 
-    /// Where each of its threads may run, as the kernel tells it.
+    /// Where each of its threads may run, as the kernel reports it.
     fn state(&self) -> Vec<String> {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.process.id()));
         let threads = fs::read_dir(tasks).expect("it runs").flatten();

@@ -90,7 +90,7 @@ struct Served {
     /// The position of the next record.
     at: u64,
     decided: u64,
-    /// Decisions that were told of.
+    /// Decisions that were announced.
     announced: u64,
     /// The position behind the last result, and behind that of each event.
     result: u64,
