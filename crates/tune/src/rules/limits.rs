@@ -49,8 +49,8 @@ pub(super) const LIMITS: &[Rule] = &[
         group: Group::Limits,
         what: "The share of CPU time that the control group of this process may use (`cpu.max`; of version 1 \
                `cpu.cfs_quota_us`). No bound.",
-        why: "A process that has used up its share is stopped until the next period (100 ms), while all connections and \
-              rings fill up. CPUs of one's own (`cpuset`) bound a container without that.",
+        why: "A process that has used up its share is stopped until the next period (100 ms), while all connections \
+              and rings fill up. CPUs of one's own (`cpuset`) bound a container without that.",
         source: "the kernel's admin-guide/cgroup-v2.rst, CPU; scheduler/sched-bwc.rst",
         worth: "pauses of up to 100 ms; no bench of Ropewalk shows it: `cpu.stat` counts them",
         sureness: Sureness::Documented,

@@ -209,8 +209,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         group: Group::Network,
         what: "`net.ipv4.tcp_timestamps`, whether packets of TCP carry a time. On.",
         why: "Paper 3 turned it off to save CPU time. At 100 Gb/s the sequence numbers of TCP come round within 0.35 s, \
-              and it is by their times that old packets are distinguished from new ones (PAWS, RFC 7323), and that round \
-              trips are measured when something was lost; reading the clock costs next to nothing now.",
+              and it is by their times that old packets are distinguished from new ones (PAWS, RFC 7323), and that \
+              round trips are measured when something was lost; reading the clock costs next to nothing now.",
         source: "paper 3, Fig. 8, which no longer holds; RFC 7323, section 5; the kernel's networking/ip-sysctl.rst",
         worth: "12 bytes of each packet, for protection against data of an earlier round; `ropewalk bench tcpla` \
                shows what they cost over loopback",

@@ -44,8 +44,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
     Rule {
         name: "hardware_threads",
         group: Group::Processor,
-        what: "Whether a core runs two hardware threads. Only reported: the layout leaves the other one of each reading \
-               core without work.",
+        what: "Whether a core runs two hardware threads. Only reported: the layout leaves the other one of each \
+               reading core without work.",
         why: "Two busy threads on one core have half a core each: two reading threads on siblings are no faster than one.",
         source: "docs/placement.md",
         worth: "two threads on two cores against two on one: 2.0 against 1.0 times one, at the vector unit's limit; \
