@@ -1,4 +1,4 @@
-//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what people have to know of, and how they hear of it. `[control]`: how
+//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what operators have to know of, and how they are notified. `[control]`: how
 //! run control is served.
 
 use super::parse::Faults;
@@ -214,7 +214,7 @@ pub(super) fn check_alarms(
     }
 }
 
-/// Whether a command and a webhook can hear anything.
+/// Checks the command and the webhook that receive messages.
 fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Time, faults: &mut Faults) {
     let wrong = match webhook {
         _ if command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),

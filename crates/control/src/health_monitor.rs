@@ -30,7 +30,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct HealthMonitor {
     readers: Mutex<Readers>,
-    /// Who hears of alarms without looking.
+    /// Sends alarms to a command and a webhook.
     notifier: Option<Notifier>,
     /// How often a message says that all goes on.
     alive_every: Option<Duration>,

@@ -1,6 +1,6 @@
-//! Writes the logbook while runs are controlled: state changes, commands, faults and incidents, beside the notes of people. A command
-//! or a webhook gets every line too. A background thread reads the journal, so that nothing waits for the disk. If the disk stalls for
-//! longer than the journal remembers, the logbook says which entries are missing.
+//! Writes the logbook while runs are controlled: state changes, commands, faults and incidents, beside the operators'
+//! notes. A command or a webhook gets every line too. A background thread reads the journal, so that nothing waits for
+//! the disk. If the disk stalls for longer than the journal remembers, the logbook says which entries are missing.
 
 use crate::notify::{Notifier, Told};
 use ropewalk_config::LogbookSection;

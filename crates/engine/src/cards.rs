@@ -96,14 +96,14 @@ impl<D: Dispatcher> Cards<D> {
         self.cards.iter_mut().filter_map(cut_off).sum()
     }
 
-    /// The readout unit has ended: subscribers hear the rest and the end. Returns how much happened.
+    /// The readout unit has ended: subscribers get the rest and the end. Returns how much happened.
     pub(super) fn leave(&mut self, now: Instant) -> usize {
         self.poll_due = None;
         let leave = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.leave(now, &mut card.input));
         self.cards.iter_mut().filter_map(leave).sum()
     }
 
-    /// Whether all subscribers have heard the end.
+    /// Whether all subscribers have got the end.
     pub(super) fn have_left(&self) -> bool {
         self.cards.iter().filter_map(|card| card.subscribers.as_ref()).all(CardSubscribers::has_left)
     }
@@ -226,7 +226,7 @@ impl<D: Dispatcher> Card<D> {
 
 /// How often to check what waits for subscribers when the card has little room.
 const RELIEF: Duration = Duration::from_millis(1);
-/// How long subscribers may take to hear the end.
+/// How long subscribers may take to get the end.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// The server of one card, as the listener that its input knows.

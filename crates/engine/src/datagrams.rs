@@ -377,7 +377,7 @@ impl Input {
         true
     }
 
-    /// For how many frames of a source there is room. Who sends before the run is heard, and what he says is stale.
+    /// For how many frames of a source there is room. Frames that come before the run are read, and are stale.
     fn room(&self, route: usize, readout: &Readout) -> usize {
         if !readout.has_started() && self.is_live {
             AT_ONCE

@@ -53,7 +53,7 @@ pub(super) enum Welcomed {
 pub(super) struct Managers {
     calls: Vec<Call>,
     obeyed: Option<(Endpoint, Epoch)>,
-    /// The highest that was heard of.
+    /// The highest known one.
     epoch: Epoch,
     /// Some event manager has taken this life of the node in: nothing changes its incarnation any more.
     is_known: bool,
@@ -273,7 +273,7 @@ impl Shutdown {
         self.done
     }
 
-    /// How far the run is, as the unit has it. It hears of what it is to do, and not of the run's phases.
+    /// How far the run is, as the unit has it. It gets orders, not the run's phases.
     pub(super) fn phase(&self, run: RunNumber, has_manager: bool) -> RunPhase {
         match (self.done, self.was_told) {
             (true, _) => RunPhase::Ended,

@@ -597,7 +597,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Sends what the event manager must hear; false where something has to wait.
+    /// Sends what the event manager must get; false if something has to wait.
     fn flush_unsent(&mut self) -> bool {
         let blocked = self.answers.iter().any(|answers| answers.is_full());
         if blocked && !(0..self.answers.len()).all(|index| self.flush_answers(index)) {

@@ -81,7 +81,7 @@ pub struct EventSample {
     pub builder: NodeId,
     /// The event.
     pub key: EventKey,
-    /// The how manieth attempt to build it; 0 where a gateway has not given it to a node yet.
+    /// The number of this attempt to build it; 0 before a gateway gives it to a node.
     pub attempt: Attempt,
     /// Its lumisection, from 1; 0 where a gateway built it.
     pub lumisection: u32,

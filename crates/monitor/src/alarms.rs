@@ -1,4 +1,4 @@
-//! Alarms: what people have to know of, until they do.
+//! Alarms: what operators have to know of, until they acknowledge it.
 //!
 //! ```text
 //!             condition holds        for the hold time
@@ -12,7 +12,7 @@
 //! acquisition: without triggers no source sends and everything is connected; a dead one has events to build, or lacks
 //! a node or source, and builds nothing.
 //!
-//! People write quantities in a configuration as
+//! A configuration writes quantities as
 //!
 //! ```text
 //! events_per_second    bytes_in_per_second    bytes_to_disk_per_second    live_share    nodes_missing    dead

@@ -94,7 +94,7 @@ pub struct Finding {
     pub limit: Limit,
     /// The node or source; empty for none.
     pub subject: String,
-    /// What people read.
+    /// The text for users.
     pub sentence: String,
     /// The numbers that say so.
     pub evidence: Vec<Evidence>,

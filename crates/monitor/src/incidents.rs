@@ -50,7 +50,7 @@ pub struct Occurrence<'a> {
     pub cause: &'static str,
     /// Of what: `source 12`, `bu0`.
     pub subject: &'a str,
-    /// What people read.
+    /// The text for users.
     pub text: &'a str,
     /// The bytes that show it; empty without any.
     pub data: &'a [u8],

@@ -126,7 +126,7 @@ pub const PHASES: [&str; 6] = ["initial", "configured", "running", PAUSED, "drai
 pub struct Sample {
     /// When it was taken, for differences.
     pub time: Instant,
-    /// When it was taken, for people.
+    /// When it was taken, by civil time.
     pub utc: Utc,
     /// The run; 0 before the first.
     pub run: RunNumber,
@@ -134,9 +134,9 @@ pub struct Sample {
     pub phase: &'static str,
     /// Configured nodes, ordered.
     pub nodes: Vec<NodeSample>,
-    /// Sources that were heard of, ordered.
+    /// Known sources, ordered.
     pub sources: Vec<SourceSample>,
-    /// Streams that were heard of, ordered.
+    /// Known streams, ordered.
     pub streams: Vec<StreamSample>,
     /// The event manager's account of events.
     pub events: EventAccount,

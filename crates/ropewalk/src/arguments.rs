@@ -63,13 +63,14 @@ pub(crate) enum Command {
     /// Become a program that is a filter, kept from what it does not need; a run starts it by itself.
     #[command(hide = true)]
     FilterProgram(FilterProgramOptions),
-    /// Count and check what run directories hold: every key once, checksums, gaps. Or other people's files and captures.
+    /// Count and check what run directories hold: every key once, checksums, gaps. Also reads files of other formats
+    /// and captures.
     Verify(VerifyOptions),
-    /// Show the records of a run file in readable form. Or the frames of other people's files and captures.
+    /// Show the records of a run file in readable form. Also shows the frames of other formats and captures.
     Inspect(InspectOptions),
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
-    /// Make run files of other people's files and captures, or other people's files of run files.
+    /// Make run files of files of other formats and captures, or the other way round.
     #[command(after_help = "Examples:
   ropewalk convert run7.mid.lz4 --output converted
   ropewalk convert board.pcapng --by board.toml --output converted

@@ -92,7 +92,7 @@ fn remove(pages: &[PageReading]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The pages for people, one below the other. On a terminal that is looked at again and again the last ones are wiped off.
+/// The pages as text, one below the other. With `--watch` on a terminal the last ones are cleared.
 fn text(found: &Findings, earlier: &[PageReading], options: &CountersOptions) -> String {
     let wipes = options.watch.is_some() && std::io::stdout().is_terminal();
     let mut text = if wipes { "\x1b[H\x1b[2J".to_owned() } else { String::new() };

@@ -202,7 +202,7 @@ pub(crate) fn time_of_day(nanoseconds: i64) -> String {
     Utc(nanoseconds).time_of_day()
 }
 
-/// The answer for people.
+/// The answer as text.
 fn lines(replied: &Replied) -> Vec<String> {
     let body = &replied.body;
     if let Some(entries) = body.as_array() {

@@ -1,4 +1,4 @@
-//! Commands on the runs of an output directory: what there is, what it holds, what people say of it.
+//! Commands on the runs of an output directory: lists, accounts and notes.
 
 use crate::exit::{self, Failure};
 use crate::output::{print_json, write_results};
@@ -39,7 +39,7 @@ pub(crate) struct RunsOptions {
 enum RunsCommand {
     /// All runs, the newest last.
     List,
-    /// One run, and what people said of it.
+    /// One run, and the notes on it.
     Show {
         /// Its number.
         run: u32,
@@ -272,7 +272,7 @@ const fn kind(kind: NoteKind) -> &'static str {
     }
 }
 
-/// A count for people; empty if it is not known.
+/// A count as text; empty if it is not known.
 fn number(count: Option<u64>) -> String {
     count.map_or_else(String::new, grouped)
 }
@@ -285,7 +285,7 @@ fn took(record: &RunRecord) -> String {
     record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
 }
 
-/// How far its times can be believed, for people.
+/// How far its times can be trusted, as text.
 fn clock(record: &RunRecord) -> String {
     match record.clock.worst() {
         None => String::new(),
@@ -294,14 +294,14 @@ fn clock(record: &RunRecord) -> String {
     }
 }
 
-/// What a front end under run control said of itself, for people.
+/// What a front end under run control reported, as text.
 fn front_end((source, one): (&u32, &FrontEndRecord)) -> String {
     let settings = one.settings_sha256.as_deref().map(|settings| format!("settings {}", digest(settings)));
     let said = [one.name.clone(), one.versions.clone()].into_iter().filter(|said| !said.is_empty()).chain(settings);
     format!("{source}: {}", said.collect::<Vec<_>>().join(", "))
 }
 
-/// In which events a source is missing, for people: `843: 20, 31-90 (12 events)`.
+/// In which events a source is missing, as text: `843: 20, 31-90 (12 events)`.
 fn gaps((source, gaps): (&u32, &Vec<GapSummary>)) -> String {
     let gap = |gap: &GapSummary| match gap {
         GapSummary { first, last, .. } if first == last => first.clone(),
@@ -310,12 +310,12 @@ fn gaps((source, gaps): (&u32, &Vec<GapSummary>)) -> String {
     format!("{source}: {}", gaps.iter().map(gap).collect::<Vec<_>>().join(", "))
 }
 
-/// As much of a digest as people compare.
+/// The part of a digest that users compare.
 fn digest(digest: &str) -> String {
     digest.chars().take(16).collect()
 }
 
-/// How it ended, for people.
+/// How it ended, as text.
 fn ended(record: &RunRecord) -> String {
     let Some(state) = &record.state else { return "no account: it goes on, or was killed".to_owned() };
     let unbalanced = if record.is_balanced == Some(false) { ", unbalanced" } else { "" };

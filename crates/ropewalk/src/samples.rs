@@ -90,7 +90,7 @@ pub(crate) fn refused(replied: &Replied) -> Failure {
     if replied.status == 400 { Failure::Usage(why) } else { Failure::Environment(why) }
 }
 
-/// A sample for people: a line for the event, and one for each source of which there is something to say.
+/// A sample as text: a line for the event, and one for each source with remarks.
 fn lines(sample: &Value, with_bytes: bool) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| grouped(value.as_u64().unwrap_or(0));

@@ -1,4 +1,5 @@
-//! The logbook of an output directory: what people say of its runs, and what run control notes of them, in one file that only grows.
+//! The logbook of an output directory: operators' notes on its runs, and run control's own, in one file that only
+//! grows.
 //!
 //! ```text
 //! logbook.jsonl    {"at_ns":1790000000000000000,"run":7,"kind":"note","by":"ada","text":"target moved by 2 mm"}

@@ -315,7 +315,7 @@ fn feed(readout: &ReadoutSection) -> Feed {
 /// What a thread says of its place: what it was refused and goes on without, or why it cannot.
 type Report = Result<Vec<String>, PlacementError>;
 
-/// Gives each thread and pool its place, and hears from it whether it got it.
+/// Gives each thread and pool its place, and learns from it whether it got it.
 pub(super) struct ThreadPlacement {
     wanted: Wanted,
     reports: (Sender<Report>, Receiver<Report>),

@@ -300,7 +300,7 @@ impl Forecast {
 }
 
 impl fmt::Display for DiskLeft {
-    /// The time that is left, as people say it.
+    /// The time that is left, as text.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(time) = self.time else { return write!(out, "{} free", Bytes(self.free_bytes)) };
         match time.as_secs() {

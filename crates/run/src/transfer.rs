@@ -73,7 +73,7 @@ pub struct TransferSummary {
 }
 
 impl TransferSummary {
-    /// What people should know at the end.
+    /// The remarks at the end.
     pub fn remark(&self) -> Option<String> {
         let why = self.last_failure.as_ref().map(|why| format!(" (the latest: {why})")).unwrap_or_default();
         let text = format!(

@@ -230,7 +230,7 @@ impl Place {
             let refused = || fault(path, value, rustix::io::Errno::INVAL.into());
             text = as_the_kernel_writes(setting, &before, value).ok_or_else(refused)?;
         }
-        // With the end of the line in the same call: of an empty value the kernel would hear nothing.
+        // With the end of the line in the same call: an empty value alone would not reach the kernel.
         text.push('\n');
         let written = OpenOptions::new().write(true).truncate(true).open(file);
         written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|source| fault(path, value, source))

@@ -1,4 +1,4 @@
-//! Everything that a program prints: results on standard output, and words for people on standard error.
+//! Everything that a program prints: results on standard output, and messages on standard error.
 //!
 //! ```text
 //! say!   results --\                        /--> thread of standard output
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// How long to wait for the last results to be written.
 const RESULTS_WAIT: Duration = Duration::from_secs(2);
-/// The same of words for people.
+/// The same for messages.
 const WORDS_WAIT: Duration = Duration::from_millis(500);
 
 static PRINTER: OnceLock<Printer> = OnceLock::new();
@@ -37,7 +37,7 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::output::result(&format!($($words)*)) };
 }
 
-/// Prints a line for people on standard error.
+/// Prints a message on standard error.
 #[macro_export]
 macro_rules! tell {
     ($($words:tt)*) => { $crate::output::words(&format!($($words)*)) };
@@ -108,7 +108,7 @@ pub fn write_results(text: &[u8]) {
     }
 }
 
-/// Prints a line for people.
+/// Prints a message.
 pub fn words(line: &str) {
     let line = format!("{line}\n");
     match PRINTER.get() {

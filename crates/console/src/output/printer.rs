@@ -108,7 +108,7 @@ impl Printer {
         Ok(Self { shared })
     }
 
-    /// Adds text for people: who stops reading, as `head` does, has enough.
+    /// Adds text that may stay unread: a reader such as `head` may stop early.
     pub(super) fn add(&self, stream: Stream, text: Vec<u8>) {
         self.add_item(stream, text, false);
     }

@@ -363,7 +363,7 @@ impl Filtering {
                         if watched.has_ended { Offered::Full } else { watched.link.offer(slot, &builder.event(slot)) };
                     match offered {
                         Offered::Taken => self.given[slot as usize] = now,
-                        // That there is room again is heard with decisions: until then nothing keeps the thread from sleeping.
+                        // Decisions show that there is room again: until then nothing keeps the thread from sleeping.
                         Offered::Full => {
                             farm.not_taken(unit);
                             is_work = false;

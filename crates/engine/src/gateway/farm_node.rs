@@ -88,7 +88,7 @@ pub struct FarmNodeDrive<L: Link> {
 }
 
 impl<L: Link> FarmNodeDrive<L> {
-    /// A node that hears gateways and answers over `link`.
+    /// A node that receives from gateways and answers over `link`.
     pub fn new(config: FarmNodeDriveConfig, link: L) -> Self {
         Self {
             gateways: machines(&config),

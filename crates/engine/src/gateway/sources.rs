@@ -107,7 +107,7 @@ const PACKETS: usize = 512;
 const LOOK: Duration = Duration::from_millis(1);
 
 impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
-    /// Sources that send by `senders`, one for each; gateways are heard by `control`.
+    /// Sources that send by `senders`, one for each; messages of gateways come by `control`.
     pub fn new(config: PacketSourceDriveConfig, control: R, senders: Vec<S>) -> Self {
         let gateways = config.gateways.len();
         let mut sequence = TriggerSequence::new(config.sources.seed, config.rate);

@@ -151,7 +151,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Says something unless so much was said already that was not heard: then it need not be said.
+    /// Sends a message unless many were sent already that were not read: then it is not needed.
     pub(crate) fn ring(&self, message: &[u8]) -> io::Result<()> {
         match send(&self.socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
@@ -195,7 +195,7 @@ impl Caller {
         }
     }
 
-    /// Tells people on standard error that the plug-in could not do something, and what it says of that, the first times.
+    /// Reports on standard error that the plug-in could not do something, with its reason, the first times.
     pub(crate) fn complain(&mut self, what: impl FnOnce() -> String, why: impl FnOnce() -> String) {
         if self.told < MOST_TOLD {
             self.told += 1;

@@ -138,7 +138,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Before anything was heard.
+    /// Before the first answer.
     pub(crate) fn new(url: &str) -> Self {
         Self { url: url.to_owned(), ..Self::default() }
     }

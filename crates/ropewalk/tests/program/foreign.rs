@@ -1,4 +1,4 @@
-//! Files of other people's formats on the command line.
+//! Files of other formats on the command line.
 
 use crate::forms::{expect_form, schema};
 use crate::process::Program;

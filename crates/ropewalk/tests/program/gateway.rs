@@ -107,7 +107,8 @@ fn wait_beyond(controlled: &Controlled, before: u64) -> u64 {
     wait_for("further events", || Some(assigned(controlled)).filter(|&now| now > before))
 }
 
-/// How many events have come when no more do and all are decided: the trigger hears of a pause a moment after the operator is answered.
+/// How many events have come when no more do and all are decided: the trigger gets a pause a moment after the operator
+/// is answered.
 fn last_assigned(controlled: &Controlled) -> u64 {
     let decided = || {
         let events = controlled.good("ledger")["events"].clone();
@@ -356,7 +357,8 @@ fn sources_that_push_are_masked_and_begun_anew_while_the_run_goes_on() {
     assert!(times.iter().all(|&events| events > 0), "{times:?} events with and without it");
 }
 
-/// Trigger, sources and farm are other processes, which stay from run to run: they hear of all commands by the throttle alone.
+/// Trigger, sources and farm are other processes, which stay from run to run: they get all commands by the throttle
+/// alone.
 #[test]
 fn a_gateway_alone_takes_run_after_run_of_sources_that_never_stop() {
     let directory = TemporaryDirectory::new("gateway-control-alone");

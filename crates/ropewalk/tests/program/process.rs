@@ -127,7 +127,7 @@ impl Program {
         })
     }
 
-    /// As [`Program::expect_line`], of the so manieth such line, counted from 1.
+    /// As [`Program::expect_line`], for the line with this number among such lines, counted from 1.
     pub(crate) fn expect_line_number(&mut self, number: usize, begin: &str) -> String {
         self.expect(begin, |program| {
             let lines = program.out.so_far();

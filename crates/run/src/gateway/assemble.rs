@@ -298,7 +298,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Where the triggers that are in this process hear gateways.
+    /// Where the triggers of this process receive from gateways.
     fn trigger_receivers(&self, part: &SystemPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
         let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &FlowSection)| {
             if gate.is_none() {

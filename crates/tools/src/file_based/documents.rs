@@ -42,7 +42,7 @@ pub fn write_legend<N: Numbers>(directory: &Path) -> Result<(), FilesError> {
 /// What a filter unit made of a file of events.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FilteredFile {
-    /// The how manieth try it was.
+    /// The number of the try.
     pub attempt: u16,
     /// Who did it.
     pub source: String,

@@ -1,4 +1,4 @@
-//! Run files made of other people's files and captures.
+//! Run files made of files of other formats and of captures.
 //!
 //! ```text
 //!  files --frames--> fragments: whose, of which event --> a spool in the run's directory, and a list of what lies in it

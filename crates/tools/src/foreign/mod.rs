@@ -1,4 +1,4 @@
-//! Files of other people's formats, and captures of network traffic: counted, checked, shown.
+//! Files of other formats, and captures of network traffic: counted, checked, shown.
 //!
 //! ```text
 //! frames     a file, unpacked where it is packed, and its frames: of a stream, or of a capture's datagrams and connections

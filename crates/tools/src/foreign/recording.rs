@@ -550,7 +550,7 @@ impl SavedAs {
     }
 }
 
-/// The address; of a socket that hears both versions of IP, any one.
+/// The address; for a socket for both versions of IP, any one.
 const fn v4(address: IpAddr) -> Ipv4Addr {
     if let IpAddr::V4(address) = address { address } else { Ipv4Addr::UNSPECIFIED }
 }

@@ -202,7 +202,7 @@ const fn instant(time: Utc) -> Instant {
     Instant::from_nanoseconds(if time.0 > 0 { time.0 as u64 } else { 0 })
 }
 
-/// What was heard, as a file.
+/// What was received, as a file.
 struct Save {
     path: PathBuf,
     file: BufWriter<File>,

@@ -336,7 +336,7 @@ enum Step {
 pub(super) enum Next {
     /// To have something done.
     Do(Action),
-    /// To be heard: the target of this index was brought to its value for the first time.
+    /// To be noted: the target of this index was brought to its value for the first time.
     Reached(usize),
     /// Nothing more.
     Finished,

@@ -92,8 +92,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         group: Group::Interrupts,
         what: "Where the threads of runs that go on may run, for processes named `ropewalk` with threads of the configuration. \
                Where rules put them; otherwise reading threads each on a core of its own beside their card's \
-               interrupts, and all others away from both, as `placement = \"auto\"` would place a run that began now. Threads of \
-               other programs are never touched.",
+               interrupts, and all others away from both, as `placement = \"auto\"` would place a run that began now. \
+               Threads of other programs are never touched.",
         why: "Interrupts that are moved while a run goes on may come to the core of a thread that reads; and a run that began \
               without rules may run anywhere. What is changed holds until the run ends: the configuration says where the next \
               one goes.",

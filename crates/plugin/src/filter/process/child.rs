@@ -161,7 +161,7 @@ impl Served {
         self.events.number(TAKEN).load(Ordering::Acquire)
     }
 
-    /// Announces decisions that the caller has neither taken nor heard of.
+    /// Announces decisions that the caller has neither taken nor been woken for.
     fn announce(&mut self, caller: &Caller) -> io::Result<()> {
         if self.decided > self.announced.max(self.taken()) {
             self.announced = self.decided;

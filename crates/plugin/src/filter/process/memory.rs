@@ -48,7 +48,7 @@ pub(super) const RING: usize = 1 << 20;
 /// In the events: where the copies begin.
 pub(super) const COPIES: usize = RECORDS + RING;
 
-/// In the decisions: not 0 while the process sleeps until it hears something.
+/// In the decisions: not 0 while the process sleeps until a message comes.
 pub(super) const SLEEPS: usize = 0;
 /// In the decisions: why the process ended.
 pub(super) const LAST_WORDS: usize = 4096 - WORDS_BYTES;
