@@ -1,5 +1,5 @@
-//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what operators have to know of, and how they are notified. `[control]`: how
-//! run control is served.
+//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what operators have to know of, and how they are notified.
+//! `[control]`: how run control is served.
 
 use super::parse::Faults;
 use crate::quantity::Time;
