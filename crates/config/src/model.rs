@@ -379,7 +379,7 @@ const fn credit_bytes() -> Bytes {
 /// The policy of a configuration.
 ///
 /// # Errors
-/// Where a rule says nothing, or what no machine could follow.
+/// If a rule says nothing, or what no machine could follow.
 pub fn policy(configuration: &Configuration) -> Result<Policy, Fault> {
     first_fault(|faults| checked_policy(configuration, faults))
 }

@@ -72,7 +72,7 @@ pub(crate) fn first_fault<T>(make: impl FnOnce(&mut Faults) -> Option<T>) -> Res
 /// Reads and checks a configuration file.
 ///
 /// # Errors
-/// Where the file cannot be read or does not hold a usable configuration.
+/// If the file cannot be read or does not hold a usable configuration.
 pub fn read(path: &Path) -> Result<Configuration, ConfigurationError> {
     let (file, text) = read_text(path)?;
     let configuration = parse(&file, &text, &|name| std::env::var(name).ok())?;
@@ -82,7 +82,7 @@ pub fn read(path: &Path) -> Result<Configuration, ConfigurationError> {
 /// As [`read`], of a system whose builder units pull from readout units.
 ///
 /// # Errors
-/// As [`read`], and where the system has gateways.
+/// As [`read`], and if the system has gateways.
 pub fn read_pull(path: &Path) -> Result<Configuration, ConfigurationError> {
     let configuration = read(path)?;
     let message = "this command is for readout and builder units, and the file describes gateways";
@@ -92,7 +92,7 @@ pub fn read_pull(path: &Path) -> Result<Configuration, ConfigurationError> {
 /// As [`read`], of a system whose sources push to gateways.
 ///
 /// # Errors
-/// As [`read`], and where the system has readout and builder units.
+/// As [`read`], and if the system has readout and builder units.
 pub fn read_push(path: &Path) -> Result<Configuration, ConfigurationError> {
     let configuration = read(path)?;
     let message = "this command is for gateways, and the file describes readout and builder units";
@@ -102,7 +102,7 @@ pub fn read_push(path: &Path) -> Result<Configuration, ConfigurationError> {
 /// The name of a file as errors give it, and its text.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub fn read_text(path: &Path) -> Result<(String, String), ConfigurationError> {
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
@@ -125,7 +125,7 @@ pub fn point_at(path: &Path, fault: &Fault) -> ConfigurationError {
 /// Reads and checks a configuration; `variable` looks up the value of `${NAME}`.
 ///
 /// # Errors
-/// Where the text does not hold a usable configuration. The error contains everything that is wrong.
+/// If the text does not hold a usable configuration. The error contains everything that is wrong.
 pub fn parse(
     file: &str,
     text: &str,
@@ -145,7 +145,7 @@ pub fn parse(
 /// `check` judges the whole.
 ///
 /// # Errors
-/// Where the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all of them.
+/// If the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all of them.
 pub fn parse_as<T: DeserializeOwned>(
     file: &str,
     text: &str,

@@ -33,7 +33,7 @@ impl Written {
     /// The content of a file that has [`Written::text`].
     ///
     /// # Errors
-    /// Where it cannot be read, or is something else.
+    /// If it cannot be read, or is something else.
     pub fn read(file: &Path) -> io::Result<Self> {
         let text = std::fs::read_to_string(file)?;
         text.parse().map(Self).map_err(|error: toml::de::Error| io::Error::new(io::ErrorKind::InvalidData, error))

@@ -174,7 +174,7 @@ impl HealthMonitor {
     /// `output`, with what is there of earlier; if it cannot be kept, that is an incident.
     ///
     /// # Errors
-    /// Where two alarms have one name.
+    /// If two alarms have one name.
     pub(crate) fn new(
         output: &Path,
         rules: Vec<Rule>,

@@ -46,7 +46,7 @@ pub(crate) fn keep(directory: &Path, trend: &RunTrend) -> io::Result<()> {
 /// The trend of a run in this directory of runs.
 ///
 /// # Errors
-/// Where it has none, or one that cannot be read.
+/// If it has none, or one that cannot be read.
 pub(crate) fn read(output: &Path, run: u32) -> Result<RunTrend, NoRunTrend> {
     let unreadable = |source| NoRunTrend::Unreadable { run, source };
     let runs = Registry::open(output).and_then(|registry| registry.runs()).map_err(unreadable)?;

@@ -79,7 +79,7 @@ const DATAGRAM: usize = 1024;
 /// Measures for about twenty seconds.
 ///
 /// # Errors
-/// Where the system does not give what is needed.
+/// If the system does not give what is needed.
 pub fn measure(output: &Path, scale: Scale) -> Result<Measured, DoctorError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let pair = (cpus > 1).then_some([0, 1]);

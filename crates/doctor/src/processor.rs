@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Keeps the calling thread on one processor.
 ///
 /// # Errors
-/// Where there is no such processor, or it is not for us.
+/// If there is no such processor, or it is not for us.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());

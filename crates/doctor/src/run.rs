@@ -62,7 +62,7 @@ impl RunPlan {
     /// Takes a run and measures it in its middle.
     ///
     /// # Errors
-    /// Where the system refuses something, the run's account does not balance, or anything is lost.
+    /// If the system refuses something, the run's account does not balance, or anything is lost.
     pub fn run(&self) -> Result<Ran, DoctorError> {
         self.run_beside(&|_, _| ())
     }

@@ -82,7 +82,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
     /// A builder unit that writes to `sink`. Without a sink it only builds and checks events.
     ///
     /// # Errors
-    /// Where an address cannot be understood.
+    /// If an address cannot be understood.
     pub fn new(
         config: BuilderDriveConfig,
         peers: P,

@@ -77,7 +77,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
     /// Opens the service point.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
+    /// If the address cannot be listened on.
     pub fn new(
         config: ControlledDriveConfig,
         mut peers: P,

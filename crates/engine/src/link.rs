@@ -225,7 +225,7 @@ impl MessageReader {
     /// The next complete message or super-fragment; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Where the bytes are no messages: the connection is of no more use.
+    /// If the bytes are no messages: the connection is of no more use.
     pub fn next_incoming(&mut self) -> Result<Option<Incoming>, FrameError> {
         loop {
             match self.state {

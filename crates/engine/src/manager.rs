@@ -123,7 +123,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
     /// Opens the service point.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
+    /// If the address cannot be listened on.
     pub fn new(config: ManagerDriveConfig, mut peers: P, staging: Staging) -> Result<Self, EndpointError> {
         let service = peers.listen(&config.address)?;
         let nodes =

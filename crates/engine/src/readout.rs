@@ -130,7 +130,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// `staging`; `evacuation` takes fragments that must leave the receive pool.
     ///
     /// # Errors
-    /// Where an address cannot be listened on.
+    /// If an address cannot be listened on.
     pub fn new(
         config: ReadoutDriveConfig,
         sources: S,
@@ -234,7 +234,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Another way for a source of it to come in; returns the address where it listens, port filled in.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or the socket cannot be adopted.
+    /// If the address cannot be listened on, or the socket cannot be adopted.
     pub fn add_entrance(&mut self, source: SourceId, entrance: Entrance) -> Result<Option<String>, EndpointError> {
         self.front_ends.add_entrance(source, entrance)
     }

@@ -92,7 +92,7 @@ impl Dividing {
     /// frames came, or while it [is pending](Dividing::is_pending).
     ///
     /// # Errors
-    /// Where the boundary of the next frame is lost, once everything before it was taken: see [`Framer::next_batch`].
+    /// If the boundary of the next frame is lost, once everything before it was taken: see [`Framer::next_batch`].
     pub(super) fn next_batch(
         &mut self,
         now: Instant,

@@ -33,7 +33,7 @@ impl Library {
     /// Loads a library, which runs its constructors, and asks for its table.
     ///
     /// # Errors
-    /// Where there is no such library, or no plug-in in it.
+    /// If there is no such library, or no plug-in in it.
     pub fn open(path: &Path) -> Result<Self, PluginError> {
         // A bare name would be looked for where the system's libraries are.
         Self::open_copy(path, &std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))

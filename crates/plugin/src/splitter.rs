@@ -105,7 +105,7 @@ impl Splitter {
     /// Loads and creates it.
     ///
     /// # Errors
-    /// Where the library is no splitter of this version, or does not want to.
+    /// If the library is no splitter of this version, or does not want to.
     pub fn new(config: &SplitterConfig) -> Result<Self, PluginError> {
         let created = Created::new(Library::open(&config.library)?, &config.configuration)?;
         Ok(Self {

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Acknowledges an alarm in an operator's name.
 ///
 /// # Errors
-/// Where no alarm is named.
+/// If no alarm is named.
 pub(crate) fn acknowledge(
     client: &Client,
     name: Option<&str>,
@@ -20,7 +20,7 @@ pub(crate) fn acknowledge(
 /// Has an alarm not shown for a while.
 ///
 /// # Errors
-/// Where no alarm is named.
+/// If no alarm is named.
 pub(crate) fn shelve(
     client: &Client,
     name: Option<&str>,

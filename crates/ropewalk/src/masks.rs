@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// effect.
 ///
 /// # Errors
-/// Where the text names none.
+/// If the text names none.
 pub(crate) fn mask(
     client: &Client,
     text: Option<&str>,
@@ -31,7 +31,7 @@ pub(crate) fn mask(
 /// Has the sources that a text names begun anew: out, and in again.
 ///
 /// # Errors
-/// Where the text names none.
+/// If the text names none.
 pub(crate) fn restart(client: &Client, text: Option<&str>, by: &str) -> Result<Result<Replied, ClientError>, String> {
     let text = text.ok_or("restart: which sources? `ropewalk ctl restart 3,20-39`")?;
     let sources = sources(text).map_err(|why| format!("restart {text}: {why}"))?;

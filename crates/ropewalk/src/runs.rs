@@ -414,7 +414,7 @@ pub(crate) fn civil(nanoseconds: i64) -> String {
 /// Asks for the files of the run that a text names, or of the present one.
 ///
 /// # Errors
-/// Where the text is no number of a run.
+/// If the text is no number of a run.
 pub(crate) fn files(client: &Client, text: Option<&str>) -> Result<Result<Replied, ClientError>, String> {
     let run = text.map(|text| text.parse().map_err(|_| format!("files {text}: the number of a run, or nothing")));
     Ok(client.files(run.transpose()?))

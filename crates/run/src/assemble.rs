@@ -44,13 +44,13 @@ use std::time::Duration;
 /// Why a run could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Memory could not be had.
+    /// Memory could not be obtained.
     #[error(transparent)]
     Memory(#[from] PoolError),
     /// A thread cannot run where the configuration wants it.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// An address, a directory, a file or a thread could not be had.
+    /// An address, a directory, a file or a thread could not be obtained.
     #[error("{0}")]
     System(String),
     /// Another node does not take this one in.
@@ -234,7 +234,7 @@ impl Workshop<'_> {
 /// process end after exactly this many triggers.
 ///
 /// # Errors
-/// Where memory, an address, a directory or a thread cannot be had.
+/// If memory, an address, a directory or a thread cannot be obtained.
 pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunHandle, RunError> {
     launch_with(configuration, events, None)
 }
@@ -303,7 +303,7 @@ pub fn launch_with(
 /// takes commands: the handle of a unit ends when that says so.
 ///
 /// # Errors
-/// As [`launch`], and where the node is neither.
+/// As [`launch`], and if the node is neither.
 pub fn launch_unit(
     configuration: &Configuration,
     addresses: Addresses,
@@ -399,7 +399,7 @@ fn looking(output: &Path) -> String {
 /// configured event managers it is.
 ///
 /// # Errors
-/// As [`launch_manager`], and where there is no such run or another event manager takes it over at this moment.
+/// As [`launch_manager`], and if there is no such run or another event manager takes it over at this moment.
 pub(crate) fn take_over(
     configuration: &Configuration,
     mut addresses: Addresses,

@@ -330,7 +330,7 @@ pub(super) fn how_it_ended(status: ExitStatus) -> String {
 /// `events` triggers bring, the ring's reader has gone, or `watch` says false; then it says what was triggered before.
 ///
 /// # Errors
-/// Where there is no such card, it is not emulated, or standard input is no ring.
+/// If there is no such card, it is not emulated, or standard input is no ring.
 pub fn write_card(
     configuration: &Configuration,
     name: &str,

@@ -121,7 +121,7 @@ impl Feeder {
     /// Writes all blocks, and ends the ring; the notes say what was wrong with them.
     ///
     /// # Errors
-    /// Where reading fails: what was read before is written.
+    /// If reading fails: what was read before is written.
     pub(super) fn feed(mut self, notes: &FeederNotes) -> Result<(), OfflineError> {
         let fed = self.feed_all();
         let must_ring = self.writer.close();

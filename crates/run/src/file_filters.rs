@@ -96,7 +96,7 @@ fn check_directories(configs: &[FilingConfig], run: RunNumber) -> Result<(), Run
 /// Starts what filters the files of a run: for the directory of each of these writers.
 ///
 /// # Errors
-/// Where files of another run lie there, a library cannot be used, or the system gives no thread.
+/// If files of another run lie there, a library cannot be used, or the system gives no thread.
 pub(super) fn start_file_filters(
     configuration: &Configuration,
     configs: &[FilingConfig],

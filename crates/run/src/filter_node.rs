@@ -60,7 +60,7 @@ pub struct FilterNodeSummary {
 /// Starts a filter node that listens there, with the filter of this configuration, which is tried out first.
 ///
 /// # Errors
-/// Where there is no such filter, or the address, memory or a thread cannot be had.
+/// If there is no such filter, or the address, memory or a thread cannot be obtained.
 pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result<FilterNodeHandle, RunError> {
     let section = configuration.filter.as_ref().filter(|section| section.has_processes());
     let section = section.ok_or_else(|| {
@@ -147,7 +147,7 @@ impl FilterNodeHandle {
 enum Wrong {
     /// It is not there any more, or the process is not.
     Lost,
-    /// The filter cannot be had.
+    /// The filter cannot be obtained.
     NotReady(String),
     /// The caller said what cannot be.
     Said(String),
@@ -439,7 +439,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
     /// A node that listens there, with these processes, none of which was started.
     ///
     /// # Errors
-    /// Where the address cannot be had.
+    /// If the address cannot be obtained.
     fn new(
         listen: &str,
         filter: u64,

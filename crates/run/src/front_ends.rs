@@ -92,7 +92,7 @@ impl FrontEndService {
     /// Listens for the configured front ends under run control; `None` if none are configured.
     ///
     /// # Errors
-    /// Where memory, the address or a thread cannot be had.
+    /// If memory, the address or a thread cannot be obtained.
     pub fn open(configuration: &Configuration) -> Result<Option<Self>, RunError> {
         let placement = ThreadPlacement::new(configuration, Part::Other)?;
         let resolved = Resolved::new(configuration, Addresses::in_process(configuration));

@@ -109,7 +109,7 @@ impl Logbook {
     /// All entries, the oldest first; pieces of lines are passed over.
     ///
     /// # Errors
-    /// Where there is a file that cannot be read.
+    /// If there is a file that cannot be read.
     pub fn notes(&self) -> io::Result<Vec<Note>> {
         self.read(None, |_| true)
     }

@@ -154,7 +154,7 @@ pub struct Counts {
     pub accepted: u64,
     /// Events that were rejected.
     pub rejected: u64,
-    /// Events of which no decision could be had: they are in the stream `error`.
+    /// Events of which no decision could be made: they are in the stream `error`.
     pub quarantined: u64,
     /// Accepted events that passed each trigger, by its number; triggers that none passed are left out.
     pub triggers: BTreeMap<u8, u64>,
@@ -435,7 +435,7 @@ impl Histograms {
     /// Writes the sum into a run's directory.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses it.
     pub fn keep(&self, directory: &Path) -> io::Result<()> {
         write_whole(&directory.join(MERGED_FILE), self)
     }

@@ -105,7 +105,7 @@ impl<'a> Part<'a> {
 /// Where each thread and pool of a run in one process goes on this machine, and who decides that.
 ///
 /// # Errors
-/// Where a rule names CPUs or a node that are not there, or that were taken away from this process, and where a readout
+/// If a rule names CPUs or a node that are not there, or that were taken away from this process, and if a readout
 /// unit names a card that is not there.
 pub fn placement(configuration: &Configuration) -> Result<Plan, PlacementError> {
     Wanted::here(configuration, Part::Whole).map(|wanted| wanted.plan)

@@ -207,7 +207,7 @@ impl RunRecord {
     /// The configuration that is kept beside its account; `None` without one.
     ///
     /// # Errors
-    /// Where there is one that cannot be read.
+    /// If there is one that cannot be read.
     pub fn configuration(&self) -> io::Result<Option<Written>> {
         let file = self.directory.join(CONFIGURATION);
         match Written::read(&file) {
@@ -317,7 +317,7 @@ impl Registry {
     /// What the run of this number says of itself; `None` without such a run.
     ///
     /// # Errors
-    /// Where the output directory or the account cannot be read.
+    /// If the output directory or the account cannot be read.
     pub fn record(&self, run: u32) -> io::Result<Option<RunRecord>> {
         let directory = self.runs()?.into_iter().find(|directory| directory.run.0 == run);
         directory.map(|directory| RunRecord::read(&directory)).transpose()

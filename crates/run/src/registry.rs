@@ -40,7 +40,7 @@ impl Registry {
     /// The registry of an output directory, which is made where it is not there.
     ///
     /// # Errors
-    /// Where the directory cannot be made.
+    /// If the directory cannot be made.
     pub fn open(output: &Path) -> io::Result<Self> {
         fs::create_dir_all(output)?;
         Ok(Self { output: output.to_owned() })
@@ -49,7 +49,7 @@ impl Registry {
     /// The runs that there are, by number.
     ///
     /// # Errors
-    /// Where the output directory cannot be read.
+    /// If the output directory cannot be read.
     pub fn runs(&self) -> io::Result<Vec<RunDirectory>> {
         let mut runs = Vec::new();
         for entry in fs::read_dir(&self.output)? {
@@ -65,7 +65,7 @@ impl Registry {
     /// Making a directory is atomic, so that two programs that ask at once get two numbers.
     ///
     /// # Errors
-    /// Where the output directory cannot be read or written.
+    /// If the output directory cannot be read or written.
     pub fn next_run(&self) -> io::Result<RunDirectory> {
         let newest = self.runs()?.last().map_or(0, |newest| newest.run.0);
         let mut number = newest.max(self.last_begun()?.0);
@@ -101,7 +101,7 @@ impl Registry {
     /// time writes this.
     ///
     /// # Errors
-    /// Where the output directory cannot be read or written.
+    /// If the output directory cannot be read or written.
     pub fn begins(&self, run: RunNumber) -> io::Result<()> {
         let directory = File::open(&self.output)?;
         directory.lock()?;
@@ -197,7 +197,7 @@ impl TakeoverRecord {
     /// The record of the latest event manager of a run without an account; `None` if the run has one, or no manager.
     ///
     /// # Errors
-    /// Where the directory or the file cannot be read, or is no such file.
+    /// If the directory or the file cannot be read, or is no such file.
     pub fn latest(directory: &Path) -> io::Result<Option<Self>> {
         if directory.join(ACCOUNT).exists() {
             return Ok(None);
@@ -211,7 +211,7 @@ impl TakeoverRecord {
     /// Removes the files: the run has its account.
     ///
     /// # Errors
-    /// Where one cannot be removed.
+    /// If one cannot be removed.
     pub fn forget(directory: &Path) -> io::Result<()> {
         Self::epochs(directory)?.into_iter().try_for_each(|epoch| fs::remove_file(Self::file(directory, epoch)))
     }
@@ -249,7 +249,7 @@ impl Registry {
     /// The newest run whose event manager left no account, and that manager's record.
     ///
     /// # Errors
-    /// Where a directory or a record cannot be read.
+    /// If a directory or a record cannot be read.
     pub fn unfinished(&self) -> io::Result<Option<(RunDirectory, TakeoverRecord)>> {
         for directory in self.runs()?.into_iter().rev() {
             if let Some(record) = TakeoverRecord::latest(&directory.path)? {
@@ -300,7 +300,7 @@ impl Configured {
     /// run was begun with.
     ///
     /// # Errors
-    /// Where the directory cannot be written.
+    /// If the directory cannot be written.
     pub(super) fn keep(&self, directory: &Path) -> io::Result<Option<String>> {
         // A node that is a process of its own has no directory.
         if directory.as_os_str().is_empty() {

@@ -235,7 +235,7 @@ impl Resolved {
     /// The file that the configuration was read from.
     ///
     /// # Errors
-    /// Where it is from none: another process could not read it.
+    /// If it is from none: another process could not read it.
     pub(super) fn file(&self) -> Result<PathBuf, RunError> {
         let message = "a card with `writer = \"process\"` needs a configuration in a file, which its writer reads too";
         self.configuration.file.clone().ok_or_else(|| RunError::Unfit(message.to_owned()))
@@ -280,7 +280,7 @@ impl Resolved {
     /// The same where the readout units are other processes: only what the configuration says is known of them.
     ///
     /// # Errors
-    /// Where a readout unit listens at a port that only it knows.
+    /// If a readout unit listens at a port that only it knows.
     pub(super) fn fixed_data_addresses(&self) -> Result<Vec<String>, RunError> {
         let listen: Vec<String> = self.configuration.readout.iter().map(|readout| readout.listen.clone()).collect();
         let unknown = self.controlled().find(|(_, readout)| listen[usize::from(*readout)].ends_with(":0"));

@@ -389,7 +389,7 @@ impl MeasureSummary {
 /// What happened to filter units and to their events.
 #[derive(Copy, Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FilterSummary {
-    /// Events of which no decision could be had.
+    /// Events of which no decision could be made.
     pub failures: u64,
     /// Events that a filter unit had when it ended, and that went to another one.
     pub returned: u64,

@@ -8,7 +8,7 @@ use std::path::Path;
 /// where an earlier one stays.
 ///
 /// # Errors
-/// Where it cannot be written; then nothing is left of it where that can be helped.
+/// If it cannot be written; then nothing is left of it where that can be helped.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();

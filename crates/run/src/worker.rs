@@ -101,7 +101,7 @@ impl Worker {
     /// (placement).
     ///
     /// # Errors
-    /// Where the system gives no thread or no descriptor.
+    /// If the system gives no thread or no descriptor.
     pub(super) fn start(
         name: &str,
         drives: Vec<Paged>,

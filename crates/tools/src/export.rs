@@ -88,7 +88,7 @@ pub struct Exported {
 /// Makes files of another format of the run in these directories or files; they come into `directory`, which exists.
 ///
 /// # Errors
-/// Where a file cannot be read or written, there are segments of several runs, or an event does not fit into the format.
+/// If a file cannot be read or written, there are segments of several runs, or an event does not fit into the format.
 pub fn export<P: AsRef<Path>>(places: &[P], format: ExportFormat, directory: &Path) -> Result<Exported, OfflineError> {
     let index = RunIndex::build(places)?;
     let sources = Sources::of(&index);

@@ -16,7 +16,7 @@ pub const COPIES: usize = 32 << 20;
 /// The process of a library's filter, which may take this many bytes of memory; it is not there yet.
 ///
 /// # Errors
-/// As [`FilterProcess::new`], or where this program cannot be found.
+/// As [`FilterProcess::new`], or if this program cannot be found.
 pub fn library_process(filter: FilterConfig, memory: u64) -> io::Result<FilterProcess> {
     let command = vec![std::env::current_exe()?, PathBuf::from(COMMAND)];
     FilterProcess::new(ProcessConfig { filter, memory, copies: COPIES, command })

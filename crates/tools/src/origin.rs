@@ -22,7 +22,7 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Opens an origin for reading. The bytes end when no writer is left, or when `is_over` is set.
 ///
 /// # Errors
-/// Where it cannot be opened.
+/// If it cannot be opened.
 pub(crate) fn open_origin(
     origin: &ByteOrigin,
     is_over: &Arc<AtomicBool>,
@@ -162,7 +162,7 @@ impl Unpacked {
     /// Looks at as many bytes as it takes to know the packing: one, mostly.
     ///
     /// # Errors
-    /// Where the first bytes cannot be read.
+    /// If the first bytes cannot be read.
     pub(crate) fn new(mut read: Box<dyn Read + Send>) -> io::Result<Self> {
         let mut first = Vec::new();
         let is_open = |first: &[u8]| {

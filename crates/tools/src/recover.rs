@@ -78,7 +78,7 @@ pub struct RecoveredSegment {
 /// Closes every segment in a run directory that is not whole and closed. Calling it again does nothing more.
 ///
 /// # Errors
-/// Where a file cannot be read, written or renamed. Everything that was there is then still there, and calling
+/// If a file cannot be read, written or renamed. Everything that was there is then still there, and calling
 /// again goes on.
 pub fn recover(directory: &Path) -> Result<RecoverReport, OfflineError> {
     finish_interrupted(directory)?;

@@ -64,7 +64,7 @@ impl RunIndex {
     /// Reads every segment in these directories or files once, several at the same time.
     ///
     /// # Errors
-    /// Where there is no segment, a file cannot be read, or segments of several runs lie there.
+    /// If there is no segment, a file cannot be read, or segments of several runs lie there.
     pub fn build<P: AsRef<Path>>(places: &[P]) -> Result<Self, OfflineError> {
         let files = segment_files(places)?;
         let mut scans = scan_all(&files)?;
@@ -222,7 +222,7 @@ impl OrderedReader<'_> {
     /// The next event; `None` after the last.
     ///
     /// # Errors
-    /// Where a file cannot be read or was changed since it was indexed.
+    /// If a file cannot be read or was changed since it was indexed.
     pub fn next_event(&mut self) -> Result<Option<RunEvent<'_>>, OfflineError> {
         let Some(&EventCopy { file, entry }) = self.index.copies.get(self.next) else { return Ok(None) };
         self.next += self.index.copies[self.next..].iter().take_while(|copy| copy.entry.key == entry.key).count();
@@ -346,7 +346,7 @@ impl RunReader {
     /// A reader of everything in these directories or files.
     ///
     /// # Errors
-    /// Where there is no segment.
+    /// If there is no segment.
     pub fn open<P: AsRef<Path>>(places: &[P]) -> Result<Self, OfflineError> {
         Ok(Self { files: segment_files(places)?.into_iter(), segment: None, damaged_bytes: 0 })
     }
@@ -359,7 +359,7 @@ impl RunReader {
     /// The next event; `None` after the last.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// If a file cannot be read.
     pub fn next_event(&mut self) -> Result<Option<RunEvent<'_>>, OfflineError> {
         let offset = loop {
             let Some(segment) = &mut self.segment else {

@@ -328,7 +328,7 @@ impl SegmentReader {
     /// Opens a segment and reads its header.
     ///
     /// # Errors
-    /// Where the file cannot be read or is of another major version. A header that is damaged is no error.
+    /// If the file cannot be read or is of another major version. A header that is damaged is no error.
     pub fn open(path: &Path) -> Result<Self, OfflineError> {
         let file = SegmentBytes::open(path).map_err(OfflineError::system("open", path))?;
         let mut reader = Self {
@@ -371,7 +371,7 @@ impl SegmentReader {
     /// Goes to another place in the file, in bytes from its begin.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn seek(&mut self, offset: u64) -> Result<(), OfflineError> {
         self.file.seek(SeekFrom::Start(offset)).map_err(OfflineError::system("read", &self.path))?;
         (self.filled, self.record) = (0..0, 0..0);
@@ -382,7 +382,7 @@ impl SegmentReader {
     /// Steps to the next record or damaged stretch; `None` at the end of the file.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn advance(&mut self) -> Result<Option<Found>, OfflineError> {
         let step = self.look()?;
         let offset = self.offset;
@@ -481,7 +481,7 @@ impl SegmentScan {
     /// Reads the whole segment.
     ///
     /// # Errors
-    /// Where the file cannot be read or is of another major version. Damage is no error.
+    /// If the file cannot be read or is of another major version. Damage is no error.
     pub fn of(path: &Path) -> Result<Self, OfflineError> {
         let mut reader = SegmentReader::open(path)?;
         let mut scan = Self {
@@ -574,7 +574,7 @@ impl Footer {
     /// The footer of a segment; `None` if it does not end in one.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn read(path: &Path) -> Result<Option<Self>, OfflineError> {
         let mut bytes = SegmentBytes::open(path).map_err(OfflineError::system("open", path))?;
         Self::read_end(&mut bytes).map_err(OfflineError::system("read", path))
@@ -584,7 +584,7 @@ impl Footer {
     /// not end in one.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn count_events(path: &Path) -> io::Result<Option<u32>> {
         let mut segment = SegmentBytes::open(path)?;
         let Some((offset, _)) = Self::find(&mut segment)? else { return Ok(None) };

@@ -46,7 +46,7 @@ macro_rules! tell {
 /// From now on printing never blocks.
 ///
 /// # Errors
-/// Where standard output or standard error is closed, or no thread can be started.
+/// If standard output or standard error is closed, or no thread can be started.
 pub fn start() -> io::Result<()> {
     let file =
         |stream: io::Result<std::os::fd::OwnedFd>| stream.map(|descriptor| Box::new(File::from(descriptor)) as _);
@@ -88,7 +88,7 @@ pub fn awaited(line: &str) {
 /// Prints a line of JSON, which a program reads.
 ///
 /// # Errors
-/// Where the value has no form in JSON.
+/// If the value has no form in JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
     awaited(&line);

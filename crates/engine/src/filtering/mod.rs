@@ -125,7 +125,7 @@ impl Filtering {
     /// These filter units decide, as many as the farm's configuration says. `results` as for [`Filtering::here`].
     ///
     /// # Panics
-    /// Where they are not as many.
+    /// If they are not as many.
     pub fn units(config: FarmConfig, links: Vec<Box<dyn FilterLink>>, streams: Streams, results: Staging) -> Self {
         let farm = FilterFarm::new(config);
         assert_eq!(farm.units(), links.len(), "each filter unit has a link");
@@ -380,7 +380,7 @@ impl Filtering {
         work
     }
 
-    /// An event was decided, or no decision could be had of it.
+    /// An event was decided, or no decision could be made.
     fn settle(&mut self, slot: u32, event: &EventView<'_>, decision: Option<Decision>) {
         let (verdict, streams) = match decision {
             Some(Decision { accept: false, .. }) => {
@@ -569,7 +569,7 @@ pub struct DecidedEvent<'a> {
     event: EventView<'a>,
     /// What the filter said, as it is stored (`wire::filter_result`); `None` without a filter.
     result: Option<&'a Slice>,
-    /// No decision could be had.
+    /// No decision could be made.
     is_set_aside: bool,
 }
 
@@ -645,7 +645,7 @@ impl Monitor {
         (self.run, self.refused) = (run, None);
     }
 
-    /// An event was decided, or no decision could be had of it.
+    /// An event was decided, or no decision could be made.
     fn decided(&mut self, event: &EventView<'_>, verdict: Verdict, triggers: TriggerBits, streams: StreamSet) {
         if self.keeper.is_some() {
             self.monitoring.decided(&Counted { lumisection: event.lumisection, verdict, triggers, streams });

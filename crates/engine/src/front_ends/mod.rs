@@ -142,7 +142,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// fragments that must leave that pool.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
+    /// If the address cannot be listened on.
     pub(super) fn new(
         mut endpoints: S,
         address: &str,
@@ -188,7 +188,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Another way for a source to come in; returns the address where it listens, port filled in.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or the socket cannot be adopted.
+    /// If the address cannot be listened on, or the socket cannot be adopted.
     pub(super) fn add_entrance(
         &mut self,
         source: SourceId,
@@ -642,7 +642,7 @@ impl Entrances {
     /// here have `owner`'s quota at first.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or the transport has no sockets to adopt.
+    /// If the address cannot be listened on, or the transport has no sockets to adopt.
     pub(super) fn add(
         &mut self,
         endpoints: &mut impl Dispatcher,

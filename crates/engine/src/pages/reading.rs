@@ -181,7 +181,7 @@ impl PageReading {
     /// Removes the page if its writer has gone. Returns whether it did.
     ///
     /// # Errors
-    /// Where it cannot be removed.
+    /// If it cannot be removed.
     pub fn remove_if_left(&self) -> Result<bool, PageError> {
         if self.is_written {
             return Ok(false);

@@ -189,7 +189,7 @@ impl StreamReader {
     /// The next message or chunk; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Where the bytes are no messages: the connection is of no more use.
+    /// If the bytes are no messages: the connection is of no more use.
     pub fn next_incoming(&mut self) -> Result<Option<StreamIncoming>, FrameError> {
         loop {
             match self.state {

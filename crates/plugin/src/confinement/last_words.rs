@@ -18,7 +18,7 @@ pub(super) const READ_ONLY: u64 = u64::MAX;
 /// Signals of crashes; SIGSYS is what a forbidden call becomes.
 pub(super) const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// Less memory than this can be had: then it had run out. It is more than what most programs ask for at once, which is
+/// If the process cannot get this much memory, it had run out. It is more than what most programs ask for at once, which is
 /// how they find out.
 const LITTLE_MEMORY: usize = 4 << 20;
 
@@ -38,7 +38,7 @@ impl LastWords {
     /// `place` points to [`WORDS`] numbers that stay there as long as what is returned.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses it.
     pub unsafe fn leave_at(place: *mut AtomicU64, read_only: Range<usize>) -> io::Result<Self> {
         READ_ONLY_START.store(read_only.start, Ordering::Relaxed);
         READ_ONLY_END.store(read_only.end, Ordering::Relaxed);
@@ -108,7 +108,7 @@ fn of_address(address: usize) -> u64 {
     if is_read_only { READ_ONLY } else { 0 }
 }
 
-/// Whether hardly any memory can be had.
+/// Whether the process can hardly get any memory.
 fn is_out_of_memory() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: the kernel chooses the place of the mapping, which is not used; a handler may call `mmap`. If it

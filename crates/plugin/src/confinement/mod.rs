@@ -129,7 +129,7 @@ impl Confinement {
     /// memory than it may. [`Confinement::before_loading`] comes before it.
     ///
     /// # Errors
-    /// Where a limit is refused that every system has.
+    /// If a limit is refused that every system has.
     pub fn before_work(&self) -> io::Result<Missing> {
         // What took more while it was loaded keeps that, and gets nothing: a limit cannot be raised.
         let present = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
@@ -293,7 +293,7 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 /// socket, sends no signal to others, and looks into no process outside.
 ///
 /// # Errors
-/// Where the kernel has no landlock.
+/// If the kernel has no landlock.
 fn allow(files: Files) -> io::Result<()> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let (paths, access) = match files {

@@ -413,7 +413,7 @@ impl Filter {
     /// Loads and creates it.
     ///
     /// # Errors
-    /// Where the library is no filter of this version, or does not want to.
+    /// If the library is no filter of this version, or does not want to.
     pub fn new(config: &FilterConfig) -> Result<Self, PluginError> {
         Ok(Self {
             created: Created::new(Library::open(&config.library)?, &config.configuration)?,
@@ -444,7 +444,7 @@ impl Filter {
     /// What it decides on an event; `None` if it says that it cannot decide.
     ///
     /// # Errors
-    /// Where what it says cannot be true.
+    /// If what it says cannot be true.
     pub fn process(&mut self, event: &impl FilterEvent) -> Result<Option<Decision<'_>>, Nonsense> {
         self.shown.clear();
         let mut flags = if event.is_complete() { 0 } else { INCOMPLETE };

@@ -23,7 +23,7 @@ use ropewalk_wire::framing::MOST_PIECES;
 /// What the process does: standard input is the socket of the process that started it. Returns when that one has gone.
 ///
 /// # Errors
-/// If standard input is no such socket, or the splitter cannot be had; the caller got the reason then.
+/// If standard input is no such socket, or the splitter cannot be obtained; the caller got the reason then.
 pub fn serve() -> io::Result<()> {
     let caller = Caller::connect()?;
     let (greeting, [frames, answers]) = caller.greeting("a source with a `splitter`")?;

@@ -80,7 +80,7 @@ impl SplitterProcess {
     /// Lays out the memory; nothing is started.
     ///
     /// # Errors
-    /// Where memory is refused, or the configuration is longer than 64 KiB.
+    /// If memory is refused, or the configuration is longer than 64 KiB.
     pub fn new(config: ProcessConfig) -> io::Result<Self> {
         let places = Places::new(config.splitter.max_frame as u64)
             .ok_or_else(|| io::Error::other("frames of that length do not fit into memory"))?;
@@ -179,7 +179,7 @@ impl SplitterProcess {
     /// Appends the pieces of a frame of the batch that is done.
     ///
     /// # Errors
-    /// Where what it said cannot be true.
+    /// If what it said cannot be true.
     pub fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
         let checked = self.checked(index, pieces);
         if let Err(nonsense) = checked {

@@ -1,4 +1,4 @@
-//! Pages of numbers, read from outside: of nodes that run, of one that was killed, at the end, and where none can be had.
+//! Pages of numbers, read from outside: of running nodes, of a killed one, at the end, and without pages.
 
 use crate::cluster::Cluster;
 use crate::forms::{expect_form, schema};

@@ -127,7 +127,7 @@ type Unit = (String, Vec<Paged>);
 /// Starts a part of a system with gateways. With `events`, the sources of the first flow end after this many.
 ///
 /// # Errors
-/// If memory, an address, a directory or a thread cannot be had.
+/// If memory, an address, a directory or a thread cannot be obtained.
 pub fn launch_part(
     configuration: &Configuration,
     part: &SystemPart,
@@ -178,7 +178,7 @@ pub fn prepare_part(
 /// Where rules put the threads of a system with gateways on a machine, in whichever process they are.
 ///
 /// # Errors
-/// Where a rule names CPUs or a node that are not there, or that were taken away from this process.
+/// If a rule names CPUs or a node that are not there, or that were taken away from this process.
 pub fn gateway_placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
     plan_of_threads(&configuration.thread, &threads(configuration), machine)
 }

@@ -213,7 +213,7 @@ impl Hardware {
     /// Starts it.
     ///
     /// # Errors
-    /// Where the system gives no socket or no thread.
+    /// If the system gives no socket or no thread.
     pub(crate) fn start(gateway: &str, way: Way, board: Arc<ThrottleBoard>) -> io::Result<Self> {
         let (gateway, read) = (gateway.to_owned(), Arc::clone(&board));
         let builder = std::thread::Builder::new().name(format!("{gateway}-tts"));

@@ -90,7 +90,7 @@ fn mebibytes(bytes: u64) -> String {
 /// The inputs of a gateway's queues.
 ///
 /// # Errors
-/// Where memory, an address, a card or a right cannot be had.
+/// If memory, an address, a card or a right cannot be obtained.
 pub(super) fn inputs(configuration: &Configuration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
     let flows = &configuration.flow;
     match queues.first().map(|queue| queue.gateway.receive) {

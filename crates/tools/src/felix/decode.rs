@@ -177,7 +177,7 @@ impl DecodeReport {
 /// Decodes blocks to the stream's end and counts what is in them. Chunks of more than `most_chunk_bytes` are given up.
 ///
 /// # Errors
-/// Where reading fails.
+/// If reading fails.
 pub fn decode(input: &mut BlockInput, most_chunk_bytes: u64) -> Result<DecodeReport, OfflineError> {
     let format = input.format();
     let mut report = DecodeReport::new(format);

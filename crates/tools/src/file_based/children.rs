@@ -97,7 +97,7 @@ impl Children {
     /// Starts what is due, and takes note of what has ended.
     ///
     /// # Errors
-    /// Where units cannot be started, or end again and again before they have a file.
+    /// If units cannot be started, or end again and again before they have a file.
     pub(super) fn tend(&mut self) -> Result<(), FilesError> {
         let Some(command) = &self.command else { return Ok(()) };
         let (now, most) = (Instant::now(), IN_VAIN * self.places.len() as u32);

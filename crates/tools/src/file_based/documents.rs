@@ -12,7 +12,7 @@ use std::path::Path;
 /// Writes a document of numbers; `source` is who does.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Result<(), FilesError> {
     let mut text = String::new();
     render_numbers(document, source, &mut text);
@@ -22,7 +22,7 @@ pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Res
 /// Reads a document of numbers.
 ///
 /// # Errors
-/// Where the file cannot be read, or other numbers stand in it.
+/// If the file cannot be read, or other numbers stand in it.
 pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
     let text = std::fs::read(path).map_err(FilesError::system("read", path))?;
     parse_numbers(&text).ok_or_else(|| FilesError::Document {
@@ -34,7 +34,7 @@ pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
 /// Writes the legend of a kind of documents into a directory.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_legend<N: Numbers>(directory: &Path) -> Result<(), FilesError> {
     write_text(&directory.join(N::LEGEND), &render_legend::<N>())
 }
@@ -90,7 +90,7 @@ impl FilteredFile {
 /// Writes a document as a whole.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_whole(path: &Path, document: &impl Serialize) -> Result<(), FilesError> {
     let text = serde_json::to_string(document).map_err(|error| FilesError::System {
         action: "write",
@@ -111,7 +111,7 @@ fn write_text(path: &Path, text: &str) -> Result<(), FilesError> {
 /// Reads a document.
 ///
 /// # Errors
-/// Where the file cannot be read, or is something else.
+/// If the file cannot be read, or is something else.
 pub fn read_whole<D: for<'a> Deserialize<'a>>(path: &Path) -> Result<D, FilesError> {
     let text = std::fs::read_to_string(path).map_err(FilesError::system("read", path))?;
     let failed = |error: serde_json::Error| FilesError::Document { path: path.to_owned(), why: error.to_string() };

@@ -24,7 +24,7 @@ pub trait EventFilter {
     /// That should depend on the event alone: another process may have to decide again.
     ///
     /// # Errors
-    /// Where it cannot be said of the event behind those whose decisions were added: the file is then given back.
+    /// If it cannot be said of the event behind those whose decisions were added: the file is then given back.
     fn decide(&mut self, events: &[FileEvent<'_>], decisions: &mut Vec<Decision>) -> Result<(), Undecided>;
 
     /// What the system lacks for it, for people.
@@ -182,7 +182,7 @@ impl LibraryFilter {
     /// begins.
     ///
     /// # Errors
-    /// Where the library is no filter, or does not want to, or there is no memory.
+    /// If the library is no filter, or does not want to, or there is no memory.
     pub fn new(config: FilterConfig, memory: u64, run: RunNumber) -> Result<Self, Undecided> {
         // Memory that the process can be given to read.
         let (kind, huge_pages) = (MemoryKind::Memfd, HugePages::Never);
@@ -428,7 +428,7 @@ impl UnitTask {
     /// The streams.
     ///
     /// # Errors
-    /// Where they make no sense together.
+    /// If they make no sense together.
     pub fn streams(&self) -> Result<Streams, FilterConfigError> {
         unit_streams(&self.streams)
     }
@@ -436,7 +436,7 @@ impl UnitTask {
     /// The unit, for events of a run.
     ///
     /// # Errors
-    /// Where streams make no sense, or as [`LibraryFilter::new`].
+    /// If streams make no sense, or as [`LibraryFilter::new`].
     pub fn load(&self, run: RunNumber) -> Result<FilterUnit, Undecided> {
         for stream in &self.streams {
             stream.check().map_err(|(field, why)| Undecided(format!("stream {:?}, {field}: {why}", stream.name)))?;

@@ -46,7 +46,7 @@ impl Place {
     /// The directory of a run, named after it: `run000042`.
     ///
     /// # Errors
-    /// Where its name is another one, or it cannot be entered.
+    /// If its name is another one, or it cannot be entered.
     pub fn open(directory: &Path) -> Result<Self, FilesError> {
         let directory = directory.canonicalize().map_err(FilesError::system("enter", directory))?;
         let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();

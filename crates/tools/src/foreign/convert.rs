@@ -129,7 +129,7 @@ impl Open {
 /// hold whole events each frame is one.
 ///
 /// # Errors
-/// Where a file cannot be read or written, or its format is unknown or another one than that of the files before it.
+/// If a file cannot be read or written, or its format is unknown or another one than that of the files before it.
 pub fn convert<P: AsRef<Path>>(
     files: &[P],
     format: Option<ForeignFormat>,

@@ -89,7 +89,7 @@ pub fn is_foreign(path: &Path) -> Result<bool, OfflineError> {
 /// Counts and checks files of one format, and keeps some of their frames with all their fields.
 ///
 /// # Errors
-/// Where a file cannot be read, or its format is unknown or another one than that of the files before it. Damage is no error.
+/// If a file cannot be read, or its format is unknown or another one than that of the files before it. Damage is no error.
 pub fn inspect_foreign<P: AsRef<Path>>(
     paths: &[P],
     options: &ForeignOptions,
@@ -246,7 +246,7 @@ impl Records {
 /// Shows a frame: every field with its bytes, then its parts, then its first bytes.
 ///
 /// # Errors
-/// Where `out` takes nothing more.
+/// If `out` takes nothing more.
 pub fn show_record(record: &RecordReport, out: &mut dyn Write) -> Result<(), OfflineError> {
     let RecordReport { number, offset, bytes, kind, .. } = record;
     let peer = record.peer.as_ref().map_or_else(String::new, |peer| format!(", from {peer}"));

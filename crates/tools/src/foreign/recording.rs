@@ -47,7 +47,7 @@ pub struct Recorded {
 /// the names, or of the configuration.
 ///
 /// # Errors
-/// Where a recording cannot be read, there is no such source, or it cannot hold what these sources sent.
+/// If a recording cannot be read, there is no such source, or it cannot hold what these sources sent.
 pub fn of_recordings<P: AsRef<Path>>(
     configuration: &Configuration,
     recordings: &[P],
@@ -347,7 +347,7 @@ impl Passed {
 /// Whether a file is a capture, packed or not.
 ///
 /// # Errors
-/// Where it cannot be opened, or nothing of it can be read.
+/// If it cannot be opened, or nothing of it can be read.
 pub fn is_capture_file(path: &Path) -> Result<bool, OfflineError> {
     let mut input = Input::open(path)?;
     let is_capture = CaptureReader::recognises(input.begin());
@@ -361,7 +361,7 @@ pub fn is_capture_file(path: &Path) -> Result<bool, OfflineError> {
 /// transport. `None` if it is not a capture.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn capture_has_datagrams(path: &Path, wanted: &Wanted) -> Result<Option<bool>, OfflineError> {
     let mut input = Input::open(path)?;
     if !CaptureReader::recognises(input.begin()) {
@@ -386,7 +386,7 @@ pub(super) type Give<'a> = dyn FnMut(IpAddr, u16, Option<Utc>, &[u8]) -> bool + 
 /// Passes the wanted datagrams of a capture to `give`, each with its sender and time, until `give` returns false.
 ///
 /// # Errors
-/// Where it cannot be read, or is no capture.
+/// If it cannot be read, or is no capture.
 pub fn feed_datagrams(
     origin: &ByteOrigin,
     wanted: &Wanted,
@@ -421,7 +421,7 @@ pub fn feed_datagrams(
 /// chosen.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn feed_stream(
     origin: &ByteOrigin,
     wanted: &Wanted,
@@ -570,7 +570,7 @@ pub(super) fn capture_begin() -> Vec<u8> {
 /// Writes a capture of these payloads: when each came, from where, and its bytes.
 ///
 /// # Errors
-/// Where they cannot be written.
+/// If they cannot be written.
 pub fn encode_capture(
     saved_as: SavedAs,
     packets: impl Iterator<Item = (Utc, SocketAddr, Vec<u8>)>,

@@ -125,7 +125,7 @@ impl ForeignReplayed {
 /// Plays a capture or a file.
 ///
 /// # Errors
-/// Where the file cannot be read, a line cannot be opened, or breaks.
+/// If the file cannot be read, a line cannot be opened, or breaks.
 pub fn replay_foreign(path: &Path, options: &ForeignReplayOptions) -> Result<ForeignReplayed, OfflineError> {
     let (lines, stand_ins) = (BTreeMap::new(), StandIns::default());
     let mut player = Player { options, lines, stand_ins, begin: None, sent: ForeignReplayed::default() };

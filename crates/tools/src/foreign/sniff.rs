@@ -46,7 +46,7 @@ pub struct Sniffed {
 /// Looks at the datagrams and connections of a capture, or at the bytes of another file.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn sniff_file(path: &Path) -> Result<Sniffed, OfflineError> {
     let mut input = Input::open(path)?;
     if !CaptureReader::recognises(input.begin()) {
@@ -110,7 +110,7 @@ fn hear((from, to): (SocketAddr, SocketAddr), stretches: &Stretches, now: Instan
 /// Looks at the datagrams that come to a socket for this long, and saves them as pcapng where that is wanted.
 ///
 /// # Errors
-/// Where the socket fails, or the file cannot be written.
+/// If the socket fails, or the file cannot be written.
 pub fn sniff_datagrams(socket: &UdpSocket, time: Duration, save: Option<&Path>) -> Result<Findings, OfflineError> {
     let local = socket.local_addr().map_err(failed)?;
     socket.set_read_timeout(Some(LOOK)).map_err(failed)?;
@@ -137,7 +137,7 @@ pub fn sniff_datagrams(socket: &UdpSocket, time: Duration, save: Option<&Path>) 
 /// that is wanted.
 ///
 /// # Errors
-/// Where the listener fails, or the file cannot be written.
+/// If the listener fails, or the file cannot be written.
 pub fn sniff_connections(
     listener: &TcpListener,
     time: Duration,

@@ -175,7 +175,7 @@ pub struct BadReport {
 /// as `source[0]`.
 ///
 /// # Errors
-/// Where the input cannot be read.
+/// If the input cannot be read.
 pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Result<TrialReport, OfflineError> {
     let (account, others) = tried(options)?;
     Ok(report(account, others, |place| rule_of(config, key, place)))

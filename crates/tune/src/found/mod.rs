@@ -53,7 +53,7 @@ impl Found {
     /// Reads the host in `place`: files, reports of drivers, and what has to be tried out.
     ///
     /// # Errors
-    /// Where its CPUs cannot be read, where its record is damaged, and where the wish names an interface that it has
+    /// If its CPUs cannot be read, if its record is damaged, or if the wish names an interface that it has
     /// not. Everything else that is missing or damaged is said by the rule that wanted it.
     pub fn read(place: &mut Place, wish: &Wish) -> Result<Self, FoundError> {
         let machine = Machine::read(place.root())?;
@@ -97,7 +97,7 @@ impl Found {
     /// A file's text.
     ///
     /// # Errors
-    /// Where it is missing or cannot be read.
+    /// If it is missing or cannot be read.
     pub(crate) fn must(&self, path: &str) -> Result<&str, Unread> {
         self.text(path).filter(|text| !text.is_empty()).ok_or_else(|| Unread(format!("/{path}")))
     }
@@ -105,7 +105,7 @@ impl Found {
     /// The text below /proc/sys with this name.
     ///
     /// # Errors
-    /// Where it is missing or cannot be read.
+    /// If it is missing or cannot be read.
     pub(crate) fn sysctl_text(&self, name: &str) -> Result<&str, Unread> {
         self.must(&format!("proc/sys/{}", name.replace('.', "/"))).map_err(|_| Unread(name.to_owned()))
     }
@@ -113,7 +113,7 @@ impl Found {
     /// The number below /proc/sys with this name.
     ///
     /// # Errors
-    /// Where it is missing or no number.
+    /// If it is missing or no number.
     pub(crate) fn sysctl(&self, name: &str) -> Result<i64, Unread> {
         self.sysctl_text(name)?.parse().map_err(|_| Unread(name.to_owned()))
     }
@@ -121,7 +121,7 @@ impl Found {
     /// The three numbers below /proc/sys with this name: smallest, usual, largest; or low, pressure, high.
     ///
     /// # Errors
-    /// Where they are missing or not three numbers.
+    /// If they are missing or not three numbers.
     pub(crate) fn sysctl_three(&self, name: &str) -> Result<[u64; 3], Unread> {
         let wrong = || Unread(name.to_owned());
         let numbers = self.sysctl_text(name)?.split_ascii_whitespace().map(str::parse);

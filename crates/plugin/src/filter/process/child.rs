@@ -36,7 +36,7 @@ const A_WHILE: Duration = Duration::from_micros(30);
 /// What the process does: standard input is the socket of the process that started it. Returns when that one has gone.
 ///
 /// # Errors
-/// If standard input is no such socket, or the filter cannot be had; the caller got the reason then.
+/// If standard input is no such socket, or the filter cannot be obtained; the caller got the reason then.
 pub fn serve() -> io::Result<()> {
     let caller = Caller::connect()?;
     let Greeted { greeting, events, decisions } = greeted(&caller)?;

@@ -123,7 +123,7 @@ impl FilterProcess {
     /// Nothing is started.
     ///
     /// # Errors
-    /// Where the system refuses it, or the configuration is longer than 60 KiB.
+    /// If the system refuses it, or the configuration is longer than 60 KiB.
     pub fn new(config: ProcessConfig) -> io::Result<Self> {
         let process = Self {
             worker: Worker::new(config.command.clone(), &name_of(&config.filter.library, &config.command))?,
