@@ -198,7 +198,7 @@ impl<'a> Session<'a> {
         std::fs::write(&report.page, page).map_err(BenchError::system("the report's page"))
     }
 
-    /// Ends; an error where no case was chosen.
+    /// Ends; an error if no case was chosen.
     pub(crate) fn close(self, name: &str) -> Result<(), BenchError> {
         match self.options.case {
             Some(filter) if self.rows.is_empty() && self.skipped == 0 => {

@@ -145,7 +145,8 @@ pub fn parse(
 /// `check` judges the whole.
 ///
 /// # Errors
-/// If the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all of them.
+/// If the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all
+/// of them.
 pub fn parse_as<T: DeserializeOwned>(
     file: &str,
     text: &str,

@@ -451,7 +451,7 @@ pub(super) fn check_splitter(source: &SourceSection, key: impl Fn(&str) -> Strin
     }
 }
 
-/// How long the next frame of an event is waited for, where nothing else is said.
+/// The default wait for the next frame of an event.
 const fn gather_timeout() -> Time {
     Time(GATHER_TIMEOUT)
 }

@@ -36,7 +36,8 @@ impl Token {
     /// The token in this file; a new one if the file is missing, readable by this user alone.
     ///
     /// # Errors
-    /// If the file cannot be read or made, has less than 16 characters or some that no request can carry, or others may read it.
+    /// If the file cannot be read or made, has less than 16 characters or some that no request can carry, or others may
+    /// read it.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         match read_secret(path) {
             Ok(text) => {

@@ -200,7 +200,7 @@ fn threads() -> BTreeSet<String> {
     tasks.map(|task| task.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// How much of a processor these threads have used, in seconds; 0 where the kernel does not tell.
+/// How much of a processor these threads have used, in seconds; 0 if the kernel does not tell.
 fn cpu_seconds<'a>(threads: impl Iterator<Item = &'a String>) -> f64 {
     let used = threads.filter_map(|thread| {
         let times = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;

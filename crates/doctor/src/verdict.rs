@@ -30,7 +30,7 @@ pub struct Verdict {
     pub why: String,
     /// What the machine can do, a line for each measured run.
     pub can_do: Vec<String>,
-    /// What to change first, at most three lines; empty where nothing is known that would help.
+    /// What to change first, at most three lines; empty if nothing is known that would help.
     pub change_first: Vec<String>,
     /// What these figures do not show.
     pub not_shown: &'static str,

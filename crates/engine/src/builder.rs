@@ -230,7 +230,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         }
     }
 
-    /// Takes one message; false where the connection is of no more use.
+    /// Takes one message; false if the connection is of no more use.
     fn hear(
         &mut self,
         now: Instant,
@@ -286,7 +286,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         self.builder.message(now, message);
     }
 
-    /// An event manager takes this node in; false where a younger one is obeyed.
+    /// An event manager takes this node in; false if a younger one is obeyed.
     fn welcomed(&mut self, now: Instant, endpoint: Endpoint, epoch: Epoch) -> bool {
         let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
         let Welcomed::Obeyed { left } = welcomed else { return false };
@@ -376,7 +376,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         work + self.output.turn(now, &mut self.builder, usize::MAX)
     }
 
-    /// Sends what waits for connections that stand; false where the machine should not be asked for more.
+    /// Sends what waits for connections that stand; false if the machine should not be asked for more.
     fn flush(&mut self) -> bool {
         let Self { outbox, peers, managers, unsent, lines, .. } = self;
         outbox.flush(peers, managers.obeyed(), unsent);

@@ -235,7 +235,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         }
     }
 
-    /// Takes one word; false where nothing more is wanted over this connection.
+    /// Takes one word; false if nothing more is wanted over this connection.
     fn hear(&mut self, now: Instant, endpoint: Endpoint, link: &mut Link, word: Word) -> bool {
         match (word, link.place) {
             (Word::Hello(hello), None) => self.greet(now, endpoint, link, hello),

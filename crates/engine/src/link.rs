@@ -111,7 +111,7 @@ impl Outbox {
     /// bytes.
     ///
     /// # Errors
-    /// [`Unsent::NoRoom`] where no staging block is free.
+    /// [`Unsent::NoRoom`] if no staging block is free.
     pub(super) fn make_room(&mut self, bytes: usize) -> Result<(), Unsent> {
         self.staging.room(bytes).filter(|&room| room >= bytes).map(|_| ()).ok_or(Unsent::NoRoom)
     }
@@ -120,7 +120,7 @@ impl Outbox {
     /// slices.
     ///
     /// # Errors
-    /// [`Unsent::NoRoom`] where no staging block is free.
+    /// [`Unsent::NoRoom`] if no staging block is free.
     pub(super) fn stage(
         &mut self,
         kind: Kind,
@@ -399,7 +399,7 @@ impl Peer {
 pub struct Refusal {
     /// Who refused it.
     pub by: NodeId,
-    /// Where that one was called; empty where it called this one.
+    /// Where that one was called; empty if it called this one.
     pub address: String,
     /// Why.
     pub reason: RefuseReason,

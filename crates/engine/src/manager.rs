@@ -327,7 +327,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Takes one message; false where the connection is to be closed.
+    /// Takes one message; false if the connection is to be closed.
     fn hear(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         if let Message::Hello(hello) = message {
             return self.greet(now, endpoint, peer, header, hello);
@@ -535,7 +535,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         work
     }
 
-    /// Sends what waits; false where something has to go on waiting.
+    /// Sends what waits; false if something has to go on waiting.
     fn flush(&mut self) -> bool {
         while let Some((node, message)) = self.unsent.front() {
             let sent = match self.nodes.get(node) {

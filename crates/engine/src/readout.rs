@@ -399,7 +399,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Takes one message; false where the connection is to be closed.
+    /// Takes one message; false if the connection is to be closed.
     fn hear(&mut self, now: Instant, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         match message {
             Message::Hello(hello) => return self.greet(now, peer, header, hello),
@@ -451,7 +451,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.readout.message(now, NodeId::MANAGER, message);
     }
 
-    /// An event manager takes this node in; false where a younger one is obeyed.
+    /// An event manager takes this node in; false if a younger one is obeyed.
     fn welcomed(&mut self, endpoint: Endpoint, epoch: Epoch) -> bool {
         let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
         let Welcomed::Obeyed { left } = welcomed else { return false };

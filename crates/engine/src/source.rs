@@ -296,7 +296,7 @@ impl Content {
         }
     }
 
-    /// Puts the next frames together; false where none are due.
+    /// Puts the next frames together; false if none are due.
     fn advance(&mut self, gate: &TriggerGate, elapsed: Duration) -> bool {
         while let Some(trigger) = self.due(gate, elapsed) {
             self.next = None;

@@ -83,7 +83,7 @@ pub struct EventSample {
     pub key: EventKey,
     /// The number of this attempt to build it; 0 before a gateway gives it to a node.
     pub attempt: Attempt,
-    /// Its lumisection, from 1; 0 where a gateway built it.
+    /// Its lumisection, from 1; 0 if a gateway built it.
     pub lumisection: u32,
     /// 0 where no fragment has one.
     pub trigger_type: u16,

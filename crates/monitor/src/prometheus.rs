@@ -57,7 +57,7 @@ struct Page {
 }
 
 impl Page {
-    /// A metric with its lines: labels behind the run's, and values. Nothing where there are no lines.
+    /// A metric with its lines: labels behind the run's, and values. Nothing without lines.
     fn metric<'a, V: Display>(
         &mut self,
         name: &str,

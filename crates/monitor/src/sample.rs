@@ -76,7 +76,7 @@ pub struct SourceSample {
     pub account: FragmentAccount,
     /// Datagrams of it that were lost before they could be taken.
     pub lost_datagrams: ByCause,
-    /// The first bytes of the first fragment of it whose checksum was wrong; empty where there was none.
+    /// The first bytes of the first fragment of it whose checksum was wrong; empty if there was none.
     pub corrupt: Vec<u8>,
     /// What is counted of it.
     pub numbers: Numbers,

@@ -72,7 +72,7 @@ impl Created {
         u64::try_from(said).map_or(Said::Malformed, Said::Pieces)
     }
 
-    /// Why the last frame could not be divided; empty where it does not say it.
+    /// Why the last frame could not be divided; empty if it does not say it.
     pub(crate) fn why(&mut self) -> String {
         // SAFETY: the state is there, as in `split`.
         self.error.map_or_else(String::new, |error| text(unsafe { error(self.state) }))

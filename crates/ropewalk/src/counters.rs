@@ -21,7 +21,7 @@ use std::path::PathBuf;
   ropewalk counters /dev/shm/ropewalk-1000 --sources --json
   ropewalk counters --remove")]
 pub(crate) struct CountersOptions {
-    /// Directories with pages, or pages; without any those of all nodes on this machine that have theirs where nothing else is said.
+    /// Directories with pages, or pages; by default those of all nodes on this machine with pages in the default place.
     #[arg(value_name = "DIR|FILE")]
     pub(crate) places: Vec<PathBuf>,
     /// Look again and again, and say how fast the numbers grow; how often is said as --watch=5s.

@@ -353,7 +353,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How a measure is distributed; nothing where there were no values.
+/// How a measure is distributed; nothing if there were no values.
 fn measure(record: &RunRecord, name: &str) -> String {
     let Some(MeasureSummary { unit, count, p50, p90, p99, p99_9, max }) = record.measures.get(name) else {
         return String::new();

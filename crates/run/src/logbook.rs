@@ -70,8 +70,8 @@ impl Logbook {
     /// Adds an entry, which is on the disk when this returns. Several programs may do so at once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] where there is no text, more than [`LONGEST_NOTE`] bytes, or control characters; otherwise where the file
-    /// cannot be written.
+    /// [`ErrorKind::InvalidInput`] if there is no text, more than [`LONGEST_NOTE`] bytes, or control characters;
+    /// otherwise if the file cannot be written.
     pub fn add(&self, at: Utc, run: RunNumber, by: &str, text: &str) -> io::Result<Note> {
         let text = text.trim();
         if text.is_empty() || text.len() > LONGEST_NOTE {

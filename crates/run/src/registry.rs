@@ -81,7 +81,7 @@ impl Registry {
         }
     }
 
-    /// The number of the last run that began; 0 where none has.
+    /// The number of the last run that began; 0 if none has.
     fn last_begun(&self) -> io::Result<RunNumber> {
         let file = self.output.join(LAST_RUN);
         match fs::read_to_string(&file) {
@@ -268,7 +268,7 @@ pub const CONFIGURATION: &str = "configuration.toml";
 pub struct ConfigurationSummary {
     /// The SHA-256 of `configuration.toml`, in hexadecimal digits.
     pub sha256: String,
-    /// The file that it was read from; null where there was none.
+    /// The file that it was read from; null if there was none.
     pub file: Option<String>,
     /// The version of the program, which has the values of keys that are not there.
     pub program: &'static str,

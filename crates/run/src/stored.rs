@@ -272,7 +272,7 @@ impl StoredFiles {
     /// At most `limit` files of a run of this output directory, the newest first: those before this one where it is given.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is no such run, or its directory is a link; otherwise what the system says.
+    /// [`ErrorKind::NotFound`] if there is no such run, or its directory is a link; otherwise what the system says.
     pub fn of_run(output: &Path, run: RunNumber, before: Option<&FileName>, limit: usize) -> io::Result<Self> {
         let path = output.join(run_directory_name(run));
         let missing = |why: String| io::Error::new(ErrorKind::NotFound, why);

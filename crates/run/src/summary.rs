@@ -50,7 +50,7 @@ pub struct RunSummary {
     pub state: &'static str,
     /// The run's directory; empty in a process that only emulates packet sources or farm nodes.
     pub directory: PathBuf,
-    /// When it began, in nanoseconds since 1970 UTC; null where it never did.
+    /// When it began, in nanoseconds since 1970 UTC; null if it never did.
     pub started_ns: Option<i64>,
     /// Fields given at the start, by name (`--field beam=120GeV`).
     pub fields: Fields,
@@ -108,7 +108,7 @@ pub struct RunSummary {
     pub histograms: Vec<SourceHistograms>,
     /// Files that were read in the place of sources.
     pub inputs: Vec<InputSummary>,
-    /// Front ends under run control; null where there are none.
+    /// Front ends under run control; null if there are none.
     pub front_ends: Option<FrontEndsSummary>,
     /// The account of filter units and their events.
     pub filter: FilterSummary,

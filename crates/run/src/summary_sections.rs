@@ -121,9 +121,9 @@ impl fmt::Display for UnbalancedSummary {
 /// What the kernel of the event manager's machine said of its civil time, which `started_ns` and the times of lumisections come from.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClockSummary {
-    /// When the run began; null where this event manager was not there then, or was not told.
+    /// When the run began; null if this event manager was not there then, or was not told.
     pub at_start: Option<ClockReading>,
-    /// When the account was closed; null where the kernel was not asked.
+    /// When the account was closed; null if the kernel was not asked.
     pub at_end: Option<ClockReading>,
 }
 
@@ -436,7 +436,7 @@ pub struct LumisectionSummary {
     pub number: u32,
     /// Its first event.
     pub first: String,
-    /// The flow of its events; null where builder units pull.
+    /// The flow of its events; null if builder units pull.
     pub flow: Option<String>,
     /// Event keys given to builder units, each once however often it was assigned.
     pub assigned: u64,

@@ -55,7 +55,7 @@ impl Patient {
         Ok(Self { file: descriptor.map_err(system)?.into(), is_over })
     }
 
-    /// Opens a FIFO, which is made where there is nothing.
+    /// Opens a FIFO, which is made if it does not exist.
     fn fifo(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
         let mode = Mode::RUSR | Mode::WUSR;
         match rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0) {

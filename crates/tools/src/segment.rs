@@ -562,7 +562,7 @@ impl SegmentScan {
 /// What a footer says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Footer {
-    /// When the segment was closed; 0 where it is unknown.
+    /// When the segment was closed; 0 if it is unknown.
     pub closed: Utc,
     /// Whether the footer was made by scanning, by `ropewalk recover`.
     pub rebuilt: bool,

@@ -78,7 +78,7 @@ pub struct VerifyReport {
     pub first_gaps: Vec<Gap>,
     /// Streams selected events, so that gaps are expected.
     pub selected: bool,
-    /// What each named stream holds, in the order of their names; nothing where the run was not divided.
+    /// What each named stream holds, in the order of their names; nothing if the run was not divided.
     pub streams: Vec<StreamReport>,
     /// The exit status of `verify`, and why.
     pub status: StatusSummary,

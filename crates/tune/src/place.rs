@@ -31,9 +31,10 @@ pub struct Identity {
     pub host: String,
     /// The contents of /etc/machine-id; empty without that file.
     pub machine: String,
-    /// Drawn by the kernel when it started; empty where it does not say.
+    /// Drawn by the kernel when it started; empty if it does not say.
     pub boot: String,
-    /// The network namespace, as the kernel names it until its next start (`net:[4026531840]`); empty where it does not say.
+    /// The network namespace, as the kernel names it until its next start (`net:[4026531840]`); empty if it does not
+    /// say.
     pub network: String,
 }
 

@@ -302,7 +302,7 @@ impl Usage {
         (0..self.idle_seconds.len()).map(|cpu| self.used_by(cpu, earlier)).sum()
     }
 
-    /// The same by one of them; 0 where there is no such processor.
+    /// The same by one of them; 0 if there is no such processor.
     pub(crate) fn used_by(&self, cpu: usize, earlier: &Self) -> f64 {
         let (Some(now), Some(before)) = (self.idle_seconds.get(cpu), earlier.idle_seconds.get(cpu)) else { return 0.0 };
         ((self.at - earlier.at).as_secs_f64() - (now - before)).max(0.0)

@@ -93,7 +93,7 @@ pub(crate) struct Balance {
     pools: Pools,
     /// Empty where everything holds.
     unbalanced: Vec<Unbalanced>,
-    /// What is not known of readout units that died, each as `NODE: WHAT`; empty where the account is whole.
+    /// What is not known of readout units that died, each as `NODE: WHAT`; empty if the account is whole.
     partial: Vec<String>,
 }
 

@@ -36,7 +36,7 @@ impl Taking {
 struct MaskedEvents {
     /// The first one: `17`, or `2:17` after two resynchronisations.
     from: String,
-    /// The first one in which it took part again; null where it has not.
+    /// The first one in which it took part again; null if it has not.
     to: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Restarting {
 struct RestartedSource {
     /// Its id.
     source: u32,
-    /// From which event on it is out, until it sends again; null where its readout unit has not said.
+    /// From which event on it is out, until it sends again; null if its readout unit has not said.
     out_from: Option<String>,
 }
 

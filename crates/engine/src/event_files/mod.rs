@@ -221,7 +221,7 @@ impl<D: Disk> Filing<D> {
         file.events >= file_events.into() || file.bytes >= file_bytes || now.since(file.opened) >= file_time
     }
 
-    /// Closes an open file; false where there is no room for its header now.
+    /// Closes an open file; false if there is no room for its header now.
     fn close_file(&mut self, place: usize) -> bool {
         let EventFile { events, bytes, .. } = self.open[place];
         self.text.clear();
@@ -300,7 +300,7 @@ impl<D: Disk> Filing<D> {
         }
     }
 
-    /// Begins with a document of this name and the text that was made for it; false where there is no room for it now.
+    /// Begins with a document of this name and the text that was made for it; false if there is no room for it now.
     fn document(&mut self, name: impl Display) -> bool {
         let Some(text) = self.staging.write(self.text.as_bytes()) else { return false };
         let mut document = self.spare_documents.pop().unwrap_or_else(|| WholeFile::new(1));

@@ -39,7 +39,7 @@ impl Said {
 
 /// Who keeps what was counted of each lumisection. It is never waited for.
 pub trait RecordKeeper: Send {
-    /// Keeps the record of a lumisection of a run, which is closed; gives it back where there is no room now.
+    /// Keeps the record of a lumisection of a run, which is closed; gives it back if there is no room now.
     ///
     /// # Errors
     /// The record, which is offered again.
@@ -282,7 +282,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
         }
     }
 
-    /// Queues what was encoded; false where it cannot be, and the connection is of no use then.
+    /// Queues what was encoded; false if it cannot be, and the connection is of no use then.
     fn say(&mut self) -> bool {
         let Some(endpoint) = self.endpoint else { return false };
         self.slices.extend(self.staging.write(&self.text));

@@ -104,7 +104,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         self.frame(now, endpoint, readout);
     }
 
-    /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
+    /// Finds out whose connection it is from its first bytes; false if more bytes are needed or it was refused.
     pub(super) fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
         let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(now, endpoint));
         let received =

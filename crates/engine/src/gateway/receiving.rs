@@ -387,7 +387,7 @@ impl<R: Receiver> Input<R> {
         received
     }
 
-    /// Offers what waits; false where there is still no set for it.
+    /// Offers what waits; false if there is still no set for it.
     fn offer_waiting(&mut self, machine: &mut gateway::Receiver, now: Instant) -> bool {
         while let Some(Packet { from, to, payload, came }) = self.waiting.pop_front() {
             let flow = self.flows.get(usize::from(to)).copied().unwrap_or(u8::MAX);

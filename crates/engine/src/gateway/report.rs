@@ -46,7 +46,7 @@ pub struct FlowReport {
     pub events: FarmAccount,
     /// Finished sets that the sending half had not got when it reported.
     pub unclaimed: u64,
-    /// The finished sets that the sending half has got, by its own count; 0 where one thread does both.
+    /// The finished sets that the sending half has got, by its own count; 0 if one thread does both.
     pub(super) claimed: u64,
 }
 

@@ -215,7 +215,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         }
     }
 
-    /// False where there is no room for it.
+    /// False if there is no room for it.
     fn send_packet(&mut self, packet: &EmulatedPacket, now: Instant) -> bool {
         self.bytes.clear();
         self.sources.encode(packet, &mut self.bytes);

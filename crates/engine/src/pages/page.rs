@@ -332,12 +332,12 @@ const END: &str = "page";
 /// A page of a process that is gone stays this long, unless its node starts again.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Where this user's nodes have their pages where nothing else is said.
+/// The default directory of this user's nodes' pages.
 fn usual_directory() -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("{BEGIN}{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Where nodes of any user on this machine have their pages where nothing else is said.
+/// The default directory of pages of any user's nodes on this machine.
 pub fn usual_directories() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
     let is_one = |path: &PathBuf| {

@@ -102,7 +102,7 @@ impl StorageConfig {
         }
     }
 
-    /// The size in bytes at which a segment is closed where nothing else is said.
+    /// The default size in bytes at which a segment is closed.
     pub const SEGMENT_BYTES: u64 = 512 << 20;
 
     /// Where a stream's run directories are, disk by disk, and where its closed segments are moved to.

@@ -497,7 +497,7 @@ impl Series {
         true
     }
 
-    /// Puts end-of-run (at the end) and footer behind the last record; false where there is no room for them yet.
+    /// Puts end-of-run (at the end) and footer behind the last record; false if there is no room for them yet.
     fn close_current<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) -> bool {
         let utc = tools.utc(now);
         let Some(segment) = &mut self.current else { return true };
@@ -554,7 +554,7 @@ impl Series {
         Some(closed)
     }
 
-    /// The disk has done the file's piece of work; false where the file is not of this stream.
+    /// The disk has done the file's piece of work; false if the file is not of this stream.
     pub(super) fn completed(
         &mut self,
         file: FileToken,
@@ -633,7 +633,7 @@ impl Series {
 pub(super) struct Places {
     /// Where segments are written: one directory on each disk.
     open: Vec<PathBuf>,
-    /// Where closed ones go, disk by disk; nothing where they stay.
+    /// Where closed ones go, disk by disk; nothing if they stay.
     handed_over: Vec<PathBuf>,
 }
 

@@ -174,7 +174,7 @@ impl XdpSocket {
         unsafe { std::slice::from_raw_parts_mut(self.memory.0.add(place), bytes) }
     }
 
-    /// Queues bytes of the memory; false where the ring is full.
+    /// Queues bytes of the memory; false if the ring is full.
     pub(super) fn put(&mut self, place: usize, bytes: usize) -> bool {
         let has_room = self.transmit.room() > 0;
         if has_room {

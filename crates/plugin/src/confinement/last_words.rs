@@ -18,8 +18,8 @@ pub(super) const READ_ONLY: u64 = u64::MAX;
 /// Signals of crashes; SIGSYS is what a forbidden call becomes.
 pub(super) const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// If the process cannot get this much memory, it had run out. It is more than what most programs ask for at once, which is
-/// how they find out.
+/// If the process cannot get this much memory, it had run out. It is more than what most programs ask for at once,
+/// which is how they find out.
 const LITTLE_MEMORY: usize = 4 << 20;
 
 // A signal handler can only get data through statics such as these.

@@ -209,8 +209,8 @@ fn leave_terminal() -> io::Result<()> {
     }
 }
 
-/// The session of this process; 0 where its leader is outside this PID namespace, as in a container. `rustix::process::getsid` takes
-/// that 0 for a process id and panics.
+/// The session of this process; 0 if its leader is outside this PID namespace, as in a container.
+/// `rustix::process::getsid` takes that 0 for a process id and panics.
 fn session() -> io::Result<u32> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The name in parentheses may contain anything. Behind it: state, parent, process group, session.

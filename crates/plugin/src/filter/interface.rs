@@ -368,7 +368,7 @@ impl Created {
         if said < 0 { Said::Undecided } else { Said::Decided(decision) }
     }
 
-    /// Why it could not decide; empty where it does not say it.
+    /// Why it could not decide; empty if it does not say it.
     pub(super) fn why(&mut self) -> String {
         // SAFETY: the state is there, as in `begin_run`.
         self.error.map_or_else(String::new, |error| text(unsafe { error(self.state) }))
@@ -484,7 +484,7 @@ impl Filter {
         }
     }
 
-    /// Why it could not decide on the last event; empty where it does not say it.
+    /// Why it could not decide on the last event; empty if it does not say it.
     pub fn why(&mut self) -> String {
         self.created.why()
     }

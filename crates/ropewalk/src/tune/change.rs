@@ -220,7 +220,7 @@ pub(crate) struct PersistOptions {
 /// What a line of the file says of a kernel parameter.
 struct Line {
     value: String,
-    /// The rule that asked for it; empty where the file does not say.
+    /// The rule that asked for it; empty if the file does not say.
     rule: String,
 }
 

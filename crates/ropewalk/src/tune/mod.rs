@@ -341,7 +341,7 @@ pub(crate) struct ToldApplied<'a> {
 /// Why nothing was changed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ToldFailure<'a> {
-    /// The setting that failed; null where it was none.
+    /// The setting that failed; null if it was none.
     setting: Option<&'a Setting>,
     /// What happened.
     why: &'a str,

@@ -40,7 +40,7 @@ pub enum SystemPart {
     Whole,
     /// One gateway, by its name.
     Gateway(String),
-    /// The emulated sources of these flows, by their names; of all where none is named.
+    /// The emulated sources of these flows, by their names; of all if none is named.
     Sources(Vec<String>),
     /// These emulated nodes, by their numbers.
     Nodes(core::ops::Range<u16>),

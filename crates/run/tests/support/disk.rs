@@ -47,7 +47,7 @@ impl OwnDisk {
         is_mounted.then(|| Self(at.to_owned()))
     }
 
-    /// From here on every write waits; false where this process may not do that.
+    /// From here on every write waits; false if this process may not do that.
     pub(crate) fn freeze(&self) -> bool {
         is_done(Command::new("fsfreeze").arg("--freeze").arg(&self.0))
     }

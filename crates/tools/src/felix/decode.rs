@@ -64,7 +64,7 @@ pub struct Fault {
     pub offset: u64,
     /// That block, counted from 0.
     pub block: u64,
-    /// The e-link; null where it is not known.
+    /// The e-link; null if it is not known.
     pub elink: Option<u16>,
     /// The name of what is wrong.
     pub error: &'static str,

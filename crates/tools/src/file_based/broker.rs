@@ -422,7 +422,7 @@ pub struct FilesSummary {
     /// Whether each lumisection is closed and adds up: what was written is what was looked at and set aside, and in each stream
     /// selected = prescaled_away + written.
     pub balanced: bool,
-    /// What does not hold, in words; empty where all does.
+    /// What does not hold, in words; empty if all does.
     pub unbalanced: Vec<String>,
     /// Files of events of other runs in the directory. They are not filtered.
     pub of_other_runs: BTreeSet<String>,

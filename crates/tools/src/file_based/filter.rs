@@ -137,7 +137,7 @@ impl<'a> FileEvent<'a> {
         self.fragments.as_deref()
     }
 
-    /// The event type of the first fragment that has one; 0 where none has.
+    /// The event type of the first fragment that has one; 0 if none has.
     pub fn trigger_type(&self) -> u16 {
         let types = self.fragments.iter().flatten().map(FileFragment::event_type);
         types.into_iter().find(|&kind| kind != 0).unwrap_or(0)

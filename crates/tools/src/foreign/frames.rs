@@ -123,7 +123,7 @@ impl Input {
         self.start += bytes;
     }
 
-    /// Reads until the window has at least this many bytes; false where the file ends before.
+    /// Reads until the window has at least this many bytes; false if the file ends before.
     pub(super) fn fill(&mut self, bytes: usize) -> bool {
         if self.start + bytes > self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);

@@ -89,7 +89,8 @@ pub fn is_foreign(path: &Path) -> Result<bool, OfflineError> {
 /// Counts and checks files of one format, and keeps some of their frames with all their fields.
 ///
 /// # Errors
-/// If a file cannot be read, or its format is unknown or another one than that of the files before it. Damage is no error.
+/// If a file cannot be read, or its format is unknown or another one than that of the files before it. Damage is no
+/// error.
 pub fn inspect_foreign<P: AsRef<Path>>(
     paths: &[P],
     options: &ForeignOptions,

@@ -527,7 +527,7 @@ pub enum SavedAs {
 }
 
 impl SavedAs {
-    /// Appends a payload that `from` sent, as a packet of a capture; nothing where it is longer than there are packets.
+    /// Appends a payload that `from` sent, as a packet of a capture; nothing if it is longer than there are packets.
     pub fn encode(self, time: Utc, from: SocketAddr, payload: &[u8], out: &mut Vec<u8>) {
         let (mut packet, lives) = (Vec::new(), 64);
         let written = match (self, from) {

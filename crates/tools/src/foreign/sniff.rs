@@ -282,7 +282,7 @@ pub struct GroupReport {
     pub unframed_bytes: u64,
     /// Why the draft may be wrong; without any it is right for all frames that were looked at.
     pub doubts: Vec<String>,
-    /// A draft of the sources, in TOML; null where no frames were found.
+    /// A draft of the sources, in TOML; null if no frames were found.
     pub draft: Option<String>,
 }
 
@@ -311,7 +311,7 @@ pub struct PeerReport {
     pub least_bytes: usize,
     /// Bytes of the longest one.
     pub most_bytes: usize,
-    /// Packets in a second; 0 where all came at once.
+    /// Packets in a second; 0 if all came at once.
     #[schemars(range(min = 0))]
     pub rate_hz: f64,
 }
@@ -325,7 +325,7 @@ pub struct GuessReport {
     pub at: usize,
     /// How many bytes it has.
     pub bytes: usize,
-    /// Whether the first is the most significant one; null where that means nothing.
+    /// Whether the first is the most significant one; null if that means nothing.
     pub is_big_endian: Option<bool>,
     /// The bits of the field; null for all.
     pub mask: Option<u64>,

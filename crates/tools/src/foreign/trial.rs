@@ -100,9 +100,9 @@ pub struct BoardReport {
     pub least_bytes: usize,
     /// Bytes of the longest one.
     pub most_bytes: usize,
-    /// The frames' own numbers; null where they have none.
+    /// The frames' own numbers; null if they have none.
     pub sequence: Option<NumbersReport>,
-    /// The events' numbers; null where frames do not say them.
+    /// The events' numbers; null if frames do not say them.
     pub event: Option<NumbersReport>,
     /// Frames whose checksum is right, and wrong.
     pub checksums: ChecksumsReport,
@@ -162,7 +162,7 @@ pub struct BadReport {
     pub what: String,
     /// Where the frame begins in the input.
     pub offset: u64,
-    /// Line of the rule in the configuration, from 1; 0 where it does not stand there.
+    /// Line of the rule in the configuration, from 1; 0 if it does not stand there.
     pub line: usize,
     /// Column of the rule.
     pub column: usize,

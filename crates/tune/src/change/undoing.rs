@@ -351,7 +351,8 @@ pub struct Held {
     pub rule: String,
     /// Whether another program had changed it when others were changed or taken back.
     pub is_left: bool,
-    /// The kernel's start in which it, or others beside it, were last changed or taken back; empty where it was looked at since.
+    /// The kernel's start in which it, or others beside it, were last changed or taken back; empty if it was looked at
+    /// since.
     pub boot: String,
     /// The kernel's start in which the last value was put there.
     pub put_in: String,

@@ -53,7 +53,7 @@ impl Found {
     /// Reads the host in `place`: files, reports of drivers, and what has to be tried out.
     ///
     /// # Errors
-    /// If its CPUs cannot be read, if its record is damaged, or if the wish names an interface that it has
+    /// If its CPUs cannot be read, if its record is damaged, or if the wish names an interface that it does
     /// not. Everything else that is missing or damaged is said by the rule that wanted it.
     pub fn read(place: &mut Place, wish: &Wish) -> Result<Self, FoundError> {
         let machine = Machine::read(place.root())?;

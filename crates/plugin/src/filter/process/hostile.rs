@@ -59,7 +59,8 @@ thread_local! {
 /// by entry, each behind a byte that says where. After each it is listened to.
 ///
 /// # Panics
-/// If something is believed that cannot be true: a decision on another event than the one that is due, or more than there is room for.
+/// If something is believed that cannot be true: a decision on another event than the one that is due, or more than
+/// there is room for.
 pub fn hear(bytes: &[u8]) {
     PROCESS.with_borrow_mut(|process| {
         process.share_anew();

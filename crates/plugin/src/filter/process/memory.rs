@@ -167,7 +167,8 @@ impl Ring {
         Ok((Self { region, copies_bytes, written, free, copied: 0 }, file))
     }
 
-    /// Describes an event; returns up to where the rings are its. None, and nothing is written, where there is no room now.
+    /// Describes an event; returns up to where the rings are its. `None`, and nothing is written, if there is no room
+    /// now.
     pub(super) fn event(
         &mut self,
         space: &mut Space,
@@ -179,7 +180,7 @@ impl Ring {
         Some(self.written)
     }
 
-    /// A run begins or ends. False where there is no room now.
+    /// A run begins or ends. False if there is no room now.
     pub(super) fn control(&mut self, kind: Kind, run: RunNumber) -> bool {
         let written = self.record(|room, _| {
             let room = room.get_mut(..HEAD + 8)?;

@@ -195,7 +195,7 @@ impl FilterProcess {
         Sight { is_ready, has_ended: seen.has_ended }
     }
 
-    /// Takes what it has declared, which is ready; false where that cannot be, and it is ended.
+    /// Takes what it has declared, which is ready; false if that cannot be, and it is ended.
     fn hear_declarations(&mut self) -> bool {
         match self.declared() {
             Ok(histograms) => {
