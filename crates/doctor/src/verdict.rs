@@ -40,7 +40,7 @@ pub struct Verdict {
 const STREAMS: [usize; 3] = [16, 64, 700];
 /// Two CPUs that do less than this together are threads of one core, or shared with other programs.
 const TWO_CORES: f64 = 1.5;
-/// Who moves this part of what bare sockets move is limited by them.
+/// A run that moves this part of what bare sockets move is limited by them.
 const AS_BARE: f64 = 0.6;
 /// A copy of this many times what is built is far from being a limit.
 const SPARE_COPIES: f64 = 2.0;

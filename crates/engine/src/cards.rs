@@ -90,7 +90,7 @@ impl<D: Dispatcher> Cards<D> {
         self.cards.iter().all(is_settled)
     }
 
-    /// Who does not read is cut off, so that the account can be made. Returns how many go.
+    /// Cuts off subscribers that do not read, so that the account can be made. Returns how many.
     pub(super) fn cut_off(&mut self, now: Instant) -> usize {
         let cut_off = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.cut_off(now, &mut card.input));
         self.cards.iter_mut().filter_map(cut_off).sum()

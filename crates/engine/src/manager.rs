@@ -93,7 +93,7 @@ pub struct ManagerDrive<P: Dispatcher> {
     run: RunNumber,
     /// Nodes that left before they were finished, and until when their return is waited for.
     missed: BTreeMap<NodeId, (Instant, Loss)>,
-    /// Who obeys a younger event manager: then this one is of no more use.
+    /// A node that obeys a younger event manager: then this one is of no more use.
     superseded: Option<(Refusal, Epoch)>,
     /// It speaks; otherwise it stands by.
     active: bool,

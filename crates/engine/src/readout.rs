@@ -434,7 +434,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.managers.note_order(header);
         self.outbox.identity.epoch = header.epoch;
-        // Who names the run has begun it: masks, parameters and a successor's questions come before the start.
+        // An event manager that names the run has begun it: masks, parameters and a successor's questions come before
+        // the start.
         if self.readout.has_started() || matches!(message, Message::Start(_)) {
             self.outbox.identity.run = header.run;
         }

@@ -1,4 +1,4 @@
-//! Who receives: a receiver of ours or a bare one, with some work for each packet.
+//! The receiving side: a receiver of ours or a bare one, with some work for each packet.
 
 use std::hint::black_box;
 use std::net::SocketAddrV4;

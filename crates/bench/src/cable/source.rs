@@ -1,4 +1,4 @@
-//! Who sends: frames that lie ready, one after the other.
+//! The sending side: prepared frames, one after the other.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -162,7 +162,7 @@ impl Pipeline {
         runs as u64
     }
 
-    /// That every chunk came through.
+    /// Checks that every chunk came through.
     fn check(&self) -> Result<(), BenchError> {
         let account = self.router.total();
         let decoded = self.input.counts().chunks.chunks;

@@ -100,7 +100,7 @@ pub fn write_results(text: &[u8]) {
     if let Some(printer) = PRINTER.get() {
         return printer.add(Stream::Results, text.to_vec());
     }
-    // Who stops reading, as `head` does, has enough.
+    // A reader such as `head` may stop early.
     if let Err(error) = write_whole(&mut io::stdout().lock(), text)
         && error.kind() != ErrorKind::BrokenPipe
     {

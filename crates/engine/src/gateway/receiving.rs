@@ -312,7 +312,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
 
     pub(super) fn prepare_wait(&mut self) -> bool {
         let has_told = self.has_told();
-        // Who waits for a set waits for nodes or for time, and would be woken in vain.
+        // Inputs that wait for a set wait for nodes or for time, and would be woken in vain.
         let inputs = self.inputs.iter_mut().filter(|input| !input.is_waiting());
         inputs.fold(has_told, |may_sleep, input| input.receiver.prepare_wait() && may_sleep)
     }

@@ -257,8 +257,8 @@ impl Findings {
     }
 }
 
-/// Reads the pages at these places, files or directories; where none is given those of all nodes on this machine that have
-/// theirs where nothing else is said.
+/// Reads the pages at these places, files or directories; by default those of all nodes on this machine with pages in
+/// the default place.
 pub fn find(places: &[PathBuf]) -> Findings {
     let mut found = Findings { at: Instant::ZERO, pages: Vec::new(), errors: Vec::new() };
     let usual = if places.is_empty() { usual_directories() } else { Vec::new() };

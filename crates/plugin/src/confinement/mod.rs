@@ -234,7 +234,7 @@ const NOBODY: u32 = 65_534;
 fn drop_all() -> io::Result<()> {
     bound(CapabilitySet::empty())?;
     if getuid().is_root() {
-        // Where that is refused the capabilities go all the same.
+        // Even if that is refused, the capabilities are dropped.
         let _ = become_nobody();
     }
     keep_in_effect(CapabilitySet::empty())

@@ -54,7 +54,7 @@ impl Found {
     ///
     /// # Errors
     /// If its CPUs cannot be read, if its record is damaged, or if the wish names an interface that it does
-    /// not. Everything else that is missing or damaged is said by the rule that wanted it.
+    /// not have. The rule that wanted it reports everything else that is missing or damaged.
     pub fn read(place: &mut Place, wish: &Wish) -> Result<Self, FoundError> {
         let machine = Machine::read(place.root())?;
         let named = wish.interfaces.iter().chain(wish.feeding.iter().map(|feeding| &feeding.interface));

@@ -167,8 +167,8 @@ impl Ring {
         Ok((Self { region, copies_bytes, written, free, copied: 0 }, file))
     }
 
-    /// Describes an event; returns up to where the rings are its. `None`, and nothing is written, if there is no room
-    /// now.
+    /// Describes an event; returns how far the rings are written with it. `None`, and nothing is written, if there is
+    /// no room now.
     pub(super) fn event(
         &mut self,
         space: &mut Space,
@@ -192,8 +192,8 @@ impl Ring {
         written.is_some()
     }
 
-    /// Lets `write` write a record where there is room, and say how long it is; where there was not enough, it is asked once more
-    /// at the beginning of the ring. What it wrote in vain is written over.
+    /// Lets `write` write a record into the free room, and return its length; without enough room, it is asked once
+    /// more at the beginning of the ring. What it wrote in vain is written over.
     fn record(&mut self, mut write: impl FnMut(&mut [u8], &mut Copies<'_>) -> Option<usize>) -> Option<()> {
         let (records, copies) = self.region.values::<u8>(RECORDS, RING + self.copies_bytes).split_at_mut(RING);
         let copies_free = copies.len() - (self.written.copies - self.free.copies) as usize;
