@@ -86,10 +86,8 @@ impl Registry {
         let file = self.output.join(LAST_RUN);
         match fs::read_to_string(&file) {
             Ok(text) => text.trim().parse().map(RunNumber).map_err(|_| {
-                let why = format!(
-                    "{}: it holds no run's number; remove it if no run's directory was moved",
-                    file.display()
-                );
+                let why =
+                    format!("{}: it holds no run's number; remove it if no run's directory was moved", file.display());
                 io::Error::new(io::ErrorKind::InvalidData, why)
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RunNumber(0)),

@@ -221,7 +221,10 @@ fn a_server_that_is_not_there_or_refuses_is_named() {
     taken.end().expect_status(0);
     server.end().expect_status(0);
     let unanswered = Program::run(["felix", "subscribe", &address]);
-    assert!(unanswered.expect_status(4).errors.contains(&address) && unanswered.errors.contains("--reconnect"), "{unanswered:#?}");
+    assert!(
+        unanswered.expect_status(4).errors.contains(&address) && unanswered.errors.contains("--reconnect"),
+        "{unanswered:#?}"
+    );
     for (arguments, hint) in [
         (&["felix", "subscribe", &address, "--send", "reset"][..], "5=reset"),
         (&["felix", "subscribe", &address, "--one-in", "0"], "one-in"),

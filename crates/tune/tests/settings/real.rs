@@ -353,7 +353,8 @@ fn a_kill_before_any_step_leaves_what_can_be_undone_byte_for_byte() {
     };
     let before = laid.state();
     laid.good("apply");
-    let steps: usize = fs::read_to_string(laid.directory.join("plan")).expect("the part wrote it").parse().expect("a number");
+    let steps: usize =
+        fs::read_to_string(laid.directory.join("plan")).expect("the part wrote it").parse().expect("a number");
     laid.good("undo");
     assert!(steps > 60, "{steps}: several for each of the settings");
     for step in 1..=steps {
