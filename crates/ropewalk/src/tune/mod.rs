@@ -201,7 +201,7 @@ pub(crate) struct CheckReport<'a> {
     /// The form's name and version.
     #[schemars(extend("const" = Self::SCHEMA))]
     schema: &'static str,
-    /// The demands of the configuration on the host; `None` without a configuration.
+    /// The demands of the configuration on the host; null without a configuration.
     wish: &'a Wish,
     /// The number of findings of each grade.
     counts: Counts,

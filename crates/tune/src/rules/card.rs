@@ -403,7 +403,7 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         name: "drops",
         group: Group::Card,
         what: "Packets that the card dropped because they were not read in time (`rx_missed_errors`, `rx_fifo_errors`, \
-               `rx_over_errors`) or the kernel did (`rx_dropped`). None, but for packets that no program here wanted.",
+               `rx_over_errors`), or that the kernel did (`rx_dropped`). None, but for packets that no program here wanted.",
         why: "They are lost between the wire and the program. Longer rings (`receive_ring`), more queues (`channels`) \
               and interrupts on cores of their own (`interrupt_node`, `interrupt_spread`) help.",
         source: "paper 2, IV and V; the kernel's networking/statistics.rst",
