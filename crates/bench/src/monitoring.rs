@@ -1,6 +1,7 @@
-//! `bench monitoring`: a run that is looked at as run control does for its page, beside the same run at which nobody looks; and how much of the
-//! process's processor time whoever looks takes, which a noisy machine changes less than it does rates. What data threads count they count in
-//! both: that cannot be left out. That they write it into pages can: the same run without pages says what that costs.
+//! `bench monitoring`: a run that is watched as run control does for its page, beside the same run without a viewer;
+//! and how much of the process's processor time the viewer takes, which a noisy machine changes less than it does
+//! rates. Data threads count in both: that cannot be left out. That they write counts into pages can: the same run
+//! without pages says what that costs.
 
 use crate::BenchError;
 use crate::pairs::alternate;
@@ -29,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const OBSERVE: Duration = Duration::from_secs(1);
 /// Each source needs room for its largest fragment and for two blocks.
 const MANY_POOL_MIB: usize = 4096;
-const NOTE: &str = "limit: the same run at which nobody looks, in turns; target: 0.99";
+const NOTE: &str = "limit: the same run without a viewer, in turns; target: 0.99";
 /// Where data threads write what they count into no page.
 const NO_PAGES: &str = "[monitor]\npages = \"none\"\n";
 const PAGES_NOTE: &str = "limit: the same run whose nodes have no pages, in turns; target: 0.99";
@@ -39,7 +40,7 @@ const TIME_NOTE: &str = "processor time of all but the thread that looks; limit:
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let usual = SlinkConfig::default();
-    // As many as a large experiment has at one event manager, which tells whoever looks of each of them.
+    // As many as a large experiment has at one event manager, which reports each of them to viewers.
     let many = SlinkConfig { streams: 700, ..usual };
     for (sender, bytes, pool_mib) in
         [(usual, 256, USUAL_POOL_MIB), (usual, 2048, USUAL_POOL_MIB), (many, 2048, MANY_POOL_MIB)]
@@ -54,7 +55,8 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             filter: "",
             warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
             interval: Duration::from_millis(scale.choose(100, 3000, 6000)),
-            // Whoever looks takes a processor away from somebody: from whom, the scheduler decides as it does for users.
+            // A viewer takes a processor away from a data thread: from which one, the scheduler decides as it does for
+            // users.
             cpus: None,
             pool_mib,
             output: scratch(&session.options.output, "monitoring"),

@@ -331,7 +331,7 @@ pub(super) struct EmulateChoice;
 const EMULATE: &str = "true, false, or a table such as { fragment_size = \"1KiB\", rate = \"1kHz\" }";
 
 impl EmulateChoice {
-    /// Reads it; none where nothing is emulated.
+    /// Reads it; `None` if nothing is emulated.
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Emulate>, D::Error> {
         from.deserialize_any(Self)
     }
@@ -451,14 +451,13 @@ pub(super) fn check_splitter(source: &SourceSection, key: impl Fn(&str) -> Strin
     }
 }
 
-/// How long the next frame of an event is waited for, where nothing else is said.
+/// The default wait for the next frame of an event.
 const fn gather_timeout() -> Time {
     Time(GATHER_TIMEOUT)
 }
 
 impl SourceSection {
-    /// Frames of one event that follow each other are one fragment, and the next one is waited for so long; none where each
-    /// frame is a fragment.
+    /// How long a fragment waits for more frames of its event; `None` if each frame is a fragment.
     pub fn gathering(&self) -> Option<Duration> {
         let usual = match self.format {
             FormatName::Foreign(format) => format.comes_in_several_frames() && !self.has_layout(),

@@ -30,7 +30,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct HealthMonitor {
     readers: Mutex<Readers>,
-    /// Who hears of alarms without looking.
+    /// Sends alarms to a command and a webhook.
     notifier: Option<Notifier>,
     /// How often a message says that all goes on.
     alive_every: Option<Duration>,
@@ -170,11 +170,11 @@ impl Pace {
 }
 
 impl HealthMonitor {
-    /// With these alarms, of which the notifier's hearers are told. How it went is kept in the directory `output`, with what is there of
-    /// earlier; that it cannot be kept is an incident.
+    /// Watches with these alarms, which the notifier sends to its receivers. The history is kept in the directory
+    /// `output`, with what is there of earlier; if it cannot be kept, that is an incident.
     ///
     /// # Errors
-    /// Where two alarms have one name.
+    /// If two alarms have one name.
     pub(crate) fn new(
         output: &Path,
         rules: Vec<Rule>,
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_an_alarm_while_it_is_shelved_is_told_when_that_is_over() {
+    fn a_shelved_alarm_is_sent_when_shelving_ends() {
         let rules = built_in().into_iter().filter(|rule| rule.name == "disk_full").collect();
         let (mut alarms, mut heard) = (Alarms::new(rules).expect("one name"), Heard::default());
         let mut after = |alarms: &mut Alarms, second: u64, limit| {
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_tells_is_an_incident_of_whoever_stands_before_it() {
+    fn an_incident_in_the_journal_belongs_to_the_subject_before_its_colon() {
         let entry = |number, kind, text: &str| Entry {
             number,
             at_ns: 5,

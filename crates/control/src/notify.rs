@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_webhooks_address_nobody_reads_more_than_its_host() {
+    fn errors_of_a_webhook_show_no_more_of_its_address_than_the_host() {
         let refusing = hook("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         let why = failure(&format!("http://ada:SECRET@{refusing}/services/SECRET?key=SECRET"));
         assert_eq!(why, format!("http://{refusing}: http status: 403"));

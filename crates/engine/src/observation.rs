@@ -1,4 +1,4 @@
-//! A standing as a sample for those who watch the run.
+//! A standing as a sample for monitoring.
 
 use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
@@ -51,7 +51,7 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
     }
 }
 
-/// How far a run is, for those who watch it: one that is paused is not expected to build anything.
+/// How far a run is, for monitoring: one that is paused is not expected to build anything.
 pub fn phase_name(phase: RunPhase, is_paused: bool) -> &'static str {
     if phase.is_running() && is_paused { PAUSED } else { phase.name() }
 }
@@ -163,7 +163,7 @@ mod tests {
         standing.reported(builder, FIRST, &report(&[of_stream, (None, Counter::EventsBuilt as u16, 8)]));
         let sample = look(&standing);
         assert_eq!((sample.time, sample.utc, sample.phase), (Instant::from_nanoseconds(5), Utc(6), "initial"));
-        let source = sample.source(SOURCE).expect("it was told of");
+        let source = sample.source(SOURCE).expect("it is in the sample");
         assert_eq!(
             (source.readout, source.account.received, source.account.dropped.get(Cause::CrcError)),
             (readout, 9, 2)
@@ -210,7 +210,7 @@ mod tests {
             standing.node_lost(readout, life);
         }
         let sample = look(&standing);
-        let source = sample.source(SOURCE).expect("it was told of");
+        let source = sample.source(SOURCE).expect("it is in the sample");
         assert_eq!(source.histograms, BTreeMap::from([(15, BTreeMap::from([(0, 12), (258, 23)]))]));
         assert_eq!(source.account.received, 2, "no histogram is taken for a counter");
     }

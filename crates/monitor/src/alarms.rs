@@ -1,4 +1,4 @@
-//! Alarms: what people have to know of, until they do.
+//! Alarms: what operators have to know of, until they acknowledge it.
 //!
 //! ```text
 //!             condition holds        for the hold time
@@ -8,11 +8,11 @@
 //!    └────── acknowledge ────── latched <── not yet acknowledged
 //! ```
 //!
-//! A shelved alarm goes on underneath and is not shown until its time is over. *No triggers* is told from a data acquisition
-//! that is dead: in the first nobody sends and everything is connected; in the second something is there to be built, or
-//! somebody is missing, and nothing is built.
+//! A shelved alarm goes on underneath and is not shown until its time is over. *No triggers* differs from a dead data
+//! acquisition: without triggers no source sends and everything is connected; a dead one has events to build, or lacks
+//! a node or source, and builds nothing.
 //!
-//! People write quantities in a configuration as
+//! A configuration writes quantities as
 //!
 //! ```text
 //! events_per_second    bytes_in_per_second    bytes_to_disk_per_second    live_share    nodes_missing    dead
@@ -75,14 +75,14 @@ pub enum Quantity {
     LimitedBy(Limit),
     /// 1 while the run is in this phase, else 0.
     Phase(&'static str),
-    /// 1 while the run should take data and builds nothing for another reason than that nobody sends, else 0.
+    /// 1 while the run should take data and builds nothing although sources send, else 0.
     Dead,
 }
 
 /// What one look at the run gives to rules.
 #[derive(Copy, Clone, Debug)]
 pub struct Look<'a> {
-    /// The sample before, of the same run; none at first.
+    /// The previous sample of the same run; `None` at first.
     pub before: Option<&'a Sample>,
     /// The sample.
     pub now: &'a Sample,
@@ -108,7 +108,7 @@ impl Look<'_> {
 }
 
 impl Quantity {
-    /// Its value; none where it cannot be told from this look.
+    /// Its value; `None` if this look does not have it.
     pub fn of(self, look: Look<'_>) -> Option<f64> {
         let truth = |is_true| if is_true { 1.0 } else { 0.0 };
         match self {
@@ -166,7 +166,7 @@ pub struct Rule {
     pub condition: Condition,
     /// How long it has to be so.
     pub hold: Duration,
-    /// It stays after it is over, until somebody has acknowledged it.
+    /// It stays after it is over, until an operator has acknowledged it.
     pub is_latched: bool,
 }
 
@@ -185,7 +185,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("disk_failing", Severity::Critical, limited_by(Limit::DiskFailing), 0, true),
         rule("disk_full", Severity::Critical, limited_by(Limit::DiskFull), 0, false),
         rule("node_missing", Severity::Critical, Quantity::NodesMissing, 2, true),
-        // Longer than it takes to build what was on its way when triggers begin.
+        // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
         rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
         rule("source_silent", Severity::Warning, limited_by(Limit::SourceSilent), 0, false),
@@ -196,7 +196,7 @@ pub fn built_in() -> Vec<Rule> {
 
 /// Changes that are kept; older ones are forgotten.
 const MOST_CHANGES: usize = 1_000;
-/// Bytes of somebody's name that are kept.
+/// Bytes of an operator's name that are kept.
 const LONGEST_NAME: usize = 64;
 
 /// How an alarm is.
@@ -207,11 +207,11 @@ pub enum State {
     Normal,
     /// Not as it should be, and not yet for the hold time.
     Pending,
-    /// Raised, and nobody has acknowledged it.
+    /// Raised, and not acknowledged.
     Active,
-    /// Raised, and somebody knows.
+    /// Raised, and acknowledged by an operator.
     Acknowledged,
-    /// Over, and nobody has acknowledged it.
+    /// Over, but never acknowledged.
     Latched,
 }
 
@@ -228,9 +228,9 @@ pub struct Change {
     pub from: State,
     /// How it is.
     pub to: State,
-    /// The value that it looked at last; none where it has not been told.
+    /// The value that it looked at last; `None` if there was none yet.
     pub value: Option<f64>,
-    /// Who did it; none where it came by itself.
+    /// The operator who did it; `None` if it came by itself.
     pub by: Option<String>,
 }
 
@@ -241,9 +241,9 @@ pub struct Alarm {
     pub rule: Rule,
     /// How it is.
     pub state: State,
-    /// Since when it is so.
+    /// Since when it has been in this state.
     pub since: Instant,
-    /// The value that it looked at last; none where it has not been told.
+    /// The value that it looked at last; `None` if there was none yet.
     pub value: Option<f64>,
     /// Who knows, of one that is acknowledged.
     pub known_by: Option<String>,
@@ -253,13 +253,13 @@ pub struct Alarm {
     pub shelved_by: Option<String>,
 }
 
-/// As much of somebody's name as is kept.
+/// The part of an operator's name that is kept.
 fn short(by: &str) -> String {
     by[..by.floor_char_boundary(LONGEST_NAME)].to_owned()
 }
 
 impl Alarm {
-    /// It is so late.
+    /// Moves the time on: a shelved alarm may be shown again.
     fn pass(&mut self, now: Instant) {
         if self.shelved_until.is_some_and(|until| until <= now) {
             (self.shelved_until, self.shelved_by) = (None, None);
@@ -275,7 +275,7 @@ impl Alarm {
             (State::Pending | State::Acknowledged, false) => State::Normal,
             (State::Active, false) if self.rule.is_latched => State::Latched,
             (State::Active, false) => State::Normal,
-            // It was raised and nobody knows: whether it was over in between does not matter.
+            // It was raised and not acknowledged: whether it was over in between does not matter.
             (State::Latched, true) => State::Active,
             (state, _) => state,
         }
@@ -301,7 +301,7 @@ pub enum AlarmError {
     NotRaised(String),
 }
 
-/// All alarms. Time comes with the samples; nothing here waits or tells anybody.
+/// All alarms. Time comes with the samples; nothing here waits or notifies.
 #[derive(Clone, Debug)]
 pub struct Alarms {
     alarms: Vec<Alarm>,
@@ -348,16 +348,16 @@ impl Alarms {
         })
     }
 
-    /// What is looked at next is of a run that is so old, and is compared with this one.
+    /// Compares the next samples, which belong to a run of this age, with this reference.
     pub fn compare_with(&mut self, reference: Option<(Arc<RunTrend>, Duration)>) {
         self.reference = reference;
     }
 
-    /// Looks at the next sample, and at what limits the run by then. A quantity that cannot be told leaves its alarm as it is.
+    /// Looks at the next sample, and at what limits the run by then. An unknown quantity leaves its alarm as it is.
     pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, limit: Option<Limit>) {
         let sample = sample.into();
         if !core::mem::replace(&mut self.has_looked, true) {
-            // What was shelved before anybody knew what time it is begins now.
+            // What was shelved before the first sample gave the time begins now.
             let begin = |until: Instant| sample.time.after(until.since(Instant::ZERO));
             self.alarms.iter_mut().for_each(|alarm| alarm.shelved_until = alarm.shelved_until.map(begin));
         }
@@ -379,7 +379,7 @@ impl Alarms {
         self.last = Some(sample);
     }
 
-    /// There is no run to look at, for so long since it was looked at last: nothing is wrong with it, and time passes.
+    /// There is no run to look at, for this long since the last look: nothing is wrong with it, and time passes.
     pub fn rest(&mut self, time: Duration) {
         if !self.has_looked {
             return;
@@ -396,15 +396,15 @@ impl Alarms {
         }
     }
 
-    /// For how long an alarm is shelved still; none where it is not.
+    /// For how long an alarm is shelved still; `None` if it is not.
     pub fn shelved_for(&self, alarm: &Alarm) -> Option<Duration> {
         alarm.shelved_until.map(|until| until.since(self.now.0))
     }
 
-    /// Somebody knows of an alarm that is raised, or was.
+    /// An operator acknowledges an alarm that is raised, or was.
     ///
     /// # Errors
-    /// [`AlarmError::Unknown`], or [`AlarmError::NotRaised`]; acknowledging twice is none.
+    /// [`AlarmError::Unknown`], or [`AlarmError::NotRaised`]; acknowledging twice is not an error.
     pub fn acknowledge(&mut self, name: &str, by: &str) -> Result<(), AlarmError> {
         let place = self.place(name)?;
         let next = match self.alarms[place].state {
@@ -416,7 +416,7 @@ impl Alarms {
         Ok(())
     }
 
-    /// Does not show an alarm for so long from the last sample on, as somebody wants it; no time shows it again.
+    /// Hides an alarm for this time from the last sample on, at an operator's wish; zero shows it again.
     ///
     /// # Errors
     /// [`AlarmError::Unknown`].

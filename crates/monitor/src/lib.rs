@@ -1,10 +1,10 @@
 //! Readers of a run's numbers.
 //!
 //! ```text
-//!  node ── Sample ──┬── prometheus: text for other people's monitoring
+//!  node ── Sample ──┬── prometheus: text for other monitoring systems
 //!                   └── a later Sample ──┬── Rates
 //!                                      ├── bottleneck: what limits the run, in a sentence
-//!                                      ├── alarms: what people have to know of, until they do
+//!                                      ├── alarms: what operators have to know of, until they do
 //!                                      ├── history: how it went, for an hour and for a week
 //!                                      └── incidents: what went wrong, once for each cause and subject
 //! ```

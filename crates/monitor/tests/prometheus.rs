@@ -107,7 +107,7 @@ fn parse(text: &str) -> Result<Metrics, String> {
             if !may_be.contains(&part) {
                 return Err(wrong("not in its metric"));
             }
-            // The parts of a histogram are told apart as if by a label.
+            // The parts of a histogram differ as if by a label.
             let part = (!part.is_empty()).then(|| ("part".to_owned(), part.to_owned()));
             lines.push((labels.into_iter().chain(part).collect(), value));
         }

@@ -91,8 +91,8 @@ pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     let lost = summary.datagrams.lost_by_source.iter();
     let lost = lost.map(|(id, causes)| format!("source {id}: datagrams lost: {}", named(&causes.names())));
     let datagrams = counted([
-        (summary.datagrams.lost, "datagrams lost before they could be taken, since nobody can hold their senders back"),
-        (summary.datagrams.nobodys, "datagrams of boards that are no source (compare `demux` with who sends)"),
+        (summary.datagrams.lost, "datagrams lost before they could be taken, since their senders cannot be held back"),
+        (summary.datagrams.nobodys, "datagrams of boards that are no source (compare `demux` with the senders)"),
     ]);
     sources.chain(lost).chain(datagrams).collect()
 }
@@ -120,7 +120,7 @@ pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
 pub(crate) fn disk_lines(disk: &DiskSummary) -> Vec<String> {
     let failing = disk.failing.iter().map(|disk| format!("{}: its disk failed: {}", disk.node, disk.error));
     let said = counted([
-        (disk.files_restored, "run files deleted or moved by somebody while they were written, and written once more"),
+        (disk.files_restored, "run files deleted or moved while they were written, and written once more"),
         (disk.events_gone, "events lost with deleted run files"),
     ]);
     failing.chain(said).collect()
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_told_per_second() {
+    fn what_came_since_is_printed_per_second() {
         let now = Totals::of(&snapshot());
         let before = Totals { events: 2_000, bytes_in: 1 << 20, bytes_to_disk: 5 << 20 };
         let rates = now.per_second(&before, Duration::from_secs(2));

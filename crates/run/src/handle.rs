@@ -192,7 +192,7 @@ pub(super) enum Builders {
     Gateways(Box<Gateways>),
 }
 
-/// A run that goes on on its own threads. Dropped, it ends them.
+/// A run on its own threads. Dropped, it ends them.
 #[derive(Debug)]
 pub struct RunHandle {
     pub(super) base: RunBase,
@@ -237,7 +237,7 @@ impl RunHandle {
         }
     }
 
-    /// Where copies of events can be requested; none without a builder unit or gateway in this process.
+    /// Where copies of events can be requested; `None` without a builder unit or gateway in this process.
     pub const fn tap(&self) -> Option<&Tap> {
         self.base.tap.as_ref()
     }
@@ -257,7 +257,7 @@ impl RunHandle {
         }
     }
 
-    /// Free space of the disks to which this process writes; none if it writes to none.
+    /// Free space of the disks that this process writes to; `None` without such a disk.
     pub fn disk_left(&self) -> Option<DiskLeft> {
         self.base.disk_left()
     }
@@ -395,7 +395,7 @@ impl RunHandle {
         &self.base.fields
     }
 
-    /// Goes on with the run that was taken over; false if there is none.
+    /// Goes on with the run that was taken over; false if there was none.
     pub fn go_on(&mut self) -> bool {
         let Builders::Units(units) = &self.builders else { return false };
         let Some(before) = units.go_on(&self.base) else { return false };
@@ -493,7 +493,7 @@ impl RunHandle {
         }
     }
 
-    /// Front ends under run control, as they were a moment ago; none without them.
+    /// Front ends under run control, as they were a moment ago; `None` without them.
     pub fn front_ends(&self) -> Option<FrontEndsAccount> {
         match &self.builders {
             Builders::Units(units) => units.front_ends.as_ref().map(Conducted::account),

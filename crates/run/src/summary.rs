@@ -50,7 +50,7 @@ pub struct RunSummary {
     pub state: &'static str,
     /// The run's directory; empty in a process that only emulates packet sources or farm nodes.
     pub directory: PathBuf,
-    /// When it began, in nanoseconds since 1970 UTC; null where it never did.
+    /// When it began, in nanoseconds since 1970 UTC; null if it never did.
     pub started_ns: Option<i64>,
     /// Fields given at the start, by name (`--field beam=120GeV`).
     pub fields: Fields,
@@ -108,7 +108,7 @@ pub struct RunSummary {
     pub histograms: Vec<SourceHistograms>,
     /// Files that were read in the place of sources.
     pub inputs: Vec<InputSummary>,
-    /// Front ends under run control; null where there are none.
+    /// Front ends under run control; null if there are none.
     pub front_ends: Option<FrontEndsSummary>,
     /// The account of filter units and their events.
     pub filter: FilterSummary,
@@ -123,7 +123,7 @@ pub struct RunSummary {
     pub gateways: BTreeMap<String, GatewaySummary>,
     /// The farm nodes of this process; null without them.
     pub farm: Option<FarmNodeReport>,
-    /// Closed lumisections, in order. A succeeding event manager knows only those that it closed.
+    /// Closed lumisections, in order. A succeeding event manager knows only the lumisections that it closed.
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
     pub stopped_by: Option<&'static str>,
@@ -224,14 +224,14 @@ pub(super) struct Parts<'a> {
     pub(super) sources: usize,
     /// The streams, in order.
     pub(super) streams: &'a [StreamName],
-    /// Those that are over, in order.
+    /// The lumisections that are over, in order.
     pub(super) lumisections: &'a [LumisectionEnd],
 }
 
 /// When a run began, and the duration of its parts in seconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Durations {
-    /// None where it never did.
+    /// `None` if it never did.
     pub(super) started: Option<Utc>,
     /// From start to the end of draining.
     pub(super) whole: f64,

@@ -74,7 +74,7 @@ pub(super) struct Manner {
 impl Manner {
     /// Returns the name of the operator as it is shown.
     fn by(&self) -> String {
-        shown(self.by.as_deref().unwrap_or("somebody"))
+        shown(self.by.as_deref().unwrap_or("unnamed client"))
     }
 }
 

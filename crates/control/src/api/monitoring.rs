@@ -79,7 +79,7 @@ async fn all_counters(Of(shared): Of<Shared>) -> Json<Vec<Count>> {
     Json(counters(&shared.control.view()))
 }
 
-/// Every front end that has been heard of.
+/// Every front end that has reported.
 #[utoipa::path(get, path = "/api/v1/sources", responses((status = 200, body = [Source])))]
 async fn all_sources(Of(shared): Of<Shared>) -> Json<Vec<Source>> {
     Json(sources(&shared.control.view()))

@@ -33,7 +33,7 @@ fn holding(seconds: u64, blocks: u64) -> Sample {
     sample
 }
 
-/// The alarm after a sample a second, each with so many blocks held.
+/// The alarm after a sample a second, each with this many blocks held.
 fn states(alarms: &mut Alarms, from: u64, blocks: &[u64]) -> Vec<State> {
     let after = |(place, &blocks): (usize, &u64)| {
         alarms.observe(holding(from + place as u64, blocks), None);
@@ -56,7 +56,7 @@ fn without_a_hold_time_it_is_raised_at_once() {
 }
 
 #[test]
-fn a_latched_alarm_stays_until_somebody_knows() {
+fn a_latched_alarm_stays_until_it_is_acknowledged() {
     let mut alarms = alarms(rule(Duration::ZERO, true));
     assert_eq!(states(&mut alarms, 1, &[11, 0, 0]), [State::Active, State::Latched, State::Latched]);
     assert_eq!(alarms.shown().len(), 1);
@@ -76,7 +76,7 @@ fn an_acknowledged_alarm_ends_by_itself_and_is_raised_anew() {
     assert_eq!(by, ["Ada"]);
 }
 
-/// Known before: it was shelved until so long after the machine had been switched on.
+/// Known before: it was shelved until this long after the machine had been switched on.
 #[test]
 fn what_is_shelved_before_the_first_look_is_shelved_from_then_on() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
@@ -106,7 +106,7 @@ fn without_a_run_nothing_is_wrong_and_shelves_come_to_their_end() {
 }
 
 #[test]
-fn who_knows_of_an_alarm_and_who_shelved_it_is_said_as_long_as_it_is_so() {
+fn an_alarm_names_who_acknowledged_and_who_shelved_it_while_that_lasts() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
     states(&mut alarms, 1, &[11]);
     alarms.acknowledge("pool", "Ada").expect("it is raised");
@@ -126,7 +126,7 @@ fn who_knows_of_an_alarm_and_who_shelved_it_is_said_as_long_as_it_is_so() {
 fn a_run_that_differs_from_its_reference_raises_an_alarm() {
     let quantity: Quantity = "reference:bytes_in_per_second".parse().expect("there is such a series");
     assert_eq!(quantity.to_string(), "reference:bytes_in_per_second");
-    let wrong = "reference:beauty".parse::<Quantity>().expect_err("there is none").to_string();
+    let wrong = "reference:beauty".parse::<Quantity>().expect_err("there is no such series").to_string();
     assert!(wrong.contains("pool_share"), "{wrong}");
     let mut alarms = alarms(Rule { quantity, condition: Condition::Below(-20.0), ..rule(Duration::ZERO, false) });
     let bytes = vec![Some(1000.0), Some(1000.0), Some(2000.0), None, Some(0.0)];
@@ -154,7 +154,7 @@ fn what_is_not_raised_or_not_there_cannot_be_acknowledged() {
     assert_eq!(alarms.acknowledge("pool", "Ada"), Err(AlarmError::NotRaised("pool".to_owned())));
     states(&mut alarms, 1, &[11]);
     assert_eq!(alarms.acknowledge("pool", "Ada"), Err(AlarmError::NotRaised("pool".to_owned())));
-    let error = alarms.acknowledge("pond", "Ada").expect_err("there is none");
+    let error = alarms.acknowledge("pond", "Ada").expect_err("there is no such alarm");
     assert_eq!(error.to_string(), "there is no alarm pond; there are pool");
 }
 
@@ -213,7 +213,7 @@ fn a_name_that_is_too_long_is_cut_between_characters() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
     states(&mut alarms, 1, &[11]);
     alarms.acknowledge("pool", &"aé".repeat(50)).expect("it is raised");
-    let by = alarms.changes_from(0).last().and_then(|change| change.by.clone()).expect("somebody did");
+    let by = alarms.changes_from(0).last().and_then(|change| change.by.clone()).expect("an operator did");
     assert_eq!(by, format!("{}a", "aé".repeat(21)));
 }
 
@@ -243,7 +243,7 @@ fn built(events: u64) -> EventAccount {
 }
 
 #[test]
-fn no_triggers_is_told_from_a_data_acquisition_that_is_dead() {
+fn no_triggers_and_a_dead_data_acquisition_are_told_apart() {
     let good = |second| Sample { events: built(second), ..sample(second, vec![source(1, second)]) };
     assert!(shown_after(good).is_empty());
     let no_triggers = |_| sample(0, vec![source(1, 5)]);

@@ -6,7 +6,7 @@ use crate::{Activity, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, NodeId, RunNumber};
 
-/// What is found between two samples of a run, of which nothing was seen before. Whatever it is, those on shift read what to do.
+/// What is found between two samples of a run, of which nothing was seen before. Every finding has a row in the manual.
 fn found(before: &Sample, now: &Sample) -> Finding {
     let mut activity = Activity::default();
     activity.observe(before);
@@ -16,7 +16,7 @@ fn found(before: &Sample, now: &Sample) -> Finding {
     finding
 }
 
-/// Whether the manual's table has a row for a sentence, which begins as the row does; `...` stands for any words.
+/// Whether the manual's table has a row for a sentence, which begins as the row does; `...` matches any words.
 fn is_in_manual(sentence: &str) -> bool {
     let manual = include_str!("../../../../docs/operating.md");
     let (_, behind) = manual.split_once("\n## The sentence under the state\n").expect("the manual has it");
@@ -189,7 +189,7 @@ fn a_disk_that_writes_all_the_time_is_named_with_its_builder_unit() {
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::Disk, "bu0"));
     assert_eq!(finding.sentence, "rate limited by builder unit bu0: disk writing 97 % busy, at 5.0 MB/s");
-    // With room for further events it holds nobody up, and neither does one that has time.
+    // With room for further events it holds up no other node, and neither does one that has time.
     let (before, now) = held_up(&[], &[(Counter::BuilderFullTime, 0.2), (Counter::DiskBusyTime, 0.97)]);
     assert_eq!(found(&before, &now).limit, Limit::BehindReadout);
     let (before, now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.7)]);
@@ -208,7 +208,7 @@ fn of_two_builder_units_the_one_with_the_busiest_disk_is_named() {
 }
 
 #[test]
-fn another_builder_unit_with_room_is_given_the_events_and_nobody_is_slow() {
+fn another_builder_unit_with_room_is_given_the_events_and_none_is_named_slow() {
     let (mut before, mut now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.97)]);
     for sample in [&mut before, &mut now] {
         sample.nodes.push(node(NodeId::builder(1), &[(Counter::BuilderFullTime, 0)]));
@@ -240,7 +240,7 @@ fn a_full_link_is_named_before_the_builder_unit_that_waits_for_it_unless_that_do
 }
 
 #[test]
-fn a_builder_unit_whose_thread_always_has_work_is_told_from_one_with_too_few_places() {
+fn a_builder_unit_with_a_busy_thread_and_one_with_too_few_places_are_told_apart() {
     let full = (Counter::BuilderFullTime, 0.9);
     let (before, now) = held_up(&[], &[full, (Counter::ThreadBusyTime, 0.99)]);
     assert_eq!(found(&before, &now).limit, Limit::Builder);
@@ -251,7 +251,7 @@ fn a_builder_unit_whose_thread_always_has_work_is_told_from_one_with_too_few_pla
 }
 
 #[test]
-fn a_readout_unit_whose_thread_always_has_work_is_named_where_nobody_waits() {
+fn a_readout_unit_whose_thread_always_has_work_is_named_where_no_source_waits() {
     let (mut before, mut now) = healthy();
     before.nodes[0].numbers.add(Counter::ThreadBusyTime, 0);
     now.nodes[0].numbers.add(Counter::ThreadBusyTime, of_ten_seconds(0.99).as_nanos() as u64);
@@ -262,7 +262,7 @@ fn a_readout_unit_whose_thread_always_has_work_is_named_where_nobody_waits() {
 }
 
 #[test]
-fn where_nobody_sends_and_everything_is_connected_there_are_no_triggers() {
+fn where_no_source_sends_and_everything_is_connected_there_are_no_triggers() {
     let (before, _) = healthy();
     let finding = found(&before, &sample(20, vec![source(1, 1_000), source(2, 1_000)]));
     assert_eq!(

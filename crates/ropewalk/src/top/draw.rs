@@ -67,13 +67,13 @@ pub(crate) struct Source {
     /// Seconds since something came of it.
     pub(crate) silent_s: Option<f64>,
     pub(crate) has_ended: bool,
-    /// Whatever else is said of it.
+    /// All other fields of the source.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
 }
 
 impl Source {
-    /// Fragments that came wrong or not at all on their way here.
+    /// Fragments that arrived damaged or were lost.
     pub(crate) const fn errors(&self) -> u64 {
         self.crc_errors + self.frames_missing + self.corrupt
     }

@@ -96,7 +96,7 @@ fn a_silent_source_is_red_and_one_that_has_ended_is_not() {
     let colour = |screen: &Screen| {
         let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("memory");
         terminal.draw(|frame| draw(frame, screen)).expect("memory");
-        // Source 3 stands in the last of three rows below the head.
+        // Source 3 is in the last of three rows below the head.
         terminal.backend().buffer()[(0, 13)].fg
     };
     let mut screen = screen();
@@ -157,7 +157,7 @@ fn pages_are_turned_and_show_what_they_are_called() {
 }
 
 #[test]
-fn a_server_that_is_away_is_told_and_one_that_is_back_too() {
+fn a_lost_server_is_shown_and_so_is_its_return() {
     let mut screen = screen();
     screen.hear(News::Away("connection refused".to_owned()));
     assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: connection refused"));
@@ -172,10 +172,10 @@ fn what_is_old_is_marked_until_something_new_comes() {
     screen.grow_old(Duration::from_millis(2_900));
     assert!(screen.away.is_none());
     screen.grow_old(Duration::from_millis(3_100));
-    assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: what stands here is more than 3 s old"));
+    assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: this screen is more than 3 s old"));
     screen.hear(News::Live(Box::new(live())));
     assert!(screen.away.is_none());
-    // Why nobody answers says more.
+    // The client's error says more.
     screen.hear(News::Away("connection refused".to_owned()));
     screen.grow_old(Duration::from_secs(60));
     assert_eq!(screen.away.as_deref(), Some("connection refused"));

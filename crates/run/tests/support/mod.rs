@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! encode     FED fragments, FEROL blocks and generic fragments, byte by byte
-//! front_end  a TCP client that sends what it is told and remembers what that was
+//! front_end  a TCP client that sends what the test says and remembers what that was
 //! controlled front ends under run control: the example programs, and one of the test's own
 //! referee    what the files hold, against what the front ends say that they sent
 //! setup      a directory of the test's own, a configuration, a run, and patience
