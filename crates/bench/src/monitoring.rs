@@ -14,6 +14,7 @@ use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::History;
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents};
 use ropewalk_monitor::prometheus;
+use ropewalk_monitor::quality::QualityMonitor;
 use ropewalk_run::RunHandle;
 use ropewalk_run::session::SamplingInterval;
 use ropewalk_terms::Instant;
@@ -114,6 +115,7 @@ fn processor_seconds(clock: ClockId) -> f64 {
 /// processor time that took.
 fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
     let (mut finder, mut history) = (Finder::default(), History::default());
+    let mut quality = QualityMonitor::default();
     let (mut observer, mut incidents) = (IncidentObserver::default(), Incidents::new(1_000));
     let mut alarms = Alarms::new(built_in()).ok();
     let seconds = || [ClockId::ThreadCPUTime, ClockId::ProcessCPUTime].map(processor_seconds);
@@ -137,7 +139,8 @@ fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
                 finder.observe(Arc::clone(&sample));
                 history.observe(Arc::clone(&sample));
                 if let Some(alarms) = &mut alarms {
-                    alarms.observe(Arc::clone(&sample), finder.finding().map(|finding| finding.limit));
+                    quality.observe(Arc::clone(&sample));
+                    alarms.observe(Arc::clone(&sample), finder.finding(), quality.quality());
                 }
                 black_box(prometheus::text(&sample));
                 observer.observe(sample, &mut incidents);

@@ -32,6 +32,8 @@ pub(crate) enum Message {
         /// The monitored quantity, as in the configuration.
         quantity: String,
         value: Option<f64>,
+        /// What is wrong, in one sentence; empty if only the value shows it.
+        sentence: String,
         /// `active`, `acknowledged`, `latched` (over, but not acknowledged), `normal`.
         state: String,
         /// The operator who acknowledged it.
@@ -54,6 +56,7 @@ impl Message {
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: change.value,
+            sentence: alarm.sentence.clone(),
             state: crate::api_types::name_of(&change.to),
             by: change.by.clone(),
         })
@@ -68,6 +71,7 @@ impl Message {
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: alarm.value,
+            sentence: alarm.sentence.clone(),
             state: crate::api_types::name_of(&state),
             by: alarm.known_by.clone(),
         }

@@ -2,7 +2,8 @@
 
 use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
-use ropewalk_flow::messages::ReportEntry;
+use ropewalk_flow::messages::{FragmentFlags, NumberingKind, ReportEntry, SynchronyState};
+use ropewalk_monitor::quality::Relation;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{CounterKind, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
@@ -46,9 +47,22 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         sources: sources.into_values().collect(),
         streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
         events: snapshot.ledger.events,
+        synchrony: snapshot.synchrony.iter().filter_map(relation).collect(),
         lost_datagrams: snapshot.lost_datagrams.get(&None).copied().unwrap_or_default(),
         disk,
+        ..Sample::default()
     }
+}
+
+/// None while too little is known.
+fn relation(state: &SynchronyState) -> Option<(SourceId, Relation)> {
+    let offset = match state.verdict {
+        1 => Some(0),
+        2 => Some(state.offset),
+        3 => None,
+        _ => return None,
+    };
+    Some((state.source, Relation { offset, since: state.since }))
 }
 
 /// How far a run is, for monitoring: one that is paused is not expected to build anything.
@@ -87,6 +101,9 @@ fn count_source(source: &mut SourceSample, connected: bool, entry: &ReportEntry)
 }
 
 fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> SourceSample {
+    let doubts =
+        snapshot.doubts.get(&source).into_iter().flatten().copied().enumerate().filter(|(_, count)| *count > 0);
+    let restarts = snapshot.numbering.get(&source).into_iter().flatten();
     SourceSample {
         source,
         readout,
@@ -94,6 +111,8 @@ fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> Sourc
         lost_datagrams: snapshot.lost_datagrams.get(&Some(source)).copied().unwrap_or_default(),
         corrupt: Vec::new(),
         numbers: Numbers::default(),
+        doubts: doubts.map(|(doubt, count)| (FragmentFlags::DOUBTS[doubt].1, count)).collect(),
+        restarted_at: restarts.filter(|one| one.kind == NumberingKind::OutOfSync).map(|one| one.key).last(),
         histograms: BTreeMap::new(),
     }
 }
@@ -143,7 +162,7 @@ mod tests {
         for second in 1..60 {
             let sample = Arc::new(observe(&standing, Instant::from_nanoseconds(second * 1_000_000_000), Utc(6), None));
             finder.observe(Arc::clone(&sample));
-            alarms.observe(sample, finder.finding().map(|finding| finding.limit));
+            alarms.observe(sample, finder.finding(), &Default::default());
         }
         assert_eq!(finder.finding().map(|finding| finding.limit), Some(Limit::NotRunning));
         assert_eq!(alarms.shown().iter().map(|alarm| &alarm.rule.name).collect::<Vec<_>>(), Vec::<&String>::new());

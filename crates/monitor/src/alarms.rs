@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! events_per_second    bytes_in_per_second    bytes_to_disk_per_second    live_share    nodes_missing    dead
-//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    phase:PHASE    reference:SERIES
+//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    data:PROBLEM    phase:PHASE    reference:SERIES
 //! ```
 
 #[cfg(test)]
@@ -34,8 +34,9 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as NoLimit;
 use serde::{Deserialize, Serialize};
 
-use crate::bottleneck::Limit;
+use crate::bottleneck::{Finding, Limit};
 use crate::history::{SERIES, Seen, Series};
+use crate::quality::{ProblemKind, Quality};
 use crate::sample::PHASES;
 use crate::{Rates, RunTrend, Sample};
 
@@ -73,6 +74,8 @@ pub enum Quantity {
     FromReference(usize),
     /// 1 while this is what limits the run, else 0.
     LimitedBy(Limit),
+    /// How many sources have this problem of the data now; 1 or 0 where it is not that of one source.
+    Data(ProblemKind),
     /// 1 while the run is in this phase, else 0.
     Phase(&'static str),
     /// 1 while the run should take data and builds nothing although sources send, else 0.
@@ -90,6 +93,8 @@ pub struct Look<'a> {
     pub rates: Option<&'a Rates>,
     /// What limits the run.
     pub limit: Option<Limit>,
+    /// The quality of the data.
+    pub quality: &'a Quality,
     /// The run that this one is compared with, and how old this one is.
     pub reference: Option<(&'a RunTrend, Duration)>,
 }
@@ -124,6 +129,7 @@ impl Quantity {
             Self::FromReference(place) => look.difference(SERIES.get(place)?),
             Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
+            Self::Data(kind) => Some(look.quality.current(kind) as f64),
             Self::Phase(phase) => Some(truth(look.now.phase == phase)),
             Self::Dead => {
                 let builds = look.rates?.events_hz > 0.0;
@@ -131,6 +137,18 @@ impl Quantity {
                 Some(truth(should && !builds))
             }
         }
+    }
+}
+
+impl Quantity {
+    /// What is wrong; empty where only a number says so.
+    fn sentence(self, finding: Option<&Finding>, quality: &Quality) -> String {
+        match self {
+            Self::Data(kind) => quality.worst(kind).map(|problem| problem.sentence.clone()),
+            Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
+            _ => None,
+        }
+        .unwrap_or_default()
     }
 }
 
@@ -180,7 +198,7 @@ pub fn built_in() -> Vec<Rule> {
         hold: Duration::from_secs(seconds),
         is_latched,
     };
-    let limited_by = Quantity::LimitedBy;
+    let (limited_by, data) = (Quantity::LimitedBy, Quantity::Data);
     vec![
         rule("disk_failing", Severity::Critical, limited_by(Limit::DiskFailing), 0, true),
         rule("disk_full", Severity::Critical, limited_by(Limit::DiskFull), 0, false),
@@ -188,8 +206,19 @@ pub fn built_in() -> Vec<Rule> {
         // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
         rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
-        rule("source_silent", Severity::Warning, limited_by(Limit::SourceSilent), 0, false),
-        rule("checksums_wrong", Severity::Warning, Quantity::Growth(Counter::CrcErrors), 0, true),
+        rule("source_restarted", Severity::Critical, data(ProblemKind::SourceRestarted), 0, true),
+        rule("source_out_of_step", Severity::Critical, data(ProblemKind::SourceOutOfStep), 0, true),
+        rule("wrong_source", Severity::Critical, data(ProblemKind::WrongSource), 0, true),
+        rule("bunch_crossing_mismatch", Severity::Critical, data(ProblemKind::BunchCrossingMismatch), 0, true),
+        rule("source_never_sent", Severity::Critical, data(ProblemKind::SourceNeverSent), 0, false),
+        rule("source_silent", Severity::Critical, data(ProblemKind::SourceSilent), 0, false),
+        rule("events_incomplete", Severity::Critical, data(ProblemKind::EventsIncomplete), 0, true),
+        rule("fragments_lost", Severity::Warning, data(ProblemKind::FragmentsLost), 0, true),
+        rule("fragments_faulty", Severity::Warning, data(ProblemKind::FragmentsFaulty), 0, true),
+        rule("checksums_wrong", Severity::Warning, data(ProblemKind::ChecksumsWrong), 0, true),
+        rule("filter_failing", Severity::Warning, Quantity::Growth(Counter::FilterRestarts), 0, true),
+        // Longer than a run drains by default.
+        rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
         rule("no_triggers", Severity::Notice, limited_by(Limit::NoData), 10, false),
     ]
 }
@@ -251,6 +280,8 @@ pub struct Alarm {
     pub shelved_until: Option<Instant>,
     /// Who shelved it.
     pub shelved_by: Option<String>,
+    /// What is wrong, in a sentence, of a problem of the data or a limit; else empty.
+    pub sentence: String,
 }
 
 /// The part of an operator's name that is kept.
@@ -335,6 +366,7 @@ impl Alarms {
             known_by: None,
             shelved_until: None,
             shelved_by: None,
+            sentence: String::new(),
         };
         let alarms = rules.into_iter().map(of).collect();
         Ok(Self {
@@ -353,8 +385,9 @@ impl Alarms {
         self.reference = reference;
     }
 
-    /// Looks at the next sample, and at what limits the run by then. An unknown quantity leaves its alarm as it is.
-    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, limit: Option<Limit>) {
+    /// Looks at the next sample, at what limits the run by then, and at the quality of its data. An alarm whose quantity is not
+    /// known keeps its state.
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, finding: Option<&Finding>, quality: &Quality) {
         let sample = sample.into();
         if !core::mem::replace(&mut self.has_looked, true) {
             // What was shelved before the first sample gave the time begins now.
@@ -366,12 +399,16 @@ impl Alarms {
         let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
         let reference = self.reference.clone();
         let reference = reference.as_ref().map(|(trend, age)| (&**trend, *age));
-        let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, reference };
+        let limit = finding.map(|finding| finding.limit);
+        let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, quality, reference };
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
             alarm.pass(look.now.time);
             if let Some(value) = alarm.rule.quantity.of(look) {
                 alarm.value = Some(value);
+                if alarm.rule.condition.holds(value) {
+                    alarm.sentence = alarm.rule.quantity.sentence(finding, quality);
+                }
                 let next = alarm.next(alarm.rule.condition.holds(value), look.now.time);
                 self.change(place, next, None);
             }
@@ -499,7 +536,8 @@ pub enum NoQuantity {
     /// The words before a colon, or instead of it.
     #[error(
         "`{0}` is no quantity: there are events_per_second, bytes_in_per_second, bytes_to_disk_per_second, live_share, \
-         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, phase:PHASE and reference:SERIES"
+         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, data:PROBLEM, phase:PHASE and \
+         reference:SERIES"
     )]
     Unknown(String),
     /// There is no such counter.
@@ -508,6 +546,9 @@ pub enum NoQuantity {
     /// There is no such limit.
     #[error("nothing is limited by this: {0}")]
     Limit(String),
+    /// There is no such problem of the data.
+    #[error("no problem of the data has this name: {0}")]
+    Problem(String),
     /// There is no such series.
     #[error("nothing is known of `{0}` in a reference run: there are {series}", series = names())]
     Series(String),
@@ -546,6 +587,9 @@ impl FromStr for Quantity {
             Some(("limited_by", name)) => Limit::deserialize(name.into_deserializer())
                 .map(Self::LimitedBy)
                 .map_err(|error: NoLimit| NoQuantity::Limit(error.to_string())),
+            Some(("data", name)) => ProblemKind::deserialize(name.into_deserializer())
+                .map(Self::Data)
+                .map_err(|error: NoLimit| NoQuantity::Problem(error.to_string())),
             Some(("reference", name)) => {
                 let place = SERIES.iter().position(|series| series.name == name);
                 place.map(Self::FromReference).ok_or_else(|| NoQuantity::Series(name.to_owned()))
@@ -568,6 +612,10 @@ impl fmt::Display for Quantity {
             Self::LimitedBy(limit) => {
                 out.write_str("limited_by:")?;
                 limit.serialize(out)
+            }
+            Self::Data(kind) => {
+                out.write_str("data:")?;
+                kind.serialize(out)
             }
             Self::FromReference(place) => {
                 write!(out, "reference:{}", SERIES.get(*place).map_or("", |series| series.name))

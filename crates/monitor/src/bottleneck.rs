@@ -19,6 +19,7 @@ use std::sync::Arc;
 use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role};
 use serde::{Deserialize, Serialize};
 
+use crate::quality::{SILENT, grouped};
 use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.
@@ -37,6 +38,8 @@ pub enum Limit {
     DatagramsLost,
     /// A source has stopped while others go on or wait.
     SourceSilent,
+    /// No source has sent anything in this run.
+    NoSources,
     /// No source sends anything, and none is held back.
     NoData,
     /// A builder unit's disk writes all the time.
@@ -59,6 +62,8 @@ pub enum Limit {
     BehindReadout,
     /// Some sources are held back, and wait for others.
     SourceSlow,
+    /// Nothing limits the rate, but events are incomplete.
+    Incomplete,
     /// Nothing: all that sources send is taken.
     Sources,
 }
@@ -100,8 +105,6 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
 }
 
-/// A source that says nothing for this long, while others send or wait, has stopped.
-const SILENT: Duration = Duration::from_secs(2);
 /// A source that is not read for more of the time is held back; between two samples a full window may have been an accident.
 const HELD_BACK: f64 = 0.2;
 /// A pool of which more is held has no room for what comes in bursts.
@@ -224,10 +227,15 @@ fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent = view.sources().filter(|(source, rates)| is_silent(source, rates));
     let (source, _) = silent.max_by_key(|(source, _)| silent_for(source))?;
     let seconds = silent_for(source).as_secs_f64();
-    let state = if source.is_connected() { "" } else { " and has no connection" };
-    let sentence = format!("source {} is silent since {seconds:.1} s{state}", source.source);
+    let state = if source.is_connected() { "" } else { ", no connection" };
+    let sentence = format!("{}: no data for {seconds:.1} s{state}", view.now.name_of(source.source));
     let subject = format!("source {}", source.source);
-    Some(finding(Limit::SourceSilent, &subject, sentence, vec![(format!("seconds of silence of {subject}"), seconds)]))
+    Some(finding(
+        Limit::SourceSilent,
+        &subject,
+        sentence,
+        vec![(format!("seconds without data of {subject}"), seconds)],
+    ))
 }
 
 fn fullest_pool(view: &View<'_>) -> Option<(NodeId, f64)> {
@@ -274,7 +282,8 @@ fn source_slow(view: &View<'_>) -> Option<Finding> {
     let (source, rates) = read.min_by_key(|(source, _)| source.account.received)?;
     let subject = format!("source {}", source.source);
     let sentence = format!(
-        "limited by {subject}, or {} which reads it: it comes with {:.0} fragments per second, and {waiting} of {} sources wait, for up to {} of the time",
+        "limited by {}, or by {} which reads it: it sends {:.0} fragments a second, and {waiting} of {} sources wait for it, for up to {} of the time",
+        view.now.name_of(source.source),
         source.readout,
         rates.fragments_hz,
         view.sources().count(),
@@ -296,22 +305,44 @@ fn no_data(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let have_ended = !view.now.sources.is_empty() && view.sources().next().is_none();
+    let mut none_sent = view.now.sources.iter().filter(|source| source.account.received == 0);
+    if !have_ended && none_sent.clone().count() == view.now.sources.len() {
+        let first =
+            none_sent.next().map_or_else(|| "no source is known".to_owned(), |one| view.now.name_of(one.source));
+        let others = none_sent.count();
+        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+        let sentence = format!("no source has sent anything: waiting for {first}{more}");
+        let evidence = vec![("sources that have sent nothing".to_owned(), view.now.sources.len() as f64)];
+        return Some(finding(Limit::NoSources, "", sentence, evidence));
+    }
     let sentence = if have_ended {
         "every source has ended".to_owned()
     } else {
-        "no source sends, and all nodes are connected: no triggers".to_owned()
+        "no triggers: all nodes are connected, and no source sends".to_owned()
     };
     Some(finding(
         Limit::NoData,
         "",
         sentence,
-        vec![("least seconds of silence of a source".to_owned(), shortest.as_secs_f64())],
+        vec![("seconds without data of all sources".to_owned(), shortest.as_secs_f64())],
     ))
 }
 
 fn not_limited(view: &View<'_>) -> Finding {
     let bytes = view.rates.bytes_in_per_second;
     let fragments: f64 = view.rates.sources.iter().map(|rates| rates.fragments_hz).sum();
+    let ended = view.now.events.since(&view.before.events);
+    let incomplete = ended.incomplete_emitted + ended.incomplete_dropped.total();
+    if incomplete > 0 {
+        let all = incomplete + ended.built;
+        let sentence = format!(
+            "the rate is not limited, but events are incomplete: {} of the last {}",
+            grouped(incomplete),
+            grouped(all)
+        );
+        let evidence = vec![("incomplete events of the last ones".to_owned(), incomplete as f64)];
+        return finding(Limit::Incomplete, "", sentence, evidence);
+    }
     let sentence = format!(
         "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
         grouped(fragments.round() as u64),
@@ -330,19 +361,6 @@ fn of(counter: Counter, node: NodeId) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
-}
-
-/// With commas between thousands.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// What does something for more of the time can hardly do more.

@@ -294,6 +294,8 @@ mod tests {
                 (Counter::PayloadBytesReceived, 100 * fragments),
                 (Counter::BackPressureTime, held_back.as_nanos() as u64),
             ]),
+            doubts: Vec::new(),
+            restarted_at: None,
             histograms: Default::default(),
         };
         Sample {

@@ -2,10 +2,12 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::quality::Relation;
 use ropewalk_terms::{
-    ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
-    StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
+    ByCause, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber,
+    SourceId, StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
 };
 
 /// Some counters with their values, ordered by counter; what is not there is zero.
@@ -80,6 +82,10 @@ pub struct SourceSample {
     pub corrupt: Vec<u8>,
     /// What is counted of it.
     pub numbers: Numbers,
+    /// Its fragments in doubt, by the name of the flag (`crc_errors`); flags without a fragment are left out.
+    pub doubts: Vec<(&'static str, u64)>,
+    /// The event at which it last began to count anew so that its fragments fit no event; none if it never did.
+    pub restarted_at: Option<EventKey>,
     /// Its histograms by their places in the configuration, each by cell (`terms::Binning`), those without anything left out.
     pub histograms: BTreeMap<u8, BTreeMap<u16, u64>>,
 }
@@ -140,6 +146,10 @@ pub struct Sample {
     pub streams: Vec<StreamSample>,
     /// The event manager's account of events.
     pub events: EventAccount,
+    /// The relation of sources to the reference source, which has offset 0, as far as it is known; ordered by source.
+    pub synchrony: Vec<(SourceId, Relation)>,
+    /// Configured names of sources.
+    pub names: Arc<BTreeMap<SourceId, String>>,
     /// Datagrams that were lost before they could be taken, where several sources send to one port.
     pub lost_datagrams: ByCause,
     /// The disk that is full first; `None` if no builder unit of this process writes to one.
@@ -155,6 +165,11 @@ impl Sample {
     /// A source.
     pub fn source(&self, source: SourceId) -> Option<&SourceSample> {
         self.sources.binary_search_by_key(&source, |known| known.source).ok().map(|place| &self.sources[place])
+    }
+
+    /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
+    pub fn name_of(&self, source: SourceId) -> String {
+        self.names.get(&source).map_or_else(|| format!("source {source}"), |name| format!("{name} (source {source})"))
     }
 
     /// What was measured of the events of all nodes.
@@ -318,6 +333,8 @@ mod tests {
             lost_datagrams: ByCause::default(),
             corrupt: Vec::new(),
             numbers: Numbers::default(),
+            doubts: Vec::new(),
+            restarted_at: None,
             histograms: BTreeMap::new(),
         };
         assert!(!source.is_connected());

@@ -36,6 +36,8 @@ fn sample() -> Sample {
             (Counter::SourceConnections, 1),
             (Counter::BackPressureTime, 1_500_000_000),
         ]),
+        doubts: Vec::new(),
+        restarted_at: None,
         histograms: BTreeMap::new(),
     };
     Sample {
@@ -53,6 +55,8 @@ fn sample() -> Sample {
             account: StreamAccount { selected: 7, ..Default::default() },
         }],
         events: EventAccount { assigned: 101, built: 100, in_flight: 1, ..EventAccount::default() },
+        synchrony: Vec::new(),
+        names: Default::default(),
         lost_datagrams: by_cause(&[(Cause::UnknownSource, 6)]),
         disk: Some(DiskSample { free_bytes: 1 << 30, full_in: Some(Duration::from_millis(2_500)) }),
     }

@@ -63,6 +63,8 @@ pub struct RunSummary {
     pub duration_s: f64,
     /// Configured sources.
     pub sources: usize,
+    /// Configured names of sources, by their ids; sources without a name are left out.
+    pub names: BTreeMap<String, String>,
     /// The account of fragments, of all sources. In runs with gateways a packet counts as one fragment.
     pub fragments: FragmentSummary,
     /// The account of events.
@@ -152,6 +154,8 @@ pub struct EventSummary {
     pub assigned: u64,
     /// Events built with every required source.
     pub built: u64,
+    /// Built events with a fragment in doubt. Gateways do not count them.
+    pub doubtful: u64,
     /// Incomplete events that were kept.
     pub incomplete_emitted: u64,
     /// Events that were dropped.
@@ -270,8 +274,9 @@ impl DatagramSummary {
 }
 
 impl EventSummary {
-    fn new(events: &EventAccount) -> Self {
+    fn new(events: &EventAccount, doubtful: u64) -> Self {
         Self {
+            doubtful,
             assigned: events.assigned,
             built: events.built,
             incomplete_emitted: events.incomplete_emitted,
@@ -289,6 +294,11 @@ impl EventSummary {
 }
 
 impl RunSummary {
+    /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
+    pub fn name_of(&self, id: &str) -> String {
+        self.names.get(id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
+    }
+
     /// The summary of what is known now.
     pub(super) fn new(
         snapshot: &RunSnapshot,
@@ -312,8 +322,9 @@ impl RunSummary {
             clock: ClockSummary::default(),
             duration_s: times.whole,
             sources: parts.sources,
+            names: BTreeMap::new(),
             fragments: FragmentSummary::of_all(snapshot),
-            events: EventSummary::new(events),
+            events: EventSummary::new(events, counter(Counter::EventsDoubtful)),
             bytes: ByteSummary {
                 payload_received: counter(Counter::PayloadBytesReceived),
                 wire_received: counter(Counter::WireBytesReceived),

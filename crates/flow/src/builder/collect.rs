@@ -257,6 +257,9 @@ impl Builder {
                 Some((Action::Flag, _)) | None => {}
             }
         }
+        let is_doubtful = |fragment: &Fragment| fragment.meta.flags.has_error();
+        let is_doubtful = self.slots.fragments(number).iter().flatten().any(is_doubtful);
+        self.counts.doubtful += u64::from(is_doubtful);
         self.ready.push_back(number);
     }
 

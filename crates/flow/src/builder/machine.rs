@@ -56,6 +56,8 @@ pub struct BuilderCounts {
     pub duplicate_fragments: u64,
     /// Fragments of required sources that were missing, by cause.
     pub missing: ByCause,
+    /// Built events with a fragment in doubt.
+    pub doubtful: u64,
     /// Events that could not be written after they had been acknowledged, at a level below `Written`.
     pub lost_after_acknowledgement: u64,
 }
@@ -382,6 +384,7 @@ impl Builder {
             (Counter::EventsInFlight, account.in_flight),
             (Counter::BuilderPlaces, self.slots.len() as u64),
             (Counter::MessagesRefused, refused),
+            (Counter::EventsDoubtful, self.counts.doubtful),
         ];
         let counted = counters.into_iter().map(|(counter, value)| (counter as u16, value));
         let dropped = account.incomplete_dropped;
@@ -490,6 +493,8 @@ pub(super) struct Observer {
     config: Config,
     machine: Synchrony,
     observations: Vec<Observation>,
+    /// The reference source that the event manager knows.
+    reference: Option<SourceId>,
     changes: VecDeque<SynchronyState>,
 }
 
@@ -501,7 +506,8 @@ impl Observer {
             machine: Synchrony::new(config.clone())?,
             config,
             observations: vec![Observation::MISSING; sources],
-            changes: VecDeque::with_capacity(sources),
+            reference: None,
+            changes: VecDeque::with_capacity(sources + 1),
         })
     }
 
@@ -510,6 +516,7 @@ impl Observer {
         if let Ok(machine) = Synchrony::new(self.config.clone()) {
             self.machine = machine;
         }
+        self.reference = None;
         self.changes.clear();
     }
 
@@ -530,6 +537,12 @@ impl Observer {
             };
         }
         self.machine.observe(key, &self.observations);
+        if self.reference != self.machine.reference() {
+            self.reference = self.machine.reference();
+            // It agrees with itself. Readers need it to say which source disagrees with most others.
+            let in_sync = |source| SynchronyState { source, verdict: 1, offset: 0, since: key };
+            self.changes.extend(self.reference.map(in_sync));
+        }
         if self.machine.any_displaced() {
             for (place, fragment) in fragments.iter_mut().enumerate() {
                 if let (Some(_), Some(fragment)) = (self.machine.cause(place), fragment) {

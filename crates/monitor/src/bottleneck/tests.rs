@@ -48,6 +48,23 @@ fn a_run_that_takes_all_is_not_limited() {
 }
 
 #[test]
+fn a_run_whose_events_are_incomplete_is_never_said_to_be_well() {
+    let (before, mut now) = healthy();
+    (now.events.built, now.events.incomplete_emitted) = (900, 100);
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::Incomplete);
+    assert_eq!(finding.sentence, "the rate is not limited, but events are incomplete: 100 of the last 1,000");
+}
+
+#[test]
+fn sources_that_never_sent_are_no_missing_triggers() {
+    let begun = |seconds| sample(seconds, vec![source(1, 0), source(2, 0)]);
+    let finding = found(&begun(10), &begun(20));
+    assert_eq!(finding.limit, Limit::NoSources);
+    assert_eq!(finding.sentence, "no source has sent anything: waiting for source 1 and 1 more");
+}
+
+#[test]
 fn a_run_that_does_not_go_on_is_limited_by_nothing() {
     let (before, mut now) = healthy();
     now.phase = "draining";
@@ -133,11 +150,11 @@ fn a_source_that_stopped_while_another_goes_on_or_waits_is_silent() {
     let before = sample(10, vec![source(1, 1_000), source(2, 1_000)]);
     let goes_on = sample(20, vec![source(1, 2_000), source(2, 1_000)]);
     let finding = found(&before, &goes_on);
-    assert_eq!((finding.limit, finding.sentence.as_str()), (Limit::SourceSilent, "source 2 is silent since 10.0 s"));
+    assert_eq!((finding.limit, finding.sentence.as_str()), (Limit::SourceSilent, "source 2: no data for 10.0 s"));
     let mut waits = sample(20, vec![held_back(source(1, 1_000), of_ten_seconds(0.9)), source(2, 1_000)]);
     assert_eq!(found(&before, &waits).subject, "source 2");
     waits.sources[1].numbers.add(Counter::SourceDisconnections, 1);
-    assert!(found(&before, &waits).sentence.ends_with("since 10.0 s and has no connection"));
+    assert!(found(&before, &waits).sentence.ends_with("no data for 10.0 s, no connection"));
 }
 
 #[test]
@@ -267,7 +284,7 @@ fn where_no_source_sends_and_everything_is_connected_there_are_no_triggers() {
     let finding = found(&before, &sample(20, vec![source(1, 1_000), source(2, 1_000)]));
     assert_eq!(
         (finding.limit, finding.sentence.as_str()),
-        (Limit::NoData, "no source sends, and all nodes are connected: no triggers")
+        (Limit::NoData, "no triggers: all nodes are connected, and no source sends")
     );
     let mut dead = sample(20, vec![source(1, 1_000), source(2, 1_000)]);
     dead.nodes[0].is_connected = false;
@@ -301,7 +318,7 @@ fn some_sources_that_wait_do_so_for_the_one_that_is_furthest_behind() {
     let fast = held_back(source(1, 2_000), of_ten_seconds(0.6));
     let finding = found(&before, &sample(20, vec![fast, source(2, 1_900), source(3, 1_950)]));
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::SourceSlow, "source 2"));
-    let sentence = "limited by source 2, or ru0 which reads it: it comes with 100 fragments per second, and 1 of 3 sources wait, \
+    let sentence = "limited by source 2, or by ru0 which reads it: it sends 100 fragments a second, and 1 of 3 sources wait for it, \
                     for up to 60 % of the time";
     assert_eq!(finding.sentence, sentence);
 }

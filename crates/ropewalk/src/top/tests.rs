@@ -31,7 +31,8 @@ fn live() -> Live {
             "nodes": [{ "node": "ru0", "rate_hz": 905.0, "bytes_per_second": 9_050.0, "pool_share": 0.95, "busy_share": null }],
         },
         "limit": { "kind": "disk", "sentence": "rate limited by builder bu0: disk writing 97 % busy" },
-        "alarms": [{ "name": "disk_full", "severity": "critical", "state": "active" }],
+        "alarms": [{ "name": "disk_full", "severity": "critical", "state": "active", "sentence": "stopped by bu0: its disk is full" }],
+        "quality": { "state": "incomplete", "is_current": true, "sentence": "boardC (source 3): no data for 2.5 s" },
     }))
     .expect("a view")
 }
@@ -68,12 +69,17 @@ fn press(screen: &mut Screen, keys: &[KeyCode]) {
 fn state_limit_alarms_and_rates_stand_above_the_sources() {
     let lines = lines(&screen(), 120, 30);
     assert!(lines[0].contains("run 7  RUNNING  01:02:05  http://daq1:8900"), "{}", lines[0]);
-    assert!(lines[1].starts_with("rate limited by builder bu0: disk writing 97 % busy"), "{}", lines[1]);
-    assert!(lines[2].starts_with("critical: disk full (active)"), "{}", lines[2]);
-    assert!(lines[5].contains("12,345 events/s   in 2.4 MiB/s"), "{}", lines[5]);
-    assert!(lines[6].contains("1,990 built      live time 90 %"), "{}", lines[6]);
-    assert!(lines[8].contains("buffers 95 %"), "{}", lines[8]);
-    assert!(lines[10].contains("id ▲") && lines[12].trim_start().starts_with('2'), "{lines:#?}");
+    assert!(lines[1].starts_with("data: boardC (source 3): no data for 2.5 s"), "{}", lines[1]);
+    assert!(lines[2].starts_with("rate limited by builder bu0: disk writing 97 % busy"), "{}", lines[2]);
+    assert!(
+        lines[3].starts_with("critical: stopped by bu0: its disk is full (active; manual: disk_full)"),
+        "{}",
+        lines[3]
+    );
+    assert!(lines[6].contains("12,345 events/s   in 2.4 MiB/s"), "{}", lines[6]);
+    assert!(lines[7].contains("1,990 built      live time 90 %"), "{}", lines[7]);
+    assert!(lines[9].contains("buffers 95 %"), "{}", lines[9]);
+    assert!(lines[11].contains("id ▲") && lines[13].trim_start().starts_with('2'), "{lines:#?}");
 }
 
 #[test]

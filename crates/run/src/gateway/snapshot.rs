@@ -207,6 +207,8 @@ impl GatewaySnapshot {
                 (Counter::BackPressureTime, held_back),
                 (Counter::SourceMasked, masked(source)),
             ]),
+            doubts: Vec::new(),
+            restarted_at: None,
             histograms: cells.remove(&source).unwrap_or_default(),
         };
         sample.sources = sources(self, flows).into_iter().map(source).collect();

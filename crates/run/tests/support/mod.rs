@@ -23,7 +23,8 @@ mod setup;
 pub(crate) use controlled::{Manner, OwnFrontEnd, Program, free_address};
 pub(crate) use disk::{OwnDisk, SmallDisk, replace_with_file};
 pub(crate) use encode::{
-    Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
+    Random, SLINK_WORD, fed_fragment, fed_fragment_with, ferol_block, ferol_blocks, generic_header, generic_hello,
+    generic_payload,
 };
 pub(crate) use front_end::{Dialect, FrontEnd, hash, is_closed};
 pub(crate) use referee::{Held, HeldEvent, ess_pulses, expect_everything, lost};
