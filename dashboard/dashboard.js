@@ -1,4 +1,4 @@
-// The dashboard: what /api/v1/live/stream sends, shown topic by topic. Nothing comes from elsewhere.
+// The dashboard: shows each view that /api/v1/live/stream sends, topic by topic.
 
 import * as alarms from "./alarms.js";
 import * as control from "./control.js";
@@ -12,11 +12,13 @@ import * as operator from "./operator.js";
 import * as parameters from "./parameters.js";
 import * as path from "./path.js";
 import * as plots from "./plots.js";
+import * as quality from "./quality.js";
 import * as runs from "./runs.js";
 import * as sources from "./sources.js";
-import { clock } from "./format.js";
+import * as tabs from "./tabs.js";
+import { clock, learnNames } from "./format.js";
 
-// Views come twice a second: after so long without one, nobody is there.
+// Views come twice a second: after this time without one, the server is gone.
 const GONE_MILLISECONDS = 3000;
 const RETRY_MILLISECONDS = 1000;
 
@@ -34,8 +36,10 @@ function show(live) {
     journal.again();
     parameters.again();
   }
+  learnNames(live.sources);
   operator.show(live);
   control.showState(live);
+  quality.show(live);
   parameters.show(live);
   alarms.show(live);
   numbers.show(live);
@@ -53,20 +57,20 @@ function connect() {
   stream.addEventListener("error", () => {
     isGone = true;
     watch();
-    // Where the server has answered, and with an error, a browser does not try again by itself.
+    // After an answer with an error a browser does not try again by itself.
     if (stream.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MILLISECONDS);
   });
 }
 
-// A connection may be open and dead: what is old says so.
+// A connection may be open and dead: the age of the last view tells.
 function watch() {
   if (performance.now() - heardAt > GONE_MILLISECONDS) isGone = true;
   if (!isGone) return;
   operator.showGone();
-  control.showGone(`The server does not answer since ${clock(heardTime * 1e6)}; this page connects again by itself.`);
+  control.showGone(`The server does not answer since ${clock(heardTime * 1e6)}. This page connects again by itself.`);
 }
 
-// Who holds the controls is another one: what may be done here is, too.
+// Another operator has control, or none: what this page may do has changed.
 function showHeld() {
   control.showAllowed();
   parameters.showHeld();
@@ -75,6 +79,7 @@ function showHeld() {
 }
 
 dialogs.begin();
+tabs.begin();
 operator.begin(showHeld);
 control.begin();
 parameters.begin();

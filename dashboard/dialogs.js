@@ -1,5 +1,4 @@
-// What is said to the person in front of the page, and asked. The page goes on below: alarms are seen and heard, which the browser's own
-// questions would stop.
+// Notices and questions to the operator. The page goes on below them: alarms are seen and heard, which the browser's own dialogs would stop.
 
 import { byId, element, setText } from "./format.js";
 
@@ -8,7 +7,7 @@ const LONGEST_NOTICE_MILLISECONDS = 8000;
 let closing = 0;
 let asked = Promise.resolve();
 
-// A word to the person in front of the page. It lies over the page, so that nothing jumps; one that `passes` goes by itself.
+// A notice. It lies over the page, so that nothing jumps; one that `passes` closes by itself.
 export function notice(text, { passes = false } = {}) {
   clearTimeout(closing);
   byId("notice").hidden = !text;
@@ -17,8 +16,8 @@ export function notice(text, { passes = false } = {}) {
   if (passes) closing = setTimeout(() => notice(""), LONGEST_NOTICE_MILLISECONDS);
 }
 
-// A question with a line for each of `lines`, { name, label, value, and what else its field has }: what was written by name, and undefined
-// where somebody thought better of it. One that is `grave` is not agreed to by a mere Enter. Questions come one after the other.
+// Asks a question with a field for each of `lines`: { name, label, value, further attributes }. Returns the values by name, or undefined
+// after Cancel. Enter alone does not agree to a `grave` question. Questions come one after the other.
 export function ask(question) {
   asked = asked.catch(() => {}).then(() => put(question));
   return asked;
@@ -30,6 +29,7 @@ function put({ title, text = "", lines = [], agree, grave = false }) {
   setText(byId("question-text"), text);
   byId("question-text").hidden = !text;
   setText(byId("question-agree"), agree);
+  byId("question-agree").className = grave ? "danger" : "agree";
   const fields = lines.map(({ label, ...attributes }) => {
     const field = element("input", { maxlength: "1024", required: "", ...attributes });
     byId("question-lines").append(element("label", {}, `${label} `, field));
@@ -41,7 +41,7 @@ function put({ title, text = "", lines = [], agree, grave = false }) {
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       const said = Object.fromEntries(fields.map((field) => [field.name, field.value]));
-      // Nothing that was written stays behind: it may be a token.
+      // No input stays behind: it may be a token.
       byId("question-lines").replaceChildren();
       resolve(dialog.returnValue === "agree" ? said : undefined);
     }, { once: true });

@@ -1,4 +1,4 @@
-// Numbers for people, and elements of the page.
+// Numbers as text, and elements of the page.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -23,7 +23,7 @@ export const bandwidth = (number) => `${bytes(number)}/s`;
 
 export const percent = (share) => `${Math.round(100 * share)} %`;
 
-// A time of seconds as hours, minutes and seconds; with days where there are any.
+// Seconds as days, hours, minutes and seconds.
 export function span(seconds) {
   const two = (number) => String(Math.floor(number)).padStart(2, "0");
   const days = Math.floor(seconds / 86400);
@@ -38,10 +38,10 @@ export function ago(seconds) {
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-// Nanoseconds since 1970 as a time of day here.
+// Nanoseconds since 1970 as local time of day.
 export const clock = (nanoseconds) => new Date(nanoseconds / 1e6).toLocaleTimeString("en-GB");
 
-// The same with the day where it is another one than today.
+// The same, with the date unless it is today.
 export function moment(nanoseconds) {
   const date = new Date(nanoseconds / 1e6);
   const isToday = date.toDateString() === new Date().toDateString();
@@ -50,7 +50,7 @@ export function moment(nanoseconds) {
 
 export const words = (name) => name.replaceAll("_", " ");
 
-// An element with attributes; what is no node is text.
+// Makes an element with attributes; children that are not nodes become text.
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -58,12 +58,31 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-// Sets a text only where it is another: what did not change is not laid out again, and not read out again.
+// Sets a text only if it differs: unchanged text is neither laid out nor read out again.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// Makes what is in a box anew. Who was at a button of it with the keyboard goes on at the same one, or at another one of the same place.
+const said = new Map(); // element id -> text without numbers
+
+// Gives a text to screen readers. Numbers change all the time: a text that differs only in numbers is not read out again.
+export function say(id, text) {
+  const words = text.replace(/\d[\d.,:]*/g, "");
+  if (said.get(id) === words) return;
+  said.set(id, words);
+  setText(byId(id), text);
+}
+
+const names = new Map(); // source id -> name
+
+export function learnNames(sources) {
+  for (const { id, name } of sources) names.set(id, name);
+}
+
+// A source by name, with its id beside it; `source 7` without a name.
+export const sourceLabel = (id) => (names.get(id) ? `${names.get(id)} (${id})` : `source ${id}`);
+
+// Replaces the children of a box. The keyboard focus stays on the same button, or goes to another one of the same place.
 export function replaceKept(box, children) {
   const old = box.contains(document.activeElement) ? document.activeElement : null;
   box.replaceChildren(...children);
@@ -74,7 +93,7 @@ export function replaceKept(box, children) {
   (buttons.find((one) => one.getAttribute("aria-label") === label) ?? buttons.find((one) => place && one.dataset.place === place))?.focus();
 }
 
-// Fills a table's body in place, so that it does not jump and what is chosen in it stays: a row is { cells, kind, title }.
+// Fills a table's body in place, so that it does not jump and a selection stays: a row is { cells, kind }.
 export function fill(table, lines) {
   const body = table.tBodies[0];
   while (body.rows.length > lines.length) body.deleteRow(-1);
@@ -87,7 +106,7 @@ export function fill(table, lines) {
   });
 }
 
-// The heads of a table, as plain words.
+// Sets the column heads of a table.
 export function heads(table, names) {
   const row = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
   table.tHead.replaceChildren(row);

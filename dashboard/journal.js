@@ -1,23 +1,23 @@
-// What happened, and who did it.
+// The journal: what happened, and which operator did it.
 
 import { byId, clock, element } from "./format.js";
 
 const MOST_ENTRIES = 200;
 
 let last = 0;
-// One question at a time, or entries would come twice.
+// One request at a time, or entries would appear twice.
 let asks = false;
 let isOld = false;
 
 export function show(live) {
   if (asks || (live.last_entry === last && !isOld)) return;
   asks = true;
-  // A server that was started anew counts anew.
+  // A restarted server counts from one again.
   isOld ||= live.last_entry < last;
   read().catch(() => {}).finally(() => { asks = false; });
 }
 
-// Another server may answer now, with as many entries of its own: all of them are read once more.
+// Another server may answer now, with as many entries of its own: all entries are read again.
 export function again() {
   isOld = true;
 }

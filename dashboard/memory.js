@@ -1,4 +1,4 @@
-// What the page remembers: for good, or for as long as it is open. A browser that keeps nothing may refuse even the question.
+// What the page remembers: across visits, or while it is open. A browser that stores nothing may refuse even reads.
 
 const own = { localStorage: new Map(), sessionStorage: new Map() };
 

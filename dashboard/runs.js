@@ -1,10 +1,10 @@
-// Runs of the output directory with what people say of them, and the account of one.
+// Run history: the runs of the output directory with their notes, and the account of one run.
 
 import { byId, bytes, element, grouped, heads, replaceKept, setText, span, words } from "./format.js";
 import { whyNot } from "./operator.js";
 import { give } from "./requests.js";
 
-// Somebody else's note changes nothing that the page hears of.
+// Notes of other operators do not show in the live view: the list is read again after this time.
 const EVERY_MILLISECONDS = 10000;
 
 let shownFor = "";
@@ -12,26 +12,25 @@ let shownAt = 0;
 let shown = "";
 let presentRun = null;
 
-// What a run is told by: a name, and what it is in the list of runs or in its account.
 const text = (value) => (value === null || value === undefined ? "–" : String(value));
 
-// A note with its day, as it is seen where there is room for it.
+// A note with its date.
 const dated = (note) => `${new Date(note.at_ns / 1e6).toLocaleString("en-GB")}, ${note.by}: ${note.text}`;
 
-// The newest note of a run, and how many there are besides; all of them on a pointer's rest.
+// The newest note of a run and the number of earlier ones; the tooltip has all of them.
 function noteCell(notes) {
   if (!notes.length) return element("td");
   const { by, text } = notes.at(-1);
-  const others = notes.length > 1 ? ` (and ${grouped(notes.length - 1)} before)` : "";
+  const others = notes.length > 1 ? ` (and ${grouped(notes.length - 1)} earlier)` : "";
   return element("td", { class: "said", title: notes.map(dated).join("\n") }, `${by}: ${text}${others}`);
 }
 
 function showList(runs) {
-  // What is the same stays, and with it what is pointed at.
+  // An unchanged list is not rebuilt, so that the pointer and the focus stay.
   if (JSON.stringify(runs) === shown) return;
   shown = JSON.stringify(runs);
   const lines = runs.map((run) => {
-    const button = element("button", { "aria-label": `account of run ${run.run}` }, String(run.run));
+    const button = element("button", { "aria-label": `Account of run ${run.run}` }, String(run.run));
     button.disabled = !run.has_account;
     button.addEventListener("click", () => showAccount(run.run).catch(() => {}));
     const directory = run.directory.split("/").at(-1);
@@ -53,8 +52,8 @@ async function showAccount(run) {
   }
   const { fragments, events, ledger, rate } = account;
   const lines = [
-    ["how it ended", words(text(account.state))],
-    ["time", span(account.duration_s)],
+    ["end", words(text(account.state))],
+    ["duration", span(account.duration_s)],
     ["events built", grouped(events.built)],
     ["events written", grouped(events.written)],
     ["events / s", grouped(rate.events_per_s)],
@@ -66,7 +65,7 @@ async function showAccount(run) {
     ...notes.map((note) => ["note", dated(note)]),
   ];
   const list = element("dl", {}, ...lines.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
-  const whole = element("details", {}, element("summary", {}, "everything"), element("pre", { tabindex: "0" }, JSON.stringify(account, null, 2)));
+  const whole = element("details", {}, element("summary", {}, "whole account (JSON)"), element("pre", { tabindex: "0" }, JSON.stringify(account, null, 2)));
   const close = element("button", {}, "Close");
   close.addEventListener("click", () => box.replaceChildren());
   box.replaceChildren(element("h3", {}, `Run ${run}`), list, whole, close);
@@ -77,7 +76,7 @@ async function read() {
   if (answer.ok) showList(await answer.json());
 }
 
-// A note is of the run that is under way, unless another one was chosen.
+// Notes go to the current run, unless another one was entered.
 function follow(live) {
   const field = byId("note-run");
   if (live.run !== presentRun && (field.value === "" || field.value === String(presentRun))) field.value = live.run ?? "";
@@ -85,7 +84,7 @@ function follow(live) {
   showHeld();
 }
 
-// Notes are for whoever holds the controls.
+// Only an operator who may send commands can add notes.
 export function showHeld() {
   byId("note-add").disabled = Boolean(whyNot());
   setText(byId("note-add"), whyNot() || "Add");
@@ -94,13 +93,13 @@ export function showHeld() {
 async function add() {
   const field = byId("note-text");
   const reply = await give(`runs/${byId("note-run").valueAsNumber}/notes`, {}, field.value.trim());
-  // What was not taken stays in the field.
+  // A refused note stays in the field.
   if (!reply) return;
   field.value = "";
   await read();
 }
 
-// The list changes where a run begins or ends, and with notes.
+// The list changes when a run begins or ends, and with notes.
 export function show(live) {
   follow(live);
   const now = `${live.run} ${live.state} ${live.last_entry}`;
@@ -111,7 +110,7 @@ export function show(live) {
 }
 
 export function begin() {
-  heads(byId("runs"), ["run", "standing", "directory", "notes"]);
+  heads(byId("runs"), ["run", "status", "directory", "notes"]);
   byId("note").addEventListener("submit", (event) => {
     event.preventDefault();
     add().catch(() => {});

@@ -31,7 +31,7 @@ export async function guarded(browser, program, shots) {
   expect(await dialog.isVisible(), "a token that no request can carry is taken");
   await page.getByLabel("Token", { exact: true }).fill(`${TOKEN}0`);
   await page.keyboard.press("Enter");
-  await until(page, "that it was another one", `${text("question-text")}.startsWith("This was another one")`);
+  await until(page, "that it was refused", `${text("question-text")} === "The server refused this token."`);
   await page.keyboard.press("Escape");
   await until(page, "no question", `!document.getElementById("question").open`);
   await until(page, "nothing was done", `${state("running")} && !document.querySelector("[data-command=pause]").disabled`);
@@ -62,11 +62,11 @@ async function keepsNothing(browser, address) {
   await page.goto(address);
   await until(page, "running", state("running"));
   await page.getByLabel("Your name").fill("ada");
-  await page.getByRole("button", { name: "Take the controls" }).click();
+  await page.getByRole("button", { name: "Take control" }).click();
   await page.getByLabel("Token", { exact: true }).fill(TOKEN);
   await page.keyboard.press("Enter");
-  await until(page, "ada's", `${text("holder")}.startsWith("You hold the controls since")`);
-  await page.getByRole("button", { name: "Give up" }).click();
+  await until(page, "ada's", `${text("holder")}.startsWith("You have control since")`);
+  await page.getByRole("button", { name: "Release control" }).click();
   await until(page, "nobody's", `${text("holder")}.startsWith("Control is free")`);
   expectQuiet(/ 401 /);
   await page.close();

@@ -74,9 +74,12 @@ export function watched(page) {
   };
 }
 
-// Nothing on the page may be without a name for those who do not see it, or be wider than the window.
+// Selects a tab of the details by its name.
+export const tab = (page, name) => page.getByRole("tab", { name, exact: true }).click();
+
+// Each control has a name for screen readers, ids are unique, and no element is wider than the window.
 export async function isInOrder(page) {
-  const nameless = await page.$$eval("button, input, select, dialog, fieldset, [role=img], [role=region], [role=group]", (elements) => elements
+  const nameless = await page.$$eval("button, input, select, dialog, fieldset, [role=img], [role=region], [role=group], [role=tab], [role=tabpanel]", (elements) => elements
     .filter((one) => !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length || one.getAttribute("aria-labelledby")))
     .map((one) => one.outerHTML.slice(0, 80)));
   expect(nameless.length === 0, `without a name: ${nameless.join(" ")}`);

@@ -1,7 +1,7 @@
 // What is counted of every fragment: bars of the bins, and in words what stands in none.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, until, watched } from "./harness.mjs";
+import { expect, scratch, start, tab, until, watched } from "./harness.mjs";
 
 const configuration = (output) => `version = 1
 [run]
@@ -64,10 +64,11 @@ export async function histograms(browser, program, shots) {
   const page = await browser.newPage({ viewport: { width: 1200, height: 1600 } });
   const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
-  const section = page.locator("#histogram-section");
-  await until(page, "a histogram with something in it", `!document.getElementById("histogram-section").hidden && / above$/.test(${beside})`);
+  const section = page.locator("#panel-histograms");
+  await until(page, "a histogram with something in it", `!document.getElementById("tab-histograms").hidden && / above$/.test(${beside})`);
+  await tab(page, "Histograms");
   expect(await page.evaluate(choices("histogram-name")) === "sizes,intervals", "the histograms that can be chosen are others");
-  expect(await page.evaluate(choices("histogram-source")) === "all together,1,2", "the sources that can be chosen are others");
+  expect(await page.evaluate(choices("histogram-source")) === "all,source 1,source 2", "the sources that can be chosen are others");
   expect(await page.evaluate(bars(4)) === "false,false,true,false", `bars of sizes stand elsewhere: ${await page.evaluate(bars(4))}`);
   await section.screenshot({ path: join(shots, "histogram.png") });
 

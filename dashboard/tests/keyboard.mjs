@@ -1,9 +1,9 @@
-// The page without a mouse: everything is reached with the tabulator, forwards and backwards, and is seen when it is.
+// The page without a mouse: Tab reaches each control, forwards and backwards, and the focus is visible.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, state, until, watched } from "./harness.mjs";
+import { expect, scratch, start, state, tab, until, watched } from "./harness.mjs";
 
-// Where the focus is: what it is called, and whether it can be seen that it is there.
+// The element with the focus: its name, and whether the focus is visible.
 const focused = () => {
   const one = document.activeElement;
   if (one === document.body) return null;
@@ -47,15 +47,35 @@ export async function keyboard(browser, program) {
     // What is laid out anew takes what has the focus along.
     await until(page, "the page as wide as the window", `document.querySelector("#path svg").viewBox.baseVal.width < 500 === ${width < 720}
       && [...document.querySelectorAll("#plots .plot")].every((plot) => plot.querySelector(".uplot").clientWidth === plot.clientWidth)`);
-    await page.evaluate("window.scrollTo(0, 0)");
-    const met = await walk(page, key);
-    for (const name of ["who", "take", "source-filter", "parameter-timeouts.readout", "event-kind", "note-text", "interface"]) {
-      expect(met.includes(name), `${name} is not reached with ${key}`);
+    const toggle = page.locator("#operator-toggle");
+    if (await toggle.isVisible()) await toggle.click();
+    const common = ["who", "take", "reset", "alarms", "source-filter", "note-text", "API"];
+    for (const [name, ids] of [["Event display", ["tab-event", "event-kind"]], ["Parameters", ["tab-parameters", "parameter-timeouts.readout"]]]) {
+      await tab(page, name);
+      await page.evaluate("window.scrollTo(0, 0)");
+      const met = await walk(page, key);
+      for (const id of [...common, ...ids]) expect(met.includes(id), `${id} is not reached with ${key}`);
     }
   }
+  await changesTabs(page);
   expectQuiet(/ 404 .*\/events\/sample/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
   console.log("good: everything is reached from the keyboard, and seen when it is");
+}
+
+// One tab is selected and reached with Tab; arrow keys, Home and End select another one; its panel alone is shown.
+async function changesTabs(page) {
+  const isSelected = (name) => `(() => {
+    const selected = [...document.querySelectorAll("[role=tab][aria-selected=true]")];
+    const shown = [...document.querySelectorAll("[role=tabpanel]:not([hidden])")];
+    return selected.length === 1 && selected[0] === document.activeElement && selected[0].id === "tab-${name}" && selected[0].tabIndex === 0
+      && shown.length === 1 && shown[0].id === selected[0].getAttribute("aria-controls");
+  })()`;
+  await page.focus("#tab-parameters");
+  for (const [key, name] of [["ArrowRight", "event"], ["ArrowLeft", "parameters"], ["ArrowLeft", "ledger"], ["Home", "event"], ["End", "parameters"]]) {
+    await page.keyboard.press(key);
+    await until(page, `${key} selects ${name}`, isSelected(name));
+  }
 }

@@ -1,7 +1,7 @@
 // What can be changed while a run goes on, by whoever may; and a server that is another one meanwhile.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, isInOrder, scratch, start, state, text, until, watched } from "./harness.mjs";
+import { expect, isInOrder, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
 
 const row = (name) => `document.getElementById("parameter-${name}")?.closest("li")`;
 const mark = (name, words) => `${row(name)}?.querySelector(".mark").textContent === "${words}"`;
@@ -19,6 +19,7 @@ export async function parameters(browser, program, shots) {
   const expectQuiet = watched(page);
   await page.goto(address);
   await page.getByLabel("Your name").fill("ada");
+  await tab(page, "Parameters");
   await until(page, "running", state("running"));
   await until(page, "parameters", mark("timeouts.readout", "now 2s, as configured"));
   const again = async (number, whileGone = async () => {}) => {
@@ -38,13 +39,13 @@ export async function parameters(browser, program, shots) {
 
   await changesThem(page, field, shots);
   await keepsWhatIsWritten(page, field);
-  await page.getByRole("button", { name: "Take the controls" }).click();
-  await until(page, "ada's", `${text("holder")}.startsWith("You hold the controls since ")`);
+  await page.getByRole("button", { name: "Take control" }).click();
+  await until(page, "ada's", `${text("holder")}.startsWith("You have control since ")`);
   await again(3, async () => {
     await field("timeouts.readout").press("Enter");
     await until(page, "nobody took it", error("timeouts.readout", "The server did not answer"));
   });
-  await until(page, "ada is told", `${text("notice-text")} === "You no longer hold the controls: control is free."`);
+  await until(page, "ada is told", `${text("notice-text")} === "You no longer have control: control is free."`);
   await until(page, "its values", `${mark("timeouts.readout", "now 2s, as configured")} && ${mark("timeouts.builder", "now 5s, as configured")}`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
   await field("timeouts.readout").press("Enter");
@@ -75,7 +76,7 @@ async function changesThem(page, field, shots) {
   expect((await page.evaluate(focused)) === "parameter-timeouts.builder", "the field that has to be another one is not found");
   expect((await field("timeouts.builder").getAttribute("aria-invalid")) === "true", "those who do not see it are not told");
   expect(await page.evaluate(mark("monitoring.interval", "now 100ms, as configured")), "a part of it is done");
-  await page.locator("section:has(#parameters)").screenshot({ path: join(shots, "parameters.png") });
+  await page.locator("#panel-parameters").screenshot({ path: join(shots, "parameters.png") });
   await page.keyboard.press("Escape");
   expect((await field("timeouts.builder").inputValue()) === "5s", "Escape takes nothing back");
   await until(page, "no reproach", `!(${error("timeouts.builder", "has")})`);
@@ -96,10 +97,10 @@ async function keepsWhatIsWritten(page, field) {
   await until(page, "what bob changed", mark("timeouts.readout", "now 2.5s, configured: 2s"));
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
   expect((await post("operator/take?by=bob", { method: "POST" })) === 200, "bob does not get the controls");
-  await until(page, "bob's alone", `${text("parameters-why")} === "bob holds the controls: nothing can be changed here."`);
+  await until(page, "bob's alone", `${text("parameters-why")} === "bob has control: you cannot change parameters."`);
   expect(await field("timeouts.readout").isDisabled(), "a field of what bob alone may change");
   expect((await post("operator/give?by=bob", { method: "POST" })) === 200, "bob does not give the controls up");
-  await until(page, "everybody's", `${text("parameters-why")}.startsWith("What is applied holds at once")`);
+  await until(page, "everybody's", `${text("parameters-why")}.startsWith("Changes take effect at once")`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
 }
 
@@ -111,5 +112,5 @@ async function isSmall(page, shots) {
   await isInOrder(page);
   await page.evaluate("window.scrollTo(0, 0)");
   await page.screenshot({ path: join(shots, "smallest.png") });
-  await page.locator("section:has(#parameters)").screenshot({ path: join(shots, "smallest-parameters.png") });
+  await page.locator("#panel-parameters").screenshot({ path: join(shots, "smallest-parameters.png") });
 }

@@ -1,7 +1,7 @@
 // A shift: start, watch, a front end that fails, an alarm, stop, a server that goes away.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, frontEnd, isInOrder, number, scratch, start, state, text, until, watched } from "./harness.mjs";
+import { expect, frontEnd, isInOrder, number, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
 
 // Front ends of which two are programs that can be killed: without them events are incomplete, and go on.
 const configuration = `version = 1
@@ -87,7 +87,7 @@ async function starts(page) {
   await page.click("text=Start");
   await until(page, "running", state("running"));
   await until(page, "events", `${number("built")} > 50`);
-  expect((await page.evaluate(text("event-what"))) !== "No run goes on.", "the event display says that no run goes on");
+  expect((await page.evaluate(text("event-what"))) !== "No run is going on.", "the event display says that no run goes on");
   const before = await page.evaluate(number("built"));
   await until(page, "more events", `${number("built")} > ${before}`);
   await until(page, "a rate", `${number("event-rate")} > 50`);
@@ -104,7 +104,7 @@ async function starts(page) {
 async function showsWhatGoesOn(page, shot) {
   await until(page, "what limits the run", `/limited/.test(${text("limit")}) && /limited/.test(${text("limit-said")})`);
   const picture = `document.querySelector("#path svg").getAttribute("aria-label")`;
-  await until(page, "the way of the data", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
+  await until(page, "the data flow", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
   await until(page, "plots", `document.querySelectorAll(".plot canvas").length >= 5`);
   const plotted = `document.querySelector(".plot").getAttribute("aria-label")`;
   await until(page, "a plot of the rate", `/Event rate, now: events [1-9]/.test(${plotted})`);
@@ -114,7 +114,7 @@ async function showsWhatGoesOn(page, shot) {
     return colours.size;
   });
   expect(drawn > 3, "the plot is empty");
-  await page.click("text=Seven days");
+  await page.click("text=7 days");
   await until(page, "seven days", `/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|now/.test(${plotted}) && document.querySelector('[data-span="604800"]').getAttribute("aria-pressed") === "true"`);
   await page.click("text=10 minutes");
   const equation = await page.$eval("#ledger tr", (row) => {
@@ -141,7 +141,7 @@ async function raisesAlarm(page, frontEnd, shots) {
   await displaysEvents(page, join(shots, "event.png"));
   await page.focus(`${alarm} button`);
   await page.keyboard.press("Enter");
-  await until(page, "the alarm is known", `document.querySelector("${alarm}")?.textContent.includes("is known")`);
+  await until(page, "the alarm is known", `document.querySelector("${alarm}")?.textContent.includes("acknowledged")`);
   expect(await page.evaluate(`document.activeElement.closest("${alarm}") !== null`), "who goes on with the keyboard has lost the place");
   frontEnd.child.kill("SIGCONT");
   await until(page, "the alarm is over", `document.querySelector("#alarms .none") !== null`);
@@ -163,10 +163,10 @@ async function displaysEvents(page, shot) {
   await until(page, "what source 2 sent", `/^Source 2/.test(${detail}) && /number\\d/.test(${detail}) && /000000  ([0-9a-f]{2} ){8}/.test(${detail})`);
   expect(!(await page.isChecked("#event-follow")), "what is read runs away");
   await page.keyboard.press("ArrowRight");
-  await until(page, "why source 3 is missing", `/^Source 3It is missing in this event: [a-z]/.test(${detail})`);
+  await until(page, "why source 3 is missing", `/^Source 3No data in this event: [a-z]/.test(${detail})`);
   await page.keyboard.press("ArrowLeft");
   await page.locator("#event-detail").scrollIntoViewIfNeeded();
-  await page.locator("section:has(#event-bars)").screenshot({ path: shot });
+  await page.locator("#panel-event").screenshot({ path: shot });
   console.log("good: an event is displayed source by source");
 }
 
@@ -194,6 +194,7 @@ async function stops(page) {
 
 async function showsAccount(page) {
   await until(page, "the run is listed", `[...document.querySelectorAll("#runs tbody button")].some((button) => !button.disabled)`);
+  await tab(page, "Run history");
   await page.click("#runs tbody button:not([disabled])");
   await until(page, "its account", `/ledgerbalanced/.test(${text("run-account")})`);
   console.log("good: the run is listed, and its account is balanced");
