@@ -9,7 +9,7 @@ import { offer as offerTab } from "./tabs.js";
 const HEIGHT = 240;
 const EVERY_MILLISECONDS = 2000;
 
-let drawn = null; // { what, uplot, histogram, columns: [counts, counts of the reference run or nulls] }
+let drawn = null; // { what, uplot, histogram, columns: [counts, counts of the reference run if it has them] }
 // The account of the reference run.
 let reference = { run: null, histograms: [] };
 let offered = "";
@@ -42,7 +42,7 @@ export function beside({ counts, underflow, overflow, short }) {
   return [`${grouped(inside)} in the bins`, ...others.map(([count, words]) => `${grouped(count)} ${words}`)].join(", ");
 }
 
-function options(histogram, width) {
+function options(histogram, width, isCompared) {
   const format = FORMATS[histogram.unit];
   const { edges } = histogram;
   // All bins are drawn with the same width; the axis shows their edges.
@@ -59,7 +59,7 @@ function options(histogram, width) {
     series: [
       { label: "from", value: (_, bin) => (bin === null ? "–" : label(Math.floor(bin))) },
       { label: "fragments", stroke: colour("--accent"), fill: colour("--accent"), paths: uPlot.paths.bars({ size: [1], align: 1 }), points: { show: false } },
-      { label: `run ${referenceRun()}, scaled`, show: referenceRun() !== null, stroke: colour("--second"), width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
+      ...(isCompared ? [{ label: `run ${reference.run}, scaled`, stroke: colour("--second"), width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }] : []),
     ],
   };
 }
@@ -70,14 +70,14 @@ function statisticsOf({ edges, unit }, counts) {
   return statisticsText(statistics(middles, counts), (value) => FORMATS[unit](Number(value.toPrecision(4))));
 }
 
-// The same histogram in the reference run, scaled to as many entries in the bins.
+// The same histogram in the reference run, scaled to as many entries in the bins; null if it has none.
 function underneath(histogram, counts) {
   const before = reference.histograms.find(({ name }) => name === histogram.name);
   const wanted = Object.keys(histogram.sources);
   const sources = Object.entries(before?.sources ?? {}).filter(([id]) => wanted.includes(id)).map(([, filled]) => filled);
   const found = sum(sources).counts;
   const [all, now] = [found, counts].map((some) => some.reduce((total, count) => total + count, 0));
-  return found.length === counts.length && all > 0 ? found.map((count) => (count * now) / all) : counts.map(() => null);
+  return found.length === counts.length && all > 0 ? found.map((count) => (count * now) / all) : null;
 }
 
 async function readReference() {
@@ -89,13 +89,14 @@ async function readReference() {
 
 function draw(histogram) {
   const box = byId("histogram");
-  const what = JSON.stringify([histogram.name, histogram.edges, colour("--accent"), isLog(), referenceRun()]);
   const { counts, ...others } = sum(histogram.sources);
-  const columns = [counts, underneath(histogram, counts)];
+  const before = underneath(histogram, counts);
+  const columns = before ? [counts, before] : [counts];
+  const what = JSON.stringify([histogram.name, histogram.edges, colour("--accent"), isLog(), before && reference.run]);
   const data = [counts.map((_, bin) => bin), ...columns.map((column) => (isLog() ? positive(column) : column))];
   if (drawn?.what !== what) {
     drawn?.uplot.destroy();
-    drawn = { what, uplot: new uPlot(options(histogram, box.clientWidth), data, box) };
+    drawn = { what, uplot: new uPlot(options(histogram, box.clientWidth, Boolean(before)), data, box) };
   } else {
     drawn.uplot.setData(data);
   }
@@ -108,8 +109,9 @@ function draw(histogram) {
 
 // A row for each bin: its edges, and its counts in this run and in the reference run.
 function table() {
-  const { histogram: { edges, unit }, columns: [counts, before] } = drawn;
-  return [["from", "to", "unit", "fragments", `run ${reference.run ?? ""} scaled`], ...counts.map((count, bin) => [edges[bin], edges[bin + 1], unit, count, before[bin]])];
+  const { histogram: { edges, unit }, columns } = drawn;
+  const heads = ["fragments", `fragments of run ${reference.run}, scaled`].slice(0, columns.length);
+  return [["from", "to", "unit", ...heads], ...columns[0].map((_, bin) => [edges[bin], edges[bin + 1], unit, ...columns.map((column) => column[bin])])];
 }
 
 // Fills a list of choices; the chosen one stays chosen.

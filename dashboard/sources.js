@@ -230,6 +230,8 @@ export function begin() {
     button.addEventListener("click", () => sortBy(column));
     return element("th", { scope: "col" }, button);
   }));
+  // A head of which a few pixels are visible is not scrolled into view by all browsers.
+  row.addEventListener("focusin", ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }));
   byId("sources").tHead.replaceChildren(row);
   showHeads();
   heads(byId("nodes"), ["unit", "status", "rate / s", "bytes / s", "buffers", "busy", "filter", "disk"]);

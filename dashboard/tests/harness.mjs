@@ -1,6 +1,6 @@
 // What the tests of the dashboard have in common: programs that are started and always ended, and waiting.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -76,6 +76,16 @@ export function watched(page) {
 
 // Selects a tab of the details by its name.
 export const tab = (page, name) => page.getByRole("tab", { name, exact: true }).click();
+
+// The bytes of the file that a button saves.
+export async function saved(page, button) {
+  const [file] = await Promise.all([page.waitForEvent("download"), page.click(button)]);
+  return readFileSync(await file.path());
+}
+
+// The rows of a CSV file, and whether a file is a picture.
+export const rowsOf = (bytes) => bytes.toString("utf8").trim().split("\n").map((line) => line.split(","));
+export const isPng = (bytes) => bytes.subarray(1, 4).toString("latin1") === "PNG" && bytes.length > 1000;
 
 // Each control has a name for screen readers, ids are unique, and no element is wider than the window.
 export async function isInOrder(page) {

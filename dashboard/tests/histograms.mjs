@@ -1,7 +1,7 @@
 // What is counted of every fragment: bars of the bins, and in words what stands in none.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, tab, until, watched } from "./harness.mjs";
+import { expect, isPng, rowsOf, saved, scratch, start, tab, until, watched } from "./harness.mjs";
 
 const configuration = (output) => `version = 1
 [run]
@@ -78,6 +78,7 @@ export async function histograms(browser, program, shots) {
   expect(inside > 0 && Math.abs(inside - above) <= 200, `${inside} in the bins and ${above} above them`);
   await until(page, "more of them", `${counted("/^([\\d,]+) in the bins/")} > ${inside}`);
 
+  await savesIt(page);
   await page.locator("#histogram-source").selectOption("1");
   await until(page, "one source alone", `/^[1-9][\\d,]* in the bins$/.test(${beside})`);
   await page.locator("#histogram-source").selectOption("2");
@@ -97,4 +98,15 @@ export async function histograms(browser, program, shots) {
   run.child.kill("SIGINT");
   await run.ended;
   console.log("good: histograms are drawn while they are filled, of all sources and of one");
+}
+
+// Statistics, a logarithmic axis, and files.
+async function savesIt(page) {
+  await until(page, "statistics", `/^Entries [1-9][\\d,]* · mean 1\\.\\d+ kB · RMS \\d+ B · median 1\\.\\d+ kB/.test(document.getElementById("histogram-statistics").textContent)`);
+  await page.check("#histogram-log");
+  await until(page, "bars on a logarithmic axis", `${bars(4)} === "false,false,true,false"`);
+  const rows = rowsOf(await saved(page, "#histogram-csv"));
+  expect(rows.length === 5 && rows[0][0] === "from" && Number(rows[3][3]) > 0 && Number(rows[1][3]) === 0, `the file: ${JSON.stringify(rows)}`);
+  expect(isPng(await saved(page, "#histogram-png")), "the picture is none");
+  await page.uncheck("#histogram-log");
 }

@@ -1,7 +1,7 @@
 // The page without a mouse: Tab reaches each control, forwards and backwards, and the focus is visible.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, state, tab, until, watched } from "./harness.mjs";
+import { expect, scratch, start, state, until, watched } from "./harness.mjs";
 
 // The element with the focus: its name, and whether the focus is visible.
 const focused = () => {
@@ -47,14 +47,15 @@ export async function keyboard(browser, program) {
     // What is laid out anew takes what has the focus along.
     await until(page, "the page as wide as the window", `document.querySelector("#path svg").viewBox.baseVal.width < 500 === ${width < 720}
       && [...document.querySelectorAll("#plots .plot")].every((plot) => plot.querySelector(".uplot").clientWidth === plot.clientWidth)`);
-    const toggle = page.locator("#operator-toggle");
-    if (await toggle.isVisible()) await toggle.click();
+    // Clicks by the page itself: a mouse would change where Tab begins.
+    const click = (id) => page.evaluate(`document.getElementById("${id}").click()`);
+    if (await page.locator("#operator-toggle").isVisible()) await click("operator-toggle");
     const common = ["who", "take", "reset", "alarms", "source-filter", "note-text", "API"];
-    for (const [name, ids] of [["Event display", ["tab-event", "event-kind"]], ["Parameters", ["tab-parameters", "parameter-timeouts.readout"]]]) {
-      await tab(page, name);
+    for (const [name, ids] of [["tab-event", ["event-kind"]], ["tab-parameters", ["parameter-timeouts.readout"]]]) {
+      await click(name);
       await page.evaluate("window.scrollTo(0, 0)");
       const met = await walk(page, key);
-      for (const id of [...common, ...ids]) expect(met.includes(id), `${id} is not reached with ${key}`);
+      for (const id of [...common, name, ...ids]) expect(met.includes(id), `${id} is not reached with ${key}`);
     }
   }
   await changesTabs(page);

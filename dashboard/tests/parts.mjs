@@ -115,6 +115,11 @@ export async function fields(browser, program) {
   const address = await run.line(/dashboard: (http:\S+)/);
   await page.goto(address);
   await until(page, "configured", state("configured"));
+  // What another operator's command came to is a line, not a notice.
+  const refused = await page.evaluate(`fetch("/api/v1/commands/start?by=bob", { method: "POST" }).then((answer) => answer.status)`);
+  expect(refused === 409, `a start without run information: ${refused}`);
+  await until(page, "the line", `/^Last error: .*by bob/.test(document.getElementById("trouble").textContent)`);
+  expect(await page.locator("#notice").isHidden(), "a notice of what another operator did");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Start", exact: true }).click();
@@ -133,7 +138,7 @@ export async function fields(browser, program) {
   await page.keyboard.press("Enter");
   await until(page, "running", state("running"));
   same("what is said of the run", await page.getByText(/^run \d+$/).first().getAttribute("title"), "beam=120 GeV\nshifter=ada");
-  expectQuiet(/net::ERR_/);
+  expectQuiet(/net::ERR_/, / 409 .*\/commands\/start/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;

@@ -1,7 +1,7 @@
 // A shift: start, watch, a front end that fails, an alarm, stop, a server that goes away.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, frontEnd, isInOrder, number, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
+import { expect, frontEnd, isInOrder, isPng, number, rowsOf, saved, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
 
 // Front ends of which two are programs that can be killed: without them events are incomplete, and go on.
 const configuration = `version = 1
@@ -165,6 +165,14 @@ async function displaysEvents(page, shot) {
   await page.keyboard.press("ArrowRight");
   await until(page, "why source 3 is missing", `/^Source 3No data in this event: [a-z]/.test(${detail})`);
   await page.keyboard.press("ArrowLeft");
+  expect(/^Fragments 2 · mean /.test(await page.evaluate(text("event-statistics"))), "the statistics of an event");
+  const tallest = () => page.$$eval(".event-bar:not(.missing) i", (sticks) => sticks.map((stick) => stick.offsetHeight));
+  const linear = await tallest();
+  await page.check("#event-log");
+  expect(Math.min(...await tallest()) > Math.min(...linear), "a logarithmic axis does not raise small bars");
+  const rows = rowsOf(await saved(page, "#event-csv"));
+  expect(rows.length === 4 && rows[3][1] === "3" && rows[3][4] === "true", `the file: ${JSON.stringify(rows)}`);
+  expect(isPng(await saved(page, "#event-png")), "the picture is none");
   await page.locator("#event-detail").scrollIntoViewIfNeeded();
   await page.locator("#panel-event").screenshot({ path: shot });
   console.log("good: an event is displayed source by source");
@@ -185,11 +193,23 @@ async function stops(page) {
   await until(page, "paused", state("paused"));
   await page.click("text=Resume");
   await until(page, "running again", state("running"));
+  await asksBeforeReset(page);
   await page.focus("text=Stop");
   await page.keyboard.press("Enter");
   await until(page, "stopped", `document.getElementById("state").textContent.startsWith("configured")`);
   await until(page, "the next run can start", `!document.querySelector("[data-command=start]").disabled`);
   console.log("good: pause, resume, and stop from the keyboard");
+}
+
+// Reset is not among the commands of a run, says what is lost, and Enter alone does nothing.
+async function asksBeforeReset(page) {
+  const shown = await page.locator("#commands button:visible").allTextContents();
+  expect(shown.join() === "Start,Pause,Stop", `commands of a run: ${shown}`);
+  await page.click("#reset");
+  const dialog = page.getByRole("dialog");
+  expect(/^Run \d+ ends at once\..* lost: now [\d,]+ events? and [\d,]+ fragments? in flight\./.test(await page.evaluate(text("question-text"))), "what is lost is not said");
+  await page.keyboard.press("Enter");
+  expect(!(await dialog.isVisible()) && await page.evaluate(state("running")), "Enter resets");
 }
 
 async function showsAccount(page) {
