@@ -1,7 +1,7 @@
 // Throughput and alarms: shown, heard, acknowledged, shelved.
 
 import { notice } from "./dialogs.js";
-import { byId, element, replaceKept, say, setText, words } from "./format.js";
+import { byId, element, manual, replaceKept, say, setText, words } from "./format.js";
 import { give } from "./requests.js";
 
 const SHELF_SECONDS = 3600;
@@ -33,8 +33,7 @@ function line(alarm) {
   const deeds = element("span", { class: "choice" });
   if (alarm.state !== "acknowledged") deeds.append(button("Acknowledge", "Acknowledge", "acknowledge"));
   deeds.append(button("Shelve 1 h", "Shelve 1 h", "shelve", { seconds: SHELF_SECONDS }));
-  const name = encodeURIComponent(alarm.name);
-  deeds.append(element("a", { href: `/manual/alarms#${name}`, target: "_blank", rel: "noopener", "aria-label": `What to do: ${words(alarm.name)}` }, "What to do"));
+  deeds.append(element("a", manual(alarm.name), "What to do"));
   item.append(deeds);
   return item;
 }
@@ -48,8 +47,8 @@ function showAlarms(alarms) {
     const lines = alarms.map(line);
     replaceKept(box, lines.length ? lines : [element("li", { class: "none" }, "No alarms.")]);
   }
-  alarms.forEach((alarm, index) => setText(box.children[index].children[1], alarm.sentence ?? ""));
-  say("alarms-said", alarms.map((alarm) => `${title(alarm)}. ${alarm.sentence ?? ""}`).join(" "));
+  alarms.forEach((alarm, index) => setText(box.children[index].children[1], alarm.sentence));
+  say("alarms-said", alarms.map((alarm) => `${title(alarm)}. ${alarm.sentence}`).join(" "));
 }
 
 export function show(live) {

@@ -79,8 +79,11 @@ export function learnNames(sources) {
   for (const { id, name } of sources) names.set(id, name);
 }
 
-// A source by name, with its id beside it; `source 7` without a name.
-export const sourceLabel = (id) => (names.get(id) ? `${names.get(id)} (${id})` : `source ${id}`);
+// A source by name, with its id beside it, as the server's sentences have it; `source 7` without a name.
+export const sourceLabel = (id) => (names.get(id) ? `${names.get(id)} (source ${id})` : `source ${id}`);
+
+// The section of the manual about an alarm or a problem of the data.
+export const manual = (name) => ({ href: `/manual/alarms#${encodeURIComponent(name)}`, target: "_blank", rel: "noopener", "aria-label": `What to do: ${words(name)}` });
 
 // Replaces the children of a box. The keyboard focus stays on the same button, or goes to another one of the same place.
 export function replaceKept(box, children) {

@@ -1,6 +1,6 @@
 // Data quality: whether events are complete, and what is wrong with which source since when.
 
-import { byId, compact, element, grouped, moment, say, setText, sourceLabel } from "./format.js";
+import { byId, compact, element, grouped, manual, moment, say, setText } from "./format.js";
 
 const MOST_PROBLEMS = 50;
 const STATES = { no_data: "No data", good: "Good", incomplete: "Incomplete", doubtful: "Doubtful" };
@@ -27,27 +27,28 @@ export function currentProblems({ quality }) {
 // A rate of events, as text.
 export const perSecond = (value) => (value === null || value === undefined ? "–" : value > 0 && value < 9.95 ? value.toFixed(1) : grouped(value));
 
-function problem({ kind, source, count, since_ns: since, last_ns: last, is_current: isCurrent, sentence }) {
+function problem({ kind, count, since_ns: since, last_ns: last, is_current: isCurrent, sentence }) {
   const noun = COUNTED[kind];
   const many = count > 0 ? `, ${grouped(count)} ${noun ? `${noun}${count === 1 ? "" : "s"}` : count === 1 ? "time" : "times"}` : "";
   const when = isCurrent ? `since ${moment(since)}` : `${moment(since)} until ${moment(last)}`;
-  const label = source !== null && !sentence.includes(sourceLabel(source)) ? `${sourceLabel(source)}: ` : "";
-  return { className: isCurrent ? "current" : "over", what: `${label}${sentence}`, when: `${when}${many}` };
+  return { className: isCurrent ? "current" : "over", what: sentence, when: `${when}${many}`, link: manual(kind) };
 }
 
 function showProblems(problems) {
   const box = byId("problems");
   const lines = problems.slice(0, MOST_PROBLEMS).map(problem);
   const more = problems.length - lines.length;
-  if (more > 0) lines.push({ className: "over", what: `and ${grouped(more)} more`, when: "" });
+  if (more > 0) lines.push({ className: "over", what: `and ${grouped(more)} more`, when: "", link: manual(problems.at(-1).kind) });
   while (box.children.length > lines.length) box.lastChild.remove();
-  while (box.children.length < lines.length) box.append(element("li", {}, element("span"), " ", element("span", { class: "when" })));
+  while (box.children.length < lines.length) box.append(element("li", {}, element("span"), " ", element("span", { class: "when" }), " ", element("a", {}, "What to do")));
   box.tabIndex = lines.length > 0 ? 0 : -1;
-  lines.forEach(({ className, what, when }, index) => {
+  lines.forEach(({ className, what, when, link }, index) => {
     const item = box.children[index];
+    const [said, time, help] = item.children;
     item.className = className;
-    setText(item.firstChild, what);
-    setText(item.lastChild, when);
+    setText(said, what);
+    setText(time, when);
+    for (const [name, value] of Object.entries(link)) help.setAttribute(name, value);
   });
 }
 

@@ -53,7 +53,7 @@ const errorsOf = (source) => source.crc_errors + source.frames_missing + source.
 
 // { head, value: the sort key, text }; a source has its rates and its status in it.
 const COLUMNS = [
-  { head: "source", value: (source) => source.id, text: (source) => (source.name ? sourceLabel(source.id) : String(source.id)) },
+  { head: "source", value: (source) => source.id, text: (source) => (source.name ? `${source.name} (${source.id})` : String(source.id)) },
   { head: "status", value: (source) => source.order, text: (source) => source.status },
   { head: "rate / s", value: (source) => source.rates?.fragments_hz ?? -1, text: (source) => (source.rates ? grouped(source.rates.fragments_hz) : "–") },
   { head: "bytes / s", value: (source) => source.rates?.bytes_per_second ?? -1, text: (source) => (source.rates ? bytes(source.rates.bytes_per_second) : "–") },

@@ -19,15 +19,15 @@ const problem = (kind, source, isCurrent, sentence) => ({
   kind, source, count: 2049, since_ns: noon, last_ns: noon + 60 * second, is_current: isCurrent, sentence,
 });
 const restarted = (isCurrent) => ({
-  state: "incomplete", is_current: isCurrent, sentence: "boardA (7) restarted counting at event 600",
+  state: "incomplete", is_current: isCurrent, sentence: "boardA (source 7) restarted counting at event 600",
   complete: { total: 600, per_second: isCurrent ? 0 : 100 }, incomplete: { total: 2049, per_second: isCurrent ? 3.2 : 0 }, doubtful: { total: 0, per_second: 0 },
-  problems: [problem("source_restarted", 7, isCurrent, "restarted counting at event 600"), problem("checksums_wrong", 8, false, "boardB (8) sends wrong checksums")],
+  problems: [problem("source_restarted", 7, isCurrent, "boardA (source 7) restarted counting at event 600"), problem("checksums_wrong", 8, false, "boardB (source 8): 2,049 fragments with a wrong checksum")],
 });
 
 const panel = `({
   kind: document.getElementById("quality").className.replace("quality ", ""),
   state: document.getElementById("quality-state").textContent,
-  lines: [...document.querySelectorAll("#problems li")].map((line) => [line.className, line.firstChild.textContent, line.lastChild.textContent].join("|")),
+  lines: [...document.querySelectorAll("#problems li")].map((line) => [line.className, line.firstChild.textContent, line.children[1].textContent].join("|")),
 })`;
 
 export async function quality(browser, program, shots) {
@@ -45,6 +45,8 @@ export async function quality(browser, program, shots) {
   await until(page, "what is wrong", `document.querySelectorAll("#problems .current").length > 0`);
   await until(page, "since when", `/^since \\d\\d:\\d\\d:\\d\\d/.test(document.querySelector("#problems .when").textContent)`);
   expect((await page.title()).startsWith("incomplete data"), "the title does not say it");
+  const help = await page.locator("#problems a").first().getAttribute("href");
+  expect((await page.evaluate(`fetch("${help}").then((answer) => answer.status)`)) === 200, `no manual at ${help}`);
   await isOnFirstScreen(page);
   await page.screenshot({ path: join(shots, "quality.png") });
   await page.setViewportSize({ width: 390, height: 844 });
@@ -74,19 +76,17 @@ async function showsProblems(browser, program) {
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   const show = async (view) => {
     await page.evaluate(async (shown) => {
-      const { learnNames } = await import("/format.js");
-      learnNames([{ id: 7, name: "boardA" }, { id: 8, name: "boardB" }]);
       (await import("/quality.js")).show({ quality: shown });
     }, view);
     return page.evaluate(panel);
   };
   const expectSame = (found, wanted) => expect(JSON.stringify(found) === JSON.stringify(wanted), `${JSON.stringify(found)}, not ${JSON.stringify(wanted)}`);
-  const over = "over|boardB (8) sends wrong checksums|12:03:05 until 12:04:05, 2,049 fragments";
+  const over = "over|boardB (source 8): 2,049 fragments with a wrong checksum|12:03:05 until 12:04:05, 2,049 fragments";
   expectSame(await show(restarted(true)), {
-    kind: "bad", state: "Incomplete", lines: ["current|boardA (7): restarted counting at event 600|since 12:03:05, 2,049 times", over],
+    kind: "bad", state: "Incomplete", lines: ["current|boardA (source 7) restarted counting at event 600|since 12:03:05, 2,049 times", over],
   });
   expectSame(await show(restarted(false)), {
-    kind: "over", state: "Incomplete earlier", lines: ["over|boardA (7): restarted counting at event 600|12:03:05 until 12:04:05, 2,049 times", over],
+    kind: "over", state: "Incomplete earlier", lines: ["over|boardA (source 7) restarted counting at event 600|12:03:05 until 12:04:05, 2,049 times", over],
   });
   const good = { ...restarted(false), state: "good", sentence: "all events are complete", problems: [] };
   expectSame(await show(good), { kind: "good", state: "Good", lines: [] });

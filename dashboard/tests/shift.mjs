@@ -133,18 +133,23 @@ async function raisesAlarm(page, frontEnd, shots) {
   await page.click("#sound");
   await until(page, "sound is on", `document.getElementById("sound").getAttribute("aria-pressed") === "true"`);
   frontEnd.child.kill("SIGSTOP");
-  const alarm = "#alarms li.warning";
-  await until(page, "an alarm", `document.querySelector("${alarm}")?.textContent.includes("source silent")`, 15000);
+  const alarm = `[...document.querySelectorAll("#alarms li")].find((line) => line.textContent.includes("source silent"))`;
+  const line = page.locator("#alarms li", { hasText: "source silent" });
+  await until(page, "an alarm", `${alarm} !== undefined`, 15000);
   await until(page, "the alarm is heard", `Number(document.body.dataset.sounded) > 1`);
   expect(await page.evaluate(isRed(3)), "the source that hangs is not red");
   await page.screenshot({ path: join(shots, "alarm.png") });
   await displaysEvents(page, join(shots, "event.png"));
-  await page.focus(`${alarm} button`);
+  await line.getByRole("button", { name: "Acknowledge" }).focus();
   await page.keyboard.press("Enter");
-  await until(page, "the alarm is known", `document.querySelector("${alarm}")?.textContent.includes("acknowledged")`);
-  expect(await page.evaluate(`document.activeElement.closest("${alarm}") !== null`), "who goes on with the keyboard has lost the place");
+  await until(page, "the alarm is acknowledged", `${alarm}?.textContent.includes("acknowledged by ada")`);
+  expect(await page.evaluate(`${alarm}.contains(document.activeElement)`), "the keyboard focus has lost its place");
   frontEnd.child.kill("SIGCONT");
-  await until(page, "the alarm is over", `document.querySelector("#alarms .none") !== null`);
+  await until(page, "the alarm is over", `${alarm} === undefined`);
+  // The run has incomplete events now: that alarm stays until it is acknowledged.
+  const latched = page.locator("#alarms li", { hasText: "events incomplete" });
+  await latched.getByRole("button", { name: "Acknowledge" }).click();
+  await until(page, "it is acknowledged", `[...document.querySelectorAll("#alarms li")].every((line) => line.textContent.includes("acknowledged by ada") || line.className === "none")`);
   console.log("good: an alarm is seen and heard, acknowledged from the keyboard, and goes");
 }
 
