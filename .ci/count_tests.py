@@ -1,4 +1,4 @@
-"""Counts what `cargo test` ran and what tests skipped; fails on a skip that nobody expected.
+"""Counts what `cargo test` ran and what tests skipped; fails on an unexpected skip.
 
     count_tests.py LOG SKIPS EXPECTED
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # LHCb's gateway (Gaidioz et al., IEEE TNS 53 (2006) 1046) on hosts of its own: sources, gateway and farm are network
-# namespaces of this machine, joined by a bridge. Packets lie straight in IP's, as in the paper. At the end the accounts of all
+# namespaces of this machine, joined by a bridge. Packets are directly in IP, as in the paper. At the end the accounts of all
 # three are compared, and the run files are verified.
 #
-#   examples/lhcb-gateway-netns.sh [sockets|rings|af_xdp]... [SECONDS]      as root; all three ways, 5 s each, unless told
+#   examples/lhcb-gateway-netns.sh [sockets|rings|af_xdp]... [SECONDS]      as root; all three ways, 5 s each, by default
 #
 #     sources 10.88.0.1 ----+                          sockets   raw IP sockets, recvmmsg and sendmmsg
 #   126 + 323 addresses     |                          rings     a ring that the kernel fills, a ring of frames to send
 #                        bridge ---- 10.88.0.2 gateway af_xdp    the card's own queue, both ways
 #     farm    10.88.0.3 ----+
 #
-# The program is $ROPEWALK, or target/release/ropewalk. Nothing is left behind, after Ctrl-C neither.
+# The program is $ROPEWALK, or target/release/ropewalk. It removes everything at the end, also after Ctrl-C.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -116,7 +116,7 @@ emulate = { decision_time = "exponential(1ms)", accept = 0.05 }
 EOF
 }
 
-# Starts the program on a host, its account into a file.
+# Starts the program on a host, and writes its account into a file.
 start() {
     local where=$1
     shift
@@ -124,7 +124,7 @@ start() {
     processes+=($!)
 }
 
-# Waits for a process; where it failed, its last words.
+# Waits for a process; prints its last lines if it failed.
 finish() {
     wait "$2" && return
     echo "$1 ended with status $?:" >&2
@@ -148,7 +148,7 @@ run() {
     kill -INT $gateway && finish gateway $gateway
     kill -INT $farm && finish farm $farm
     processes=()
-    # Status 3: events are missing, those that were rejected.
+    # Status 3: the rejected events are missing.
     "$ropewalk" verify "$output"/run* --json >"$scratch/verify.json" || [ $? = 3 ]
     python3 - "$way" "$scratch" <<'EOF'
 import json, sys
@@ -162,7 +162,7 @@ for name, flow in gateway["flows"].items():
     assert sent["packets"] > 0 and received == sent["packets"], f"{name}: {received} of {sent['packets']} packets came"
     events = flow["events"]
     assert events["built"] == sent["events"] == events["accepted"] + events["rejected"], f"{name}: {events}"
-# Some decisions leave after the sources have ended.
+# Some decisions are sent after the sources have ended.
 decided = sources["flows"]["l1"]["sent"]
 assert decided["decisions_missed"] == 0 < decided["decisions_in_order"] <= gateway["flows"]["l1"]["farm"]["streamed"]
 assert files["events"] == gateway["events"]["written"] > 0 and files["incomplete"] == 0, files

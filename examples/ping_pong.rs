@@ -1,4 +1,4 @@
-//! A message to and fro between two threads over loopback, and how long that takes.
+//! Sends a message back and forth between two threads over loopback, and measures the time.
 //!
 //! ```text
 //! cargo run --release -p ropewalk-io --example ping_pong -- [MECHANISM] [BYTES] [ROUNDS] [busy]
@@ -17,10 +17,10 @@ use ropewalk_io::tcp::TcpConfig;
 use ropewalk_io::{Endpoint, Peer, ServicePoint};
 use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
 
-/// Rounds before the first one that counts.
+/// Warm-up rounds, which do not count.
 const WARM_UP: usize = 1000;
 
-/// Sends back what comes.
+/// Sends every message back.
 struct Pong {
     bytes: usize,
 }
@@ -74,7 +74,7 @@ impl EventHandler for Ping {
         if how != Ended::Disconnected {
             eprintln!("it ended early: {how:?}");
         }
-        // Whoever started this waits for it.
+        // The caller waits for it.
         let _ = self.done.send(self.times.split_off(WARM_UP.min(self.times.len())));
     }
 }

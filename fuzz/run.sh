@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes every target, or those that are named, for so many minutes in all: fuzz/run.sh MINUTES [TARGET...]
+# Fuzzes every target, or the named ones, for this many minutes in total: fuzz/run.sh MINUTES [TARGET...]
 #
 # Inputs that reach new code are kept in fuzz/corpus, which is not committed; the committed seeds lie in fuzz/seeds.
 # An input that fails is kept in fuzz/artifacts/TARGET, and the last lines say how to run it again.

@@ -1,5 +1,5 @@
 /*
- * The layout of the memory and the messages that this reads and writes stand in docs/filters.md, "A program as a filter".
+ * docs/filters.md specifies the memory and the messages: "A program as a filter".
  */
 #define _DEFAULT_SOURCE
 #include "ropewalk_client.h"
@@ -20,32 +20,32 @@ enum { MOST_GREETING = 64 << 10, SIZES = 7, GREETING_HEAD = 8 + 8 * SIZES + 4 + 
 enum { SIZE_VERSION, SIZE_RECORDS, SIZE_COPIES, SIZE_RESULTS, SIZE_EVENTS, SIZE_ADDRESSES, SIZE_MEMORIES };
 enum { WRITTEN = 0, TAKEN = 64, RECORDS = 4096 };         /* in the events */
 enum { SLEEPS = 0, ENTRIES = 4096, ENTRY = 64 };          /* in the decisions */
-enum { KIND_EVENT = 1 };                                  /* of a record; others are runs, and a ring's end */
+enum { KIND_EVENT = 1 };                                  /* of a record; the others are runs, and the end of a ring */
 enum { RECORD_HEAD = 40, FRAGMENT_HEAD = 40, PIECE = 16 };
 enum { FLAG_ACCEPT = 1, FLAG_UNDECIDED = 2 };
 enum { MOST_HISTOGRAMS = 64, MOST_NAME = 64 };
-/* All that is said of one event: its result, and behind that what goes into histograms. */
+/* Room for one event: its result, followed by its fills of histograms. */
 enum { MOST_SAID = ROPEWALK_RESULT_CAPACITY + ROPEWALK_FILL_CAPACITY * sizeof(struct ropewalk_fill) };
-/* Whoever waits is told of decisions when there are so many, or the event took so long. */
+/* The run is woken for decisions after this many, or if the event took this long. */
 enum { MANY = 32, LONG_NS = 100000 };
 
 struct ropewalk_client {
     int socket;
     uint64_t memory, sizes[SIZES];
     char *configuration;
-    const uint8_t *addresses; /* the events, and behind them each memory that they lie in */
+    const uint8_t *addresses; /* the ring of events, followed by each memory that contains events */
     uint8_t *decisions;
-    uint64_t *results;        /* by event: the position behind its result */
+    uint64_t *results;        /* by event: the position after its result */
     uint64_t at;              /* the position of the next record */
     uint64_t result;          /* the position of the next result */
     uint64_t decided, announced;
     int64_t begun_ns;
-    /* The event that is being decided, and the struct of its decision. */
+    /* The event at hand, and its decision. */
     uint64_t sequence, length;
     struct ropewalk_event event;
     struct ropewalk_decision decision;
     struct ropewalk_fill fills[ROPEWALK_FILL_CAPACITY];
-    int histograms;           /* how many were declared */
+    int histograms;           /* number of declared histograms */
     struct ropewalk_fragment *fragments;
     struct ropewalk_bytes *pieces;
     size_t fragment_room, piece_room;
@@ -65,7 +65,7 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Receives a message with descriptors; returns its length, and -1 where it is none or was cut short. */
+/* Receives a message with descriptors; returns its length, or -1 if there is none or it was truncated. */
 static ssize_t receive(int from, void *into, size_t room, int *descriptors, size_t *count) {
     union { struct cmsghdr head; char bytes[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int))]; } control;
     struct iovec data;
@@ -91,14 +91,14 @@ static ssize_t receive(int from, void *into, size_t room, int *descriptors, size
     return received;
 }
 
-/* Puts the memory of a descriptor to its address, or where there is room where that is NULL; the descriptor is closed. */
+/* Maps the memory of a descriptor at its address, or anywhere if that is NULL, and closes the descriptor. */
 static void *map(void *address, size_t length, int protection, int descriptor) {
     void *mapped = mmap(address, length, protection, MAP_SHARED | (address != NULL ? MAP_FIXED : 0), descriptor, 0);
     close(descriptor);
     return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-/* Puts all memory to its place; returns 0, or -1. */
+/* Maps all memory; returns 0, or -1. */
 static int map_all(struct ropewalk_client *client, const int *own) {
     const uint64_t *sizes = client->sizes;
     size_t decisions = ENTRIES + sizes[SIZE_EVENTS] * ENTRY + sizes[SIZE_RESULTS], placed = 0, count, one;
@@ -146,7 +146,7 @@ static int greet(struct ropewalk_client *client, const uint8_t *greeting, size_t
     if (client->configuration == NULL || client->results == NULL)
         return -1;
     memcpy(client->configuration, greeting + begin, length - begin);
-    /* Whoever started this may have gone before it is known that this is to end then. */
+    /* The parent may have ended before PR_SET_PDEATHSIG took effect. */
     return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && (uint32_t)getppid() == starter ? 0 : -1;
 }
 
@@ -192,7 +192,7 @@ int ropewalk_client_histogram(struct ropewalk_client *client, const char *name, 
 }
 
 int ropewalk_client_ready(struct ropewalk_client *client) {
-    /* Nothing is missing of what would keep it from anything: it is a program of the user's own, and does what its user may. */
+    /* No confinement is missing: this is the user's own program, with the user's rights. */
     static const uint8_t ready[] = {'R', 0};
     client->begun_ns = now_ns();
     return send(client->socket, ready, sizeof ready, MSG_NOSIGNAL) == sizeof ready ? 0 : -1;
@@ -205,7 +205,7 @@ void ropewalk_client_refuse(struct ropewalk_client *client, const char *why) {
         send(client->socket, text, length < (int)sizeof text ? (size_t)length : sizeof text - 1, MSG_NOSIGNAL);
 }
 
-/* Tells of decisions that nobody took or was told of. Where so much was told already that was not heard it need not be. */
+/* Announces decisions that the run has not taken yet. Not needed if the socket is full of announcements already. */
 static void announce(struct ropewalk_client *client) {
     uint64_t taken = look(client->addresses + TAKEN);
     if (client->decided > taken && client->decided > client->announced) {
@@ -214,7 +214,7 @@ static void announce(struct ropewalk_client *client) {
     }
 }
 
-/* Whether what is said of the next event has room: as much as that may be, behind that which was not taken. */
+/* Whether there is room for the largest result of the next event, after the results that were not taken yet. */
 static int has_room(const struct ropewalk_client *client) {
     uint64_t taken = look(client->addresses + TAKEN);
     uint64_t free = taken == 0 ? 0 : client->results[taken % client->sizes[SIZE_EVENTS]];
@@ -223,13 +223,13 @@ static int has_room(const struct ropewalk_client *client) {
 
 static int has_record(const struct ropewalk_client *client) { return look(client->addresses + WRITTEN) != client->at; }
 
-/* Sleeps until it is so; 0 where nobody is there any more. */
+/* Sleeps until a condition holds; returns 0 if the run has gone. */
 static int wait_until(struct ropewalk_client *client, int (*is_so)(const struct ropewalk_client *)) {
     while (!is_so(client)) {
         char woken[16];
         announce(client);
         put(client->decisions + SLEEPS, 1);
-        /* The run writes, and looks whether this sleeps: one of the two sees the other. */
+        /* The run writes, and checks whether this sleeps: at least one of the two sees the other. */
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         if (!is_so(client) && recv(client->socket, woken, sizeof woken, 0) <= 0)
             return 0;
@@ -238,7 +238,7 @@ static int wait_until(struct ropewalk_client *client, int (*is_so)(const struct 
     return 1;
 }
 
-/* Room for so many values of a size; 0 where there is no memory. */
+/* Makes room for this many values of a size; returns 0 without memory. */
 static int make_room(void **values, size_t *room, size_t needed, size_t size) {
     void *more;
     if (needed <= *room)
@@ -251,7 +251,7 @@ static int make_room(void **values, size_t *room, size_t needed, size_t size) {
     return 1;
 }
 
-/* Makes the structs of the event of a record; 0 where there is no memory. */
+/* Makes the structs of the event of a record; returns 0 without memory. */
 static int describe(struct ropewalk_client *client, const uint8_t *record) {
     struct ropewalk_event *event = &client->event;
     const uint8_t *at = record + RECORD_HEAD;
@@ -335,7 +335,7 @@ static void publish(struct ropewalk_client *client, uint32_t flags, uint32_t res
     counts[0] = (uint16_t)kept;
     counts[1] = (uint16_t)(fills - kept < UINT16_MAX ? fills - kept : UINT16_MAX);
     memcpy(entry + 52, counts, 4);
-    /* One that wrote a longer result than there is room for is ended over that. */
+    /* The run kills a program that writes a longer result than allowed. */
     if (result_length <= ROPEWALK_RESULT_CAPACITY)
         memcpy(decision->result + ((uint64_t)result_length + 7) / 8 * 8, client->fills, kept * sizeof *client->fills);
     put(entry, client->sequence);
@@ -358,7 +358,7 @@ void ropewalk_client_decide(struct ropewalk_client *client) {
 void ropewalk_client_give_up(struct ropewalk_client *client) { publish(client, FLAG_UNDECIDED, 0, 0); }
 
 void ropewalk_client_close(struct ropewalk_client *client) {
-    /* The mappings end with the program, which has nothing to do without them. */
+    /* The mappings end with the program. */
     free(client->configuration);
     free(client->results);
     free(client->fragments);

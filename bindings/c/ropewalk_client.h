@@ -1,6 +1,6 @@
 /*
- * A filter as a program of your own, started by a run (docs/filters.md, "A program as a filter"): it reads events where they lie
- * in the run's memory, and says what becomes of each.
+ * A filter as a program of your own, started by a run (docs/filters.md, "A program as a filter"): it reads events in place
+ * in the run's memory, and decides on each.
  *
  * This header and ropewalk_client.c; C99 or C++ on Linux, nothing but libc, no threads.
  *
@@ -30,40 +30,40 @@ extern "C" {
 struct ropewalk_client;
 
 /*
- * The run that started this program, spoken to over its standard input. NULL where it was not started by one, or of another
- * version; standard error says so. From now on the program ends with the thread that started it.
+ * Connects to the run that started this program, over standard input. Returns NULL if no run has started it, or one of another
+ * version, and prints the reason on standard error. From now on the program ends with the thread that started it.
  */
 struct ropewalk_client *ropewalk_client_open(void);
 
-/* The text of the filter's key `configuration`, ended by a zero. It is there until the client is closed. */
+/* The text of the filter's key `configuration`, terminated by a zero. It is valid until the client is closed. */
 const char *ropewalk_client_configuration(const struct ropewalk_client *client);
 
-/* Bytes of memory that the filter may take, by its key `memory`; to keep to it, or to have it limited, is the program's matter. */
+/* Bytes of memory that the filter may use, by its key `memory`. The program itself must keep to it. */
 uint64_t ropewalk_client_memory(const struct ropewalk_client *client);
 
 /*
- * Declares a histogram, as ropewalk_histogram does for a library's filter (ropewalk_filter.h), before it is said that events may
- * come. Returns what ropewalk_fill needs; negative where the name cannot be one, or there are 64 already. A run refuses a filter
- * whose bins or limits make no sense.
+ * Declares a histogram, as ropewalk_histogram does for a library's filter (ropewalk_filter.h). Call it before
+ * ropewalk_client_ready. Returns the number for ropewalk_fill; negative if the name is invalid, or there are 64 already. A run
+ * refuses a filter with invalid bins or limits.
  */
 int ropewalk_client_histogram(struct ropewalk_client *client, const char *name, uint32_t bins, double low, double high);
 
-/* Says that events may come. Returns 0, and -1 where nobody is there any more. */
+/* Tells the run to send events. Returns 0, or -1 if the run has gone. */
 int ropewalk_client_ready(struct ropewalk_client *client);
 
-/* Says instead why none may come: the run that tries the filter out does not begin, and shows this text. */
+/* Refuses to filter, with the reason: the run does not begin, and prints this text. */
 void ropewalk_client_refuse(struct ropewalk_client *client, const char *why);
 
 /*
- * Waits for the next event; it and its bytes are there until it is decided. `decision` is what to fill in: it rejects the event as
- * it comes. NULL where nobody is there any more. The one before it must have been decided.
+ * Waits for the next event; it and its bytes are valid until it is decided. Fill in `decision`, which rejects the event by
+ * default. Returns NULL if the run has gone. Decide on the previous event first.
  */
 const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client, struct ropewalk_decision **decision);
 
-/* Says what becomes of the event: what was filled in. */
+/* Sends the decision that was filled in. */
 void ropewalk_client_decide(struct ropewalk_client *client);
 
-/* Says that the event cannot be decided; it counts as one over which the filter failed. */
+/* Reports that the event cannot be decided; it counts as one on which the filter failed. */
 void ropewalk_client_give_up(struct ropewalk_client *client);
 
 void ropewalk_client_close(struct ropewalk_client *client);

@@ -1,6 +1,5 @@
 /*
- * An event as filters see it, and what they decide: of plug-ins (ropewalk_filter.h) and of programs (ropewalk_client.h) alike.
- * C99 or C++.
+ * An event and a decision, for plug-ins (ropewalk_filter.h) and programs (ropewalk_client.h). C99 or C++.
  */
 #ifndef ROPEWALK_EVENT_H
 #define ROPEWALK_EVENT_H
@@ -13,13 +12,13 @@
 extern "C" {
 #endif
 
-/* Bytes that lie side by side. */
+/* Contiguous bytes. */
 struct ropewalk_bytes {
     const uint8_t *start;
     size_t length;
 };
 
-/* What is known of a fragment. */
+/* Properties of a fragment. */
 enum ropewalk_fragment_flags {
     ROPEWALK_CRC_CHECKED = 1 << 0,
     ROPEWALK_CRC_ERROR = 1 << 1,
@@ -40,24 +39,24 @@ struct ropewalk_fragment {
     uint32_t source;         /* its id */
     uint32_t length;         /* bytes of all pieces */
     uint32_t flags;          /* enum ropewalk_fragment_flags; later versions may set others */
-    uint16_t bunch_crossing; /* where the flags say that there is one */
-    uint16_t trigger_type;   /* as the source gave it; 0 where it gives none */
+    uint16_t bunch_crossing; /* if the flags say that there is one */
+    uint16_t trigger_type;   /* from the source; 0 if it has none */
     uint64_t raw_id;         /* the source's own event counter */
-    uint64_t time;           /* the source's own time stamp in its own ticks, where the flags say that there is one */
-    const struct ropewalk_bytes *pieces; /* the bytes in order; they may lie in several places */
-    size_t piece_count;                  /* 0 where the fragment has no bytes */
+    uint64_t time;           /* the source's own time stamp in its own ticks, if the flags say that there is one */
+    const struct ropewalk_bytes *pieces; /* the bytes in order, in one or several places */
+    size_t piece_count;                  /* 0 if the fragment has no bytes */
 };
 
 enum ropewalk_event_flags {
-    ROPEWALK_INCOMPLETE = 1 << 0, /* a source that it needs is missing */
+    ROPEWALK_INCOMPLETE = 1 << 0, /* a required source is missing */
     ROPEWALK_DOUBTFUL = 1 << 1    /* a fragment of it has an error, which its flags name */
 };
 
-/* An event. It and its bytes are there until it is decided, and cannot be written to. */
+/* An event. It and its bytes are valid until it is decided, and read-only. */
 struct ropewalk_event {
     uint32_t size;   /* of this struct, in bytes; a later version may append fields to it */
     uint32_t run;    /* the run's number */
-    uint64_t key;    /* what it is known by: the resync count in the upper 16 bits, its number in the lower 48 */
+    uint64_t key;    /* the resync count in the upper 16 bits, its number in the lower 48 */
     uint64_t number; /* its number */
     uint32_t resync; /* how often the run was resynchronised before it */
     uint32_t attempt; /* how often it was assigned to a builder unit, 1 for the first time */
@@ -67,41 +66,41 @@ struct ropewalk_event {
     size_t fragment_count;
 };
 
-/* The most that a filter can store with an event. */
+/* Maximum number of bytes that a filter can store with an event. */
 #define ROPEWALK_RESULT_CAPACITY 65536
 
-/* The values that a filter can fill into histograms for one event. */
+/* Maximum number of values that a filter can fill into histograms for one event. */
 #define ROPEWALK_FILL_CAPACITY 256
 
-/* A value that is filled into a histogram. */
+/* A value for a histogram. */
 struct ropewalk_fill {
-    uint32_t histogram; /* what its declaration returned */
+    uint32_t histogram; /* the result of its declaration */
     uint32_t reserved;  /* zero */
     double value;
 };
 
-/* What becomes of an event. All of it is zero, and `result` and `fills` have their places, when the filter gets it to fill in. */
+/* A decision on an event. The filter gets it with all fields zero, except `result` and `fills`, which point to their room. */
 struct ropewalk_decision {
     uint32_t size;          /* of this struct, in bytes; a later version may append fields to it */
     uint32_t accept;        /* 0: it is rejected */
     uint64_t bits[2];       /* the triggers that it passed: trigger n is bit n % 64 of bits[n / 64] */
-    uint8_t *result;        /* where to write what is stored with it, as one more fragment */
-    uint32_t capacity;      /* bytes that there is room for: ROPEWALK_RESULT_CAPACITY */
-    uint32_t result_length; /* bytes that were written there; 0 stores nothing */
-    struct ropewalk_fill *fills; /* where to write what goes into histograms: see ropewalk_fill */
-    uint32_t fill_capacity;      /* how many there is room for: ROPEWALK_FILL_CAPACITY */
-    uint32_t fill_count;         /* how many were wanted; those for which there was no room are counted and dropped */
+    uint8_t *result;        /* room for bytes to store with the event, as one more fragment */
+    uint32_t capacity;      /* size of that room: ROPEWALK_RESULT_CAPACITY */
+    uint32_t result_length; /* bytes written there; 0 stores nothing */
+    struct ropewalk_fill *fills; /* room for values of histograms: see ropewalk_fill */
+    uint32_t fill_capacity;      /* size of that room: ROPEWALK_FILL_CAPACITY */
+    uint32_t fill_count;         /* number of fills; those beyond the room are counted and dropped */
 };
 
-/* Says that the event passed this trigger, 0 to 127. */
+/* Records that the event passed this trigger, 0 to 127. */
 static inline void ropewalk_pass(struct ropewalk_decision *decision, unsigned trigger) {
     if (trigger < 128)
         decision->bits[trigger / 64] |= (uint64_t)1 << (trigger % 64);
 }
 
 /*
- * Fills a value into a histogram, once the decision on the event counts: what an attempt filled in that came to nothing leaves no
- * trace. `histogram` is what its declaration returned; nothing happens where that was refused, or the host offers no histograms.
+ * Fills a value into a histogram when the decision on the event counts: an abandoned attempt leaves no trace. `histogram` is the
+ * result of its declaration; nothing happens if it was refused, or the host has no histograms.
  */
 static inline void ropewalk_fill(struct ropewalk_decision *decision, int histogram, double value) {
     if (histogram < 0 || decision->size < sizeof *decision)
@@ -115,7 +114,7 @@ static inline void ropewalk_fill(struct ropewalk_decision *decision, int histogr
     decision->fill_count++;
 }
 
-/* The fragment of a source; NULL where the event has none of it. */
+/* The fragment of a source; NULL if the event has none. */
 static inline const struct ropewalk_fragment *ropewalk_fragment_of(const struct ropewalk_event *event, uint32_t source) {
     size_t index;
     for (index = 0; index < event->fragment_count; index++)
@@ -125,7 +124,7 @@ static inline const struct ropewalk_fragment *ropewalk_fragment_of(const struct 
 }
 
 /*
- * Copies the bytes of a fragment from `offset` on to `to`, wherever they lie, at most `capacity` of them. Returns how many.
+ * Copies the bytes of a fragment from `offset` on to `to`, at most `capacity`. Returns their number.
  */
 static inline size_t ropewalk_copy(const struct ropewalk_fragment *fragment, size_t offset, void *to, size_t capacity) {
     size_t index, done = 0;
@@ -147,8 +146,8 @@ static inline size_t ropewalk_copy(const struct ropewalk_fragment *fragment, siz
 }
 
 /*
- * The bytes of a fragment side by side: where they lie, if they lie in one place, or copied to `room`, which has `capacity`
- * bytes. NULL where they lie in several places and do not fit there, and of a fragment without bytes.
+ * The contiguous bytes of a fragment: in place if they are contiguous, otherwise copied to `room`, which has `capacity` bytes.
+ * NULL if they do not fit there, and for a fragment without bytes.
  */
 static inline const uint8_t *ropewalk_contiguous(const struct ropewalk_fragment *fragment, void *room, size_t capacity) {
     if (fragment->piece_count == 0)

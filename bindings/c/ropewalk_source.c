@@ -19,12 +19,12 @@
 
 #define CONTROL_VERSION 2
 #define LIBRARY_VERSION "ropewalk_source.c 2"
-/* Fragments that may wait for the network before send waits, and so many of them that are sent without another poll. */
+/* Bytes of fragments that may wait for the network before send waits, and the number sent without another poll. */
 #define BUFFER_BYTES (1u << 20)
 #define FLUSH_BYTES (1u << 16)
 #define INCOMING_BYTES (1u << 17)
 #define OUTGOING_BYTES (1u << 17)
-/* Of what waits for run control so much is left for words that must be said. */
+/* Room for run control that is reserved for answers. */
 #define RESERVED_BYTES (1u << 14)
 #define MOST_NAMED 32
 #define NAME_BYTES 64
@@ -44,7 +44,7 @@ enum kind {
     RELEASED = 41
 };
 
-/* A connection that is being made, stands, or is to be made again after a while. */
+/* A connection that is being made, is established, or will be made again after a while. */
 struct line {
     char host[256], port[16];
     int socket; /* -1: none */
@@ -71,12 +71,12 @@ struct ropewalk_source {
     enum ropewalk_stage stage;
     struct line control, data;
     struct bytes incoming, outgoing, buffer;
-    /* In the buffer: where the first fragment begins that has not left whole, and how far it has left. */
+    /* In the buffer: the beginning of the first fragment that was not sent completely, and how far it was sent. */
     size_t begin, gone;
     struct ropewalk_source_counts counts;
     uint64_t first, last, stop_last, first_sent, last_sent, issued, next;
     int is_stopping, is_done, has_command, is_held;
-    int64_t ready_until, status_due; /* ready_until is 0 where nobody waits for the data connection */
+    int64_t ready_until, status_due; /* ready_until is 0 if no answer waits for the data connection */
     struct named vetoed[MOST_NAMED], counters[MOST_NAMED];
     int vetoed_count, counter_count;
 };
@@ -140,7 +140,7 @@ static uint64_t get(const unsigned char *from, int count)
     return value;
 }
 
-/* A text with its length in front; a longer one is cut where a character of UTF-8 begins. */
+/* A text with its length in front; a longer one is cut at a boundary of UTF-8 characters. */
 static unsigned char *put_text(unsigned char *to, const char *text, size_t most)
 {
     size_t length = text == NULL ? 0 : strlen(text);
@@ -166,7 +166,7 @@ static unsigned char *put_named(unsigned char *to, const struct named *named, in
     return to;
 }
 
-/* The number of this name, which is added where there is room; NULL otherwise. */
+/* The number with this name, added if there is room; otherwise NULL. */
 static uint64_t *number_of(struct named *named, int *count, const char *name)
 {
     int index;
@@ -239,7 +239,7 @@ static void begin_line(struct line *line)
     line->limit = milliseconds() + CONNECT_MS;
 }
 
-/* Whether the connection has come to stand just now. */
+/* Whether the connection has just been established. */
 static int has_come(struct line *line)
 {
     struct pollfd look;
@@ -271,7 +271,7 @@ static void say(struct ropewalk_source *source, enum kind kind, const unsigned c
 {
     unsigned char *to;
     if (make_room(&source->outgoing, FRAME_BYTES + length) < 0) {
-        close_line(&source->control); /* what cannot be said is asked for again over the next connection */
+        close_line(&source->control); /* run control asks again over the next connection */
         return;
     }
     to = source->outgoing.at + source->outgoing.filled;
@@ -339,7 +339,7 @@ static void say_stopped(struct ropewalk_source *source, uint32_t run)
     say(source, STOPPED, body, sizeof body);
 }
 
-/* Who it is and how far; whatever was begun over an earlier connection is void. */
+/* Sends id and stage; anything begun over an earlier connection is void. */
 static void greet(struct ropewalk_source *source)
 {
     unsigned char body[64 + TEXT_BYTES];
@@ -362,7 +362,7 @@ static void greet_data(struct ropewalk_source *source)
 {
     struct bytes *buffer = &source->buffer;
     unsigned char *hello;
-    /* What left only in part leaves again as a whole; a hello is for one connection. */
+    /* A partly sent fragment is sent again completely; a hello is for one connection. */
     drop_front(buffer, source->begin);
     source->begin = source->gone = 0;
     if (buffer->filled >= HELLO_BYTES && memcmp(buffer->at, "RWHI", 4) == 0)
@@ -387,7 +387,7 @@ static size_t piece_bytes(const unsigned char *piece)
     return memcmp(piece, "RWHI", 4) == 0 ? HELLO_BYTES : HEADER_BYTES + (size_t)get(piece + 12, 4);
 }
 
-/* Sends what has gathered, as far as the network takes it. */
+/* Sends collected data, as far as the network accepts it. */
 static void flush(struct ropewalk_source *source)
 {
     struct bytes *buffer = &source->buffer;
@@ -431,7 +431,7 @@ static const char *configure(struct ropewalk_source *source, uint32_t run, unsig
         source->run = run;
         if (set_place(&source->data, (const char *)body + 2, address, source->control.host) < 0)
             failure = "the address of the readout unit cannot be read";
-        body[length] = '\0'; /* the buffer has room behind every body */
+        body[length] = '\0'; /* the buffer has room after every body */
         if (failure == NULL && source->callbacks.configure != NULL)
             failure = source->callbacks.configure(source->mine, (const char *)settings);
         if (failure != NULL) {
@@ -441,7 +441,7 @@ static const char *configure(struct ropewalk_source *source, uint32_t run, unsig
         source->data.is_wanted = 1;
         begin_line(&source->data);
     }
-    /* The answer is given when the data connection stands. */
+    /* The answer is sent when the data connection is established. */
     source->ready_until = milliseconds() + CONNECT_MS;
     return NULL;
 }
@@ -467,7 +467,7 @@ static const char *start(struct ropewalk_source *source, const unsigned char *bo
 static const char *stop(struct ropewalk_source *source, const unsigned char *body)
 {
     if (source->is_stopping) {
-        /* Of a second stop the answer is on its way; after the end it is given again. */
+        /* A second stop needs no answer while the first is in flight; after the end it is answered again. */
         if (source->stage == ROPEWALK_STOPPED)
             say_stopped(source, source->run);
         return NULL;
@@ -481,7 +481,7 @@ static const char *stop(struct ropewalk_source *source, const unsigned char *bod
     return source->callbacks.stop == NULL ? NULL : source->callbacks.stop(source->mine, source->run, source->stop_last);
 }
 
-/* A pause of the run begins or ends. Where that cannot be done everything stays as it was. */
+/* A pause of the run begins or ends. On failure the state does not change. */
 static const char *hold(struct ropewalk_source *source, int is_held)
 {
     const char *(*callback)(void *) = is_held ? source->callbacks.hold : source->callbacks.release;
@@ -501,7 +501,7 @@ static const char *hold(struct ropewalk_source *source, int is_held)
     return NULL;
 }
 
-/* Obeys a command about the run that the front end is in; NULL, or why it failed. */
+/* Carries out a command about the present run; returns NULL, or the reason of a failure. */
 static const char *run_command(struct ropewalk_source *source, enum kind kind, const unsigned char *body, size_t length)
 {
     const char *failure = NULL;
@@ -547,13 +547,13 @@ static void command(struct ropewalk_source *source, enum kind kind, unsigned cha
         if (run == source->run && source->stage != ROPEWALK_IDLE)
             failure = run_command(source, kind, body + 4, length - 4);
         else if (kind == STOP)
-            say_stopped(source, run); /* of a run that this program knows nothing of there is nothing to be left */
+            say_stopped(source, run); /* an unknown run: nothing was sent */
     }
     if (failure != NULL)
         say_failed(source, run, failure);
 }
 
-/* Obeys what came whole. While send waits, commands wait too, so that nobody's callback runs inside it. */
+/* Carries out complete commands. While send waits, commands wait too, so that no callback runs inside it. */
 static void obey(struct ropewalk_source *source, int only_pings)
 {
     unsigned char *body;
@@ -572,7 +572,7 @@ static void obey(struct ropewalk_source *source, int only_pings)
             source->has_command = 1;
             break;
         }
-        /* Taken out before the callback, which may send, and so come here again. */
+        /* Removed before the callback, which may call send and so enter this function again. */
         body = malloc(length + 1);
         if (body == NULL)
             return;
@@ -585,7 +585,7 @@ static void obey(struct ropewalk_source *source, int only_pings)
         say_status(source);
 }
 
-/* Says what has become true: that the data connection stands, or that all data have left. */
+/* Sends due answers: the data connection is established, or all data were sent. */
 static void answer(struct ropewalk_source *source)
 {
     int has_last = source->stop_last != ROPEWALK_UNKNOWN &&
@@ -642,7 +642,7 @@ static void write_control(struct ropewalk_source *source)
     }
 }
 
-/* Nobody sends anything over the data connection, so that what can be read there is its end. */
+/* The readout unit sends nothing over the data connection, so readable data mean its end. */
 static void watch_data(struct ropewalk_source *source)
 {
     char nothing[256];
@@ -653,7 +653,7 @@ static void watch_data(struct ropewalk_source *source)
     }
 }
 
-/* Does everything that there is to do; sleeps before that until something comes, at most so long. */
+/* Does all pending work; first sleeps until there is some, at most this long. */
 static void serve(struct ropewalk_source *source, int timeout_ms, int only_pings)
 {
     struct line *lines[2];
@@ -666,7 +666,7 @@ static void serve(struct ropewalk_source *source, int timeout_ms, int only_pings
         size_t waiting = index == 0 ? source->outgoing.filled : source->buffer.filled - source->gone;
         if (line->is_wanted && line->socket < 0 && milliseconds() >= line->retry)
             begin_line(line);
-        looks[index].fd = line->socket; /* -1 is passed over */
+        looks[index].fd = line->socket; /* -1 is skipped */
         looks[index].events = (short)(line->is_up ? (waiting > 0 ? POLLIN | POLLOUT : POLLIN) : POLLOUT);
     }
     if (timeout_ms > RETRY_MS)
@@ -684,7 +684,7 @@ static void serve(struct ropewalk_source *source, int timeout_ms, int only_pings
     write_control(source);
 }
 
-/* ---- what users call --------------------------------------------------------------------------------------------------- */
+/* ---- public functions --------------------------------------------------------------------------------------------------- */
 
 static int allocate(struct bytes *bytes, size_t room)
 {
@@ -787,7 +787,7 @@ int ropewalk_source_send(struct ropewalk_source *source, uint64_t event, uint64_
     while (ropewalk_source_try_send(source, event, timestamp_ns, payload, length) < 0) {
         if (errno != EAGAIN)
             return -1;
-        /* Run control may want something of one whose readout unit is gone. */
+        /* Run control may send commands although the readout unit is gone. */
         if (source->has_command && !source->data.is_up) {
             errno = ENOTCONN;
             return -1;

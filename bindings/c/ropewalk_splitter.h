@@ -1,6 +1,6 @@
 /*
- * A splitter: it says into which pieces the frames of a board fall apart that hold several events or hits each
- * (docs/splitters.md). C99 or C++; nothing to link with.
+ * A splitter divides the frames of a board that contain several events or hits each (docs/splitters.md). C99 or C++; nothing to
+ * link with.
  *
  *     static int64_t split(void *state, const uint8_t *frame, size_t length,
  *                          struct ropewalk_piece *pieces, size_t capacity) { ... }
@@ -23,7 +23,7 @@ extern "C" {
 
 #define ROPEWALK_SPLITTER_VERSION 1
 
-/* What a piece belongs to. All pieces of a source are of one sort, which its configuration names (`keys`). */
+/* What a piece belongs to. All pieces of a source have the kind that its configuration names (`keys`). */
 enum ropewalk_piece_kind {
     ROPEWALK_EVENT = 0, /* an event, by its number as the board counts */
     ROPEWALK_TIME = 1   /* a time, in ticks of the board's clock */
@@ -38,32 +38,32 @@ struct ropewalk_piece {
     uint32_t reserved;
 };
 
-/* What split may return in place of a number of pieces. */
-#define ROPEWALK_MALFORMED (-1) /* this frame makes no sense; the next one is looked at afresh */
+/* A result of split in place of a number of pieces. */
+#define ROPEWALK_MALFORMED (-1) /* this frame is invalid; the next one is not affected */
 
 struct ropewalk_splitter {
     struct ropewalk_plugin plugin;
     /*
-     * Begins to divide the frames of one source. `configuration` is the text of its key `configuration`, ended by a zero.
-     * Returns your state, which the other functions get. NULL where it cannot be done; then write a text that says why, ended
-     * by a zero, to `error`, which has room for `capacity` bytes. May be NULL: then the state is NULL.
+     * Creates the splitter of one source. `configuration` is the text of its key `configuration`, terminated by a zero.
+     * Returns your state, which the other functions get, or NULL on failure; then write the reason, terminated by a zero, to
+     * `error`, which has room for `capacity` bytes. May be NULL: then the state is NULL.
      */
     void *(*create)(const char *configuration, char *error, size_t capacity);
     /*
-     * Writes the pieces of a whole frame, in the order in which they lie there, at most `capacity` of them, and returns how
-     * many; they must not overlap. 0 where no event is in it. Negative where it cannot be divided. The frame is there
-     * during the call and cannot be written to.
+     * Writes the pieces of a complete frame in their order in it, at most `capacity`, and returns their number; they must not
+     * overlap. Returns 0 if the frame has no event, and a negative number if it cannot be divided. The frame is valid during
+     * the call and read-only.
      */
     int64_t (*split)(void *state, const uint8_t *frame, size_t length, struct ropewalk_piece *pieces, size_t capacity);
-    /* Why the last split was negative: a text that is there until the next call. May be NULL, and may return NULL. */
+    /* Why the last split was negative: a text that is valid until the next call. May be NULL, and may return NULL. */
     const char *(*error)(void *state);
-    /* Ends it. May be NULL. */
+    /* Destroys the splitter. May be NULL. */
     void (*destroy)(void *state);
 };
 
 /*
- * Calls for one state come one after the other, but not always from the same thread. Several states may be there at once, one for
- * each source.
+ * Calls for one state never overlap, but may come from different threads. Several states may exist at the same time, one for each
+ * source.
  */
 #define ROPEWALK_SPLITTER_HEAD(name) \
     { ROPEWALK_PLUGIN_SPLITTER, ROPEWALK_SPLITTER_VERSION, sizeof(struct ropewalk_splitter), 0, name }

@@ -6,9 +6,9 @@ One file, standard library only, no threads: everything happens inside `poll` an
     from ropewalk_source import Source
 
     class Telescope(Source):
-        def configure(self, settings): ...          # raise an exception to say that it failed
+        def configure(self, settings): ...          # raise an exception on failure
         def start(self, run, first, last): ...
-        def stop(self, run, last): ...              # send what is left up to `last`, now or in your loop
+        def stop(self, run, last): ...              # send the remaining data up to `last`, now or in your loop
 
     with Telescope("127.0.0.1:5100", source=2, name="telescope") as telescope:
         while telescope.poll(timeout=0.01):
@@ -41,7 +41,7 @@ CONFIGURE, START, ENABLE, VETO, STOP, PING, HOLD, RELEASE = range(16, 24)
 
 UNKNOWN = (1 << 64) - 1
 BUFFER_BYTES = 1 << 20  # fragments that may wait for the network before `send` waits
-FLUSH_BYTES = 1 << 16  # so much is sent without waiting for the next poll
+FLUSH_BYTES = 1 << 16  # this much is sent without waiting for the next poll
 RETRY_SECONDS = 0.5
 CONNECT_SECONDS = 5.0
 STATUS_SECONDS = 1.0
@@ -69,7 +69,7 @@ def _place(address, default_host):
 
 
 class _Line:
-    """A connection that is being made, stands, or is to be made again after a while."""
+    """A connection that is being made, is established, or will be made again after a while."""
 
     def __init__(self):
         self.socket = None
@@ -93,7 +93,7 @@ class _Line:
             self.close(now)
 
     def check(self, now):
-        """Whether the connection has come to stand just now."""
+        """Whether the connection has just been established."""
         if self.socket is None or self.is_up:
             return False
         _, writable, _ = select.select([], [self.socket], [], 0)
@@ -111,18 +111,18 @@ class _Line:
 
 
 class Source:
-    """A front end under run control. Inherit from it, and override what your front end has to do."""
+    """A front end under run control. Inherit from it, and override the methods that your front end needs."""
 
     def __init__(self, run_control, source, name="", clock=CLOCK_UTC, versions=""):
-        """`run_control`: HOST:PORT as Ropewalk says it at its start; `source`: the `id` in the configuration;
-        `versions`: of your firmware and program, for people."""
+        """`run_control`: HOST:PORT as Ropewalk prints it at its start; `source`: the `id` in the configuration;
+        `versions`: of your firmware and program, for display."""
         self.source, self.name, self.clock = source, name, clock
         self.versions = f"{versions} {LIBRARY_VERSION}".strip()
         self.stage, self.run, self.first, self.last = IDLE, 0, 1, None
         self.is_held = False  # the run is paused: no trigger makes an event
         self.sent = self.sent_bytes = self.waited_ns = self.reports_left_out = 0
-        self.counters = {}  # your own numbers: they stand in every status
-        self.text = ""  # what you say of yourself
+        self.counters = {}  # your own counters, which every status contains
+        self.text = ""  # your own status text
         self._place = _place(run_control, "127.0.0.1")
         self._control, self._data, self._data_place = _Line(), _Line(), None
         self._incoming, self._outgoing = bytearray(), bytearray()
@@ -132,41 +132,41 @@ class Source:
         self._issued, self._next, self._vetoed = 0, 1, {}
         self._status_due, self._is_closed, self._has_command = 0.0, False, False
 
-    # What you may override. An exception is told to run control as a failure.
+    # Methods to override. An exception is reported to run control as a failure.
 
     def configure(self, settings):
         """Get ready with these settings (a text: your `[source.settings]` as TOML)."""
 
     def start(self, run, first, last):
-        """Take data from event `first` on; `last` is None where nobody knows it yet."""
+        """Take data from event `first` on; `last` is None if it is not known yet."""
 
     def enable(self):
-        """The trigger source alone: `trigger` gives numbers from now on."""
+        """Only the trigger source: `trigger` returns numbers from now on."""
 
     def inhibit(self):
-        """The trigger source alone: it gives none any more."""
+        """Only the trigger source: it returns no more numbers."""
 
     def hold(self):
-        """The trigger source alone: the run is paused. `trigger` gives no number then, and counts the triggers that come as
-        vetoed: "paused". Override it where hardware has to hold triggers."""
+        """Only the trigger source: the run is paused. `trigger` then returns no number and counts triggers as vetoed:
+        "paused". Override it if hardware has to hold triggers."""
 
     def release(self):
-        """The trigger source alone: the pause is over, and `trigger` gives the next number. After a pause that ends with the
-        run's stop there is none, but `inhibit`."""
+        """Only the trigger source: the pause is over, and `trigger` returns the next number. If a pause ends with the stop of
+        the run, `inhibit` is called instead."""
 
     def stop(self, run, last):
-        """The run ends with event `last` (None: where you are). What is left may be sent here or later in your loop; the
-        library answers when the fragment of event `last` has left, or when you say `done()`."""
+        """The run ends with event `last` (None: at the present event). Send the remaining data here or later in your loop; the
+        library answers when the fragment of event `last` was sent, or when you call `done()`."""
 
-    # What you call.
+    # Methods to call.
 
     @property
     def is_running(self):
-        """Whether events are to be sent."""
+        """Whether to send events."""
         return self.stage in (STARTED, TRIGGERING, VETOED)
 
     def trigger(self):
-        """The trigger source alone: the number of the event that this trigger makes, or None where none may come now."""
+        """Only the trigger source: the number of the event of this trigger, or None if triggers are not accepted."""
         if self.stage not in (STARTED, TRIGGERING):
             return None
         if self.stage != TRIGGERING:
@@ -183,20 +183,20 @@ class Source:
         return self._next - 1
 
     def veto(self, cause):
-        """The trigger source alone: there was a trigger, and this is why it makes no event."""
+        """Only the trigger source: counts a trigger that makes no event, with the cause."""
         if self.stage in (STARTED, TRIGGERING):
             self._issued += 1
             self._vetoed[cause] = self._vetoed.get(cause, 0) + 1
 
     def send(self, event, payload, timestamp_ns=None, wait=True):
-        """Sends the data of one event; False where there is no room now and `wait` is False, or where there is nobody to
-        wait for. Events are sent in the order of their numbers."""
+        """Sends the data of one event. Returns False if there is no room and `wait` is False, or if the readout unit is gone
+        and run control has sent a command. Send events in the order of their numbers."""
         length = _DATA_HEADER_BYTES + len(payload)
         if len(self._buffer) - self._gone + length > BUFFER_BYTES and len(self._buffer) > self._gone:
             self._flush()
             began = time.monotonic_ns()
             while len(self._buffer) - self._gone + length > BUFFER_BYTES and len(self._buffer) > self._gone:
-                # Run control may want something of one whose readout unit is gone.
+                # Run control may send commands although the readout unit is gone.
                 if not wait or self._is_closed or (self._has_command and not self._data.is_up):
                     return False
                 self._serve(0.05, only_pings=True)
@@ -215,11 +215,11 @@ class Source:
         return True
 
     def done(self):
-        """After a stop: nothing more will be sent, although the fragment of the last event was not."""
+        """After a stop: no more data will be sent, even if the fragment of the last event was not."""
         self._is_done = True
 
     def report(self, name, value, unit="", time_ns=None):
-        """Reports a slow reading; it stands in the run's files by its time. False where run control is not there."""
+        """Reports a slow reading, which is stored with its time in the run's files. False if run control is not connected."""
         if not self._control.is_up or len(self._outgoing) > MOST_WAITING_WORDS:
             self.reports_left_out += 1
             return False
@@ -228,13 +228,13 @@ class Source:
         return True
 
     def poll(self, timeout=0.0):
-        """Speaks with run control and sends what has gathered; sleeps at most `timeout` seconds while there is nothing to
-        do. False once the source is closed."""
+        """Communicates with run control and sends collected data; sleeps at most `timeout` seconds if there is no work.
+        Returns False once the source is closed."""
         self._serve(timeout, only_pings=False)
         return not self._is_closed
 
     def close(self):
-        """Ends both connections; what has gathered is lost where Ropewalk is busy."""
+        """Ends both connections; collected data are lost if Ropewalk is busy."""
         self._flush()
         self._is_closed = True
         for line in (self._control, self._data):
@@ -246,7 +246,7 @@ class Source:
     def __exit__(self, *_):
         self.close()
 
-    # How it works.
+    # Implementation.
 
     def _serve(self, timeout, only_pings):
         now = time.monotonic()
@@ -279,7 +279,7 @@ class Source:
         self._outgoing += _FRAME.pack(b"RWC", kind, len(body)) + body
 
     def _greet(self):
-        """Who it is and how far; whatever was begun over an earlier connection is void."""
+        """Sends id and stage; anything begun over an earlier connection is void."""
         self._incoming.clear()
         self._outgoing.clear()
         body = b"RWSOURCE" + struct.pack("<HBBII", CONTROL_VERSION, self.clock, self.stage, self.source, self.run)
@@ -290,7 +290,7 @@ class Source:
     def _greet_data(self):
         flags = 1 if self.clock == CLOCK_UTC else 0
         hello = _DATA_HELLO.pack(b"RWHI", 1, flags, self.source, self.name.encode()[:32])
-        # What left only in part leaves again as a whole; a hello is for one connection.
+        # A partly sent fragment is sent again completely; a hello is for one connection.
         del self._buffer[: self._begin]
         if self._buffer.startswith(b"RWHI"):
             del self._buffer[: _DATA_HELLO.size]
@@ -311,7 +311,7 @@ class Source:
             self._incoming += received
 
     def _watch_data(self, now):
-        """Nobody sends anything over the data connection, so that what can be read there is its end."""
+        """The readout unit sends nothing over the data connection, so readable data mean its end."""
         if not self._data.is_up:
             return
         try:
@@ -332,7 +332,7 @@ class Source:
                 self._control.close(now)
 
     def _flush(self):
-        """Sends what has gathered, as far as the network takes it."""
+        """Sends collected data, as far as the network accepts it."""
         while self._data.is_up and self._gone < len(self._buffer):
             try:
                 with memoryview(self._buffer) as view:
@@ -354,13 +354,13 @@ class Source:
             self._gone, self._begin = self._gone - self._begin, 0
 
     def _fragment_bytes(self, at):
-        """Bytes of what begins there: a fragment, or the connection's hello, which ends before it can be repeated."""
+        """Size of the record that begins there: a fragment, or the hello of a connection."""
         if self._buffer[at : at + 4] == b"RWHI":
             return _DATA_HELLO.size
         return _DATA_HEADER_BYTES + int.from_bytes(self._buffer[at + 12 : at + 16], "little")
 
     def _obey(self, only_pings):
-        """Obeys what came whole. While `send` waits, commands wait too, so that nobody's callback runs inside it."""
+        """Carries out complete commands. While `send` waits, commands wait too, so that no callback runs inside it."""
         self._has_command = False
         while len(self._incoming) >= _FRAME.size:
             magic, kind, length = _FRAME.unpack_from(self._incoming)
@@ -373,7 +373,7 @@ class Source:
                 self._has_command = True
                 break
             body = bytes(self._incoming[_FRAME.size : _FRAME.size + length])
-            # Before the callback, which may send, and so come here again.
+            # Before the callback, which may call `send` and so enter this method again.
             del self._incoming[: _FRAME.size + length]
             self._command(kind, body)
         if only_pings and time.monotonic() >= self._status_due:
@@ -391,14 +391,14 @@ class Source:
             run = int.from_bytes(body[:4], "little")
             try:
                 self._run_command(kind, run, body[4:])
-            except Exception as error:  # whatever goes wrong in a callback is for run control to know
+            except Exception as error:  # run control gets every failure of a callback
                 self._say(FAILED, struct.pack("<I", run) + _text(f"{type(error).__name__}: {error}", 1024))
 
     def _run_command(self, kind, run, body):
         if kind == CONFIGURE:
             self._configure(run, body)
         elif run != self.run or self.stage == IDLE:
-            # Of a run that this program knows nothing of there is nothing to be left.
+            # An unknown run: nothing was sent.
             if kind == STOP:
                 self._say(STOPPED_WORD, struct.pack("<IQQQ", run, UNKNOWN, UNKNOWN, 0))
         elif kind == START:
@@ -429,12 +429,12 @@ class Source:
             if self.stage in (STARTED, TRIGGERING):
                 self.stage = VETOED
             self.stop(run, self._stop_last)
-        # Of a second stop the answer is on its way; after the end it is given again.
+        # A second stop needs no answer while the first is in flight; after the end it is answered again.
         elif kind == STOP and self.stage == STOPPED:
             self._tell_stopped()
 
     def _hold(self, is_held):
-        """A pause of the run begins or ends. Where that cannot be done everything stays as it was."""
+        """A pause of the run begins or ends. On failure the state does not change."""
         if self.stage in (STARTED, TRIGGERING) and self.is_held != is_held:
             if is_held:
                 self.hold()
@@ -464,11 +464,11 @@ class Source:
                 self._data_place, self.run = None, 0
                 raise
             self._data.begin(self._data_place, time.monotonic())
-        # The answer is given when the data connection stands.
+        # The answer is sent when the data connection is established.
         self._ready_for = time.monotonic() + CONNECT_SECONDS
 
     def _answer(self, now):
-        """Says what has become true: that the data connection stands, or that all data have left."""
+        """Sends due answers: the data connection is established, or all data were sent."""
         if self._ready_for is not None:
             if self._data.is_up:
                 self.stage = max(self.stage, READY)

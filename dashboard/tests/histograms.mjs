@@ -1,4 +1,4 @@
-// What is counted of every fragment: bars of the bins, and in words what stands in none.
+// Histograms of fragments: bars of the bins, and the values outside of them as text.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, isPng, rowsOf, saved, scratch, start, tab, until, watched } from "./harness.mjs";
@@ -39,7 +39,7 @@ bins = 12
 const beside = `document.getElementById("histogram-beside").textContent`;
 const choices = (id) => `[...document.getElementById("${id}").options].map((option) => option.textContent).join()`;
 
-// Whether there is a bar in the middle of each of so many bins: its colour is looked for on the canvas, above the axis.
+// Whether there is a bar in the middle of each bin: checks its colour on the canvas, above the axis.
 const bars = (bins) => `(() => {
   const canvas = document.querySelector("#histogram canvas");
   const over = document.querySelector("#histogram .u-over");
@@ -85,12 +85,12 @@ export async function histograms(browser, program, shots) {
   await until(page, "the other source alone", `/^0 in the bins, [1-9][\\d,]* above$/.test(${beside})`);
   await until(page, "no bar", `${bars(4)} === "false,false,false,false"`);
 
-  // A histogram of other bins is drawn anew, with its own.
+  // A histogram with other bins is drawn again, with its own axis.
   await page.locator("#histogram-name").selectOption("intervals");
   await until(page, "times between fragments", `/^[1-9][\\d,]* in the bins/.test(${beside}) && ${bars(12)}.includes("true")`);
   const label = await page.locator("#histogram").getAttribute("aria-label");
-  expect(label.startsWith("intervals: "), `those who do not see it are told: ${label}`);
-  // Source 1 has no such histogram: what can be drawn is drawn in the place of nothing.
+  expect(label.startsWith("intervals: "), `the label for screen readers: ${label}`);
+  // Source 1 has no such histogram: another one is drawn.
   await page.locator("#histogram-source").selectOption("1");
   await until(page, "what can be drawn", `${beside} !== "" && document.getElementById("histogram-source").value === ""`);
   expectQuiet();

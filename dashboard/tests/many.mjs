@@ -45,7 +45,7 @@ async function sortsAndFilters(page) {
   await page.keyboard.press("Enter");
   await until(page, "the last comes first", `${rows}[0] === 699 && document.querySelector("#sources th").getAttribute("aria-sort") === "descending"`);
   await page.fill("#source-filter", "7, 20-22");
-  await until(page, "those that are meant", `${rows}.join() === "22,21,20,7"`);
+  await until(page, "the listed sources", `${rows}.join() === "22,21,20,7"`);
   expect((await page.evaluate(text("source-count"))).startsWith("(4 of 700"), "how many are shown is not told");
   await page.fill("#source-filter", "ru1");
   await until(page, "those of a unit", `${rows}.length === 175`);

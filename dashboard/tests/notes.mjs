@@ -1,4 +1,4 @@
-// What people say of runs: in the list, in the account, and from the page by whoever may.
+// Notes on runs: in the list, in the account, and added from the page.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, isInOrder, scratch, start, tab, until, watched } from "./harness.mjs";
@@ -21,10 +21,10 @@ export async function notes(browser, program, shots) {
   await text.fill("  target moved by 2 mm <b>");
   await text.press("Enter");
   await until(page, "the note", `${said} === "ada: target moved by 2 mm <b>"`);
-  expect((await text.inputValue()) === "", "what was said still stands in the field");
+  expect((await text.inputValue()) === "", "the note is still in the field");
   await page.screenshot({ path: join(shots, "notes.png"), fullPage: true });
 
-  // A run that there is not: the text stays, and why is said.
+  // An unknown run: the text stays, and the reason is shown.
   await page.getByLabel("Note on run").fill("77");
   await text.fill("of nothing");
   await add.click();
@@ -33,7 +33,7 @@ export async function notes(browser, program, shots) {
   await page.getByRole("button", { name: "Close" }).first().click();
   await page.getByLabel("Note on run").fill("1");
 
-  // Somebody else's is seen, too; and who holds the controls is alone with them.
+  // A note of another user appears, too; while another operator has control, the field is disabled.
   expect((await page.evaluate(post("runs/1/notes?by=bob", "beam back"))) === 200, "bob may not say anything");
   await until(page, "what bob said", `${said} === "bob: beam back (and 1 earlier)"`, 15000);
   expect((await page.evaluate(post("operator/take?by=bob", ""))) === 200, "bob does not get the controls");
@@ -48,10 +48,10 @@ export async function notes(browser, program, shots) {
   await account.click();
   await until(page, "both notes in the account", `["ada: target moved by 2 mm <b>", "bob: beam back"].every((words) => document.getElementById("run-account").textContent.includes(words))`);
   await isInOrder(page);
-  // The run that there is not, and an event that was asked for while the run ended.
+  // The unknown run, and an event that was requested while the run ended.
   expectQuiet(/ 404 .*\/runs\/77\/notes/, / 404 .*\/events\/sample/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: what is said of runs stands in their list and account, and is said from the page by whoever may");
+  console.log("good: notes on runs appear in the list and the account, and are added from the page");
 }

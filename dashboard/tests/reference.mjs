@@ -1,4 +1,4 @@
-// A run of the past that is laid under the present one.
+// A reference run, drawn below the present one.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, isPng, rowsOf, saved, scratch, start, state, until, watched } from "./harness.mjs";
@@ -24,7 +24,7 @@ export async function reference(browser, program, shots) {
   await until(page, "running", state("running"));
   await until(page, "the run that is compared with", titles("events, run 1"));
   expect((await field.inputValue()) === "1", "the field does not say which run it is");
-  // What it had at the same age stands beside today's numbers.
+  // Its values at the same age appear beside the present numbers.
   const beside = (id, pattern) => `${pattern}.test(document.getElementById("${id}-before").textContent)`;
   await until(page, "its rate beside the present one", beside("event-rate", "/^run 1: [1-9][\\d,]*$/"));
   await until(page, "its bytes beside the present ones", `${beside("bandwidth-in", "/^run 1: .*B\\/s$/")} && ${beside("pool", "/^run 1: \\d+ %$/")}`);
@@ -40,7 +40,7 @@ export async function reference(browser, program, shots) {
   await field.fill("");
   await field.press("Enter");
   await until(page, "no comparison", `!(${titles("events, run 1")}) && document.getElementById("event-rate-before").textContent === ""`);
-  // The run that there is not, and run 1 before its course was kept.
+  // The unknown run, and run 1 before its trend was stored.
   expectQuiet(/ 404 .*\/api\/v1\/reference/);
   await page.close();
   run.child.kill("SIGINT");

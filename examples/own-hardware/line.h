@@ -1,6 +1,6 @@
 /*
- * What stands for the trigger cable in these examples: for each trigger the number of its event and its time (UTC, ns),
- * 8 bytes each, little-endian, over TCP. With real hardware this is a wire and a counter on each board.
+ * The trigger cable of these examples: for each trigger the number of its event and its time (UTC, ns), 8 bytes each,
+ * little-endian, over TCP. With real hardware this is a wire and a counter on each board.
  */
 #ifndef LINE_H
 #define LINE_H

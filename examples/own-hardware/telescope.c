@@ -1,10 +1,10 @@
 /*
- * A detector under run control: for each trigger that it sees it sends one fragment.
+ * A detector under run control: it sends one fragment for each trigger.
  *
  *     cc -std=c99 -O2 -I bindings/c -o telescope examples/own-hardware/telescope.c bindings/c/ropewalk_source.c
  *     ./telescope --control 127.0.0.1:5100 --source 2
  *
- * Settings: trigger = "127.0.0.1:5101" (where triggers are seen, line.h), size = 256 (bytes of each fragment). Ends with
+ * Settings: trigger = "127.0.0.1:5101" (the trigger line, line.h), size = 256 (bytes of each fragment). Ends with
  * Ctrl-C.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -74,7 +74,7 @@ static const char *configure(void *mine, const char *settings)
     return NULL;
 }
 
-/* Sends a fragment for each trigger that has come; whether there were any. */
+/* Sends a fragment for each received trigger; returns whether there were any. */
 static int read_out(struct telescope *telescope, struct ropewalk_source *source)
 {
     static unsigned char payload[MOST_PAYLOAD];
@@ -121,7 +121,7 @@ int main(int count, char **arguments)
         perror("ropewalk_source_open");
         return 1;
     }
-    /* Where triggers come the next ones are looked for at once; a stop is answered when the last event's have left. */
+    /* After triggers, look for the next ones at once; a stop is answered when the fragment of the last event was sent. */
     while (!is_over && ropewalk_source_poll(source, was_busy ? 0 : 1) == 0)
         was_busy = read_out(&telescope, source);
     ropewalk_source_close(source);

@@ -4,8 +4,8 @@
  *     cc -std=c99 -O2 -I bindings/c -o trigger examples/own-hardware/trigger.c bindings/c/ropewalk_source.c
  *     ./trigger --control 127.0.0.1:5100 --source 1 --line 5101
  *
- * Whoever is to see the triggers connects to the port --line (line.h says what comes there). Settings: rate = 10000.0, in
- * Hz. A trigger that comes while somebody on the line does not keep up is vetoed as "busy". Ends with Ctrl-C.
+ * Detectors connect to the port --line to receive the triggers (format: line.h). Settings: rate = 10000.0, in Hz. A trigger that
+ * comes while a detector on the line is too slow is vetoed as "busy". Ends with Ctrl-C.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "line.h"
@@ -34,7 +34,7 @@ struct follower {
 struct trigger {
     int listener;
     double rate;
-    uint64_t begun_ns, done; /* triggers come from here on; so many have come */
+    uint64_t begun_ns, done; /* start of the triggers; number of triggers so far */
     struct follower followers[MOST_FOLLOWERS];
     int count;
 };
@@ -61,7 +61,7 @@ static const char *configure(void *mine, const char *settings)
     return trigger->rate > 0 ? NULL : "the rate must be more than 0 Hz";
 }
 
-/* All who want to see the triggers have connected by now: run control enables triggers when every source has started. */
+/* All detectors have connected by now: run control enables triggers when every source has started. */
 static const char *enable(void *mine)
 {
     struct trigger *trigger = mine;
@@ -124,16 +124,16 @@ static void pull(struct trigger *trigger, struct ropewalk_source *source)
     ropewalk_source_send(source, event, number_at(bytes + 8), bytes, sizeof bytes);
 }
 
-/* Pulls the triggers that have come by now. */
+/* Takes the triggers that are due by now. */
 static void go_on(struct trigger *trigger, struct ropewalk_source *source)
 {
     double due = (double)(ropewalk_source_utc_ns() - trigger->begun_ns) * 1e-9 * trigger->rate;
-    int most = 1000; /* at once: run control is to be heard in between */
+    int most = 1000; /* at once, so that run control is read in between */
     while ((double)trigger->done < due && most-- > 0) {
         pull(trigger, source);
         trigger->done++;
     }
-    /* Those that make no event count, too: while the run is paused they are vetoed. */
+    /* Triggers without an event count, too: while the run is paused they are vetoed. */
     ropewalk_source_count(source, "triggers", trigger->done);
 }
 
@@ -187,7 +187,7 @@ int main(int count, char **arguments)
             go_on(&trigger, source);
         feed(&trigger);
         if (ropewalk_source_stage(source) == ROPEWALK_READY)
-            drop_followers(&trigger); /* those of the last run; the next ones wait to be accepted */
+            drop_followers(&trigger); /* of the last run; the next ones wait to be accepted */
     }
     ropewalk_source_close(source);
     return 0;

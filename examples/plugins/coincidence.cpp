@@ -1,4 +1,4 @@
-// A filter in C++: it keeps events in which enough sources have something to say, with trigger n for n of them.
+// A filter in C++: it keeps events in which enough sources have data, with trigger n for n sources.
 // Its configuration: how many sources, and how many bytes each of them must have, such as "2 100".
 #include "ropewalk_filter.h"
 
@@ -39,7 +39,7 @@ private:
     unsigned long long kept_ = 0;
 };
 
-// No exception may leave a function that is called from outside.
+// No exception may escape a function that the host calls.
 void *create(const ropewalk_host *, const char *configuration, char *error, size_t capacity) {
     try {
         return new Coincidence(configuration);

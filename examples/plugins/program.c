@@ -1,6 +1,6 @@
 /*
- * A filter as a program of its own (docs/filters.md): it keeps one event of so many, as its configuration says, and stores with
- * each how many bytes it has, which goes into a histogram too.
+ * A filter as a program of its own (docs/filters.md): it keeps one event of N, the number in its configuration, and stores its
+ * size with it, also in a histogram.
  */
 #include "ropewalk_client.h"
 

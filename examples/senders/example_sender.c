@@ -1,5 +1,5 @@
 /*
- * A front end of its own: sends events with a test pattern to Ropewalk. Begin here with yours.
+ * An example front end: sends events with a test pattern to Ropewalk. Use it as a start for your own.
  *
  *     cc -std=c99 -O2 -o example_sender example_sender.c
  *     ./example_sender --to 127.0.0.1:5000 --source 1 --events 1000 --rate 100
@@ -141,7 +141,7 @@ static int open_patiently(struct ropewalk_sender *sender, const struct options *
     return 0;
 }
 
-/* Waits until the event numbered `index` is due. What has gathered is sent first. */
+/* Waits until the event numbered `index` is due. Collected data are sent first. */
 static int wait_for_trigger(struct ropewalk_sender *sender, const struct options *options, uint64_t start, uint64_t index)
 {
     uint64_t due, now;

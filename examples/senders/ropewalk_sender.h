@@ -1,7 +1,7 @@
 /*
  * Sends a front end's data to Ropewalk as generic fragments over TCP (docs/generic-fragment.md).
  *
- * One header, C99 or C++, nothing but libc. Include it before other headers, or compile with -std=gnu99.
+ * One header, C99 or C++, only libc. Include it before other headers, or compile with -std=gnu99.
  *
  *     struct ropewalk_sender sender;
  *     if (ropewalk_open(&sender, "127.0.0.1", "5000", 1, ROPEWALK_HELLO_UTC, "telescope") < 0)
@@ -11,8 +11,8 @@
  *     ropewalk_close(&sender);
  *
  * Functions return 0, or -1 with errno set; after a failure of send or flush the connection is of no further use.
- * Fragments gather in a buffer, since one system call for each small fragment would be five times slower. Where
- * Ropewalk is busy, send and flush wait: nothing is lost on the way.
+ * Fragments are collected in a buffer, because one system call per small fragment would be five times slower. While
+ * Ropewalk is busy, send and flush wait: nothing is lost.
  */
 #ifndef ROPEWALK_SENDER_H
 #define ROPEWALK_SENDER_H
@@ -89,7 +89,7 @@ static inline uint64_t ropewalk_utc_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Sends what has gathered; waits while Ropewalk is busy. */
+/* Sends collected data; waits while Ropewalk is busy. */
 static inline int ropewalk_flush(struct ropewalk_sender *sender)
 {
     size_t sent = 0;
@@ -169,7 +169,7 @@ static inline int ropewalk_send(struct ropewalk_sender *sender, uint64_t event_n
     return ropewalk_append(sender, payload, payload_length);
 }
 
-/* Sends what has gathered and closes the connection. */
+/* Sends collected data and closes the connection. */
 static inline int ropewalk_close(struct ropewalk_sender *sender)
 {
     int flushed = ropewalk_flush(sender);

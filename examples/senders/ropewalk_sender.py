@@ -86,7 +86,7 @@ class Sender:
         if failure is None:
             self.close()
         else:
-            self._socket.close()  # nobody knows how much of the buffer is gone already
+            self._socket.close()  # it is unknown how much of the buffer was sent
 
 
 _stopped = False

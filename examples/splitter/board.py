@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The board of examples/splitter, or what stands for it: datagrams of several triggers each.
+"""Emulates the board of examples/splitter: datagrams of several triggers each.
 
     python3 board.py HOST:PORT [TRIGGERS] [TRIGGERS PER SECOND]
 """

@@ -1,8 +1,8 @@
 /*
  * A splitter for a board that packs several triggers into a datagram (docs/splitters.md):
  *
- *     byte 0    "TB"         what all datagrams begin with
- *          2    uint16       how many triggers follow
+ *     byte 0    "TB"         the beginning of all datagrams
+ *          2    uint16       number of triggers that follow
  *     then for each trigger
  *          0    uint32       its number
  *          4    uint16       bytes of its hits

@@ -1,4 +1,4 @@
-//! Other people's formats: whatever comes, a stream is cut the same way however it comes, and every frame can be told.
+//! Formats of other systems: any stream is divided in the same way, whatever its pieces, and every frame can be described.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use ropewalk_wire::foreign::{Describe, ForeignFormat, Inspector, Value};
 use ropewalk_wire::framing::{Framing, Front, Search, Splitter};
 use std::fmt::Arguments;
 
-/// Counts what it is told.
+/// Counts its calls.
 #[derive(Default)]
 struct Counted(usize);
 

@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn read_tables(body: &[u8]) {
     let prefix = body.first_chunk::<{ SuperFragmentsEncoder::PREFIX }>();
     if let Some(Ok(length)) = prefix.map(|prefix| SuperFragmentsView::table_bytes(*prefix)) {
-        assert!(length <= SuperFragmentsView::MAX_TABLES, "nobody waits for tables that are too long");
+        assert!(length <= SuperFragmentsView::MAX_TABLES, "tables that are too long are refused");
     }
     let Some(read) = entries(body) else { return };
     let mut encoded = Vec::new();
@@ -42,7 +42,7 @@ fn read_tables(body: &[u8]) {
     }
 }
 
-/// All super-fragments with their fragments; none where the tables are not what they should be.
+/// All super-fragments with their fragments; none if the tables are invalid.
 fn entries(head: &[u8]) -> Option<Vec<(SuperFragmentEntry, Vec<FragmentEntry>)>> {
     let mut view = SuperFragmentsView::new(head).ok()?;
     let mut all = Vec::new();

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const RUN: RunNumber = RunNumber(1);
 const LUMISECTION: u32 = 1;
 const UNITS: u32 = 2;
-/// One of so many is accepted.
+/// One of this many is accepted.
 const EVERY: u64 = 10;
 /// Fragments of an event.
 const SOURCES: u32 = 2;
@@ -122,7 +122,8 @@ fn write(path: &Path, index: u32, files: Files) -> Result<(), BenchError> {
     std::fs::write(path, bytes).map_err(BenchError::system("a file of events"))
 }
 
-/// The directory of a run with the files and its end, made anew: names beside those that stay, so that nothing is copied.
+/// The directory of a run with the files and its end, made anew: hard links to files that stay, so that nothing is
+/// copied.
 struct Laid {
     place: Place,
     directory: PathBuf,

@@ -1,7 +1,7 @@
-//! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a process of
-//! its own, beside what nobody can leave out: a walk over the events, and one line of the cache there and one back. Long events beside
-//! short ones, which are to take no longer, since no byte of them is copied. And a whole run with filter and files, beside the same run
-//! without both.
+//! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a
+//! process of its own, beside the unavoidable: a walk over the events, and one line of the cache there and one back.
+//! Long events beside short ones, which are to take no longer, since no byte of them is copied. And a whole run with
+//! filter and files, beside the same run without both.
 
 use crate::BenchError;
 use crate::pairs::{alternate, median};
@@ -40,7 +40,7 @@ const FILES: [(&str, &str); 4] = [
     ("ropewalk_plugin.h", include_str!("../../../bindings/c/ropewalk_plugin.h")),
 ];
 const START: Duration = Duration::from_secs(10);
-/// Events that are there, as in a builder unit's table.
+/// Present events, as in a builder unit's table.
 const EVENTS: usize = 1024;
 /// Events that are in work at once.
 const IN_WORK: u64 = 512;
@@ -85,8 +85,8 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
     chain(session)
 }
 
-/// Events of 2 KiB beside those of 256 B, decided by the same one in short turns: so quickly one after the other the machine is the same
-/// for both, whatever it does over seconds.
+/// Events of 2 KiB beside those of 256 B, decided by the same filter in short turns: the machine is the same for both,
+/// even if it changes over seconds.
 fn lengths(session: &mut Session<'_>, by: &str, filter: &FilterConfig) -> Result<(), BenchError> {
     let turns = session.options.scale.choose(1, 201, 801);
     for fragments in [1, 16] {
@@ -173,7 +173,7 @@ impl FilterEvent for Event {
     }
 }
 
-/// Events of so many bytes in so many fragments, in memory that a process can be given to read.
+/// Events of this many bytes in this many fragments, in memory that a process can be given to read.
 fn events(bytes: usize, fragments: usize) -> Result<Vec<Event>, BenchError> {
     let config = PoolConfig::anonymous("filtering", BLOCK, EVENTS * bytes / BLOCK + 1);
     let mut pool = Pool::new(PoolConfig { memory: MemoryKind::Memfd, ..config }).map_err(BenchError::wrong)?;

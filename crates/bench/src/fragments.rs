@@ -21,7 +21,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Writes the first `events` fragments of so many sources, each `fragment_bytes` long, into a pool.
+    /// Writes the first `events` fragments of this many sources, each `fragment_bytes` long, into a pool.
     pub(crate) fn new(sources: u16, fragment_bytes: usize, events: u32) -> Result<Self, BenchError> {
         let mut feeds: Vec<SlinkStream> =
             (0..sources).map(|source| SlinkStream::new(SourceId(source.into()), fragment_bytes, 128)).collect();
@@ -38,8 +38,8 @@ impl Prepared {
         self.streams.len() as u64 * u64::from(self.events)
     }
 
-    /// The least that anybody can do with them: reads every fragment's headers, the streams' blocks in turns as
-    /// they came. Gives the sum of the event numbers.
+    /// The least work with them: reads every fragment's headers, the streams' blocks in turns as they came. Returns the
+    /// sum of the event numbers.
     pub(crate) fn walk(&self) -> Result<u64, BenchError> {
         let mut places = vec![0; self.streams.len()];
         let longest = self.streams.iter().map(Vec::len).max().unwrap_or(0);

@@ -63,7 +63,7 @@ fn length(number: Number, unit: u32, header: u32) -> Length {
     Length { number, unit, counts: Counts::Payload { header }, add: 0 }
 }
 
-/// FED fragments of so many bytes that have one FEROL block each.
+/// FED fragments of this many bytes that have one FEROL block each.
 fn fed_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
     let mut stream = Vec::new();
     for event in 1..=fragments {
@@ -83,7 +83,7 @@ fn fed_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
     Ok(Stream { hello: Vec::new(), bytes: stream, layout })
 }
 
-/// Generic fragments with so many bytes behind their heads.
+/// Generic fragments with this many bytes behind their heads.
 fn generic_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
     let mut stream = Vec::new();
     for event in 1..=u64::from(fragments) {

@@ -131,7 +131,7 @@ pub const NAMES: &[&str] = &[
 /// Runs a bench and prints its figures to `out`.
 ///
 /// # Errors
-/// Where the name or the filter fits nothing, or the machine does not allow it.
+/// If the name or the filter fits nothing, or the machine does not allow it.
 pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), BenchError> {
     let bench = match name {
         "builder" => builder::bench,

@@ -52,7 +52,7 @@ struct Variant {
     fragment_bytes: usize,
     /// With the watch over synchrony.
     watched: bool,
-    /// So many histograms of each source: of a field, of sizes, of times between fragments, of another field.
+    /// This many histograms of each source: of a field, of sizes, of times between fragments, of another field.
     histograms: usize,
 }
 

@@ -1,6 +1,7 @@
-//! `bench monitoring`: a run that is looked at as run control does for its page, beside the same run at which nobody looks; and how much of the
-//! process's processor time whoever looks takes, which a noisy machine changes less than it does rates. What data threads count they count in
-//! both: that cannot be left out. That they write it into pages can: the same run without pages says what that costs.
+//! `bench monitoring`: a run that is watched as run control does for its page, beside the same run without a viewer;
+//! and how much of the process's processor time the viewer takes, which a noisy machine changes less than it does
+//! rates. Data threads count in both: that cannot be left out. That they write counts into pages can: the same run
+//! without pages says what that costs.
 
 use crate::BenchError;
 use crate::pairs::alternate;
@@ -13,6 +14,7 @@ use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::History;
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents};
 use ropewalk_monitor::prometheus;
+use ropewalk_monitor::quality::QualityMonitor;
 use ropewalk_run::RunHandle;
 use ropewalk_run::session::SamplingInterval;
 use ropewalk_terms::Instant;
@@ -29,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const OBSERVE: Duration = Duration::from_secs(1);
 /// Each source needs room for its largest fragment and for two blocks.
 const MANY_POOL_MIB: usize = 4096;
-const NOTE: &str = "limit: the same run at which nobody looks, in turns; target: 0.99";
+const NOTE: &str = "limit: the same run without a viewer, in turns; target: 0.99";
 /// Where data threads write what they count into no page.
 const NO_PAGES: &str = "[monitor]\npages = \"none\"\n";
 const PAGES_NOTE: &str = "limit: the same run whose nodes have no pages, in turns; target: 0.99";
@@ -39,7 +41,7 @@ const TIME_NOTE: &str = "processor time of all but the thread that looks; limit:
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let usual = SlinkConfig::default();
-    // As many as a large experiment has at one event manager, which tells whoever looks of each of them.
+    // As many as a large experiment has at one event manager, which reports each of them to viewers.
     let many = SlinkConfig { streams: 700, ..usual };
     for (sender, bytes, pool_mib) in
         [(usual, 256, USUAL_POOL_MIB), (usual, 2048, USUAL_POOL_MIB), (many, 2048, MANY_POOL_MIB)]
@@ -54,7 +56,8 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             filter: "",
             warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
             interval: Duration::from_millis(scale.choose(100, 3000, 6000)),
-            // Whoever looks takes a processor away from somebody: from whom, the scheduler decides as it does for users.
+            // A viewer takes a processor away from a data thread: from which one, the scheduler decides as it does for
+            // users.
             cpus: None,
             pool_mib,
             output: scratch(&session.options.output, "monitoring"),
@@ -112,6 +115,7 @@ fn processor_seconds(clock: ClockId) -> f64 {
 /// processor time that took.
 fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
     let (mut finder, mut history) = (Finder::default(), History::default());
+    let mut quality = QualityMonitor::default();
     let (mut observer, mut incidents) = (IncidentObserver::default(), Incidents::new(1_000));
     let mut alarms = Alarms::new(built_in()).ok();
     let seconds = || [ClockId::ThreadCPUTime, ClockId::ProcessCPUTime].map(processor_seconds);
@@ -135,7 +139,8 @@ fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
                 finder.observe(Arc::clone(&sample));
                 history.observe(Arc::clone(&sample));
                 if let Some(alarms) = &mut alarms {
-                    alarms.observe(Arc::clone(&sample), finder.finding().map(|finding| finding.limit));
+                    quality.observe(Arc::clone(&sample));
+                    alarms.observe(Arc::clone(&sample), finder.finding(), quality.quality());
                 }
                 black_box(prometheus::text(&sample));
                 observer.observe(sample, &mut incidents);

@@ -31,7 +31,7 @@ impl Series {
     }
 }
 
-/// The value in the middle; 0 where there is none.
+/// The value in the middle; 0 without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -42,7 +42,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// Measures so many pairs, `N` figures of each side at once. Every second pair begins with the limit, so that
+/// Measures this many pairs, `N` figures of each side at once. Every second pair begins with the limit, so that
 /// neither side always has the warmer machine.
 pub(crate) fn alternate<const N: usize>(
     pairs: usize,

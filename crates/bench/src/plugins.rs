@@ -25,7 +25,7 @@ pub(crate) fn compiled(directory: &Path, files: &[(&str, &str)]) -> Result<PathB
     }
 }
 
-/// Somebody who is waited for, since when.
+/// The time since which a process is waited for.
 #[derive(Debug)]
 pub(crate) struct Wait(Instant);
 

@@ -32,7 +32,7 @@ pub struct Row {
     pub max: f64,
     /// How many figures there are.
     pub repeats: usize,
-    /// The median of the limit, in the same unit, measured in turns with ours; none where nothing limits.
+    /// The median of the limit, in the same unit, measured in turns with ours; `None` without a limit.
     pub limit: Option<f64>,
     /// The median of the pairs' ratios, ours to the limit.
     pub ratio_to_limit: Option<f64>,
@@ -129,7 +129,7 @@ pub struct Session<'a> {
     rows: Vec<Row>,
     /// Cases that were chosen and cannot be measured here.
     skipped: usize,
-    /// The note of the last row of the table: it is not told twice in a row.
+    /// The note of the last row of the table: it is not printed twice in a row.
     told: &'static str,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Session<'a> {
         std::fs::write(&report.page, page).map_err(BenchError::system("the report's page"))
     }
 
-    /// Ends; an error where no case was chosen.
+    /// Ends; an error if no case was chosen.
     pub(crate) fn close(self, name: &str) -> Result<(), BenchError> {
         match self.options.case {
             Some(filter) if self.rows.is_empty() && self.skipped == 0 => {

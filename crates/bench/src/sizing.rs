@@ -113,7 +113,7 @@ impl Setup {
     fn measure(self, session: &Session<'_>) -> Result<Measured, BenchError> {
         let scale = session.options.scale;
         let cpus = (scale != Scale::Tiny).then_some([0, 1]);
-        // Less is nothing at all where somebody else has the processors for a while.
+        // A shorter time measures nothing while another program has the processors.
         let interval = Duration::from_millis(scale.choose(300, 1000, 2500));
         let sender = SlinkConfig {
             streams: self.sources,
@@ -146,7 +146,7 @@ impl Setup {
         Ok(Measured { by_clock, per_cpu })
     }
 
-    /// What the simulator makes of the costs where front ends send so many 10^9 bytes a second: by the clock, and by
+    /// What the simulator makes of the costs where front ends send this many 10^9 bytes a second: by the clock, and by
     /// second of processor.
     fn predict(self, costs: Costs, front_ends: f64) -> Result<[f64; 2], BenchError> {
         let system =

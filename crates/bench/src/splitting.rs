@@ -28,7 +28,7 @@ const FILES: [(&str, &str); 3] = [
 const SOURCE: SourceId = SourceId(1);
 const BLOCK: usize = 256 << 10;
 const LARGEST_FRAME: usize = 64 << 10;
-/// All frames lie in memory of so many bytes.
+/// All frames lie in memory of this many bytes.
 const MEMORY: usize = 8 << 20;
 /// Fragments at a time, as a drive takes them.
 const BATCH: usize = 128;

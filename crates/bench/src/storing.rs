@@ -114,7 +114,8 @@ fn packed(config: StorageConfig) -> StorageConfig {
     }
 }
 
-/// Packs so many bytes of a segment by the library alone, as large a piece at once as the run file does; 10^9 bytes a second.
+/// Packs this many bytes of a segment by the library alone, as large a piece at once as the run file does; 10^9 bytes a
+/// second.
 fn pack_bare(segment: &[u8], bytes: u64) -> std::io::Result<f64> {
     let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
     let mut out = vec![0; 2 * STRETCH_BYTES];
@@ -193,7 +194,7 @@ fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, BenchError> {
     Pool::new(PoolConfig::anonymous(name, block, blocks)).map_err(|error| BenchError::wrong(error.to_string()))
 }
 
-/// Writes events until so many bytes are acknowledged; 10^9 bytes a second.
+/// Writes events until this many bytes are acknowledged; 10^9 bytes a second.
 fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, BenchError> {
     let mut fragments = Vec::new();
     let mut blocks = pool("fragments", FRAGMENT_BLOCK, FRAGMENT_BLOCKS)?;

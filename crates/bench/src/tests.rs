@@ -149,7 +149,7 @@ fn felix_gives_threads_memory_and_the_roofline() {
     check_case("felix", Some("figure=latency"), 4);
 }
 
-/// Whether a test may make network namespaces; if not, that is told.
+/// Whether a test may make network namespaces; if not, the skip is recorded.
 fn may_lay_cables(name: &str) -> bool {
     let case = Some("figure=6 kernel=interrupt mechanism=recvmmsg".to_owned());
     let is_skipped =

@@ -1,5 +1,5 @@
-//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what people have to know of, and how they hear of it. `[control]`: how
-//! run control is served.
+//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what operators have to know of, and how they are notified.
+//! `[control]`: how run control is served.
 
 use super::parse::Faults;
 use crate::quantity::Time;
@@ -54,7 +54,7 @@ fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantit
     String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// Receivers of alarms, besides those who look at the dashboard.
+/// Receivers of alarms, besides the users of the dashboard.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlarmsSection {
@@ -127,7 +127,7 @@ pub struct MonitorSection {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Commands that failed, and whatever prevents runs.
+    /// Commands that failed, and everything that prevents runs.
     Error,
     /// Also what is wrong during a run.
     #[default]
@@ -173,7 +173,7 @@ impl AlarmSection {
     }
 }
 
-/// The rules of all alarms: those that every run has, and a configuration's.
+/// The rules of all alarms: the built-in ones of every run, and the configuration's.
 pub fn alarm_rules(sections: &[AlarmSection]) -> Vec<Rule> {
     let is_replaced = |rule: &Rule| sections.iter().any(|alarm| alarm.name == rule.name);
     let of_every_run = built_in().into_iter().filter(|rule| !is_replaced(rule));
@@ -192,7 +192,7 @@ pub(super) fn check_alarms(
         let key = |field: &str| format!("alarm[{index}].{field}");
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         if alarm.name.is_empty() || alarm.name.len() > 64 || !alarm.name.chars().all(is_letter) {
-            faults.add(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses");
+            faults.add(key("name"), "1 to 64 letters, digits, - and _: it is part of addresses");
         }
         if !names.insert(&alarm.name) {
             faults.add(key("name"), format!("two alarms are named `{}`", alarm.name));
@@ -207,14 +207,14 @@ pub(super) fn check_alarms(
     check_hearers("alarms", &told.command, told.webhook.as_deref(), told.timeout, faults);
     match told.alive_every {
         Some(_) if told.webhook.is_none() && told.command.is_empty() => {
-            faults.add("alarms.alive_every", "to whom? Give `command` or `webhook`")
+            faults.add("alarms.alive_every", "without a receiver: give `command` or `webhook`")
         }
         Some(time) if time.0 < Duration::from_secs(1) => faults.add("alarms.alive_every", "once a second at most"),
         _ => {}
     }
 }
 
-/// Whether a command and a webhook can hear anything.
+/// Checks the command and the webhook that receive messages.
 fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Time, faults: &mut Faults) {
     let wrong = match webhook {
         _ if command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),

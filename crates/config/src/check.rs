@@ -331,7 +331,7 @@ fn lumisection(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// Each is told to every node, and has a line in the run's account.
+/// Each lumisection is announced to every node, and has a line in the run's account.
 const SHORTEST_LUMISECTION: Duration = Duration::from_millis(100);
 
 /// Whether everything that has to be said of a run can be a field's name.

@@ -71,7 +71,7 @@ impl FromStr for NetworkAddress {
 }
 
 impl NetworkAddress {
-    /// The port, where there is one; any free one is none.
+    /// The port; `None` without one and for port 0, which means any free port.
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Tcp(place) | Self::Udp(place, _) => port_of(place).filter(|port| *port != 0),
@@ -199,9 +199,9 @@ impl SourceSection {
         }
     }
 
-    /// The same beside all sources of its configuration, in their order. Sources that are read from the same connections of the
-    /// same capture have one each, the first source the first one, unless `connection` says which. Sources that are told apart by a number
-    /// in the frames of the same stream know of each other.
+    /// The same beside all sources of its configuration, in their order. Sources that are read from the same
+    /// connections of the same capture have one each, the first source the first one, unless `connection` says which.
+    /// Sources that a number in the frames of the same stream distinguishes know of each other.
     pub fn wanted_beside<'s>(&self, sources: impl Iterator<Item = &'s Self>) -> Wanted {
         let sources: Vec<&Self> = sources.collect();
         let beside = sources.iter().filter(|source| self.shares_connections(source)).enumerate();
@@ -361,7 +361,7 @@ fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
     let Some(demux) = source.demux.as_ref().filter(|_| source.emulate.is_none()) else { return Ok(()) };
     if !source.comes_in_datagrams() && source.input.is_none() {
         return Err(
-            "one board sends over a connection; those of several are told apart in datagrams and in files (`input`)",
+            "one board sends over a connection; boards can be distinguished in datagrams and in files (`input`)",
         );
     }
     if demux.at == PeerOrPlace::Frame && source.input.is_some() && source.chosen().is_none() {
@@ -406,7 +406,7 @@ fn told_apart(first: usize, known: &DemuxTable, demux: &DemuxTable) -> Result<()
     let by = |demux: &DemuxTable| (demux.at, demux.kind, demux.mask, demux.shift);
     if by(known) != by(demux) {
         return Err(format!(
-            "source[{first}], which shares its way in, is told apart by something else: one of the two is wrong"
+            "source[{first}], which shares its way in, is distinguished by something else: one of the two is wrong"
         ));
     }
     match (&known.is, &demux.is) {

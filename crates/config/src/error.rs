@@ -8,7 +8,7 @@ use std::ops::Range;
 pub struct ConfigurationError {
     /// The file, as it was named.
     pub file: String,
-    /// Line, counted from 1; 0 where no place can be named.
+    /// Line, counted from 1; 0 if no place can be named.
     pub line: usize,
     /// Column, counted from 1.
     pub column: usize,

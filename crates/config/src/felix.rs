@@ -262,7 +262,7 @@ pub enum EventChoice {
 }
 
 impl EventChoice {
-    /// The rule in the words of the machines.
+    /// The rule as configuration of the machines.
     pub fn rule(self) -> EventRule {
         match self {
             Self::Field(field) => EventRule::Field(field.field()),
@@ -414,7 +414,7 @@ impl ServeSection {
         None
     }
 
-    /// The same in the words of the server.
+    /// The same as configuration of the server.
     pub fn server(&self) -> ServerConfig {
         let router = RouterConfig {
             subscribers: usize::from(self.subscribers),

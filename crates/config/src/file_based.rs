@@ -122,14 +122,14 @@ const SELECTED: &str = "selected";
 /// everything.
 ///
 /// # Errors
-/// Where they make no sense together.
+/// If they make no sense together.
 pub fn unit_streams(streams: &[StreamSection]) -> Result<Streams, FilterConfigError> {
     let mut streams: Vec<StreamConfig> = streams.iter().filter_map(StreamSection::stream).collect();
     if streams.is_empty() {
         let name = SELECTED.parse().expect("small letters alone");
         streams.push(StreamConfig { name, ..StreamConfig::everything() });
     }
-    // No stream of errors: a file with events of which no decision can be had is set aside as it is.
+    // No stream of errors: a file with events that get no decision is set aside as it is.
     Streams::new(streams, false)
 }
 
@@ -205,7 +205,7 @@ fn of_gateways(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// What a stream says of run files, where there are none.
+/// What a stream says of run files, in a run without them.
 fn of_run_files(index: usize, stream: &StreamSection, faults: &mut Faults) {
     let said = [
         ("ordered", stream.ordered),

@@ -26,7 +26,7 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSection {
-    /// [Built-in triggers](configuration.md#triggers-that-are-built-in). The first in the list sets trigger 0, and so
+    /// [Built-in triggers](configuration.md#built-in-triggers). The first in the list sets trigger 0, and so
     /// on, up to 128. An event that passes one of them is accepted.
     pub triggers: Vec<TriggerChoice>,
     /// Shared library with a filter in C (`bindings/c/ropewalk_filter.h`).
@@ -251,7 +251,7 @@ impl BytesTable {
 }
 
 impl StreamSection {
-    /// The stream, in the machine's words; none where its name is none.
+    /// The stream as the engine's configuration; `None` if its name is not valid.
     pub fn stream(&self) -> Option<StreamConfig> {
         let triggers = self.triggers.iter().map(|&trigger| TriggerBits::of(trigger));
         Some(StreamConfig {
@@ -286,8 +286,8 @@ impl Configuration {
         self.has_gateways() && self.farm.nodes == 0
     }
 
-    /// The streams of run files: those that are configured, or one that takes everything; and that of errors, where there is a
-    /// filter. The configuration must have been checked.
+    /// The streams of run files: the configured ones, or one that takes everything; and the stream of errors, if there
+    /// is a filter. The configuration must have been checked.
     pub fn streams(&self) -> Streams {
         if self.file_based.is_some() {
             // Filter units choose streams; what they choose from is everything.
@@ -346,8 +346,8 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// A trigger that a stream takes and that is none of those that are built in, where these stand and how many they are. What
-/// triggers a library or a program sets is known to itself alone.
+/// A trigger that a stream takes and that is not built in, the section with the built-in ones and their number. Which
+/// triggers a library or a program sets is unknown here.
 pub(super) fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(&'static str, u32, usize)> {
     let (section, count) = match (&configuration.file_based, &configuration.filter) {
         // Without any there is one, which everything passes.
@@ -526,7 +526,7 @@ mod tests {
                         emulate = { fragment_size = \"2KiB\" }\n";
 
     #[test]
-    fn what_is_wrong_is_said_with_its_key() {
+    fn faults_name_their_key() {
         for (text, key, what) in [
             ("[filter]", "filter", "Give one of"),
             ("[filter]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "filter", "Give one of"),
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_those_that_are_configured_and_one_for_errors() {
+    fn streams_are_the_configured_ones_and_one_for_errors() {
         let streams = |text: &str| {
             let whole = format!("version = 1\n{text}\n{BASE}");
             parse("test", &whole, &|_| None).unwrap_or_else(|error| panic!("{error}")).streams()

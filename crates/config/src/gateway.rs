@@ -468,7 +468,7 @@ const ADDRESSES: &str = "the first source's IPv4 address, such as 10.0.0.1, the 
                          or an address with a port, such as 10.0.0.1:20000, the next ones having the ports behind that";
 
 impl Addresses {
-    /// Where the source with this number, counted from 0, sends from; none behind the last address or port there is.
+    /// Where the source with this number, counted from 0, sends from; `None` behind the last address or port there is.
     pub fn of(self, number: u32) -> Option<Address> {
         if self.first.port == 0 {
             let ip = self.first.ip.to_bits().checked_add(number)?;

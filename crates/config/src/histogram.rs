@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Cells of all histograms of all sources together: readout units tell them all once a second, 15 bytes for each in which there is
-/// something.
+/// Cells of all histograms of all sources together: readout units report them all once a second, 15 bytes for each in
+/// which there is something.
 const MOST_CELLS: usize = 1 << 17;
 
 /// A histogram for each of some sources.
@@ -236,7 +236,7 @@ impl HistogramSection {
     }
 }
 
-/// Histograms of these sources, in the words of those who fill them. One that could not be is left out; the check has refused it.
+/// Histograms of these sources, as the engine's configuration. An impossible one is left out; the check has refused it.
 pub(super) fn configs(sections: &[HistogramSection], all: &[SourceId]) -> Vec<HistogramConfig> {
     (0..).zip(sections).filter_map(|(index, section)| section.config(index, all, &mut Faults::default())).collect()
 }
@@ -265,7 +265,7 @@ pub(super) fn check(sections: &[HistogramSection], all: &[SourceId], faults: &mu
         let key = |field: &str| format!("histogram[{index}].{field}");
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         if section.name.is_empty() || section.name.len() > 64 || !section.name.chars().all(is_letter) {
-            faults.add(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses");
+            faults.add(key("name"), "1 to 64 letters, digits, - and _: it is part of addresses");
         }
         if !names.insert(&section.name) {
             faults.add(key("name"), format!("two histograms are named `{}`", section.name));
@@ -277,7 +277,7 @@ pub(super) fn check(sections: &[HistogramSection], all: &[SourceId], faults: &mu
     }
     if cells > MOST_CELLS {
         let message =
-            format!("{cells} bins of all sources together; at most {MOST_CELLS}, as all of them are told every second");
+            format!("{cells} bins of all sources together; at most {MOST_CELLS}, as all are reported every second");
         faults.add("histogram", message);
     }
 }

@@ -43,7 +43,7 @@ impl SourceSection {
         self.frame.is_some()
     }
 
-    /// The layout of its frames, ready to be used; none where it has none. A fault's key is one of the source's.
+    /// The layout of its frames, ready to be used; `None` without a layout. A fault's key is one of the source's.
     ///
     /// # Errors
     /// What is wrong with the layout.
@@ -84,7 +84,7 @@ impl SourceSection {
         }
     }
 
-    /// Which frames of a stream of several boards are its own; none where it takes all of them.
+    /// Which frames of a stream of several boards are its own; `None` if it takes all of them.
     pub fn chosen(&self) -> Option<Chosen> {
         let board = self.own_board()?;
         let description = match (self.plan(), self.format) {
@@ -126,7 +126,7 @@ impl SourceSection {
         self.description().or(blocks)
     }
 
-    /// What its datagrams are waited for: the others of a frame that is sent in several, and those that they overtook.
+    /// What its datagrams are waited for: the other datagrams of a frame, and the datagrams that were overtaken.
     pub fn datagram_limits(&self) -> DatagramLimits {
         let pieces = self.frame.as_ref().and_then(|frame| frame.0.pieces.as_ref());
         // Numbers that only grow, or that several frames have, tell no order.
@@ -210,13 +210,13 @@ impl SourceSection {
     }
 }
 
-/// Datagrams that may wait at a time for those that they overtook.
+/// Datagrams that may wait at a time for overtaken ones.
 const MOST_REORDERED: u8 = 32;
 
 /// What is wrong with the layout of a source, or with the way in which it comes.
 pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if source.reorder > MOST_REORDERED {
-        let message = format!("at most {MOST_REORDERED} datagrams wait for those that they overtook; 0 turns that off");
+        let message = format!("at most {MOST_REORDERED} datagrams wait for overtaken ones; 0 turns that off");
         faults.add(key("reorder"), message);
     }
     let mut own = Faults::default();
@@ -387,7 +387,7 @@ impl DemuxTable {
         self.number()
     }
 
-    /// The number that tells boards apart; none where their addresses do.
+    /// The number that distinguishes boards; `None` if their addresses do.
     fn number(&self) -> Result<Option<Number>, Fault> {
         let names = self.is.as_ref().map(BoardsChoice::all);
         if names.is_some_and(<[_]>::is_empty) {

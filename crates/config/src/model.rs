@@ -379,7 +379,7 @@ const fn credit_bytes() -> Bytes {
 /// The policy of a configuration.
 ///
 /// # Errors
-/// Where a rule says nothing, or what no machine could follow.
+/// If a rule says nothing, or what no machine could follow.
 pub fn policy(configuration: &Configuration) -> Result<Policy, Fault> {
     first_fault(|faults| checked_policy(configuration, faults))
 }
@@ -404,7 +404,7 @@ pub fn policy_of(threads: &[ThreadRule]) -> Result<Policy, Fault> {
 fn policy_with(threads: &[ThreadRule], pools: Vec<Rule>, faults: &mut Faults) -> Option<Policy> {
     let rules: Vec<Option<Rule>> = (0..).zip(threads).map(|(index, rule)| thread_rule(index, rule, faults)).collect();
     let is_right = rules.iter().all(Option::is_some);
-    // Of a rule that is wrong the pattern is looked at.
+    // In the place of a wrong rule, so that its pattern is checked, too.
     let stand_in = |rule: &ThreadRule| Rule { pattern: rule.pattern.clone(), lock: true, ..Rule::default() };
     let rules = rules.into_iter().zip(threads).map(|(made, rule)| made.unwrap_or_else(|| stand_in(rule))).collect();
     match Policy::checked(rules, pools) {

@@ -72,7 +72,7 @@ pub(crate) fn first_fault<T>(make: impl FnOnce(&mut Faults) -> Option<T>) -> Res
 /// Reads and checks a configuration file.
 ///
 /// # Errors
-/// Where the file cannot be read or does not hold a usable configuration.
+/// If the file cannot be read or does not hold a usable configuration.
 pub fn read(path: &Path) -> Result<Configuration, ConfigurationError> {
     let (file, text) = read_text(path)?;
     let configuration = parse(&file, &text, &|name| std::env::var(name).ok())?;
@@ -82,7 +82,7 @@ pub fn read(path: &Path) -> Result<Configuration, ConfigurationError> {
 /// As [`read`], of a system whose builder units pull from readout units.
 ///
 /// # Errors
-/// As [`read`], and where the system has gateways.
+/// As [`read`], and if the system has gateways.
 pub fn read_pull(path: &Path) -> Result<Configuration, ConfigurationError> {
     let configuration = read(path)?;
     let message = "this command is for readout and builder units, and the file describes gateways";
@@ -92,7 +92,7 @@ pub fn read_pull(path: &Path) -> Result<Configuration, ConfigurationError> {
 /// As [`read`], of a system whose sources push to gateways.
 ///
 /// # Errors
-/// As [`read`], and where the system has readout and builder units.
+/// As [`read`], and if the system has readout and builder units.
 pub fn read_push(path: &Path) -> Result<Configuration, ConfigurationError> {
     let configuration = read(path)?;
     let message = "this command is for gateways, and the file describes readout and builder units";
@@ -102,7 +102,7 @@ pub fn read_push(path: &Path) -> Result<Configuration, ConfigurationError> {
 /// The name of a file as errors give it, and its text.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub fn read_text(path: &Path) -> Result<(String, String), ConfigurationError> {
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
@@ -122,10 +122,10 @@ pub fn point_at(path: &Path, fault: &Fault) -> ConfigurationError {
     ConfigurationError::at(&file, &text, place, &fault.key, fault.message.clone())
 }
 
-/// Reads and checks a configuration; `variable` looks up what `${NAME}` in a value stands for.
+/// Reads and checks a configuration; `variable` looks up the value of `${NAME}`.
 ///
 /// # Errors
-/// Where the text does not hold a usable configuration. The error contains everything that is wrong.
+/// If the text does not hold a usable configuration. The error contains everything that is wrong.
 pub fn parse(
     file: &str,
     text: &str,
@@ -145,7 +145,8 @@ pub fn parse(
 /// `check` judges the whole.
 ///
 /// # Errors
-/// Where the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all of them.
+/// If the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all
+/// of them.
 pub fn parse_as<T: DeserializeOwned>(
     file: &str,
     text: &str,
@@ -430,8 +431,8 @@ impl<'a> Document<'a> {
             .with_example(key.and_then(|key| self.examples(key)))
     }
 
-    /// A value in the form that its key wants: only that knows whether `512` is a count, or a size that would stand
-    /// in quotes. None where the document can be read with neither; perhaps other values are needed as well.
+    /// A value in the form that its key wants: only that knows whether `512` is a count, or a size in quotes. `None` if
+    /// neither can be read; perhaps other values are needed as well.
     fn form_of<T: DeserializeOwned>(&self, key: &'a str, value: &'a str) -> Option<DeValue<'a>> {
         let mut forms = value_of(value).into_iter().chain([text_of(value)]);
         forms.find(|form| self.read::<T>(&[(key, form.clone())]).is_ok())
@@ -615,7 +616,7 @@ fn named(part: &str) -> (&str, Option<usize>) {
     }
 }
 
-/// A value as it would stand in a file; none where it would be a text there, had it quotes.
+/// A value as it would be in a file; `None` if it would be a text there, had it quotes.
 fn value_of(text: &str) -> Option<DeValue<'_>> {
     DeValue::parse(text).ok().map(Spanned::into_inner)
 }
@@ -674,7 +675,7 @@ fn node_of<'a>(root: &'a serde_json::Value, key: &str) -> Option<&'a serde_json:
     Some(node)
 }
 
-/// A value in TOML syntax for each form that a schema accepts; none for a form without an example.
+/// A value in TOML syntax for each form that a schema accepts; nothing for a form without an example.
 fn forms(root: &serde_json::Value, node: &serde_json::Value) -> Vec<String> {
     let list = |key: &str| node.get(key).and_then(serde_json::Value::as_array).into_iter().flatten();
     if let Some(target) = node["$ref"].as_str().and_then(|pointer| root.pointer(pointer.strip_prefix('#')?)) {

@@ -297,7 +297,7 @@ impl TransferSection {
     }
 }
 
-/// Checks that nothing is asked of run files where there are none.
+/// Checks that nothing is asked of run files in a run without them.
 pub(super) fn check_pipe(configuration: &Configuration, faults: &mut Faults) {
     let Configuration { run, storage, .. } = configuration;
     if storage.pipe.is_none() {

@@ -164,7 +164,7 @@ pub struct SourceSection {
     /// is a separate process are in `run.output`. Datagrams are saved as pcapng, a stream as bytes from the beginning of
     /// a frame. `ropewalk source test` and `replay` read both. It saves at most every 10 s and 16 times in a run; the end
     /// of the run names the files. It copies every byte and takes twice `max` of memory
-    /// ([what was that yesterday](front-ends.md#what-was-that-yesterday)).
+    /// ([black box](front-ends.md#record-rare-faults-the-black-box)).
     pub black_box: Option<BlackBoxSection>,
     /// An emulator replaces the source, whatever its input and frames: `true`, or a table. The address, file or program of
     /// the source is then not needed and not used. Events are numbered from `first`, and the trigger times are the same
@@ -331,7 +331,7 @@ pub(super) struct EmulateChoice;
 const EMULATE: &str = "true, false, or a table such as { fragment_size = \"1KiB\", rate = \"1kHz\" }";
 
 impl EmulateChoice {
-    /// Reads it; none where nothing is emulated.
+    /// Reads it; `None` if nothing is emulated.
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Emulate>, D::Error> {
         from.deserialize_any(Self)
     }
@@ -451,14 +451,13 @@ pub(super) fn check_splitter(source: &SourceSection, key: impl Fn(&str) -> Strin
     }
 }
 
-/// How long the next frame of an event is waited for, where nothing else is said.
+/// The default wait for the next frame of an event.
 const fn gather_timeout() -> Time {
     Time(GATHER_TIMEOUT)
 }
 
 impl SourceSection {
-    /// Frames of one event that follow each other are one fragment, and the next one is waited for so long; none where each
-    /// frame is a fragment.
+    /// How long a fragment waits for more frames of its event; `None` if each frame is a fragment.
     pub fn gathering(&self) -> Option<Duration> {
         let usual = match self.format {
             FormatName::Foreign(format) => format.comes_in_several_frames() && !self.has_layout(),

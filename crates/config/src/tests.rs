@@ -1,4 +1,4 @@
-//! Good configurations are read; bad ones are told where, what and what would be right.
+//! Good configurations are read; errors of bad ones say where, what, and what would be right.
 
 use super::*;
 use ropewalk_engine::pages::PagesChoice;
@@ -37,7 +37,7 @@ fn a_small_configuration_is_read() {
 }
 
 #[test]
-fn sources_whose_fragments_may_be_too_many_bytes_for_a_record_are_told() {
+fn sources_whose_fragments_may_be_too_large_for_a_record_are_named() {
     let with = |fragment: &str, more: &str| {
         let text = format!("{GOOD}max_fragment = \"{fragment}\"\n{more}")
             .replace("name = \"ru0\"", "name = \"ru0\"\npool = \"4GiB\"");
@@ -76,7 +76,7 @@ fn all(error: &ConfigurationError) -> Vec<(usize, &str, &str)> {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn everything_that_is_wrong_is_reported_at_once() {
     let text = r#"version = 1
 [run]
 outptu = "x"
@@ -129,7 +129,7 @@ readout = "6 parsecs"
 }
 
 #[test]
-fn syntax_errors_and_missing_keys_are_told_together() {
+fn syntax_errors_and_missing_keys_are_reported_together() {
     let syntax = error("version = 1\n[run\nkeep = = 3\n");
     let lines: Vec<usize> = syntax.each().map(|error| error.line).collect();
     assert!(lines.contains(&2) && lines.contains(&3), "{syntax}");
@@ -174,7 +174,7 @@ fn what_is_misread_is_not_missing_as_well() {
 }
 
 #[test]
-fn a_key_in_the_wrong_section_is_told_its_own() {
+fn a_key_in_the_wrong_section_is_refused_with_the_right_one() {
     let error = error(&format!("{GOOD}\n[timeouts]\ntransport = \"tcp\"\nacknowledge = \"built\"\nname = \"x\"\n"));
     let messages: Vec<&str> = error.each().map(|error| error.message.as_str()).collect();
     let [transport, acknowledge, name] = messages[..] else { panic!("{error}") };
@@ -259,7 +259,7 @@ fn boards_that_share_an_address_are_told_apart() {
         (any, "", "source[1].listen", "what tells the two boards apart?"),
         (&peer("1"), &peer("1"), "source[1].demux", "source[0] is the board at 10.0.0.1 already"),
         (&peer("1"), any, "source[1].demux", "or neither does"),
-        (any, number, "source[1].demux", "told apart by something else"),
+        (any, number, "source[1].demux", "distinguished by something else"),
     ] {
         let error = beside(described, first, second).expect_err(words);
         assert!(error.key == key && error.message.contains(words), "{error}");
@@ -561,7 +561,7 @@ fn settings_are_handed_on_as_toml_or_as_they_stand() {
 }
 
 #[test]
-fn a_source_under_run_control_is_told_where_to_send_and_where_to_begin() {
+fn a_source_under_run_control_learns_where_to_send_and_where_to_begin() {
     for (text, key) in [
         (controlled("listen = \"tcp://127.0.0.1:5000\""), "source[0].listen"),
         (controlled("first = 2"), "source[0].first"),

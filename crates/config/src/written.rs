@@ -11,7 +11,7 @@ use toml::{Table, Value};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Written(Table);
 
-/// What two configurations say, here and there, under each key where that is not the same; none where a key is not there.
+/// The differing values of two configurations by key; `None` for a missing key.
 pub type Differences = BTreeMap<String, (Option<String>, Option<String>)>;
 
 /// The SHA-256 of a text, in hexadecimal digits.
@@ -30,10 +30,10 @@ impl Written {
         Self(document)
     }
 
-    /// What stands in a file that has [`Written::text`].
+    /// The content of a file that has [`Written::text`].
     ///
     /// # Errors
-    /// Where it cannot be read, or is something else.
+    /// If it cannot be read, or is something else.
     pub fn read(file: &Path) -> io::Result<Self> {
         let text = std::fs::read_to_string(file)?;
         text.parse().map(Self).map_err(|error: toml::de::Error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -111,7 +111,7 @@ fn collect(place: &str, value: &Value, values: &mut BTreeMap<String, String>) {
             for (index, section) in sections.iter().enumerate() {
                 let is_alone = names.iter().filter(|name| **name == names[index]).count() == 1;
                 let name = names[index].as_ref().filter(|_| is_alone);
-                // Rules without a name are told apart by their order, which counts.
+                // Rules without a name are identified by their order, which counts.
                 let name = name.map_or_else(|| format!("#{index}"), String::clone);
                 collect(&format!("{place}[{name}]"), section, values);
             }
@@ -160,7 +160,7 @@ mod tests {
         std::fs::write(&file, one.text()).expect("it can be written");
         let read = Written::read(&file).expect("it can be read");
         std::fs::write(&file, "no = toml = at all").expect("it can be written");
-        let refused = Written::read(&file).expect_err("it is none");
+        let refused = Written::read(&file).expect_err("it is no TOML");
         std::fs::remove_file(&file).expect("the test's own");
         assert_eq!((read, refused.kind()), (one, io::ErrorKind::InvalidData));
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_by_key_and_by_the_name_of_a_section() {
+    fn differences_are_reported_by_key_and_by_the_name_of_a_section() {
         let one = written(TEXT);
         // A source in front of the others does not make them different ones.
         let other = TEXT.replace("[[source]]\nid = 3", "[[source]]\nid = 2\nreadout = \"ru0\"\n[[source]]\nid = 3");

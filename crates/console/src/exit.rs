@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_told_with_its_reasons() {
+    fn a_status_is_reported_with_its_reasons() {
         let status = StatusSummary { code: 3, reasons: [("late", 1234), ("wrong_source", 7)].into() };
         assert_eq!(reasons(&status), "exit status 3: late 1,234, wrong_source 7");
     }

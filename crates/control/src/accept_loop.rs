@@ -259,7 +259,8 @@ async fn speak_tls() -> impl IntoResponse {
     (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")], Json(problem))
 }
 
-/// Raises what this process may have open by so many, as far as it may, and says how many connections of at most so many there can be.
+/// Raises what this process may have open by this many, as far as it may, and says how many connections of at most this
+/// many there can be.
 pub(crate) fn make_room(connections: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(before) = current else { return connections };

@@ -33,10 +33,11 @@ impl std::fmt::Debug for Token {
 const TOKEN_BYTES: usize = 24;
 
 impl Token {
-    /// The token in this file; a new one where there is none, readable by this user alone.
+    /// The token in this file; a new one if the file is missing, readable by this user alone.
     ///
     /// # Errors
-    /// Where the file cannot be read or made, has less than 16 characters or some that no request can carry, or others may read it.
+    /// If the file cannot be read or made, has less than 16 characters or some that no request can carry, or others may
+    /// read it.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         match read_secret(path) {
             Ok(text) => {

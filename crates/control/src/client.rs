@@ -310,7 +310,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn whoever_looks_at_a_server_that_says_nothing_hears_of_it() {
+    fn a_server_that_says_nothing_is_given_up() {
         // The kernel accepts the connection, but no server responds.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it has one"));

@@ -14,6 +14,7 @@ use ropewalk_monitor::alarms::{AlarmError, Alarms, Rule, State};
 use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::{History, Record, Stretch};
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
+use ropewalk_monitor::quality::{Quality, QualityMonitor};
 use ropewalk_monitor::{Rates, RunTrend, Sample};
 use ropewalk_run::session::{ControlHandle, Entry, EntryKind, SessionView};
 use ropewalk_terms::{RunNumber, Utc};
@@ -30,7 +31,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct HealthMonitor {
     readers: Mutex<Readers>,
-    /// Who hears of alarms without looking.
+    /// Sends alarms to a command and a webhook.
     notifier: Option<Notifier>,
     /// How often a message says that all goes on.
     alive_every: Option<Duration>,
@@ -41,6 +42,7 @@ pub(crate) struct HealthMonitor {
 #[derive(Debug)]
 struct Readers {
     finder: Finder,
+    quality: QualityMonitor,
     alarms: Alarms,
     heard: Heard,
     history: History,
@@ -170,11 +172,11 @@ impl Pace {
 }
 
 impl HealthMonitor {
-    /// With these alarms, of which the notifier's hearers are told. How it went is kept in the directory `output`, with what is there of
-    /// earlier; that it cannot be kept is an incident.
+    /// Watches with these alarms, which the notifier sends to its receivers. The history is kept in the directory
+    /// `output`, with what is there of earlier; if it cannot be kept, that is an incident.
     ///
     /// # Errors
-    /// Where two alarms have one name.
+    /// If two alarms have one name.
     pub(crate) fn new(
         output: &Path,
         rules: Vec<Rule>,
@@ -192,6 +194,7 @@ impl HealthMonitor {
         };
         let readers = Readers {
             finder: Finder::default(),
+            quality: QualityMonitor::default(),
             alarms,
             heard: Heard::default(),
             history,
@@ -216,16 +219,19 @@ impl HealthMonitor {
             let view = control.view();
             let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
             if view.run.is_some() {
-                self.with(|Readers { finder, alarms, history, history_file, pace, wrong, reference, .. }| {
-                    pace.observe(&view.sample);
-                    history.observe(Arc::clone(&view.sample));
-                    history_file.iter().for_each(|history_file| history_file.keep(history));
-                    finder.observe(Arc::clone(&view.sample));
-                    alarms.compare_with(reference.clone().map(|trend| (trend, view.age)));
-                    alarms.observe(Arc::clone(&view.sample), finder.finding().map(|finding| finding.limit));
-                    wrong.observer.observe(Arc::clone(&view.sample), &mut wrong.incidents);
-                    wrong.look_at_alarms(alarms);
-                });
+                self.with(
+                    |Readers { finder, quality, alarms, history, history_file, pace, wrong, reference, .. }| {
+                        pace.observe(&view.sample);
+                        history.observe(Arc::clone(&view.sample));
+                        history_file.iter().for_each(|history_file| history_file.keep(history));
+                        finder.observe(Arc::clone(&view.sample));
+                        alarms.compare_with(reference.clone().map(|trend| (trend, view.age)));
+                        quality.observe(Arc::clone(&view.sample));
+                        alarms.observe(Arc::clone(&view.sample), finder.finding(), quality.quality());
+                        wrong.observer.observe(Arc::clone(&view.sample), &mut wrong.incidents);
+                        wrong.look_at_alarms(alarms);
+                    },
+                );
             } else {
                 self.with(|Readers { alarms, .. }| alarms.rest(since_last));
             }
@@ -287,6 +293,11 @@ impl HealthMonitor {
     /// Returns what limits the run; none before the second sample.
     pub(crate) fn limit(&self) -> Option<Limited> {
         self.with(|readers| readers.finder.finding().map(Limited::of))
+    }
+
+    /// Returns the quality of the run's data.
+    pub(crate) fn quality(&self) -> Quality {
+        self.with(|readers| readers.quality.quality().clone())
     }
 
     /// Returns the rates of the run; none before the second sample.
@@ -383,17 +394,25 @@ mod tests {
 
     use ropewalk_monitor::Sample;
     use ropewalk_monitor::alarms::built_in;
-    use ropewalk_monitor::bottleneck::Limit;
+    use ropewalk_monitor::bottleneck::{Finding, Limit};
     use ropewalk_terms::{Instant, RunNumber, Utc};
 
     use super::*;
+
+    fn limited_by(limit: Limit) -> Finding {
+        Finding { limit, subject: String::new(), sentence: String::new(), evidence: Vec::new() }
+    }
 
     #[test]
     fn an_alarm_that_is_raised_is_an_incident_once_until_it_is_raised_again() {
         let (mut alarms, mut wrong) = (Alarms::new(built_in()).expect("they fit together"), Wrong::new());
         for (second, limit) in (1..).zip([Limit::Sources, Limit::DiskFull, Limit::DiskFull, Limit::Sources]) {
             let time = Instant::from_nanoseconds(second * 1_000_000_000);
-            alarms.observe(Sample { phase: "running", time, ..Sample::default() }, Some(limit));
+            alarms.observe(
+                Sample { phase: "running", time, ..Sample::default() },
+                Some(&limited_by(limit)),
+                &Quality::default(),
+            );
             wrong.look_at_alarms(&alarms);
         }
         let found: Vec<_> = wrong.incidents.search("alarm disk_full").iter().map(|incident| incident.count).collect();
@@ -401,12 +420,16 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_an_alarm_while_it_is_shelved_is_told_when_that_is_over() {
+    fn a_shelved_alarm_is_sent_when_shelving_ends() {
         let rules = built_in().into_iter().filter(|rule| rule.name == "disk_full").collect();
         let (mut alarms, mut heard) = (Alarms::new(rules).expect("one name"), Heard::default());
         let mut after = |alarms: &mut Alarms, second: u64, limit| {
             let time = Instant::from_nanoseconds(second * 1_000_000_000);
-            alarms.observe(Sample { phase: "running", time, ..Sample::default() }, Some(limit));
+            alarms.observe(
+                Sample { phase: "running", time, ..Sample::default() },
+                Some(&limited_by(limit)),
+                &Quality::default(),
+            );
             let news = heard.news(alarms, Utc(second as i64), None);
             let told = news.into_iter().filter_map(|message| match message {
                 Message::Alarm { name, state, .. } => Some((name, state)),
@@ -442,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_tells_is_an_incident_of_whoever_stands_before_it() {
+    fn an_incident_in_the_journal_belongs_to_the_subject_before_its_colon() {
         let entry = |number, kind, text: &str| Entry {
             number,
             at_ns: 5,

@@ -1,6 +1,6 @@
-//! Writes the logbook while runs are controlled: state changes, commands, faults and incidents, beside the notes of people. A command
-//! or a webhook gets every line too. A background thread reads the journal, so that nothing waits for the disk. If the disk stalls for
-//! longer than the journal remembers, the logbook says which entries are missing.
+//! Writes the logbook while runs are controlled: state changes, commands, faults and incidents, beside the operators'
+//! notes. A command or a webhook gets every line too. A background thread reads the journal, so that nothing waits for
+//! the disk. If the disk stalls for longer than the journal remembers, the logbook says which entries are missing.
 
 use crate::notify::{Notifier, Told};
 use ropewalk_config::LogbookSection;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// In whose name the program itself writes.
 const BY: &str = "ropewalk";
 
-/// The logbook and the thread that writes into it. Dropping this writes what there is, and ends the thread.
+/// The logbook and the thread that writes into it. Dropping this writes the remaining entries, and ends the thread.
 #[derive(Debug)]
 pub(crate) struct LogbookWriter {
     logbook: Logbook,
@@ -33,7 +33,7 @@ impl LogbookWriter {
     /// Keeps the logbook of this output directory, which is made where it is not there.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// If no thread can be started.
     pub(crate) fn start(output: &Path, section: &LogbookSection, control: ControlHandle) -> io::Result<Self> {
         let notifier = Notifier::start("logbook", &section.command, section.webhook.as_deref(), section.timeout.0)?;
         let notifier = notifier.map(Arc::new);

@@ -32,6 +32,8 @@ pub(crate) enum Message {
         /// The monitored quantity, as in the configuration.
         quantity: String,
         value: Option<f64>,
+        /// What is wrong, in one sentence; empty if only the value shows it.
+        sentence: String,
         /// `active`, `acknowledged`, `latched` (over, but not acknowledged), `normal`.
         state: String,
         /// The operator who acknowledged it.
@@ -54,6 +56,7 @@ impl Message {
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: change.value,
+            sentence: alarm.sentence.clone(),
             state: crate::api_types::name_of(&change.to),
             by: change.by.clone(),
         })
@@ -68,6 +71,7 @@ impl Message {
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: alarm.value,
+            sentence: alarm.sentence.clone(),
             state: crate::api_types::name_of(&state),
             by: alarm.known_by.clone(),
         }
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_webhooks_address_nobody_reads_more_than_its_host() {
+    fn errors_of_a_webhook_show_no_more_of_its_address_than_the_host() {
         let refusing = hook("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         let why = failure(&format!("http://ada:SECRET@{refusing}/services/SECRET?key=SECRET"));
         assert_eq!(why, format!("http://{refusing}: http status: 403"));

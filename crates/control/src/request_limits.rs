@@ -82,7 +82,7 @@ pub(crate) struct TooMany {
 /// The remaining allowances of all clients together and of each address.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    everybody: Bucket,
+    together: Bucket,
     peers: HashMap<IpAddr, Bucket>,
     others: Bucket,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
-            everybody: Bucket::full(REQUESTS_TOGETHER, now),
+            together: Bucket::full(REQUESTS_TOGETHER, now),
             peers: HashMap::new(),
             others: Bucket::full(OF_ONE, now),
         }
@@ -107,21 +107,21 @@ impl Requests {
             self.peers.retain(|_, bucket| bucket.left(OF_ONE, now) < OF_ONE.burst);
         }
         let is_known = self.peers.len() < MOST_PEERS || self.peers.contains_key(&address);
-        let Self { everybody, peers, others } = self;
+        let Self { together, peers, others } = self;
         let of_one = if is_known { peers.entry(address).or_insert_with(|| Bucket::full(OF_ONE, now)) } else { others };
         if let Some(after) = of_one.wait(OF_ONE, now) {
             return Err(TooMany { is_of_one: true, after });
         }
-        if let Some(after) = everybody.wait(REQUESTS_TOGETHER, now) {
+        if let Some(after) = together.wait(REQUESTS_TOGETHER, now) {
             return Err(TooMany { is_of_one: false, after });
         }
         of_one.left -= 1.0;
-        everybody.left -= 1.0;
+        together.left -= 1.0;
         Ok(())
     }
 }
 
-/// Returns the address that stands for its owner: of an IPv6 address only the network part, which one client owns
+/// Returns the address that identifies the client: of an IPv6 address only the network part, which one client owns
 /// whole.
 fn owner(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

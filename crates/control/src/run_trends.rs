@@ -22,7 +22,7 @@ pub enum NoRunTrend {
     Missing {
         /// The run.
         run: u32,
-        /// Those that have one, in words.
+        /// The runs that have one, in words.
         known: String,
     },
     /// It cannot be read.
@@ -46,7 +46,7 @@ pub(crate) fn keep(directory: &Path, trend: &RunTrend) -> io::Result<()> {
 /// The trend of a run in this directory of runs.
 ///
 /// # Errors
-/// Where it has none, or one that cannot be read.
+/// If it has none, or one that cannot be read.
 pub(crate) fn read(output: &Path, run: u32) -> Result<RunTrend, NoRunTrend> {
     let unreadable = |source| NoRunTrend::Unreadable { run, source };
     let runs = Registry::open(output).and_then(|registry| registry.runs()).map_err(unreadable)?;
@@ -79,11 +79,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_course_is_kept_and_read_and_what_is_none_is_refused() {
+    fn a_course_is_kept_and_read_and_an_invalid_one_is_refused() {
         let output = std::env::temp_dir().join(format!("ropewalk-trends-{}", std::process::id()));
         let run = |number: u32| output.join(format!("run{number:06}"));
         (1..=3).for_each(|number| std::fs::create_dir_all(run(number)).expect("a directory can be made"));
-        let error = read(&output, 1).expect_err("there is none").to_string();
+        let error = read(&output, 1).expect_err("run 1 has no course").to_string();
         assert!(error.starts_with("run 1 has no course.json: ") && error.ends_with("no run has one yet"), "{error}");
         let series = [("events_per_second".to_owned(), vec![None, Some(5.0)])].into();
         let trend = RunTrend { schema: RunTrend::SCHEMA.to_owned(), run: 2, step_seconds: 1, series };

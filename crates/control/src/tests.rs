@@ -111,7 +111,7 @@ impl Drop for Setup {
 }
 
 #[test]
-fn commands_of_others_are_refused_while_somebody_holds_the_controls() {
+fn commands_of_others_are_refused_while_an_operator_holds_the_controls() {
     let setup = Setup::new("operator");
     assert_eq!(setup.json("GET", "/api/v1/operator"), (200, serde_json::json!({ "operator": null })));
     assert_eq!(setup.ask("POST", "/api/v1/operator/take").0, 400);
@@ -243,7 +243,7 @@ fn what_comes_from_elsewhere_is_refused_and_nothing_happens() {
 }
 
 #[test]
-fn views_come_as_events_and_many_who_look_hold_nobody_up() {
+fn views_come_as_events_and_many_viewers_hold_nothing_up() {
     let setup = Setup::new("stream");
     allow_descriptors(4096);
     for command in ["configure", "start"] {
@@ -300,7 +300,7 @@ fn the_document_lists_every_path_and_the_page_is_there() {
         let (status, body) = setup.ask("GET", path);
         assert!(status == 200 && body.contains(word), "{path}: {status}");
     }
-    // Whatever the page and its modules name is carried along.
+    // Every file that the page and its modules name is served.
     for asking in ["/", "/dashboard.js", "/sources.js", "/path.js"] {
         let body = setup.ask("GET", asking).1;
         let named = body.split('"').filter(|word| [".js", ".css", ".svg"].iter().any(|end| word.ends_with(end)));
@@ -364,7 +364,7 @@ fn an_address_that_others_reach_needs_a_token() {
 }
 
 #[test]
-fn whoever_was_promised_an_answer_has_it_although_the_server_ends() {
+fn a_promised_answer_comes_although_the_server_ends() {
     for round in 0..20 {
         let setup = Setup::new(&format!("farewell-{round}"));
         let streams = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {}\r\n\r\n", setup.address());
@@ -390,7 +390,7 @@ fn whoever_was_promised_an_answer_has_it_although_the_server_ends() {
     }
 }
 
-/// Waits until this is there.
+/// Waits until this is true.
 fn wait<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
@@ -432,7 +432,7 @@ fn webhook() -> (SocketAddr, Receiver<Value>) {
 }
 
 #[test]
-fn alarms_are_told_to_a_command_and_a_webhook() {
+fn alarms_are_sent_to_a_command_and_a_webhook() {
     let (address, bodies) = webhook();
     let heard = std::env::temp_dir().join(format!("ropewalk-control-heard-{}", std::process::id()));
     let setup = Setup::with(
@@ -449,7 +449,7 @@ fn alarms_are_told_to_a_command_and_a_webhook() {
     let of_busy = |messages: &[Value]| messages.iter().find(|message| message["name"] == "busy").cloned();
     let mut posted = Vec::new();
     let raised = loop {
-        posted.push(bodies.recv_timeout(Duration::from_secs(30)).expect("something is told"));
+        posted.push(bodies.recv_timeout(Duration::from_secs(30)).expect("a message comes"));
         if let Some(raised) = of_busy(&posted) {
             break raised;
         }
@@ -463,10 +463,10 @@ fn alarms_are_told_to_a_command_and_a_webhook() {
         of_busy(&lines).is_some().then_some(lines)
     });
     assert_eq!(of_busy(&lines), Some(raised));
-    // What has ended is told as well.
+    // The end of an alarm is sent as well.
     assert_eq!(setup.json("POST", "/api/v1/commands/pause").0, 200);
     wait("it is over", || {
-        let message = bodies.recv_timeout(Duration::from_secs(30)).expect("something is told");
+        let message = bodies.recv_timeout(Duration::from_secs(30)).expect("a message comes");
         (message["name"] == "busy" && message["state"] == "normal").then_some(())
     });
     assert!(setup.json("GET", "/api/v1/alarms/told").1["told"].as_u64() >= Some(3));

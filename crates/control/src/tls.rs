@@ -116,8 +116,7 @@ pub(crate) fn is_encrypted(url: &str) -> bool {
     url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
 }
 
-/// Returns a client configuration that trusts only the certificates in `file`, or, without it, those that the system
-/// trusts.
+/// Returns a client configuration that trusts only the certificates in `file`, or, without it, the system's.
 ///
 /// # Errors
 /// If the file cannot be read or contains no certificate.

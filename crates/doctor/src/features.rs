@@ -38,14 +38,14 @@ pub fn features(found: &Found) -> Vec<Feature> {
 
 fn io_uring() -> Feature {
     let name = "io_uring";
-    // Whatever stands in the way is what an endpoint would be told.
+    // The error is the one that an endpoint would get.
     match try_io_uring() {
         Ok(()) => Feature { name, is_there: true, remark: "fewer system calls for each byte sent".to_owned() },
         Err(why) => Feature { name, is_there: false, remark: format!("{why}; epoll is used in its place") },
     }
 }
 
-/// Those that are used here, each with whether it is there.
+/// The operations that are used here, each with whether it is there.
 fn operations() -> Feature {
     let name = "io_uring operations";
     let operations = match io_uring_operations() {

@@ -117,7 +117,7 @@ impl Diagnosis {
     /// Looks, and measures nothing.
     ///
     /// # Errors
-    /// Where /proc and /sys cannot be read, or an interface that is wished for is not there.
+    /// If /proc and /sys cannot be read, or an interface that is wished for is not there.
     pub fn look(wish: &Wish) -> Result<Self, DoctorError> {
         let found = Found::read(&mut Place::live(), wish).map_err(DoctorError::wrong)?;
         let findings = check(&found, wish);
@@ -130,7 +130,7 @@ impl Diagnosis {
     /// Looks, and measures for about twenty seconds; files are written below `output`, and removed.
     ///
     /// # Errors
-    /// Where the machine cannot be read, or does not let something be measured that every machine lets.
+    /// If the machine cannot be read, or does not let something be measured that every machine lets.
     pub fn examine(wish: &Wish, output: &Path, scale: Scale) -> Result<Self, DoctorError> {
         let looked = Self::look(wish)?;
         let measured = measure(output, scale)?;

@@ -79,7 +79,7 @@ const DATAGRAM: usize = 1024;
 /// Measures for about twenty seconds.
 ///
 /// # Errors
-/// Where the system does not give what is needed.
+/// If the system does not give what is needed.
 pub fn measure(output: &Path, scale: Scale) -> Result<Measured, DoctorError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let pair = (cpus > 1).then_some([0, 1]);
@@ -124,7 +124,7 @@ fn loopback(duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<f64> {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let is_over = &is_over;
-        // The sockets are moved into their threads: closing one ends the other thread, whatever happens.
+        // The sockets are moved into their threads: closing one ends the other thread, even after a panic.
         scope.spawn(move || {
             pin(cpus.map(|[_, sender]| sender));
             let message = PlacedBytes::new(SEND, MID_PAGE);
@@ -183,7 +183,7 @@ fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> Result<(f64, f64),
                 }
             }
         });
-        // On a thread of its own: whatever the calling thread measures next would inherit its processor.
+        // On a thread of its own: the calling thread's next measurement would inherit its processor.
         let sent = scope.spawn(|| send(to, duration, cpus)).join().unwrap_or_else(|_| Err(io::Error::other("a panic")));
         is_over.store(true, Ordering::Release);
         let received = receiving.join().unwrap_or(0);

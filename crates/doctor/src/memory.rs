@@ -61,7 +61,7 @@ pub struct PlacedBytes {
 }
 
 impl PlacedBytes {
-    /// So many bytes of 0x5a, the first of them at byte `place` of a page.
+    /// This many bytes of 0x5a, the first of them at byte `place` of a page.
     pub fn new(bytes: usize, place: usize) -> Self {
         let buffer = vec![0x5a; bytes + PAGE];
         let begin = place.wrapping_sub(buffer.as_ptr().addr()) % PAGE;

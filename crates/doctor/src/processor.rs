@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Keeps the calling thread on one processor.
 ///
 /// # Errors
-/// Where there is no such processor, or it is not for us.
+/// If there is no such processor, or it is not for us.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -34,7 +34,7 @@ pub fn core_scaling(cpus: [usize; 2], duration: Duration) -> f64 {
 fn rounds_per_second(cpus: &[usize], duration: Duration) -> f64 {
     let start = Barrier::new(cpus.len());
     let work = |cpu: usize| {
-        // Where pinning is not allowed the scheduler spreads two busy threads anyway.
+        // Without the right to pin, the scheduler spreads two busy threads anyway.
         let _ = pin_to_cpu(cpu);
         start.wait();
         let (begin, mut rounds) = (Instant::now(), 0u64);

@@ -55,14 +55,14 @@ pub const USUAL_POOL_MIB: usize = 128;
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is done beside a run, until it is told to stop.
+/// What is done beside a run, until the flag is set.
 pub type Beside<'a> = dyn Fn(&RunHandle, &AtomicBool) + Sync + 'a;
 
 impl RunPlan {
     /// Takes a run and measures it in its middle.
     ///
     /// # Errors
-    /// Where the system refuses something, the run's account does not balance, or anything is lost.
+    /// If the system refuses something, the run's account does not balance, or anything is lost.
     pub fn run(&self) -> Result<Ran, DoctorError> {
         self.run_beside(&|_, _| ())
     }
@@ -200,7 +200,7 @@ fn threads() -> BTreeSet<String> {
     tasks.map(|task| task.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// How much of a processor these threads have used, in seconds; 0 where the kernel does not tell.
+/// How much of a processor these threads have used, in seconds; 0 if the kernel does not tell.
 fn cpu_seconds<'a>(threads: impl Iterator<Item = &'a String>) -> f64 {
     let used = threads.filter_map(|thread| {
         let times = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;

@@ -50,7 +50,7 @@ fn limit_of(change: impl FnOnce(&mut Measured)) -> Limit {
 }
 
 #[test]
-fn each_limit_is_told_by_its_figures() {
+fn each_limit_is_found_by_its_figures() {
     assert_eq!(limit_of(|_| ()), Limit::Processor);
     assert_eq!(limit_of(|measured| measured.loopback = 5.0), Limit::Network);
     assert_eq!(limit_of(|measured| measured.memory_copy = 7.0), Limit::Memory);
@@ -68,7 +68,7 @@ fn each_limit_is_told_by_its_figures() {
 }
 
 #[test]
-fn what_it_can_do_is_told_for_several_numbers_of_streams() {
+fn its_rate_is_reported_for_several_numbers_of_streams() {
     let verdict = Verdict::of(&measured(), &[]);
     let line =
         "fragments of 2 KiB: 4.00 GB/s built, 2.0 MHz of them: 16 at 122.1 kHz, 64 at 30.5 kHz, 700 at 2.8 kHz streams";
@@ -93,7 +93,7 @@ fn what_does_harm_is_changed_first_and_of_the_rest_what_was_measured() {
 }
 
 #[test]
-fn each_card_is_told_with_the_ways_of_its_driver() {
+fn each_card_is_reported_with_the_ways_of_its_driver() {
     let card =
         |xdp: &[&str]| CardReport { xdp: xdp.iter().map(|name| (*name).to_owned()).collect(), ..CardReport::default() };
     let cards = [

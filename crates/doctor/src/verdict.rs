@@ -30,17 +30,17 @@ pub struct Verdict {
     pub why: String,
     /// What the machine can do, a line for each measured run.
     pub can_do: Vec<String>,
-    /// What to change first, at most three lines; empty where nothing is known that would help.
+    /// What to change first, at most three lines; empty if nothing is known that would help.
     pub change_first: Vec<String>,
     /// What these figures do not show.
     pub not_shown: &'static str,
 }
 
-/// Numbers of streams for which rates are told.
+/// Numbers of streams for which rates are reported.
 const STREAMS: [usize; 3] = [16, 64, 700];
-/// Two CPUs that do less than this together are threads of one core, or shared with somebody.
+/// Two CPUs that do less than this together are threads of one core, or shared with other programs.
 const TWO_CORES: f64 = 1.5;
-/// Who moves this part of what bare sockets move is limited by them.
+/// A run that moves this part of what bare sockets move is limited by them.
 const AS_BARE: f64 = 0.6;
 /// A copy of this many times what is built is far from being a limit.
 const SPARE_COPIES: f64 = 2.0;

@@ -15,7 +15,7 @@ type Number = ((Option<SourceId>, u16), u64);
 
 /// Nodes and sources in a run for which there is room from the start.
 const ROOM: usize = 1024;
-/// Numbers of one node for which there is room from the start: a readout unit tells about ten of each source.
+/// Numbers of one node for which there is room from the start: a readout unit reports about ten of each source.
 const NUMBERS: usize = 4096;
 
 /// The numbers that one life of a node reported last.
@@ -60,7 +60,7 @@ impl NodeReport {
         }
     }
 
-    /// Everything that it told: of itself, then of each source.
+    /// Everything that it reported: of itself, then of each source.
     pub(super) fn told(&self) -> impl Iterator<Item = Told<'_>> {
         let told = self.numbers.chunk_by(|((one, _), _), ((other, _), _)| one == other);
         told.map(|numbers| Told { source: numbers[0].0.0, connected: self.connected, numbers })
@@ -79,7 +79,7 @@ impl NodeReport {
     }
 }
 
-/// What a life of a node told of itself, or of one source; a builder unit of one stream, by its number.
+/// What a life of a node reported of itself, or of one source; a builder unit of one stream, by its number.
 pub(super) struct Told<'a> {
     pub(super) source: Option<SourceId>,
     /// As [`NodeReport::connected`].
@@ -109,11 +109,12 @@ pub struct Standing {
     pub events: EventAccount,
     /// An acknowledgement says that the event is in a file.
     pub is_written_when_acknowledged: bool,
-    /// The last verdict about each source, as builder units told it.
+    /// The last verdict about each source, as builder units reported it.
     pub synchrony: Vec<SynchronyState>,
     /// Why the run stopped, where a node asked for it.
     pub stopped_by: Option<Cause>,
-    /// Readout units of which an earlier life had told other event managers only, and where the present one began.
+    /// Readout units of which an earlier life had reported to other event managers only, and where the present one
+    /// began.
     pub untold: Vec<(NodeId, EventKey)>,
     reports: Vec<NodeReport>,
 }
@@ -154,7 +155,7 @@ impl Standing {
         }
     }
 
-    /// A node has told everything.
+    /// A node has reported everything.
     pub(super) fn node_finished(&mut self, node: NodeId, incarnation: Incarnation) {
         if let Some(report) = self.report_of(node, incarnation) {
             report.has_ended = true;
@@ -162,7 +163,7 @@ impl Standing {
     }
 
     /// What is not known of readout units, each life for itself: where one died, what it had counted since it reported last; where
-    /// its event manager died as well, all that it had told that one.
+    /// its event manager died as well, all that it had reported to that one.
     fn unknown(&self) -> Vec<(NodeId, Unknown)> {
         let mut unknown = Vec::new();
         let is_over_or_goes_on = matches!(self.phase, RunPhase::Running | RunPhase::Draining | RunPhase::Ended);
@@ -182,14 +183,14 @@ impl Standing {
         unknown
     }
 
-    /// A node has told numbers.
+    /// A node has reported numbers.
     pub(super) fn reported(&mut self, node: NodeId, incarnation: Incarnation, report: &Report) {
         if let Some(known) = self.report_of(node, incarnation) {
             known.take(report);
         }
     }
 
-    /// Something is known of a node that it does not tell itself.
+    /// Something is known of a node that it does not report itself.
     pub(super) fn noted(&mut self, node: NodeId, incarnation: Incarnation, entry: &ReportEntry) {
         if let Some(known) = self.report_of(node, incarnation) {
             known.set(entry);
@@ -209,7 +210,7 @@ impl Standing {
         self.reports.iter().filter(|report| report.node == node).map(|report| report.incarnation).max()
     }
 
-    /// What each life of each node told, in the order in which they were first seen.
+    /// What each life of each node reported, in the order in which they were first seen.
     pub(super) fn reports(&self) -> &[NodeReport] {
         &self.reports
     }
@@ -293,7 +294,8 @@ pub struct RunSnapshot {
     pub unknown: Vec<(NodeId, Unknown)>,
     /// What masks have done to each source that was ever masked.
     pub masks: BTreeMap<SourceId, MaskRecord>,
-    /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
+    /// Datagrams that were lost before they could be taken, by their source; `None` if several sources send to one
+    /// port.
     pub lost_datagrams: BTreeMap<Option<SourceId>, ByCause>,
     /// The account of every stream, as builder units reported it last.
     pub streams: BTreeMap<StreamIndex, StreamAccount>,
@@ -306,7 +308,8 @@ pub struct RunSnapshot {
     pub failing_disks: Vec<(NodeId, i32)>,
     /// The last verdict about each source.
     pub synchrony: Vec<SynchronyState>,
-    /// Connections of sources that ended with a life of their readout unit, which could not tell it, where the source has not come again.
+    /// Connections of sources that ended with a life of their readout unit, which could not report it, if the source
+    /// has not come again.
     pub orphans: BTreeMap<SourceId, u64>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<Cause>,
@@ -389,7 +392,7 @@ impl RunSnapshot {
         }
     }
 
-    /// What a node told of itself.
+    /// What a node reported of itself.
     fn count_node(&mut self, node: NodeId, told: &Told<'_>, sums: &mut Sums) {
         for entry in told.entries() {
             if let Some(cause) = entry.as_lost() {
@@ -403,8 +406,8 @@ impl RunSnapshot {
         }
     }
 
-    /// What a readout unit told of a source. Of hundreds of sources some dozen numbers each are read ten times a second: so whatever is kept by
-    /// source is looked up once.
+    /// Counts what a readout unit reported of a source. Some dozen numbers of each of hundreds of sources are read ten
+    /// times a second: so the maps by source are looked up once.
     fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
         let Self { sources, counts, gaps, numbering, masks, lost_datagrams, doubts, orphans, .. } = self;
         let (account, counts) = (sources.entry(source).or_default(), counts.entry(source).or_default());
@@ -474,7 +477,7 @@ impl RunSnapshot {
     }
 }
 
-/// Adds a counter to a source's account; false where it is none of it.
+/// Adds a counter to a source's account; false if it is not part of it.
 fn count_fragments(account: &mut FragmentAccount, counter: Counter, value: u64, connected: bool) -> bool {
     match counter {
         Counter::FragmentsReceived => account.received += value,
@@ -505,7 +508,7 @@ fn count_gap(gaps: &mut Vec<Gap>, part: GapPart, value: u64) {
     }
 }
 
-/// The sum of each counter that was told.
+/// The sum of each reported counter.
 struct Sums([Option<u64>; Counter::COUNT]);
 
 impl Sums {
@@ -523,11 +526,11 @@ impl Sums {
 pub struct MaskedInterval {
     /// The first one.
     pub from: EventKey,
-    /// The first one in which it took part again; none where it did not.
+    /// The first one in which it took part again; `None` if it did not.
     pub to: Option<EventKey>,
 }
 
-/// Whether a source takes part in a run that goes on.
+/// Whether a source takes part in the current run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Part {
     /// It does.
@@ -535,7 +538,7 @@ pub enum Part {
     Takes,
     /// It is masked.
     Masked,
-    /// It is to take part again, and has sent nothing yet that goes on with the run's numbers.
+    /// It is to take part again, but has sent nothing yet that continues the run's numbers.
     AskedBack,
 }
 
@@ -671,7 +674,7 @@ mod tests {
         standing.reported(node, Incarnation(1), &numbers(2, 1));
         assert_eq!(told(&standing), (2, 1, None));
         standing.node_lost(node, Incarnation(1));
-        assert_eq!(told(&standing), (2, 1, Some(1)), "it could not tell how that went on");
+        assert_eq!(told(&standing), (2, 1, Some(1)), "it could not report the rest");
         standing.node_connected(node, Incarnation(2));
         standing.reported(node, Incarnation(2), &numbers(0, 0));
         assert_eq!(told(&standing), (2, 1, Some(1)), "its source has not come again");
@@ -710,7 +713,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_of_every_life_of_a_readout_unit_are_told_in_order() {
+    fn gaps_of_every_life_of_a_readout_unit_are_reported_in_order() {
         let node = NodeId::readout(0);
         let mut standing = Standing::default();
         let gap = |first, last, missing| Gap { first: EventKey::new(0, first), last: EventKey::new(0, last), missing };

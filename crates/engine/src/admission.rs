@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Connections without an identity that a node keeps at most; the one that has been silent for longest makes room for the next.
 pub const MOST_STRANGERS: usize = 32;
-/// How long a connection may take until it is known whose it is.
+/// How long a connection may take to identify itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Watches over them. `since` says of a connection that is not known when it spoke last, or came.
@@ -37,7 +37,7 @@ impl Strangers {
         oldest.filter(|_| count >= MOST_STRANGERS).map(|(endpoint, _)| endpoint)
     }
 
-    /// The next connection that did not identify itself in time; call it until there is none.
+    /// The next connection that did not identify itself in time; call it until it returns `None`.
     pub(super) fn overdue<T>(
         &mut self,
         now: Instant,
@@ -80,11 +80,11 @@ struct Rival {
     endpoint: Endpoint,
     header: Header,
     since: Instant,
-    /// When it is to be looked at again.
+    /// When to look at it again.
     look: Instant,
 }
 
-/// What becomes of a connection that waited.
+/// The fate of a connection that waited.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// The earlier one is dead.
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stays_unknown_for_long() {
+    fn no_connection_stays_unknown_for_long() {
         let (mut strangers, mut table) = (Strangers::default(), EndpointTable::default());
         assert_eq!(strangers.next_deadline(), None);
         for index in [1, 3] {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_speaks_keeps_the_place_and_who_is_silent_or_gone_loses_it() {
+    fn a_speaking_connection_keeps_the_place_and_a_silent_or_gone_one_loses_it() {
         assert_eq!(verdict(10_000, None), Some(Verdict::Takes));
         assert_eq!(verdict(10_000, Some(9_000)), Some(Verdict::Takes), "it was silent for long");
         assert_eq!(verdict(10_000, Some(9_900)), None);

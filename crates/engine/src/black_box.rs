@@ -22,13 +22,13 @@ use std::time::Duration;
 pub struct BlackBoxConfig {
     /// Nothing older than this.
     pub last: Duration,
-    /// At most so many bytes.
+    /// At most this many bytes.
     pub max_bytes: usize,
 }
 
 /// Between two incidents of a source that are saved lies so much time: one fault often comes with a thousand others.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Of a source so many incidents of a run are saved.
+/// The most incidents of a source that are saved in a run.
 const MOST_SAVED: u32 = 16;
 /// Bytes for each arrival on average, for which there is room.
 const USUAL_BYTES: usize = 256;
@@ -40,7 +40,7 @@ struct Arrival {
     from: SocketAddr,
     /// Where its bytes end, counted from the first one that was ever recorded.
     end: u64,
-    /// In a stream: where a frame begins that was not whole before, which may be here. None where that is not recorded.
+    /// In a stream: where a frame begins that was not whole before, which may be here. `None` if that is not recorded.
     frame: Option<u64>,
 }
 
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_incident_is_saved_and_those_that_come_with_it_are_not() {
+    fn one_incident_is_saved_and_the_ones_that_come_with_it_are_not() {
         let (mut black_box, mut line) = BlackBox::new(SourceId(7), config(100));
         for number in 0..5 {
             black_box.record(at(number), FROM, &[number as u8]);

@@ -60,7 +60,7 @@ pub struct BuilderDrive<P: Dispatcher> {
     unsent: VecDeque<Message>,
     /// To the readout units, by index.
     lines: Vec<Line>,
-    /// Which readout unit is at the other end, or none where an event manager is.
+    /// The readout unit at the other end; `None` for an event manager.
     readers: EndpointTable<(Option<usize>, MessageReader)>,
     events: Vec<Event>,
     report_due: Instant,
@@ -82,7 +82,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
     /// A builder unit that writes to `sink`. Without a sink it only builds and checks events.
     ///
     /// # Errors
-    /// Where an address cannot be understood.
+    /// If an address cannot be understood.
     pub fn new(
         config: BuilderDriveConfig,
         peers: P,
@@ -125,7 +125,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         self
     }
 
-    /// The same, of which those who watch see an event now and then.
+    /// The same, with a tap through which monitoring gets an event now and then.
     #[must_use]
     pub fn with_tap(mut self, tap: Tap) -> Self {
         self.output = self.output.with_tap(self.config.identity.node, tap);
@@ -230,7 +230,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         }
     }
 
-    /// Takes one message; false where the connection is of no more use.
+    /// Takes one message; false if the connection is of no more use.
     fn hear(
         &mut self,
         now: Instant,
@@ -286,7 +286,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         self.builder.message(now, message);
     }
 
-    /// An event manager takes this node in; false where a younger one is obeyed.
+    /// An event manager takes this node in; false if a younger one is obeyed.
     fn welcomed(&mut self, now: Instant, endpoint: Endpoint, epoch: Epoch) -> bool {
         let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
         let Welcomed::Obeyed { left } = welcomed else { return false };
@@ -363,7 +363,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
             let Some(action) = self.builder.poll(now) else { break };
             work += 1;
             match action {
-                // The end is told when the files are closed: see `end`.
+                // The end is reported when the files are closed: see `end`.
                 BuilderAction::ToManager(Message::Finished(_)) => {}
                 BuilderAction::ToManager(message) => self.unsent.push_back(message),
                 BuilderAction::ToReadout { readout, message } => {
@@ -376,7 +376,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         work + self.output.turn(now, &mut self.builder, usize::MAX)
     }
 
-    /// Sends what waits for connections that stand; false where the machine should not be asked for more.
+    /// Sends what waits for connections that stand; false if the machine should not be asked for more.
     fn flush(&mut self) -> bool {
         let Self { outbox, peers, managers, unsent, lines, .. } = self;
         outbox.flush(peers, managers.obeyed(), unsent);

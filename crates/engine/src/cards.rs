@@ -33,16 +33,16 @@ struct Card<D> {
     input: CardInput,
     /// Who else wants its chunks.
     subscribers: Option<CardSubscribers<D>>,
-    /// What its writer rings; none where it is polled.
+    /// What its writer rings; `None` if it is polled.
     bell: Option<Bell>,
-    /// The writer was told to ring.
+    /// The writer was asked to ring.
     is_armed: bool,
 }
 
 /// All cards of a readout unit.
 pub(super) struct Cards<D> {
     cards: Vec<Card<D>>,
-    /// When cards that are polled are looked at again.
+    /// When to look at polled cards again.
     poll_due: Option<Instant>,
 }
 
@@ -90,20 +90,20 @@ impl<D: Dispatcher> Cards<D> {
         self.cards.iter().all(is_settled)
     }
 
-    /// Who does not read is cut off, so that the account can be made. Returns how many go.
+    /// Cuts off subscribers that do not read, so that the account can be made. Returns how many.
     pub(super) fn cut_off(&mut self, now: Instant) -> usize {
         let cut_off = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.cut_off(now, &mut card.input));
         self.cards.iter_mut().filter_map(cut_off).sum()
     }
 
-    /// The readout unit has ended: subscribers hear the rest and the end. Returns how much happened.
+    /// The readout unit has ended: subscribers get the rest and the end. Returns how much happened.
     pub(super) fn leave(&mut self, now: Instant) -> usize {
         self.poll_due = None;
         let leave = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.leave(now, &mut card.input));
         self.cards.iter_mut().filter_map(leave).sum()
     }
 
-    /// Whether all subscribers have heard the end.
+    /// Whether all subscribers have got the end.
     pub(super) fn have_left(&self) -> bool {
         self.cards.iter().filter_map(|card| card.subscribers.as_ref()).all(CardSubscribers::has_left)
     }
@@ -224,9 +224,9 @@ impl<D: Dispatcher> Card<D> {
     }
 }
 
-/// How often what waits for subscribers is looked at where the card has little room.
+/// How often to check what waits for subscribers when the card has little room.
 const RELIEF: Duration = Duration::from_millis(1);
-/// How long subscribers may take to hear the end.
+/// How long subscribers may take to get the end.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// The server of one card, as the listener that its input knows.
@@ -256,7 +256,7 @@ impl<D: Dispatcher> CardSubscribers<D> {
         }
     }
 
-    /// Before the card is read: hears who comes and goes. Returns how much happened.
+    /// Before the card is read: accepts and drops connections. Returns how much happened.
     pub(super) fn hear(&mut self, now: Instant) -> usize {
         self.now = now;
         self.server.hear_all(now)

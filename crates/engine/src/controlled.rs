@@ -5,7 +5,7 @@
 //!                    slow readings -> rate -> run_file::SlowReading -> Storage, a segment of its own
 //! ```
 //! A connection of a front end outlives a run; so does this drive. The front end sends its data elsewhere: to a readout unit,
-//! whose address the drive tells it.
+//! whose address the drive passes to it.
 
 use super::Drive;
 use super::event_output::EventSink;
@@ -36,7 +36,7 @@ pub struct ControlledDriveConfig {
     pub front_ends: FrontEndsConfig,
     /// Where they connect to.
     pub listen: String,
-    /// Which life of this node: it stands in the file of slow readings.
+    /// Which life of this node; the file of slow readings has it.
     pub incarnation: Incarnation,
 }
 
@@ -57,11 +57,11 @@ pub struct ControlledDrive<P: Dispatcher, D: Disk> {
     /// By place in the configuration: its connection.
     connected: Vec<Option<Endpoint>>,
     strangers: usize,
-    /// What the run's nodes are to be told.
+    /// Orders to the run's nodes.
     for_nodes: VecDeque<RunCommand>,
     events: Vec<Event>,
     refused: u64,
-    /// Where slow readings are written; none where nothing is.
+    /// Where slow readings are written; `None` if nothing is.
     storage: Option<Storage<D>>,
     readings: VecDeque<(SourceId, Reading)>,
     record: Vec<u8>,
@@ -77,7 +77,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
     /// Opens the service point.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
+    /// If the address cannot be listened on.
     pub fn new(
         config: ControlledDriveConfig,
         mut peers: P,
@@ -235,7 +235,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         }
     }
 
-    /// Takes one word; false where nothing more is wanted over this connection.
+    /// Takes one word; false if nothing more is wanted over this connection.
     fn hear(&mut self, now: Instant, endpoint: Endpoint, link: &mut Link, word: Word) -> bool {
         match (word, link.place) {
             (Word::Hello(hello), None) => self.greet(now, endpoint, link, hello),
@@ -397,7 +397,7 @@ const MOST_OUTGOING: usize = 4 * LARGEST_BODY_BYTES;
 
 /// What is known of a connection.
 struct Link {
-    /// Whose it is; none before its hello.
+    /// Whose it is; `None` before its hello.
     place: Option<usize>,
     /// When it came to stand.
     since: Instant,
@@ -429,7 +429,7 @@ impl Link {
     /// The next word that came whole.
     ///
     /// # Errors
-    /// Where the bytes are none: the connection is of no more use.
+    /// If the bytes are not messages: the connection is of no more use.
     fn next_word(&mut self) -> Result<Option<Word>, FrameError> {
         let Some(head) = self.bytes.peek_array::<FRAME_BYTES>(0) else { return Ok(None) };
         let frame = Frame::parse(&head)?;

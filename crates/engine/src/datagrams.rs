@@ -21,7 +21,7 @@ use ropewalk_wire::description::Description;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-/// How the sources of one receiver are told apart.
+/// How to tell the sources of one receiver apart.
 #[derive(Clone, Debug)]
 pub enum Demux {
     /// There is one.
@@ -32,13 +32,13 @@ pub enum Demux {
     Field(Boards),
 }
 
-/// What a readout unit is told of a receiver.
+/// The configuration of a receiver for a readout unit.
 pub struct DatagramInputConfig {
     /// What receives.
     pub receiver: Box<dyn Receiver + Send>,
     /// Who sends there, in the order of `demux`: each source, and what its datagrams are waited for.
     pub sources: Vec<(SourceId, Description, DatagramLimits)>,
-    /// How they are told apart.
+    /// How to tell them apart.
     pub demux: Demux,
     /// They send whether a run is taken or not; a capture waits.
     pub is_live: bool,
@@ -52,7 +52,7 @@ struct Route {
     /// What divides its frames, where they hold several events.
     dividing: Option<Box<Dividing>>,
     has_come: bool,
-    /// When the last one of a recording came, by that recording's clock; none of what comes now.
+    /// When the last one of a recording came, by that recording's clock; `None` for live datagrams.
     came: Option<Instant>,
     /// What came last, where that is kept.
     black_box: Option<Box<BlackBox>>,
@@ -72,7 +72,7 @@ struct Input {
     /// Everything that would ever come was taken.
     has_ended: bool,
     nobodys: u64,
-    /// What was lost before the run began, which is no loss of the run; none where it did not begin.
+    /// What was lost before the run began, which is no loss of the run; `None` before it begins.
     lost_before: Option<ByCause>,
     /// What was lost since, as it was asked for last.
     lost: ByCause,
@@ -377,7 +377,7 @@ impl Input {
         true
     }
 
-    /// For how many frames of a source there is room. Who sends before the run is heard, and what he says is stale.
+    /// For how many frames of a source there is room. Frames that come before the run are read, and are stale.
     fn room(&self, route: usize, readout: &Readout) -> usize {
         if !readout.has_started() && self.is_live {
             AT_ONCE
@@ -402,7 +402,7 @@ impl Input {
 }
 
 impl Demux {
-    /// The source of a datagram; none if it belongs to no source.
+    /// The source of a datagram; `None` if it belongs to no source.
     fn route_of(&mut self, packet: &Packet, routes: &[Route]) -> Option<usize> {
         let index = match self {
             Self::Single => 0,
@@ -418,7 +418,7 @@ impl Demux {
 }
 
 impl Route {
-    /// It is there, from the first datagram on.
+    /// Reports the source as connected, at its first datagram.
     fn connect(&mut self, now: Instant, readout: &mut Readout) {
         if !std::mem::replace(&mut self.has_come, true) {
             readout.source_connected(now, self.source);
@@ -479,7 +479,7 @@ impl Route {
 
     /// Gives the machine what was framed.
     fn deliver(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
-        // What is counted beside the frames is told even where none came of them.
+        // Counts beside the frames are reported even without a frame.
         let beside = if received.is_empty() { self.framer.take_counts() } else { FrameCounts::NONE };
         if beside != FrameCounts::NONE {
             self.note(now, beside, readout, received);

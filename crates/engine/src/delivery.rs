@@ -13,7 +13,7 @@ use ropewalk_io::{Dispatcher, Endpoint, Parcel};
 use ropewalk_memory::{Runs, Slice};
 use ropewalk_wire::message::{FragmentEntry, HEADER_BYTES, Header, Kind, SuperFragmentsEncoder};
 
-/// Some super-fragments for one builder unit, and who sends them.
+/// Some super-fragments for one builder unit, and their sender.
 #[derive(Debug)]
 pub struct Delivery {
     /// As every message has one; set when it leaves.
@@ -67,7 +67,7 @@ impl Delivery {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -261,7 +261,7 @@ mod tests {
     /// An event's number, and each fragment's source and bytes.
     type Found = (u64, Vec<(u32, Vec<u8>)>);
 
-    /// What a builder unit finds in the message of some events, received so many bytes at a time.
+    /// What a builder unit finds in the message of some events, received this many bytes at a time.
     fn found(message: &[Slice], at_a_time: usize) -> Vec<Found> {
         let mut received = Staging::new(Pool::new(PoolConfig::heap("received", 1000, 100)).expect("memory"));
         let (mut reader, mut found) = (MessageReader::default(), Vec::new());

@@ -80,8 +80,8 @@ struct Written {
     data: Vec<String>,
 }
 
-/// Appends a document of numbers to a text, which is asked for memory where it has too little; `source` is who writes it: a name,
-/// in which nothing has to be escaped.
+/// Appends a document of numbers to a text, which is asked for memory where it has too little; `source` is its writer:
+/// a name, in which nothing has to be escaped.
 pub fn render_numbers<N: Numbers>(document: &N, source: &str, text: &mut String) {
     text.push_str("{\"data\":[");
     for (place, number) in document.numbers().enumerate() {

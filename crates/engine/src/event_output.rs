@@ -132,11 +132,11 @@ impl EventMachine for Farm {
 /// The output of built events: see the picture above.
 pub struct EventOutput {
     filtering: Filtering,
-    /// None where events are only built and checked.
+    /// `None` if events are only built and checked.
     sink: Option<Box<dyn EventSink>>,
     /// Holds nothing between two turns.
     progress: Vec<(u32, Progress)>,
-    /// While the run drains decisions are waited for so long.
+    /// While the run drains decisions are waited for this long.
     filter_patience: Duration,
     /// The disk had something to write.
     disk_busy: BusyTimer,
@@ -151,7 +151,7 @@ pub struct EventOutput {
 }
 
 impl EventOutput {
-    /// For a machine with so many slots: everything is accepted, and written where there is a sink.
+    /// For a machine with this many slots: everything is accepted, and written where there is a sink.
     pub fn new(sink: Option<Box<dyn EventSink>>, slots: u32) -> Self {
         Self {
             filtering: Filtering::none(Streams::everything(), slots),
@@ -167,13 +167,13 @@ impl EventOutput {
         }
     }
 
-    /// The same, where events are decided and selected so; while the run drains decisions are waited for so long.
+    /// The same, where events are decided and selected so; while the run drains decisions are waited for this long.
     #[must_use]
     pub fn with_filtering(self, filtering: Filtering, filter_patience: Duration) -> Self {
         Self { filtering, filter_patience, ..self }
     }
 
-    /// The same, of which those who watch see an event now and then, as one of this unit's.
+    /// The same, with a tap through which monitoring gets an event of this unit's now and then.
     #[must_use]
     pub fn with_tap(self, unit: NodeId, tap: Tap) -> Self {
         Self { tap: Some((unit, tap)), ..self }
@@ -190,7 +190,7 @@ impl EventOutput {
         &self.filtering
     }
 
-    /// From now on a stream keeps one of so many of its events.
+    /// From now on a stream keeps one of this many of its events.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         self.filtering.set_prescale(stream, prescale);
     }

@@ -107,10 +107,11 @@ impl Outbox {
         true
     }
 
-    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most so many bytes.
+    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most this many
+    /// bytes.
     ///
     /// # Errors
-    /// [`Unsent::NoRoom`] where no staging block is free.
+    /// [`Unsent::NoRoom`] if no staging block is free.
     pub(super) fn make_room(&mut self, bytes: usize) -> Result<(), Unsent> {
         self.staging.room(bytes).filter(|&room| room >= bytes).map(|_| ()).ok_or(Unsent::NoRoom)
     }
@@ -119,7 +120,7 @@ impl Outbox {
     /// slices.
     ///
     /// # Errors
-    /// [`Unsent::NoRoom`] where no staging block is free.
+    /// [`Unsent::NoRoom`] if no staging block is free.
     pub(super) fn stage(
         &mut self,
         kind: Kind,
@@ -176,9 +177,9 @@ enum State {
     Header,
     Control(Header),
     Prefix(Header),
-    /// Tables, with so many bytes of them and their prefix.
+    /// Tables, with this many bytes of them and their prefix.
     Tables(Header, usize),
-    /// So many bytes of payloads are to come.
+    /// This many bytes of payloads are to come.
     Payloads(Header, u32),
     /// Every payload is cut.
     HandOn(Header),
@@ -221,10 +222,10 @@ impl MessageReader {
         self.bytes.push(slice);
     }
 
-    /// The next complete message or super-fragment; none where more bytes are needed.
+    /// The next complete message or super-fragment; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Where the bytes are no messages: the connection is of no more use.
+    /// If the bytes are no messages: the connection is of no more use.
     pub fn next_incoming(&mut self) -> Result<Option<Incoming>, FrameError> {
         loop {
             match self.state {
@@ -398,7 +399,7 @@ impl Peer {
 pub struct Refusal {
     /// Who refused it.
     pub by: NodeId,
-    /// Where that one was called; empty where it called this one.
+    /// Where that one was called; empty if it called this one.
     pub address: String,
     /// Why.
     pub reason: RefuseReason,
@@ -410,8 +411,8 @@ impl Refusal {
         matches!(self.reason, RefuseReason::RunOver)
     }
 
-    /// The refusal, if it stands for as long as this node lives; `None` if the reason passes by itself, so that the
-    /// node calls again.
+    /// The refusal, if it holds for as long as this node lives; `None` if the reason passes by itself, so that the node
+    /// calls again.
     pub(super) fn timer(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
         let passes = match reason {
             // The node hears of the younger event manager from that one.
@@ -561,7 +562,7 @@ mod tests {
     use ropewalk_wire::message::FragmentEntry;
 
     /// What the reader says of a message of one super-fragment for each list of fragments, given by offset and length, and
-    /// so many bytes of payloads.
+    /// this many bytes of payloads.
     fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
         let mut head = Vec::new();
         let mut encoder = SuperFragmentsEncoder::new(&mut head);

@@ -37,7 +37,7 @@ pub struct ManagerDriveConfig {
 /// Earlier runs that are over and accounted for.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct ClosedRuns {
-    /// Those before this one; none by itself.
+    /// All runs before this one; `None`: no runs.
     pub before: Option<RunNumber>,
     /// But not this one, which lost its event manager: its nodes wait for one that takes over.
     pub but: Option<RunNumber>,
@@ -86,14 +86,14 @@ pub struct ManagerDrive<P: Dispatcher> {
     outdone: BTreeMap<NodeId, u64>,
     standing: Standing,
     unsent: VecDeque<(NodeId, Message)>,
-    /// Those that are over, until they are taken.
+    /// The lumisections that are over, until they are taken.
     lumisections: VecDeque<LumisectionEnd>,
     events: Vec<Event>,
     refused: u64,
     run: RunNumber,
     /// Nodes that left before they were finished, and until when their return is waited for.
     missed: BTreeMap<NodeId, (Instant, Loss)>,
-    /// Who obeys a younger event manager: then this one is of no more use.
+    /// A node that obeys a younger event manager: then this one is of no more use.
     superseded: Option<(Refusal, Epoch)>,
     /// It speaks; otherwise it stands by.
     active: bool,
@@ -115,15 +115,15 @@ enum Loss {
     Unreachable,
 }
 
-/// How long a node whose connection broke is waited for. A readout unit still holds everything when it is back by
-/// then, so that nothing is lost; and the end of the run waits so that the node is told.
+/// How long a node whose connection broke is waited for. A readout unit that is back by then still holds everything, so
+/// that nothing is lost; and the end of the run waits so that the node hears of it.
 const RETURN: Duration = Duration::from_secs(1);
 
 impl<P: Dispatcher> ManagerDrive<P> {
     /// Opens the service point.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
+    /// If the address cannot be listened on.
     pub fn new(config: ManagerDriveConfig, mut peers: P, staging: Staging) -> Result<Self, EndpointError> {
         let service = peers.listen(&config.address)?;
         let nodes =
@@ -159,7 +159,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
-    /// These runs are over. A node that is still in one of them is told so when it calls.
+    /// These runs are over. A node that is still in one of them hears of it when it calls.
     pub const fn closed(&mut self, runs: ClosedRuns) {
         self.closed = runs;
     }
@@ -268,7 +268,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.lose(now, stranger, Loss::Ended);
     }
 
-    /// Those that wait for the place of a node get it, or are sent away.
+    /// Admits the callers that wait for the place of a node, or sends them away.
     fn settle_rivals(&mut self, now: Instant) {
         loop {
             let Self { rivals, nodes, links, .. } = self;
@@ -327,7 +327,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Takes one message; false where the connection is to be closed.
+    /// Takes one message; false if the connection is to be closed.
     fn hear(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         if let Message::Hello(hello) = message {
             return self.greet(now, endpoint, peer, header, hello);
@@ -427,7 +427,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.control.node_connected(now, header.sender);
         self.missed.remove(&header.sender);
         if self.control.phase() == RunPhase::Ended {
-            // It was away when the others were told.
+            // It was away when the others got this.
             self.unsent.push_back((header.sender, Message::Finish));
         }
     }
@@ -470,7 +470,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         is_younger
     }
 
-    /// Those that did not come back in time are lost.
+    /// Nodes that did not come back in time are lost.
     fn give_up_the_missed(&mut self, now: Instant) {
         while let Some((&node, _)) = self.missed.iter().find(|(_, missed)| now >= self.missed_until(missed)) {
             self.missed.remove(&node);
@@ -535,7 +535,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         work
     }
 
-    /// Sends what waits; false where something has to go on waiting.
+    /// Sends what waits; false if something has to go on waiting.
     fn flush(&mut self) -> bool {
         while let Some((node, message)) = self.unsent.front() {
             let sent = match self.nodes.get(node) {
@@ -557,7 +557,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.lumisections.pop_front()
     }
 
-    /// Its own account of events; what other nodes reported stands in their pages.
+    /// Its own account of events; what other nodes reported is in their pages.
     fn numbers(&self) -> impl Iterator<Item = ReportEntry> {
         let account = self.manager.account();
         let counters = [

@@ -1,7 +1,7 @@
 //! The event managers that a readout or builder unit knows: which one it obeys, and how it leaves a run.
 //!
 //! ```text
-//!   call every address --Welcome, epoch as high as any heard of--> obeyed, the one before is told and left
+//!   call every address --Welcome, epoch as high as any heard of--> obeyed, the earlier one is left with notice
 //!        ^                --Welcome, lower epoch--> left
 //!        +--- pause -- --Refuse (it stands by)---> left
 //! ```
@@ -53,7 +53,7 @@ pub(super) enum Welcomed {
 pub(super) struct Managers {
     calls: Vec<Call>,
     obeyed: Option<(Endpoint, Epoch)>,
-    /// The highest that was heard of.
+    /// The highest known one.
     epoch: Epoch,
     /// Some event manager has taken this life of the node in: nothing changes its incarnation any more.
     is_known: bool,
@@ -253,7 +253,7 @@ impl Shutdown {
         self.said && self.dismissed && !core::mem::replace(&mut self.leaving, true)
     }
 
-    /// The unit ends here, in whatever state it is.
+    /// The unit ends here, in any state.
     pub(super) const fn end(&mut self) {
         self.done = true;
     }
@@ -273,7 +273,7 @@ impl Shutdown {
         self.done
     }
 
-    /// How far the run is, as the unit has it. It hears of what it is to do, and not of the run's phases.
+    /// How far the run is, as the unit has it. It gets orders, not the run's phases.
     pub(super) fn phase(&self, run: RunNumber, has_manager: bool) -> RunPhase {
         match (self.done, self.was_told) {
             (true, _) => RunPhase::Ended,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_wakes_up_with_a_lower_epoch_is_too_old_even_where_nobody_else_is_there() {
+    fn one_that_wakes_up_with_a_lower_epoch_is_too_old_even_where_it_is_alone() {
         let mut managers = managers();
         managers.welcome(OTHER, Epoch(2));
         assert!(managers.lost(Instant::ZERO, OTHER));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_lost_is_called_again_after_a_pause() {
+    fn a_lost_event_manager_is_called_again_after_a_pause() {
         let mut managers = managers();
         assert_eq!(managers.next_deadline(), None);
         let now = Instant::from_nanoseconds(5);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_nobody_has_taken_in_takes_a_higher_incarnation() {
+    fn a_life_that_was_never_taken_in_takes_a_higher_incarnation() {
         let late = RefuseReason::LateIncarnation(Incarnation(70));
         assert_eq!(refuse(&mut managers(), Instant::ZERO, late), (None, Incarnation(71)));
         let mut known = managers();
@@ -388,7 +388,7 @@ mod tests {
     const NOW: Instant = Instant::from_nanoseconds(1);
 
     #[test]
-    fn whoever_has_said_all_and_is_dismissed_leaves_once() {
+    fn a_unit_that_has_said_all_and_is_dismissed_leaves_once() {
         let mut shutdown = Shutdown::default();
         shutdown.finish();
         shutdown.dismiss();
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_dismissed_tells_the_next_event_manager() {
+    fn a_unit_that_is_not_dismissed_reports_to_the_next_event_manager() {
         let mut shutdown = Shutdown::default();
         shutdown.finish();
         shutdown.say();

@@ -1,8 +1,9 @@
-//! A standing as a sample for those who watch the run.
+//! A standing as a sample for monitoring.
 
 use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
-use ropewalk_flow::messages::ReportEntry;
+use ropewalk_flow::messages::{FragmentFlags, NumberingKind, ReportEntry, SynchronyState};
+use ropewalk_monitor::quality::Relation;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{CounterKind, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
@@ -46,12 +47,25 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         sources: sources.into_values().collect(),
         streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
         events: snapshot.ledger.events,
+        synchrony: snapshot.synchrony.iter().filter_map(relation).collect(),
         lost_datagrams: snapshot.lost_datagrams.get(&None).copied().unwrap_or_default(),
         disk,
+        ..Sample::default()
     }
 }
 
-/// How far a run is, for those who watch it: one that is paused is not expected to build anything.
+/// None while too little is known.
+fn relation(state: &SynchronyState) -> Option<(SourceId, Relation)> {
+    let offset = match state.verdict {
+        1 => Some(0),
+        2 => Some(state.offset),
+        3 => None,
+        _ => return None,
+    };
+    Some((state.source, Relation { offset, since: state.since }))
+}
+
+/// How far a run is, for monitoring: one that is paused is not expected to build anything.
 pub fn phase_name(phase: RunPhase, is_paused: bool) -> &'static str {
     if phase.is_running() && is_paused { PAUSED } else { phase.name() }
 }
@@ -87,6 +101,9 @@ fn count_source(source: &mut SourceSample, connected: bool, entry: &ReportEntry)
 }
 
 fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> SourceSample {
+    let doubts =
+        snapshot.doubts.get(&source).into_iter().flatten().copied().enumerate().filter(|(_, count)| *count > 0);
+    let restarts = snapshot.numbering.get(&source).into_iter().flatten();
     SourceSample {
         source,
         readout,
@@ -94,6 +111,8 @@ fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> Sourc
         lost_datagrams: snapshot.lost_datagrams.get(&Some(source)).copied().unwrap_or_default(),
         corrupt: Vec::new(),
         numbers: Numbers::default(),
+        doubts: doubts.map(|(doubt, count)| (FragmentFlags::DOUBTS[doubt].1, count)).collect(),
+        restarted_at: restarts.filter(|one| one.kind == NumberingKind::OutOfSync).map(|one| one.key).last(),
         histograms: BTreeMap::new(),
     }
 }
@@ -143,7 +162,7 @@ mod tests {
         for second in 1..60 {
             let sample = Arc::new(observe(&standing, Instant::from_nanoseconds(second * 1_000_000_000), Utc(6), None));
             finder.observe(Arc::clone(&sample));
-            alarms.observe(sample, finder.finding().map(|finding| finding.limit));
+            alarms.observe(sample, finder.finding(), &Default::default());
         }
         assert_eq!(finder.finding().map(|finding| finding.limit), Some(Limit::NotRunning));
         assert_eq!(alarms.shown().iter().map(|alarm| &alarm.rule.name).collect::<Vec<_>>(), Vec::<&String>::new());
@@ -163,7 +182,7 @@ mod tests {
         standing.reported(builder, FIRST, &report(&[of_stream, (None, Counter::EventsBuilt as u16, 8)]));
         let sample = look(&standing);
         assert_eq!((sample.time, sample.utc, sample.phase), (Instant::from_nanoseconds(5), Utc(6), "initial"));
-        let source = sample.source(SOURCE).expect("it was told of");
+        let source = sample.source(SOURCE).expect("it is in the sample");
         assert_eq!(
             (source.readout, source.account.received, source.account.dropped.get(Cause::CrcError)),
             (readout, 9, 2)
@@ -210,7 +229,7 @@ mod tests {
             standing.node_lost(readout, life);
         }
         let sample = look(&standing);
-        let source = sample.source(SOURCE).expect("it was told of");
+        let source = sample.source(SOURCE).expect("it is in the sample");
         assert_eq!(source.histograms, BTreeMap::from([(15, BTreeMap::from([(0, 12), (258, 23)]))]));
         assert_eq!(source.account.received, 2, "no histogram is taken for a counter");
     }

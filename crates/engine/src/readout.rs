@@ -59,11 +59,11 @@ pub struct ReadoutDriveConfig {
     pub report_interval: Duration,
 }
 
-/// What is settled goes before more is received, for so many turns: its blocks are filled again while they are in the
+/// What is settled goes before more is received, for this many turns: its blocks are filled again while they are in the
 /// cache, into which the kernel copies a quarter faster than into memory. Who builds in this thread is done by then.
 const MOST_HELD_BACK: u32 = 8;
 
-/// How long the account of subscribers waits for those who do not read what is theirs.
+/// How long the account of subscribers waits for slow readers.
 const SETTLING: Duration = Duration::from_secs(1);
 /// How often users' histograms are reported.
 const HISTOGRAM_INTERVAL: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// `staging`; `evacuation` takes fragments that must leave the receive pool.
     ///
     /// # Errors
-    /// Where an address cannot be listened on.
+    /// If an address cannot be listened on.
     pub fn new(
         config: ReadoutDriveConfig,
         sources: S,
@@ -234,7 +234,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Another way for a source of it to come in; returns the address where it listens, port filled in.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or the socket cannot be adopted.
+    /// If the address cannot be listened on, or the socket cannot be adopted.
     pub fn add_entrance(&mut self, source: SourceId, entrance: Entrance) -> Result<Option<String>, EndpointError> {
         self.front_ends.add_entrance(source, entrance)
     }
@@ -337,7 +337,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.lose_peer(now, stranger);
     }
 
-    /// Those that wait for the place of a builder unit get it, or are sent away.
+    /// Admits the callers that wait for the place of a builder unit, or sends them away.
     fn settle_rivals(&mut self, now: Instant) {
         loop {
             let Self { rivals, builders, links, .. } = self;
@@ -399,7 +399,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Takes one message; false where the connection is to be closed.
+    /// Takes one message; false if the connection is to be closed.
     fn hear(&mut self, now: Instant, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         match message {
             Message::Hello(hello) => return self.greet(now, peer, header, hello),
@@ -434,7 +434,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.managers.note_order(header);
         self.outbox.identity.epoch = header.epoch;
-        // Who names the run has begun it: masks, parameters and a successor's questions come before the start.
+        // An event manager that names the run has begun it: masks, parameters and a successor's questions come before
+        // the start.
         if self.readout.has_started() || matches!(message, Message::Start(_)) {
             self.outbox.identity.run = header.run;
         }
@@ -451,7 +452,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.readout.message(now, NodeId::MANAGER, message);
     }
 
-    /// An event manager takes this node in; false where a younger one is obeyed.
+    /// An event manager takes this node in; false if a younger one is obeyed.
     fn welcomed(&mut self, endpoint: Endpoint, epoch: Epoch) -> bool {
         let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
         let Welcomed::Obeyed { left } = welcomed else { return false };
@@ -489,7 +490,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.take_in(now, peer, header)
     }
 
-    /// The builder unit has its place from now on; false where it cannot be told, and has to call again.
+    /// The builder unit has its place from now on; false if the answer cannot be sent; it has to call again.
     fn take_in(&mut self, now: Instant, peer: &mut Peer, header: &Header) -> bool {
         let builder = usize::from(header.sender.index);
         if let Some(old) = self.builders[builder].replace(peer.endpoint) {
@@ -571,7 +572,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             if now < until {
                 return;
             }
-            // Others take over what waited for those who go, and have their time for it.
+            // Subscribers that are cut off leave their chunks to others, which get their time for it.
             if self.cards.cut_off(now) > 0 && !self.cards.are_settled() {
                 self.last_word = Some((finished, now.after(SETTLING)));
                 return;
@@ -597,7 +598,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Sends what the event manager must hear; false where something has to wait.
+    /// Sends what the event manager must get; false if something has to wait.
     fn flush_unsent(&mut self) -> bool {
         let blocked = self.answers.iter().any(|answers| answers.is_full());
         if blocked && !(0..self.answers.len()).all(|index| self.flush_answers(index)) {

@@ -296,7 +296,7 @@ impl Content {
         }
     }
 
-    /// Puts the next frames together; false where none are due.
+    /// Puts the next frames together; false if none are due.
     fn advance(&mut self, gate: &TriggerGate, elapsed: Duration) -> bool {
         while let Some(trigger) = self.due(gate, elapsed) {
             self.next = None;
@@ -466,7 +466,8 @@ impl Stream {
         (queued, false)
     }
 
-    /// A slice of whole FEROL blocks, or of whatever was made; none where nothing is due or no block of memory is free.
+    /// A slice of whole FEROL blocks, or of what was made so far; `None` if nothing is due or no block of memory is
+    /// free.
     fn fill(
         &mut self,
         content: &mut Content,

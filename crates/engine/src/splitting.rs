@@ -88,11 +88,11 @@ impl Dividing {
         self.divider.take_divided()
     }
 
-    /// Appends the next fragments of a stream whose last bytes came at `came`, at most so many; fewer where no more frames
-    /// came, or while it [is pending](Dividing::is_pending).
+    /// Appends the next fragments of a stream whose last bytes came at `came`, at most this many; fewer where no more
+    /// frames came, or while it [is pending](Dividing::is_pending).
     ///
     /// # Errors
-    /// Where the boundary of the next frame is lost, once everything before it was taken: see [`Framer::next_batch`].
+    /// If the boundary of the next frame is lost, once everything before it was taken: see [`Framer::next_batch`].
     pub(super) fn next_batch(
         &mut self,
         now: Instant,
@@ -124,7 +124,7 @@ impl Dividing {
         frames.drain(..).for_each(|frame| self.divider.put(came, frame));
     }
 
-    /// Appends the next fragments of what was put, at most so many.
+    /// Appends the next fragments of what was put, at most this many.
     pub(super) fn take(&mut self, now: Instant, out: &mut Vec<Received>, at_most: usize) {
         let end = out.len() + at_most;
         let by = match &mut self.by {
@@ -193,7 +193,7 @@ pub struct ProcessSight {
     pub has_ended: bool,
 }
 
-/// A splitter in another process, or what stands for it.
+/// A splitter in another process, or a substitute for one.
 pub trait SplitterLink: Send {
     /// Frames that a batch has at most.
     fn most_frames(&self) -> usize;
@@ -216,8 +216,8 @@ pub trait SplitterLink: Send {
     /// Looks at the process.
     fn look(&mut self, now: Instant) -> ProcessSight;
 
-    /// Appends the pieces of a frame of the batch that is done, or says what is wrong with it. None where what the process said
-    /// cannot be true.
+    /// Appends the pieces of a frame of the batch that is done, or says what is wrong with it. `None` if what the
+    /// process said cannot be true.
     fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>>;
 
     /// Bytes of frames that were copied.
@@ -252,7 +252,7 @@ impl Supervised {
         self.next == self.put
     }
 
-    /// Whether it is not known yet what becomes of the next frame of the batch.
+    /// Whether the next frame of the batch has no answer yet.
     pub(super) fn is_pending(&self) -> bool {
         !self.is_settled() && self.supervisor.outcome(self.next) == Outcome::Pending
     }

@@ -1,7 +1,7 @@
-//! The monitoring tap: copies of single events for those who watch, taken in passing.
+//! The monitoring tap: copies of single events for monitoring clients, taken in passing.
 //!
 //! ```text
-//!  who watches --ask: which events, memory for one--> Tap <--offer: each event as it is built-- builder units, gateways
+//!  a client --ask: which events, memory for one--> Tap <--offer: each event as it is built-- builder units, gateways
 //!        ^------------------- the copy -----------------/
 //! ```
 //! The requester of an event provides the memory for it. A builder unit that has such an event fills the memory and
@@ -34,7 +34,7 @@ pub struct EventSelection {
     pub source: Option<SourceId>,
     /// It has this trigger type. A gateway's events are copied before they are decided, and have type 0.
     pub trigger_type: Option<u16>,
-    /// So many bytes of payload at least.
+    /// This many bytes of payload at least.
     pub least_bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl EventSelection {
 
 /// An event that can be copied, from any kind of builder.
 pub(crate) trait Sampled: Recorded {
-    /// Its lumisection, from 1; 0 where there are none.
+    /// Its lumisection, from 1; 0 without lumisections.
     fn lumisection(&self) -> u32;
 
     /// The bytes of each fragment by itself where they lie, in the order of the entries.
@@ -81,9 +81,9 @@ pub struct EventSample {
     pub builder: NodeId,
     /// The event.
     pub key: EventKey,
-    /// The how manieth attempt to build it; 0 where a gateway has not given it to a node yet.
+    /// The number of this attempt to build it; 0 before a gateway gives it to a node.
     pub attempt: Attempt,
-    /// Its lumisection, from 1; 0 where a gateway built it.
+    /// Its lumisection, from 1; 0 if a gateway built it.
     pub lumisection: u32,
     /// 0 where no fragment has one.
     pub trigger_type: u16,
@@ -159,7 +159,7 @@ impl EventSample {
         fields
     }
 
-    /// Copies an event, of each fragment so many bytes at most, into the memory that there is.
+    /// Copies an event, of each fragment this many bytes at most, into the memory that there is.
     fn fill(&mut self, builder: NodeId, event: &impl Sampled, front: usize) {
         let head = event.head(Incarnation(0));
         (self.builder, self.key, self.attempt) = (builder, head.key, head.attempt);
@@ -196,14 +196,14 @@ struct Wishes {
 
 #[derive(Debug)]
 struct Shared {
-    /// Those that are not filled.
+    /// The open requests.
     open: AtomicUsize,
     wishes: Mutex<Wishes>,
     sources: usize,
 }
 
 impl Shared {
-    /// For those who watch; builder units never wait for it.
+    /// For the clients; builder units never wait for it.
     fn wishes(&self) -> MutexGuard<'_, Wishes> {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -223,14 +223,14 @@ impl PartialEq for Tap {
 impl Eq for Tap {}
 
 impl Tap {
-    /// A tap of a run with so many sources.
+    /// A tap of a run with this many sources.
     pub fn new(sources: usize) -> Self {
         let wishes = Wishes { wishes: Vec::with_capacity(MOST_WISHES), last: 0 };
         Self(Arc::new(Shared { open: AtomicUsize::new(0), wishes: Mutex::new(wishes), sources }))
     }
 
-    /// Asks for the next event of this selection, of each fragment the first `front` bytes, or fewer where all of them
-    /// together would come to more than [`SAMPLE_BYTES`]. None where too many have asked already.
+    /// Asks for the next event of this selection, of each fragment the first `front` bytes, or fewer if all of them
+    /// together would come to more than [`SAMPLE_BYTES`]. `None` if too many have asked already.
     pub fn ask(&self, selection: EventSelection, front: usize) -> Option<Asked> {
         let sources = self.0.sources.max(1);
         let front = front.min(SAMPLE_BYTES / sources);

@@ -36,7 +36,7 @@ pub struct Chosen {
 pub struct ChosenFrames {
     /// Frames of the source.
     pub own: u64,
-    /// Frames of boards that no source takes, by their number; none where a frame is too short to hold it.
+    /// Frames of boards that no source takes, by board number; `None` if the frame is too short to hold one.
     pub strangers: BTreeMap<Option<u64>, u64>,
     /// Frames of further such boards.
     pub further: u64,
@@ -158,7 +158,7 @@ impl Chooser {
         let Some(number) = number else { return usize::MAX };
         let known = self.seen.iter().position(|seen| *seen == number);
         known.unwrap_or_else(|| {
-            // Boards beyond the number of sources need not be told apart.
+            // Boards beyond the number of sources need not be distinguished.
             if self.seen.len() <= self.chosen.others.len() {
                 self.seen.push(number);
                 return self.seen.len() - 1;
@@ -187,7 +187,7 @@ pub struct Wanted {
     pub connection: usize,
     /// Which of them others want.
     pub others: Vec<usize>,
-    /// What the frames of a stream are, to find how they go on behind bytes that a capture misses; none where that is not known.
+    /// What the frames of a stream are, to find the next frame behind bytes that a capture misses; `None` if unknown.
     pub frames: Option<StreamFrames>,
     /// The longest of them, in bytes.
     pub max_frame: usize,

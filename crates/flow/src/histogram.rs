@@ -1,7 +1,7 @@
 //! Histograms that a user has asked for: of fragments' sizes, of the time between them, of any integer in them.
 //!
-//! They are filled where fragments come in, by readout units and by gateways, whatever becomes of these afterwards, on the one thread that
-//! reads the source: an addition each, in memory that was laid out before the run.
+//! They are filled where fragments come in, by readout units and by gateways, whatever happens to the fragments later,
+//! on the one thread that reads the source: an addition each, in memory that was laid out before the run.
 
 use core::time::Duration;
 use ropewalk_terms::{Binning, SourceId};
@@ -20,7 +20,7 @@ pub enum FieldOrder {
 pub struct IntegerField {
     /// Bytes of the fragment before it.
     pub offset: u32,
-    /// Bytes that it stands in, 1 to 8.
+    /// Its size in bytes, 1 to 8.
     pub bytes: u8,
     /// In which order these lie.
     pub order: FieldOrder,
@@ -31,7 +31,7 @@ pub struct IntegerField {
 }
 
 impl IntegerField {
-    /// Its value in a fragment, which lies in these pieces; none where that ends before it.
+    /// Its value in a fragment that lies in these pieces; `None` if the fragment ends before it.
     #[inline]
     pub fn read<'a>(&self, pieces: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
         let (offset, length) = (self.offset as usize, usize::from(self.bytes.min(8)));
@@ -68,8 +68,8 @@ impl IntegerField {
 pub enum Histogrammed {
     /// Bytes of its payload.
     Size,
-    /// Nanoseconds since the source's fragments came before it, as far as a readout unit can tell: those that it takes at once came
-    /// at the same time. A gateway counts packets, each once. The first one has none.
+    /// Nanoseconds since the source's previous fragments came, as far as a readout unit can tell: fragments that it
+    /// takes at once came at the same time. A gateway counts packets, each once. The first one is not counted.
     Interval,
     /// An integer in it.
     Field(IntegerField),
@@ -80,7 +80,7 @@ pub enum Histogrammed {
 pub struct HistogramConfig {
     /// Its place among all of the configuration, by which reports name it.
     pub index: u8,
-    /// Of which sources there is one each.
+    /// The sources that have this histogram, one each.
     pub sources: Vec<SourceId>,
     /// What is counted.
     pub of: Histogrammed,
@@ -98,7 +98,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Those that a source has, mostly none.
+    /// The histograms of a source, mostly none.
     pub(crate) fn all_of(configs: &[HistogramConfig], source: SourceId) -> Box<[Self]> {
         let has_one = configs.iter().filter(|config| config.sources.contains(&source));
         let new = |config: &HistogramConfig| Self {

@@ -49,7 +49,7 @@ impl Received {
 /// Appends a value for which there is room.
 ///
 /// # Panics
-/// Where there is none: it is to be reserved before.
+/// Without room: the caller must reserve it first.
 #[inline(always)]
 pub(crate) fn append<T>(out: &mut Vec<T>, value: T) {
     if out.len() < out.capacity() {

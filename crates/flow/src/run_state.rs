@@ -5,14 +5,14 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::EventKey;
 use std::collections::VecDeque;
 
-/// Lumisections as the event manager told of them.
+/// Lumisections as the event manager reported them.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLumisections {
-    /// Those that have begun and are not over, the oldest first.
+    /// Lumisections that have begun and are not over, the oldest first.
     open: VecDeque<Lumisection>,
     /// The last one that is over.
     ended: Option<LumisectionEnd>,
-    /// How often one was said to begin that is over: by a successor that had not heard everybody.
+    /// How often one was said to begin that is over: by a successor that had not heard from all builder units.
     contradicted: u64,
 }
 
@@ -63,7 +63,7 @@ impl KnownLumisections {
         own.or(self.open.front()).map_or_else(oldest, |known| known.number)
     }
 
-    /// What a successor of the event manager is told.
+    /// Messages for a successor of the event manager.
     pub(crate) fn told(&self) -> impl Iterator<Item = Message> {
         let ended = self.ended.map(Message::LumisectionEnd);
         ended.into_iter().chain(self.open.iter().map(|one| Message::Lumisection(*one)))

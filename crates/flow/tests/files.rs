@@ -18,7 +18,7 @@ use ropewalk_terms::{Attempt, Instant, TriggerBits};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The files of a run, and who filters them.
+/// The files of a run, and the units that filter them.
 #[derive(Clone, PartialEq, Debug)]
 struct Scenario {
     /// Everything else follows from it.
@@ -33,7 +33,7 @@ struct Scenario {
     deaths: u64,
     /// A unit hangs in one of so many steps, for a while or for ever; 0: never.
     hangs: u64,
-    /// The broker hears of a unit's word in one of so many steps.
+    /// The broker gets a unit's message in one of so many steps.
     delay: u64,
     /// The broker dies in one of so many steps; 0: never.
     broker_deaths: u64,
@@ -260,7 +260,7 @@ impl World {
     }
 
     fn with(&mut self, id: UnitId, then: impl FnOnce(&mut Unit)) {
-        // Who died meanwhile hears nothing.
+        // A unit that died meanwhile hears nothing.
         if let Some(unit) = self.units.iter_mut().find(|unit| unit.id == id) {
             then(unit);
         }
@@ -604,7 +604,7 @@ const fn mixed(seed: u64, one: u64, other: u64) -> u64 {
 }
 
 #[test]
-fn every_event_of_every_file_has_one_fate_whoever_dies() {
+fn every_event_of_every_file_has_one_fate_with_any_deaths() {
     for seed in 0..1000 {
         let scenario = Scenario::draw(seed);
         assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");

@@ -133,7 +133,7 @@ fn files(test: &str) -> Option<[(SourceId, Vec<u16>); 2]> {
     Some(names.map(|name| read(&directory, name)))
 }
 
-/// Events 1, 2, 3 ... of both; the lines that were told, with the event at which they were.
+/// Events 1, 2, 3 ... of both; returns the reported lines, each with its event.
 fn watch([one, two]: &[(SourceId, Vec<u16>); 2]) -> Vec<(String, u64)> {
     let config = Config::new([one.0, two.0].map(SourceConfig::new));
     let mut machine = Synchrony::new(config).expect("a configuration that makes sense");

@@ -1,4 +1,4 @@
-//! The layout of paper 3 (IV-B and Fig. 9) on whatever machine there is.
+//! The layout of paper 3 (IV-B and Fig. 9), adapted to the machine.
 //!
 //! ```text
 //!   the card's node:   | reads | interrupts | reads | ...      memory: pools that are received into
@@ -19,14 +19,14 @@ pub(crate) struct Layout<'a> {
     machine: &'a Machine,
     items: &'a [Item],
     plan: &'a mut Plan,
-    /// Of each item the card that feeds it, by its place in `feeds`, where one does.
+    /// For each item the card that feeds it, by its place in `feeds`, if one does.
     fed_by: Vec<Option<usize>>,
     feeds: Vec<Source<'a>>,
     /// Cores that have a reader or that rules gave to one thread, whole.
     taken: CpuList,
 }
 
-/// A card that feeds somebody, and the node that it is plugged into, as far as that can be found out.
+/// A card that an item reads from, and the node that it is plugged into, as far as that can be found out.
 struct Source<'a> {
     card: &'a Card,
     node: Option<u32>,
@@ -130,7 +130,7 @@ impl<'a> Layout<'a> {
         Ok(hardware.first().copied())
     }
 
-    /// For whoever listens everywhere.
+    /// The card for an item that listens on all addresses.
     fn fastest_card(&mut self, name: &str) -> Option<&'a Card> {
         let usable: Vec<&Card> = self.machine.cards.iter().filter(|card| card.is_usable()).collect();
         let most = usable.iter().map(|card| card.megabits_per_second).max().flatten();
@@ -256,11 +256,11 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The CPUs for all threads that do not read, and why these; none where nothing is left for them.
+    /// The CPUs for all threads that do not read, and why these; `None` if nothing is left for them.
     fn rest(&self) -> Option<(CpuList, &'static str)> {
         let machine = self.machine;
         let reserved = self.taken.union(&self.kept_for_interrupts());
-        // Nobody is moved between isolated CPUs, so that they are of no use to threads that share.
+        // The kernel moves no thread between isolated CPUs, so that they are of no use to threads that share.
         let free = machine.permitted.without(&machine.isolated).without(&reserved);
         let near: Vec<Option<u32>> = self.feeds.iter().map(|source| source.node).collect();
         let away: CpuList = free.iter().filter(|&cpu| !near.contains(&machine.node_of(cpu))).collect();

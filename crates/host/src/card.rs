@@ -202,7 +202,7 @@ fn is_named_after(interrupt: &str, interface: &str) -> bool {
     interrupt.split(['-', '@', ':', '/']).any(|part| part == interface)
 }
 
-/// What an interrupt tells of, by the words that drivers use: `eth0-TxRx-3`, `mlx5_comp0@pci:...`, `virtio2-input.0`.
+/// The task of an interrupt, by the words that drivers use: `eth0-TxRx-3`, `mlx5_comp0@pci:...`, `virtio2-input.0`.
 fn task(name: &str) -> InterruptTask {
     const OTHER: [&str; 9] = ["async", "config", "misc", "mgmnt", "event", "fdir", "cmd", "control", "pages"];
     let name = name.to_ascii_lowercase();

@@ -32,7 +32,7 @@ impl CpuList {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no CPU.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -164,7 +164,7 @@ mod tests {
             prop_assert_eq!(all.first(), left.first().into_iter().chain(right.first()).min());
         }
 
-        /// However a set is written, in whatever order and with whatever ranges, it is the same set.
+        /// A set written in any order, with any ranges, is the same set.
         #[test]
         fn ranges_and_single_cpus_mean_the_same(parts in prop::collection::vec((0..200u32, 0..9u32), 1..8)) {
             let text: Vec<String> = parts.iter().map(|(first, more)| match more {

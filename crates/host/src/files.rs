@@ -23,7 +23,7 @@ pub(crate) fn list_if_there(path: &Path) -> Result<Option<CpuList>, MachineError
     if path.exists() { list(path).map(Some) } else { Ok(None) }
 }
 
-/// The value of a file; none where the file is missing or says something else.
+/// The value of a file; `None` if the file is missing or says something else.
 pub(crate) fn value<T: FromStr>(path: &Path) -> Option<T> {
     text(path).ok()?.parse().ok()
 }
@@ -41,7 +41,7 @@ pub(crate) fn list_field(path: &Path, name: &str) -> Result<Option<CpuList>, Mac
     list.parse().map(Some).map_err(|source| MachineError::NoCpuList { path: path.to_owned(), source })
 }
 
-/// The names in a directory, in order; none where it is missing.
+/// The names in a directory, in order; empty if it is missing.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -129,8 +129,9 @@ impl Machine {
     /// Reads the machine whose `proc` and `sys` are in `root`: `/` for the one that runs this.
     ///
     /// # Errors
-    /// When the list of online CPUs or the kernel's version cannot be read, or a list of CPUs is none. Everything else
-    /// has a meaning when it is missing: no NUMA, no hyper-threads, no huge pages, no cards, rights not known.
+    /// If the list of online CPUs or the kernel's version cannot be read, or a list of CPUs cannot be parsed.
+    /// Everything else has a meaning when it is missing: no NUMA, no hyper-threads, no huge pages, no cards, rights not
+    /// known.
     pub fn read(root: &Path) -> Result<Self, MachineError> {
         let (cpu, process) = (root.join("sys/devices/system/cpu"), root.join("proc/self"));
         let online = files::list(&cpu.join("online"))?;
@@ -159,7 +160,7 @@ impl Machine {
         })
     }
 
-    /// The hardware threads of the core that `cpu` belongs to, `cpu` included; none where `cpu` is not online.
+    /// The hardware threads of the core that `cpu` belongs to, `cpu` included; `None` if `cpu` is not online.
     pub fn siblings(&self, cpu: u32) -> Option<&CpuList> {
         self.cores.iter().find(|core| core.contains(cpu))
     }
@@ -249,7 +250,7 @@ impl Machine {
 /// directory in `proc`.
 ///
 /// # Errors
-/// When a list of CPUs is none.
+/// If a list of CPUs cannot be parsed.
 pub fn container_cpus(root: &Path, process: &Path) -> Result<Option<CpuList>, MachineError> {
     let Some(group) =
         files::field(&process.join("cgroup"), "0").and_then(|path| path.strip_prefix(":/").map(str::to_owned))

@@ -107,7 +107,7 @@ impl Picture<'_> {
         })
     }
 
-    /// One line for each core, or for several neighbours of which the same is to be said.
+    /// One line for each core, or for several neighbours with the same text.
     fn cores(&self, out: &mut fmt::Formatter<'_>, cpus: &CpuList) -> fmt::Result {
         let cores = self.machine.cores.iter().enumerate().filter(|(_, core)| core.overlaps(cpus));
         let cores: Vec<(usize, &CpuList, String)> =

@@ -61,7 +61,7 @@ pub enum Scheduling {
     Other,
     /// As all others, but never ahead of one that just woke up.
     Batch,
-    /// When nobody else wants the CPU.
+    /// When no other thread wants the CPU.
     Idle,
     /// Before all that is not real-time, until it sleeps; with a priority of 1 to 99.
     Fifo(u8),
@@ -170,7 +170,7 @@ pub enum PlanError {
     /// Data are to come through a card that the machine does not have.
     #[error("{name}: there is no network card `{card}`; there are: {cards}")]
     NoSuchCard {
-        /// Who is to be fed by it.
+        /// The thread or pool that reads from it.
         name: String,
         /// The card.
         card: String,
@@ -228,7 +228,7 @@ pub struct Placement {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Nobody: the kernel does as it likes.
+    /// No rule: the kernel decides.
     Nobody,
     /// This rule.
     Rule(RuleName),
@@ -403,7 +403,7 @@ impl Placement {
         }
     }
 
-    /// Whether somebody decided about it.
+    /// Whether a rule or the layout decided about it.
     pub fn is_placed(&self) -> bool {
         self.by != Decision::Nobody
     }
@@ -432,8 +432,8 @@ fn remarks(placement: &Placement, machine: &Machine) -> Vec<String> {
     let isolated = cpus.intersection(&machine.isolated);
     if *kind == Kind::Thread && placement.is_placed() && !isolated.is_empty() && cpus.len() > 1 {
         remarks.push(format!(
-            "{kind} {name}: CPU {isolated} are isolated: the kernel moves nobody between them, so that a thread stays \
-             where it begins; give each one CPU (`in_turn = true`)"
+            "{kind} {name}: CPU {isolated} are isolated: the kernel moves no thread between them, so that a thread \
+             stays where it begins; give each one CPU (`in_turn = true`)"
         ));
     }
     remarks

@@ -70,7 +70,7 @@ impl Rights {
         self.capabilities.is_some_and(|mask| !has(mask, capability) && !instead(mask))
     }
 
-    /// The capabilities that the process lacks of those that AF_XDP takes: for the socket, and for the program that is
+    /// The capabilities for AF_XDP that the process lacks: for the socket, and for the program that is
     /// put before the card's packets.
     pub fn missing_for_xdp(&self) -> Vec<Capability> {
         let needed = [Capability::NetRaw, Capability::NetAdmin, Capability::Bpf];

@@ -163,7 +163,7 @@ mod loom_models {
     }
 
     #[test]
-    fn loom_what_is_published_wakes_whoever_sleeps() {
+    fn loom_what_is_published_wakes_the_sleeper() {
         model(EVERY, || {
             let scene = Scene::new();
             let there = Arc::clone(&scene);

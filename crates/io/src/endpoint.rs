@@ -78,7 +78,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What a dispatcher reports. Events of one endpoint are in order; between endpoints there is none.
+/// What a dispatcher reports. Events of one endpoint are in order; events of different endpoints have no order.
 #[derive(Debug)]
 pub enum Event {
     /// A peer wants to connect: answer with [`Dispatcher::accept`] or [`Dispatcher::reject`].
@@ -90,7 +90,7 @@ pub enum Event {
         /// Who asks.
         peer: Peer,
     },
-    /// The connection stands; both sides are told. Sending is possible from here on.
+    /// The connection is established; both sides get this event. Sending is possible from here on.
     Established {
         /// The endpoint.
         endpoint: Endpoint,
@@ -335,9 +335,9 @@ pub trait Dispatcher {
     /// The receive pool, to reserve quotas in.
     fn pool_mut(&mut self) -> Option<&mut Pool>;
 
-    /// Receives into this block, behind those that were posted before. From the first one on the endpoint receives into
-    /// posted blocks alone, fills each to its last byte, and waits when there is none ([`is_dry`](Self::is_dry)).
-    /// What is not filled when the endpoint ends goes back to its pool.
+    /// Receives into this block, behind blocks that were posted before. From the first one on the endpoint receives
+    /// only into posted blocks, fills each to its last byte, and waits when none is left ([`is_dry`](Self::is_dry)).
+    /// Blocks that are not filled when the endpoint ends go back to their pool.
     ///
     /// # Errors
     /// The block comes back: the endpoint has ended, or its bytes come in the peer's own blocks (in-process).
@@ -394,7 +394,7 @@ pub trait Dispatcher {
     /// Bytes queued and not yet taken by the transport (in-process: by the peer).
     fn queued(&self, endpoint: Endpoint) -> usize;
 
-    /// Whether the endpoint outlives the end of the peer's direction (false at first). If so, that end is told by
+    /// Whether the endpoint outlives the end of the peer's direction (false at first). If so, that end is reported by
     /// [`Event::Finished`], sending goes on, and the end comes with [`finish`](Self::finish) or
     /// [`close`](Self::close). If not, it is the endpoint's end.
     fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool);

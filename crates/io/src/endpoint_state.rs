@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            own: Open --finish--> Wanted --all is sent--> Shut
-//!   the peer's ends:   half-close: told, sending goes on        both have ended: the endpoint's end
+//!   the peer's ends:   half-close: reported, sending goes on    both have ended: the endpoint's end
 //!                      otherwise: the endpoint's end, unless what is queued is still to be sent
 //! ```
 
@@ -179,9 +179,9 @@ pub(crate) struct SendQueue<T = Slice> {
     limits: SendLimits,
     /// It was high and has not been low since.
     is_above: bool,
-    /// The user was not told yet that it is high.
+    /// The user does not know yet that it is high.
     is_untold: bool,
-    /// The size of the message that was refused last, until the user is told that there is room for it.
+    /// The size of the message that was refused last, until the user learns that there is room for it.
     refused: Option<usize>,
 }
 
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!((lengths, queue.unsettled(), queue.room()), (vec![30, 10], 40, 60));
     }
 
-    /// What the user is told now: whether it is that the queue is high, or low.
+    /// The reports that the user gets now: true for a high queue, false for a low one.
     fn told(queue: &mut SendQueue) -> Vec<bool> {
         let mut events = Vec::new();
         let has_news = queue.has_news();

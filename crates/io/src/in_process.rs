@@ -714,7 +714,7 @@ impl InProcessNetwork {
         lock(&self.names).listeners.remove(name);
     }
 
-    /// Who listens at this name.
+    /// Finds the listener at this name.
     fn find(&self, name: &str) -> Option<(ServicePoint, Arc<Inbox>)> {
         lock(&self.names).listeners.get(name).map(|(service_point, inbox)| (*service_point, Arc::clone(inbox)))
     }
@@ -744,7 +744,7 @@ impl Inbox {
         requests.iter_mut().flat_map(|requests| requests.drain(..)).for_each(&mut each);
     }
 
-    /// Refuses all further requests; those that wait are dropped.
+    /// Refuses all further requests; waiting ones are dropped.
     fn shut(&self) {
         let requests = lock(&self.requests).take();
         drop(requests);

@@ -67,8 +67,8 @@ pub fn prefer_memory_of(node: u32) -> io::Result<()> {
     let node = node as usize;
     let mut mask = [0_usize; NODES / WORD];
     *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
-    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than it is told), and changes only
-    // where later pages of this thread come from.
+    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than the number passed), and changes
+    // only where later pages of this thread come from.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, mask.as_ptr(), NODES + 1) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_runs_where_it_asked_or_is_told() {
+    fn a_thread_runs_where_it_asked_or_gets_an_error() {
         on_a_thread(|| {
             let error = run_on([8191]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

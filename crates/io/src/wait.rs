@@ -20,8 +20,8 @@ pub trait OwnWait {
     /// What the operating system says.
     fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Sleeps as [`Waiter::wait`] does, until the dispatcher has something to do or a bell was rung. A bell that was rung
-    /// since the last sleep ends this one, whatever was called in between.
+    /// Sleeps as [`Waiter::wait`] does, until the dispatcher has something to do or a bell was rung. A bell that was
+    /// rung since the last sleep ends this one, also after other calls in between.
     fn wait(&mut self, timeout: Option<Duration>) -> bool;
 }
 
@@ -166,7 +166,7 @@ impl Waiter {
 }
 
 /// How long a thread has had nothing to do: it looks again for a while before it sleeps. To wake it costs as much, and
-/// most of that is paid by the other side: who sends to a thread on another processor has to interrupt it.
+/// most of that is paid by the other side: a thread that sends to one on another processor has to interrupt it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Idle {
     since: Option<Instant>,
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_just_had_work_looks_again_before_it_sleeps() {
+    fn a_thread_that_has_just_had_work_looks_again_before_it_sleeps() {
         let (mut idle, at) = (Idle::default(), |nanoseconds| Instant::ZERO.after(Duration::from_nanos(nanoseconds)));
         let looks = Idle::LOOKS.as_nanos() as u64;
         let mut turn = |nanoseconds, work| idle.is_long_enough(at(nanoseconds), work);

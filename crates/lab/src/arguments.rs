@@ -49,7 +49,7 @@ pub(crate) struct SimulateOptions {
     pub(crate) system: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sizing: SizingOptions,
-    /// Run so many seeds, each a system with its own schedule of faults (500 unless given).
+    /// Run this many seeds, each a system with its own schedule of faults (500 unless given).
     #[arg(long, value_name = "N")]
     pub(crate) campaign: Option<u64>,
     /// The first seed of a campaign; in a sizing, replaces the file's seed.

@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A campaign ends when so many seeds have failed: what comes then is mostly the same.
+/// A campaign ends when this many seeds have failed: what comes then is mostly the same.
 const MOST_FAILURES: usize = 10;
 /// Seeds of a campaign that names none.
 const SEEDS: u64 = 500;
@@ -38,7 +38,7 @@ fn so_far(done: u64, seeds: u64, time: Duration) -> String {
     format!("{} of {} seeds, {per_second:.0}/s, {left:.0} s to go", grouped(done), grouped(seeds))
 }
 
-/// Runs the seeds and tells what they found.
+/// Runs the seeds and prints what they found.
 fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     let seeds = options.campaign.unwrap_or(SEEDS);
     let orders = Orders { first: options.seed.unwrap_or(0), seeds, most_failures: MOST_FAILURES };

@@ -96,7 +96,7 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
         None => vec![None],
     };
     let key = asked.sweep.as_ref().map_or("", |sweep| &sweep.key);
-    // What is wrong with the last value is told before the first is simulated.
+    // What is wrong with the last value is reported before the first is simulated.
     let systems: Vec<SizingFile> =
         values.iter().map(|value| read(file, key, *value, options)).collect::<Result<_, Failure>>()?;
     let mut runs = Vec::with_capacity(systems.len());
@@ -186,7 +186,7 @@ fn tables(run: &Run) -> Vec<Table> {
     let mut resources = table(&["works", "how many", "busy", "the busiest", "moves", "the one that moves most"]);
     resources.add_rows(outcome.resources.iter().map(resource_row));
     all.push(resources);
-    let mut buffers = table(&["holds", "at most held", "has room for", "made somebody wait"]);
+    let mut buffers = table(&["holds", "at most held", "has room for", "made others wait"]);
     buffers.add_rows(outcome.buffers.iter().map(buffer_row));
     all.push(buffers);
     let mut networks = table(&[
@@ -348,7 +348,7 @@ fn places(runs: &[Run]) -> Vec<f64> {
     known.unwrap_or_else(|| (1..=runs.len()).map(|place| place as f64).collect())
 }
 
-/// Which part of all events took at most so long.
+/// Which part of all events took at most this long.
 fn latency_chart(title: &str, key: &str, runs: &[Run]) -> Chart {
     let curve = |name: String, latency: &Latency| {
         let all: u64 = latency.histogram.iter().map(|(_, count)| count).sum();

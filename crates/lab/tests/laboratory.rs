@@ -115,7 +115,7 @@ fn a_readout_unit_with_processes_for_builder_units_gives_a_figure_beside_the_bar
     check("tcpla", "fragment_bytes=2048 nodes=processes streams=16");
 }
 
-/// Where there is no product beside the laboratory.
+/// Without the product beside the laboratory.
 #[test]
 fn a_missing_product_is_named_with_the_command_that_builds_it() {
     let directory = Directory::new("no-product");
@@ -232,7 +232,7 @@ fn a_system_in_which_sources_push_has_its_flows_and_its_keys() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_what_would_be_right() {
+fn a_wrong_value_is_refused_with_what_would_be_right() {
     let file = example("test-beam.toml");
     for (option, value, hint) in [
         ("--set", "builder.events=0", "between 1 and 1048576"),

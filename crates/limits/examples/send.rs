@@ -59,7 +59,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Lets `send` send for so long to a receiver that throws everything away.
+/// Lets `send` send for this long to a receiver that throws everything away.
 fn measure(duration: Duration, send: impl FnOnce(&str, &AtomicBool) -> [f64; 2] + Send) -> [f64; 2] {
     let pool = Pool::new(PoolConfig::anonymous("receive", 256 << 10, 64)).expect("memory");
     let mut sink = Tcp::new(TcpConfig { mechanism: Mechanism::Epoll, ..TcpConfig::default() }, pool).expect("an epoll");

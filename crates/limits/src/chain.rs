@@ -1,7 +1,7 @@
 //! The bare chain: takes TCP streams of fragments, puts the fragments of each event side by side, and sends the events on.
 //!
-//! This is the limit of every readout unit whose builder units are other processes: it receives all and sends all.
-//! One thread is the gateway; another one sends the streams, and shares its processor with those that take the events.
+//! This is the limit of every readout unit whose builder units are other processes: it receives all and sends all. One
+//! thread is the gateway; another one sends the streams, and shares its processor with the receivers of the events.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -148,7 +148,7 @@ impl Gateway {
         Ok(true)
     }
 
-    /// Sends so many events, each fragment from where it was received.
+    /// Sends this many events, each fragment from where it was received.
     fn send(&mut self, events: usize) -> io::Result<u64> {
         let fragments = (0..events).flat_map(|event| self.inputs.iter().map(move |input| (input, input.whole[event])));
         let mut slices: Vec<IoSlice<'_>> =

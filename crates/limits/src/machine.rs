@@ -18,7 +18,7 @@ pub struct Machine {
     pub huge_pages: (u64, u64),
     /// The congestion control that TCP uses if it is not told otherwise.
     pub congestion_control: String,
-    /// Nanoseconds for which an idle virtual processor polls before it halts; 0 where there is no such setting.
+    /// Nanoseconds for which an idle virtual processor polls before it halts; 0 if there is no such setting.
     pub guest_halt_poll_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Before whom the calling thread runs.
+//! The scheduling priority of the calling thread.
 #![allow(unsafe_code)]
 
 use std::io;

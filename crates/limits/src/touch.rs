@@ -1,4 +1,4 @@
-//! What memory gives to somebody who reads a little of every so much: the limit of whatever follows trailers.
+//! The rate of reading a little of every so much memory: the limit of everything that follows trailers.
 
 use std::hint::black_box;
 

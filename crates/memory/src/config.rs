@@ -67,7 +67,7 @@ impl PoolConfig {
 /// Which pages a pool got.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PageKind {
-    /// Memory of the allocator, whatever pages that has.
+    /// Memory of the allocator, with any pages.
     Heap,
     /// Pages of the machine's base size.
     Plain,
@@ -111,7 +111,7 @@ pub struct PoolReport {
 /// Whether a pool's pages stay in memory once they are present.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Lock {
-    /// Nobody asked for it.
+    /// It was not requested.
     NotAsked,
     /// They do.
     Held,

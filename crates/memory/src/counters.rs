@@ -1,4 +1,4 @@
-//! The counter page: numbers that one thread writes and anybody reads, while it runs or after it died.
+//! The counter page: numbers that one thread writes and any process may read, while the thread runs or after it died.
 //!
 //! A page in a file looks like this, in the byte order of the machine that wrote it:
 //!
@@ -6,8 +6,9 @@
 //!  0         8         12       16       20      64               a multiple of 128
 //!  │ magic   │ version │ cells  │ bytes  │ zeros │ text, zeros    │ cells of 8 bytes each ... │
 //! ```
-//! The text says what the cells are, and is written once. While the writer lives it holds a lock on the file: the kernel takes
-//! that away whatever ends the process, so that nobody takes another process of the same number for it.
+//! The text says what the cells are, and is written once. While the writer lives it holds a lock on the file. The
+//! kernel drops the lock however the process ends, so that a later process with the same number is not taken for the
+//! writer.
 #![allow(unsafe_code)]
 
 use core::ptr::{NonNull, null_mut};
@@ -83,10 +84,10 @@ impl CounterPage {
     }
 
     /// A page of `cells` zeros in the file at `path`, which appears there complete, in place of any file that
-    /// was there, with a text that says what they are. It outlives the process, whatever ends that.
+    /// was there, with a text that says what they are. It outlives the process, however that ends.
     ///
-    /// Choose a directory in memory (`/run`, `/dev/shm`) so that writing never waits for a disk. Everybody may read
-    /// the file, and nobody else write it: somebody who truncates it ends this process.
+    /// Choose a directory in memory (`/run`, `/dev/shm`) so that writing never waits for a disk. Every user may read
+    /// the file, and no other user write it: truncating it ends this process.
     ///
     /// # Errors
     /// More than 2^22 cells or bytes of text, or what the system says about the file.
@@ -98,7 +99,7 @@ impl CounterPage {
         let first = first_cell(text.len());
         let bytes = first + cells * 8;
         let fresh = Fresh::create(path)?;
-        // Nobody else knows the file yet: whoever looks at it later finds the lock.
+        // No other process knows the file yet: every later reader finds the lock.
         fresh.file.try_lock().map_err(io::Error::from)?;
         let mut start = vec![0; first];
         start[..8].copy_from_slice(MAGIC);
@@ -259,7 +260,7 @@ pub struct CounterFile {
 
 impl CounterFile {
     fn open(path: &Path) -> io::Result<Self> {
-        // What is no file might make the reader wait, and somebody else may have put it there.
+        // Opening a FIFO or device might make the reader wait, and another user may have put it there.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
             return Err(invalid("not a file, so no counter page"));
@@ -279,7 +280,7 @@ impl CounterFile {
         }
         let mut text = vec![0; length];
         file.read_exact_at(&mut text, HEADER as u64).map_err(cut_short)?;
-        let text = String::from_utf8(text).map_err(|_| invalid("a damaged counter page: its text is none"))?;
+        let text = String::from_utf8(text).map_err(|_| invalid("a damaged counter page: its text is not UTF-8"))?;
         Ok(Self { file, text, cells })
     }
 
@@ -308,7 +309,7 @@ impl CounterFile {
     /// All cells as they are now; they may be of different moments.
     ///
     /// # Errors
-    /// `UnexpectedEof` if somebody cut the file short, or what the system says.
+    /// `UnexpectedEof` if the file was cut short, or what the system says.
     pub fn snapshot(&self) -> io::Result<Vec<u64>> {
         let mut bytes = vec![0; self.cells * 8];
         self.file.read_exact_at(&mut bytes, first_cell(self.text.len()) as u64).map_err(cut_short)?;
@@ -387,7 +388,7 @@ mod tests {
         let next = CounterPage::create(&path, "", 2).unwrap();
         next.set(1, 1);
         assert_eq!(CounterPage::open(&path).unwrap().snapshot().unwrap(), [0, 1]);
-        assert_eq!(reader.snapshot().unwrap()[0], 5, "who opened the old page keeps it");
+        assert_eq!(reader.snapshot().unwrap()[0], 5, "a reader of the old page keeps it");
     }
 
     #[test]
@@ -459,13 +460,13 @@ mod tests {
         bytes[16..20].copy_from_slice(&1_u32.to_ne_bytes());
         bytes[HEADER] = 0xff;
         std::fs::write(&path, &bytes).unwrap();
-        assert!(refused(&path).to_string().contains("its text is none"));
+        assert!(refused(&path).to_string().contains("its text is not UTF-8"));
         let too_many = CounterPage::create(&path, "", MOST_CELLS + 1);
         assert_eq!(too_many.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(CounterPage::create(Path::new("/no/such/directory/page"), "", 1).is_err());
     }
 
-    /// Whoever puts a FIFO where pages are must not make a reader wait for ever.
+    /// A FIFO in the place of a page must not make a reader wait for ever.
     #[test]
     #[cfg_attr(miri, ignore = "Miri makes no FIFO")]
     fn a_fifo_is_refused_at_once() {

@@ -26,7 +26,7 @@ struct Block {
 
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 enum State {
-    /// Whoever fills it has it, or nobody.
+    /// At home: it is being filled, or unused.
     #[default]
     Home,
     /// Slices may be cut from it.
@@ -36,7 +36,7 @@ enum State {
 }
 
 /// Equal blocks of memory that the owner's thread lends, in an order of its own choice, and that come home when it is
-/// [done](Self::done) with them and the last slice was dropped, on whatever thread.
+/// [done](Self::done) with them and the last slice was dropped, on any thread.
 ///
 /// Dropping this while slices live is fine: the memory stays until the last of them is gone.
 pub struct Frames {
@@ -108,7 +108,7 @@ impl Frames {
     /// # Panics
     /// If there is no such block.
     pub fn address(&self, block: u32) -> NonNull<u8> {
-        assert!((block as usize) < self.blocks.len(), "the block is one of those that there are");
+        assert!((block as usize) < self.blocks.len(), "the block exists");
         // SAFETY: within the mapping, which has `blocks * block_size` bytes.
         unsafe { self.mapping().base().add(block as usize * self.block_size) }
     }
@@ -128,7 +128,7 @@ impl Frames {
     /// The `length` bytes at `start` as a slice, without a copy.
     ///
     /// # Safety
-    /// They must lie in memory that belongs to this block, be initialised, and be written by nobody until the block has
+    /// They must lie in memory that belongs to this block, be initialised, and not be written until the block has
     /// come home.
     ///
     /// # Panics
@@ -152,7 +152,7 @@ impl Frames {
         assert!(entry.state == State::Lent, "the owner is done once");
         entry.state = State::Kept;
         let left = LOAN_REFERENCES - entry.handed;
-        // SAFETY: issued by `lend`, and those that were handed out belong to slices.
+        // SAFETY: issued by `lend`; references that were handed out belong to slices.
         unsafe { registry::give_back(self.id.0, block, left) }
     }
 
@@ -172,7 +172,7 @@ impl Frames {
         }
     }
 
-    /// Whether nobody has the block, as far as blocks were collected.
+    /// Whether the block is neither lent nor referred to, as far as blocks were collected.
     pub fn is_home(&self, block: u32) -> bool {
         self.blocks[block as usize].state == State::Home
     }
@@ -238,9 +238,10 @@ impl core::fmt::Debug for Frames {
     }
 }
 
-/// Paper 1's own memory: packets are received behind a pointer, `next_packet`, which moves on by what came and begins anew
-/// at the end. To free a packet means to count it. The area is so large that what the pointer comes to was freed long ago,
-/// "although this is checked for safety": by block, and where one is still held the pointer waits.
+/// Paper 1's own memory: packets are received behind a pointer, `next_packet`, which moves on by what came and begins
+/// anew at the end. To free a packet means to count it. The area is so large that old packets were freed long before
+/// the pointer comes round, "although this is checked for safety": by block, and if one is still held the pointer
+/// waits.
 #[derive(Debug)]
 pub struct NextPacket {
     frames: Frames,
@@ -259,7 +260,7 @@ impl NextPacket {
         Ok(Self { frames: Frames::new(config)?, block: 0, offset: 0, is_lent: false })
     }
 
-    /// Room for `least` bytes behind the pointer; none where somebody holds what lies there, or a block is smaller.
+    /// Room for `least` bytes behind the pointer; `None` if the memory there is still held, or a block is smaller.
     #[inline]
     pub fn room(&mut self, least: usize) -> Option<&mut [u8]> {
         if least > self.block_size() {
@@ -352,7 +353,7 @@ impl PacketAllocator {
         self.frames.mapping().pieces().expect("the memory was made of pieces")
     }
 
-    /// Room for a packet of `least` bytes; none where the packets are all held, or the system gives no memory.
+    /// Room for a packet of `least` bytes; `None` if the packets are all held, or the system gives no memory.
     pub fn room(&mut self, least: usize) -> Option<&mut [MaybeUninit<u8>]> {
         let (block, size) = match self.current {
             Some((block, size)) if size >= least => (block, size),
@@ -366,7 +367,7 @@ impl PacketAllocator {
     fn allocate(&mut self, size: usize) -> Option<(u32, usize)> {
         self.collect();
         let block = self.current.take().map_or_else(|| self.free.pop(), |(block, _)| Some(block))?;
-        // SAFETY: at home, or filled no further: nobody refers to it.
+        // SAFETY: at home, or filled no further: no reference to it is left.
         unsafe { self.pieces().free(block) };
         if self.pieces().allocate(block, size).is_none() {
             self.free.push(block);
@@ -402,7 +403,7 @@ impl PacketAllocator {
         let Self { frames, free, .. } = self;
         frames.collect(|block| free.push(block));
         for &block in &self.free[before..] {
-            // SAFETY: it came home: nobody refers to it.
+            // SAFETY: it came home: no reference to it is left.
             unsafe { self.pieces().free(block) };
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Pool ──loan──► Loan ──split_committed──► Slice ──► ByteQueue ──take──► Payload
-//!   ▲              │ the tail, still written   │ the head, read by anybody      │
+//!   ▲              │ the tail, still written   │ the head, any thread may read  │
 //!   └──collect── return queue ◄── last drop, on any thread ─────────────────────┘
 //! ```
 //!

@@ -51,8 +51,8 @@ enum Origin {
     Pieces(Pieces),
 }
 
-// SAFETY: the mapping is plain memory, which belongs to no thread; who may touch which bytes is settled by
-// loans and slices.
+// SAFETY: the mapping is plain memory, which belongs to no thread; loans and slices decide which bytes a thread
+// may touch.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -148,7 +148,7 @@ impl Mapping {
     }
 
     /// An anonymous file's memory. Its size is sealed, for a file that shrinks under its mapping kills its readers;
-    /// others to whom it is given can map it for reading only, where they are not to write.
+    /// other processes that get the file can map it for reading only, unless they are to write.
     fn of_file(name: &str, bytes: usize, pages: PageKind, others: Others) -> Result<Self, (&'static str, Errno)> {
         let is_huge = pages == PageKind::Huge2MiB;
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -166,8 +166,8 @@ impl Mapping {
         } else {
             (Self::aligned(bytes, ProtFlags::empty())?, MapFlags::SHARED | MapFlags::FIXED)
         };
-        // SAFETY: at an address that the kernel chooses, or over addresses that were got for this above and that nobody
-        // uses. If that fails they stay unused: whether they are still ours is not known then (see `anonymous`).
+        // SAFETY: at an address that the kernel chooses, or over addresses that were reserved for this above and are
+        // not in use. If that fails they stay unused: whether they are still ours is not known then (see `anonymous`).
         let base =
             unsafe { mmap(place.cast(), bytes, protection, flags, &file, 0) }.map_err(|errno| ("mmap", errno))?;
         let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
@@ -219,7 +219,7 @@ impl Mapping {
         let base = start.wrapping_add(before);
         for (address, length) in [(start, before), (base.wrapping_add(bytes), room - before - bytes)] {
             if length > 0 {
-                // SAFETY: the margins of the mapping made above, used by nobody.
+                // SAFETY: the margins of the mapping made above, not in use.
                 unsafe { munmap(address.cast(), length) }.map_err(|errno| ("munmap", errno))?;
             }
         }
@@ -230,7 +230,7 @@ impl Mapping {
         self.base.as_ptr().cast()
     }
 
-    /// Asks for transparent huge pages, or for none whatever the system's default is.
+    /// Asks for transparent huge pages, or for none, independent of the system's default.
     fn advise(&self, pages: PageKind) {
         let advice = match pages {
             PageKind::Transparent => Advice::LinuxHugepage,
@@ -242,8 +242,8 @@ impl Mapping {
         let _ = unsafe { madvise(self.address(), self.bytes, advice) };
     }
 
-    /// Keeps pages in memory: those that are present, and the others from when they are first used. What is unmapped
-    /// is unlocked.
+    /// Keeps pages in memory: present ones at once, and the others from when they are first used. Unmapping
+    /// unlocks them.
     fn lock(&self) -> Lock {
         // SAFETY: of this mapping only whether its pages may be moved out changes.
         match unsafe { mlock_with(self.address(), self.bytes, MlockFlags::ONFAULT) } {
@@ -261,7 +261,7 @@ impl Mapping {
             result => return result,
         }
         for offset in (0..bytes).step_by(rustix::param::page_size()) {
-            // SAFETY: within the mapping, which nobody else has yet.
+            // SAFETY: within the mapping, to which no other reference exists yet.
             unsafe { self.base.add(offset).write_volatile(0) };
         }
         Ok(())
@@ -368,7 +368,7 @@ fn bind_to_node(base: NonNull<u8>, bytes: usize, node: u16) -> io::Result<()> {
     let node = node as usize;
     let mut mask = [0usize; NODES / WORD];
     *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
-    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than it is told), and
+    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than the number passed), and
     // changes only where pages of the range will come from.
     let result =
         unsafe { libc::syscall(libc::SYS_mbind, base.as_ptr(), bytes, libc::MPOL_BIND, mask.as_ptr(), NODES + 1, 0) };
@@ -420,7 +420,7 @@ impl Pieces {
         NonNull::new(self.0[block as usize].load(Ordering::Relaxed))
     }
 
-    /// Gets a piece for a block that has none, not initialised; none where the system has no memory.
+    /// Gets a piece for a block that has none, not initialised; `None` if the system has no memory.
     pub(crate) fn allocate(&self, block: u32, bytes: usize) -> Option<NonNull<u8>> {
         debug_assert!(self.get(block).is_none(), "a block has one piece");
         // SAFETY: any size will do; what is got is not read before it was written.
@@ -432,10 +432,10 @@ impl Pieces {
     /// Gives back what a block's piece has behind its first `bytes` bytes, and says where it is now.
     ///
     /// # Safety
-    /// Nobody else may refer to the piece.
+    /// No other reference to the piece may exist.
     pub(crate) unsafe fn shrink(&self, block: u32, bytes: usize) -> Option<NonNull<u8>> {
         let piece = self.get(block)?;
-        // SAFETY: allocated by `allocate`, and nobody's but the caller's.
+        // SAFETY: allocated by `allocate`, and only the caller refers to it.
         let shrunk = unsafe { libc::realloc(piece.as_ptr().cast(), bytes) };
         // Where that fails the piece stays as it was.
         if !shrunk.is_null() {
@@ -447,7 +447,7 @@ impl Pieces {
     /// Frees a block's piece, if it has one.
     ///
     /// # Safety
-    /// Nobody may refer to the piece.
+    /// No reference to the piece may exist.
     pub(crate) unsafe fn free(&self, block: u32) {
         let piece = self.0[block as usize].swap(null_mut(), Ordering::Relaxed);
         // SAFETY: allocated by `allocate` or null, and forgotten just now.

@@ -18,12 +18,12 @@ const MOST_BLOCK_SIZE: usize = 1 << 31;
 /// Mark of a block that is in the free list, in the table of owners.
 const FREE: u16 = u16::MAX;
 
-/// Who borrows: a source with blocks reserved for it, or everybody else ([`Owner::SHARED`]).
+/// Who borrows: a source with blocks reserved for it, or all others together ([`Owner::SHARED`]).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Owner(u16);
 
 impl Owner {
-    /// Borrows from what is not reserved for anybody.
+    /// Borrows from blocks that are not reserved.
     pub const SHARED: Self = Self(0);
 }
 
@@ -94,8 +94,9 @@ impl Pool {
         Self::over(mapping, report, 0, blocks, block_size)
     }
 
-    /// Two pools whose blocks lie in one piece of memory: the first `blocks` of those that `config` asks for, and the others
-    /// behind them. Each has a home thread of its own; together they are memory that is given to the kernel as a whole.
+    /// Two pools whose blocks lie in one piece of memory: the first `blocks` of all that `config` asks for, and the
+    /// others behind them. Each has a home thread of its own; together they are memory that is given to the kernel as a
+    /// whole.
     ///
     /// # Errors
     /// As [`Pool::new`]; [`PoolError::Size`] too where one of the pools would have no blocks.
@@ -104,7 +105,7 @@ impl Pool {
         if blocks == 0 || blocks >= all {
             return Err(PoolError::Size { name: config.name, blocks, block_size });
         }
-        // For its checks; it has no block of its own that anybody sees.
+        // For its checks; no other code sees a block of it.
         let whole = Self::new(config)?;
         let (mapping, report) = (Arc::clone(&whole.shared().mapping), whole.report.clone());
         let first = Self::over(Arc::clone(&mapping), report.clone(), 0, blocks, block_size)?;
@@ -199,10 +200,10 @@ impl Pool {
         Some(block)
     }
 
-    /// The loan of a block that was taken, and that nobody refers to.
+    /// The loan of a block that was taken, and to which no reference exists.
     fn loan_of(&self, block: u32) -> Loan {
         self.shared().table.issue(block, LOAN_REFERENCES);
-        // SAFETY: nobody else refers to the block's bytes, and all its references were issued just now.
+        // SAFETY: no other reference to the block's bytes exists, and all its references were issued just now.
         unsafe { Loan::new(self.start_of(block), self.block_size as u32, block, self.id) }
     }
 
@@ -211,9 +212,9 @@ impl Pool {
         unsafe { self.base.add(block as usize * self.block_size) }
     }
 
-    /// Takes out a block that somebody else is to fill and to give back as a whole, such as the kernel: by its number alone,
+    /// Takes out a block for another writer, such as the kernel, to fill and give back as a whole: by its number alone,
     /// which costs less than a loan. It is out until it comes back by [`filled`](Self::filled) or
-    /// [`take_back`](Self::take_back). None where no block is free.
+    /// [`take_back`](Self::take_back). `None` if no block is free.
     #[inline]
     pub fn give_out(&mut self) -> Option<u32> {
         self.take_free(Owner::SHARED)
@@ -225,13 +226,15 @@ impl Pool {
     /// If they do not lie within the block.
     ///
     /// # Safety
-    /// The block must have been given out, and not have come back since; and who had it writes to it no more.
+    /// The block must have been given out, and not have come back since; and the writer that had it writes to it no
+    /// more.
     #[inline]
     pub unsafe fn filled(&mut self, block: u32, begin: u32, length: u32) -> Slice {
         let is_inside = begin as usize + length as usize <= self.block_size && (block as usize) < self.owners.len();
         assert!(is_inside, "the bytes lie in one of the blocks");
         self.shared().table.issue(block, 1);
-        // SAFETY: within the block. Nobody writes there, says the caller; the slice gets the only reference.
+        // SAFETY: within the block, which is not written any more (the caller's promise); the slice gets the only
+        // reference.
         unsafe { Slice::new(self.start_of(block).add(begin as usize), length, block, self.id.0) }
     }
 
@@ -243,7 +246,7 @@ impl Pool {
         self.loan_of(block)
     }
 
-    /// Takes home the blocks whose last reference was dropped, on whatever thread.
+    /// Takes home the blocks whose last reference was dropped, on any thread.
     pub fn collect(&mut self) {
         // SAFETY: as in `shared`; spelled out so that the other fields can be changed meanwhile.
         let table = unsafe { &self.shared.as_ref().table };
@@ -296,7 +299,7 @@ impl Pool {
     }
 
     /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) pool, to be given to processes that
-    /// read: they can map it for reading only, and nobody can change its size.
+    /// read: they can map it for reading only, and its size cannot be changed.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.shared().mapping.file()
     }
@@ -360,8 +363,8 @@ impl Staging {
         Some(slice)
     }
 
-    /// Lets `fill` write into a block where there is room for at least `least` bytes, and say how many it wrote. `None`
-    /// where there were none, or the pool is dry: then nobody is asked.
+    /// Lets `fill` write into a block with room for at least `least` bytes, and say how many it wrote. `None`
+    /// if it wrote none, or if the pool is dry: then `fill` is not called.
     ///
     /// # Panics
     /// If it says more than there was room for.

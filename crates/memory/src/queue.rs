@@ -64,7 +64,7 @@ impl ByteQueue {
         self.slices.iter().map(CutSlice::bytes)
     }
 
-    /// The slice at the front, to be cut into pieces without looking for it each time; none if the queue is empty.
+    /// The slice at the front, to be cut into pieces without looking for it each time; `None` if the queue is empty.
     #[inline]
     pub fn front_slice(&mut self) -> Option<FrontSlice<'_>> {
         let slice = self.slices.front_mut()?;

@@ -30,7 +30,7 @@ impl PoolId {
 /// What lives as long as any loan or slice of the pool: the bytes and the table of blocks.
 pub(crate) struct Shared {
     pub(crate) table: BlockTable,
-    /// Of a ring the writer has it too.
+    /// A ring's writer has it too.
     pub(crate) mapping: Arc<Mapping>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 pub(crate) fn enter(shared: Shared) -> Option<(PoolId, NonNull<Shared>)> {
     let shared = NonNull::from(Box::leak(Box::new(shared)));
     for (index, place) in POOLS.iter().enumerate() {
-        // Release: who finds the pointer finds a complete pool behind it.
+        // Release: a thread that finds the pointer finds a complete pool behind it.
         if place.compare_exchange(null_mut(), shared.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
             return Some((PoolId(index as u16), shared));
         }
@@ -107,11 +107,11 @@ pub(crate) unsafe fn give_back(pool: u16, block: u32, count: u64) {
 /// Ends the life of a pool: its number is free again, its memory unmapped.
 ///
 /// # Safety
-/// Only for who was told to by [`BlockTable::give_back`] or [`BlockTable::abandon`], once.
+/// Only for the caller to which [`BlockTable::give_back`] or [`BlockTable::abandon`] returned true, once.
 #[cold]
 pub(crate) unsafe fn free(pool: u16) {
     let shared = POOLS[pool as usize].swap(null_mut(), Ordering::Relaxed);
-    // SAFETY: made by `enter`; the table's count says that nobody else refers to it. The acquire-release of
+    // SAFETY: made by `enter`; the table's count says that no other reference exists. The acquire-release of
     // that count orders all other uses before this.
     drop(unsafe { Box::from_raw(shared) });
 }
@@ -131,7 +131,7 @@ impl SharedMemory {
         self.0.addresses()
     }
 
-    /// The file behind it: others can map it for reading only, and nobody can change its size, which is that of the addresses.
+    /// The file behind it: others can map it for reading only, and its size, that of the addresses, cannot be changed.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.0.file().expect("only mappings of files are entered")
     }

@@ -1,4 +1,4 @@
-//! Payloads that leave one after the other: [`Runs`] sends those that lie near each other in a block as one slice, [`Returns`] lowers
+//! Payloads that leave one after the other: [`Runs`] sends neighbours in a block as one slice, [`Returns`] lowers
 //! the count of a block once for all of its payloads.
 #![allow(unsafe_code)]
 
@@ -96,7 +96,7 @@ impl Returns {
         if let Some(last) = self.last.take()
             && more > 0
         {
-            // SAFETY: those that were forgotten are owned here; the last one's own reference goes after them.
+            // SAFETY: the forgotten references are owned here; the last one's own reference goes after them.
             unsafe { registry::refund(last.pool().0, last.block(), more) };
         }
     }

@@ -27,7 +27,7 @@ impl Slice {
     /// A slice that owns one reference of the block.
     ///
     /// # Safety
-    /// The `length` bytes from `start` must lie in this block and be written by nobody while it has
+    /// The `length` bytes from `start` must lie in this block and not be written while it has
     /// references; the caller hands over one of them.
     #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, length: u32, block: u32, pool: u16) -> Self {
@@ -101,7 +101,8 @@ impl Slice {
         follows
     }
 
-    /// How many bytes lie between this slice and another one behind it in the same block; none if it is not.
+    /// How many bytes lie between this slice and another one behind it in the same block; `None` if it is not behind
+    /// it.
     #[inline]
     pub(crate) fn gap_to(&self, next: &Self) -> Option<usize> {
         let end = self.start.addr().get() + self.length as usize;
@@ -127,8 +128,8 @@ impl Slice {
         self.start
     }
 
-    /// Whether no other reference of the block is left, neither of a slice nor of a loan. As long as the slice is held by
-    /// value nobody can make one then.
+    /// Whether no other reference of the block is left, neither of a slice nor of a loan. While the slice is held by
+    /// value, no new one can be made then.
     pub fn is_alone(&self) -> bool {
         // SAFETY: the slice owns a reference.
         unsafe { registry::is_alone(self.pool, self.block) }
@@ -323,7 +324,7 @@ pub struct Loan {
     handed: u64,
 }
 
-// SAFETY: the loan is the only one who touches the bytes behind `split`; it may do so on any thread.
+// SAFETY: only the loan touches the bytes behind `split`; it may do so on any thread.
 unsafe impl Send for Loan {}
 // SAFETY: shared references only tell lengths.
 unsafe impl Sync for Loan {}
@@ -332,7 +333,7 @@ impl Loan {
     /// A loan of a block whose [`LOAN_REFERENCES`] references it now owns.
     ///
     /// # Safety
-    /// `base` must point to `size` initialised bytes that nobody else refers to, and that stay as long as
+    /// `base` must point to `size` initialised bytes without any other reference, which stay as long as
     /// references of `block` in `pool` are held.
     pub(crate) unsafe fn new(base: NonNull<u8>, size: u32, block: u32, pool: PoolId) -> Self {
         Self { base, size, filled: 0, split: 0, block, pool, handed: 0 }
@@ -386,13 +387,13 @@ impl Loan {
         self.block
     }
 
-    /// Hands the spare tail to the kernel (a ring's receive buffer, a fill ring): from now on nobody here has
-    /// access to it. Slices that were split off before stay as they are.
+    /// Hands the spare tail to the kernel (a ring's receive buffer, a fill ring): from now on this process does not
+    /// access it. Slices that were split off before stay as they are.
     pub fn post(self) -> Posted {
         Posted(ManuallyDrop::new(self))
     }
 
-    /// Splits off what was committed, be it nothing.
+    /// Splits off what was committed, even if that is nothing.
     fn split(&mut self) -> Slice {
         debug_assert!(self.handed < LOAN_REFERENCES - 1, "a loan does not run out of references");
         // SAFETY: within the block, since `split <= filled <= size`.

@@ -2,10 +2,10 @@
 //!
 //! This is the lock-free core of the crate, small enough to be checked by loom (see the models at the end).
 //!
-//! - A block's counter is set by the home thread when it lends the block, raised by whoever holds a
-//!   reference, and lowered by everybody. Who lowers it to zero pushes the block onto the return queue.
-//! - The return queue is a stack of block indexes, linked through the table. Anybody pushes with a
-//!   compare-and-swap; the home thread takes the whole stack with one swap. Nobody ever pops a single
+//! - A block's counter is set by the home thread when it lends the block, raised by holders of a
+//!   reference, and lowered by every holder. The one that lowers it to zero pushes the block onto the return queue.
+//! - The return queue is a stack of block indexes, linked through the table. Any thread pushes with a
+//!   compare-and-swap; the home thread takes the whole stack with one swap. No thread ever pops a single
 //!   block, so the head cannot come back to an old value in between (no ABA).
 //! - When the pool's handle is dropped, the stack is closed. Blocks that come later find it closed and are
 //!   counted off instead; the one that ends the count tells its caller to free everything.
@@ -59,7 +59,7 @@ impl BlockTable {
 
     /// Lends a block that came home (or is new) with `references` references. Home thread only.
     pub(crate) fn issue(&self, block: u32, references: u64) {
-        // Relaxed: nobody else has the block; who gets it later gets it through something that synchronises.
+        // Relaxed: no other thread has the block; a later holder gets it through something that synchronises.
         self.entries[block as usize].references.store(references, Ordering::Relaxed);
     }
 
@@ -105,7 +105,7 @@ impl BlockTable {
     /// Puts a block without references onto the return queue, or counts it off if that is closed.
     ///
     /// # Safety
-    /// `table` must be live, and the caller must be the one who lowered the block's counter to zero.
+    /// `table` must be live, and the caller must have lowered the block's counter to zero.
     #[cold]
     unsafe fn come_home(table: *const Self, block: u32) -> bool {
         // Acquire: everything that the other holders did with the block comes before its reuse.
@@ -154,7 +154,7 @@ impl BlockTable {
     /// `table` must be live, closed, and exactly `out` blocks lent that were not taken from the queue.
     /// After the return the table may be gone.
     pub(crate) unsafe fn abandon(table: *const Self, out: u64) -> bool {
-        // SAFETY: nobody frees the table before this addition: the count off of `n` of `out` blocks leaves
+        // SAFETY: the table is not freed before this addition: the count off of `n` of `out` blocks leaves
         // the counter at -n, which is zero for no n from 1 to `out`.
         let before = unsafe { (*table).orphans.0.fetch_add(out, Ordering::AcqRel) };
         before.wrapping_add(out) == 0

@@ -1,4 +1,4 @@
-//! Alarms: what people have to know of, until they do.
+//! Alarms: what operators have to know of, until they acknowledge it.
 //!
 //! ```text
 //!             condition holds        for the hold time
@@ -8,15 +8,15 @@
 //!    └────── acknowledge ────── latched <── not yet acknowledged
 //! ```
 //!
-//! A shelved alarm goes on underneath and is not shown until its time is over. *No triggers* is told from a data acquisition
-//! that is dead: in the first nobody sends and everything is connected; in the second something is there to be built, or
-//! somebody is missing, and nothing is built.
+//! A shelved alarm goes on underneath and is not shown until its time is over. *No triggers* differs from a dead data
+//! acquisition: without triggers no source sends and everything is connected; a dead one has events to build, or lacks
+//! a node or source, and builds nothing.
 //!
-//! People write quantities in a configuration as
+//! A configuration writes quantities as
 //!
 //! ```text
 //! events_per_second    bytes_in_per_second    bytes_to_disk_per_second    live_share    nodes_missing    dead
-//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    phase:PHASE    reference:SERIES
+//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    data:PROBLEM    phase:PHASE    reference:SERIES
 //! ```
 
 #[cfg(test)]
@@ -34,8 +34,9 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as NoLimit;
 use serde::{Deserialize, Serialize};
 
-use crate::bottleneck::Limit;
+use crate::bottleneck::{Finding, Limit};
 use crate::history::{SERIES, Seen, Series};
+use crate::quality::{ProblemKind, Quality};
 use crate::sample::PHASES;
 use crate::{Rates, RunTrend, Sample};
 
@@ -73,16 +74,18 @@ pub enum Quantity {
     FromReference(usize),
     /// 1 while this is what limits the run, else 0.
     LimitedBy(Limit),
+    /// How many sources have this problem of the data now; 1 or 0 where it is not that of one source.
+    Data(ProblemKind),
     /// 1 while the run is in this phase, else 0.
     Phase(&'static str),
-    /// 1 while the run should take data and builds nothing for another reason than that nobody sends, else 0.
+    /// 1 while the run should take data and builds nothing although sources send, else 0.
     Dead,
 }
 
 /// What one look at the run gives to rules.
 #[derive(Copy, Clone, Debug)]
 pub struct Look<'a> {
-    /// The sample before, of the same run; none at first.
+    /// The previous sample of the same run; `None` at first.
     pub before: Option<&'a Sample>,
     /// The sample.
     pub now: &'a Sample,
@@ -90,6 +93,8 @@ pub struct Look<'a> {
     pub rates: Option<&'a Rates>,
     /// What limits the run.
     pub limit: Option<Limit>,
+    /// The quality of the data.
+    pub quality: &'a Quality,
     /// The run that this one is compared with, and how old this one is.
     pub reference: Option<(&'a RunTrend, Duration)>,
 }
@@ -108,7 +113,7 @@ impl Look<'_> {
 }
 
 impl Quantity {
-    /// Its value; none where it cannot be told from this look.
+    /// Its value; `None` if this look does not have it.
     pub fn of(self, look: Look<'_>) -> Option<f64> {
         let truth = |is_true| if is_true { 1.0 } else { 0.0 };
         match self {
@@ -124,6 +129,7 @@ impl Quantity {
             Self::FromReference(place) => look.difference(SERIES.get(place)?),
             Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
+            Self::Data(kind) => Some(look.quality.current(kind) as f64),
             Self::Phase(phase) => Some(truth(look.now.phase == phase)),
             Self::Dead => {
                 let builds = look.rates?.events_hz > 0.0;
@@ -131,6 +137,18 @@ impl Quantity {
                 Some(truth(should && !builds))
             }
         }
+    }
+}
+
+impl Quantity {
+    /// What is wrong; empty where only a number says so.
+    fn sentence(self, finding: Option<&Finding>, quality: &Quality) -> String {
+        match self {
+            Self::Data(kind) => quality.worst(kind).map(|problem| problem.sentence.clone()),
+            Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
+            _ => None,
+        }
+        .unwrap_or_default()
     }
 }
 
@@ -166,7 +184,7 @@ pub struct Rule {
     pub condition: Condition,
     /// How long it has to be so.
     pub hold: Duration,
-    /// It stays after it is over, until somebody has acknowledged it.
+    /// It stays after it is over, until an operator has acknowledged it.
     pub is_latched: bool,
 }
 
@@ -180,23 +198,34 @@ pub fn built_in() -> Vec<Rule> {
         hold: Duration::from_secs(seconds),
         is_latched,
     };
-    let limited_by = Quantity::LimitedBy;
+    let (limited_by, data) = (Quantity::LimitedBy, Quantity::Data);
     vec![
         rule("disk_failing", Severity::Critical, limited_by(Limit::DiskFailing), 0, true),
         rule("disk_full", Severity::Critical, limited_by(Limit::DiskFull), 0, false),
         rule("node_missing", Severity::Critical, Quantity::NodesMissing, 2, true),
-        // Longer than it takes to build what was on its way when triggers begin.
+        // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
         rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
-        rule("source_silent", Severity::Warning, limited_by(Limit::SourceSilent), 0, false),
-        rule("checksums_wrong", Severity::Warning, Quantity::Growth(Counter::CrcErrors), 0, true),
+        rule("source_restarted", Severity::Critical, data(ProblemKind::SourceRestarted), 0, true),
+        rule("source_out_of_step", Severity::Critical, data(ProblemKind::SourceOutOfStep), 0, true),
+        rule("wrong_source", Severity::Critical, data(ProblemKind::WrongSource), 0, true),
+        rule("bunch_crossing_mismatch", Severity::Critical, data(ProblemKind::BunchCrossingMismatch), 0, true),
+        rule("source_never_sent", Severity::Critical, data(ProblemKind::SourceNeverSent), 0, false),
+        rule("source_silent", Severity::Critical, data(ProblemKind::SourceSilent), 0, false),
+        rule("events_incomplete", Severity::Critical, data(ProblemKind::EventsIncomplete), 0, true),
+        rule("fragments_lost", Severity::Warning, data(ProblemKind::FragmentsLost), 0, true),
+        rule("fragments_faulty", Severity::Warning, data(ProblemKind::FragmentsFaulty), 0, true),
+        rule("checksums_wrong", Severity::Warning, data(ProblemKind::ChecksumsWrong), 0, true),
+        rule("filter_failing", Severity::Warning, Quantity::Growth(Counter::FilterRestarts), 0, true),
+        // Longer than a run drains by default.
+        rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
         rule("no_triggers", Severity::Notice, limited_by(Limit::NoData), 10, false),
     ]
 }
 
 /// Changes that are kept; older ones are forgotten.
 const MOST_CHANGES: usize = 1_000;
-/// Bytes of somebody's name that are kept.
+/// Bytes of an operator's name that are kept.
 const LONGEST_NAME: usize = 64;
 
 /// How an alarm is.
@@ -207,11 +236,11 @@ pub enum State {
     Normal,
     /// Not as it should be, and not yet for the hold time.
     Pending,
-    /// Raised, and nobody has acknowledged it.
+    /// Raised, and not acknowledged.
     Active,
-    /// Raised, and somebody knows.
+    /// Raised, and acknowledged by an operator.
     Acknowledged,
-    /// Over, and nobody has acknowledged it.
+    /// Over, but never acknowledged.
     Latched,
 }
 
@@ -228,9 +257,9 @@ pub struct Change {
     pub from: State,
     /// How it is.
     pub to: State,
-    /// The value that it looked at last; none where it has not been told.
+    /// The value that it looked at last; `None` if there was none yet.
     pub value: Option<f64>,
-    /// Who did it; none where it came by itself.
+    /// The operator who did it; `None` if it came by itself.
     pub by: Option<String>,
 }
 
@@ -241,9 +270,9 @@ pub struct Alarm {
     pub rule: Rule,
     /// How it is.
     pub state: State,
-    /// Since when it is so.
+    /// Since when it has been in this state.
     pub since: Instant,
-    /// The value that it looked at last; none where it has not been told.
+    /// The value that it looked at last; `None` if there was none yet.
     pub value: Option<f64>,
     /// Who knows, of one that is acknowledged.
     pub known_by: Option<String>,
@@ -251,15 +280,17 @@ pub struct Alarm {
     pub shelved_until: Option<Instant>,
     /// Who shelved it.
     pub shelved_by: Option<String>,
+    /// What is wrong, in a sentence, of a problem of the data or a limit; else empty.
+    pub sentence: String,
 }
 
-/// As much of somebody's name as is kept.
+/// The part of an operator's name that is kept.
 fn short(by: &str) -> String {
     by[..by.floor_char_boundary(LONGEST_NAME)].to_owned()
 }
 
 impl Alarm {
-    /// It is so late.
+    /// Moves the time on: a shelved alarm may be shown again.
     fn pass(&mut self, now: Instant) {
         if self.shelved_until.is_some_and(|until| until <= now) {
             (self.shelved_until, self.shelved_by) = (None, None);
@@ -275,7 +306,7 @@ impl Alarm {
             (State::Pending | State::Acknowledged, false) => State::Normal,
             (State::Active, false) if self.rule.is_latched => State::Latched,
             (State::Active, false) => State::Normal,
-            // It was raised and nobody knows: whether it was over in between does not matter.
+            // It was raised and not acknowledged: whether it was over in between does not matter.
             (State::Latched, true) => State::Active,
             (state, _) => state,
         }
@@ -301,7 +332,7 @@ pub enum AlarmError {
     NotRaised(String),
 }
 
-/// All alarms. Time comes with the samples; nothing here waits or tells anybody.
+/// All alarms. Time comes with the samples; nothing here waits or notifies.
 #[derive(Clone, Debug)]
 pub struct Alarms {
     alarms: Vec<Alarm>,
@@ -335,6 +366,7 @@ impl Alarms {
             known_by: None,
             shelved_until: None,
             shelved_by: None,
+            sentence: String::new(),
         };
         let alarms = rules.into_iter().map(of).collect();
         Ok(Self {
@@ -348,16 +380,17 @@ impl Alarms {
         })
     }
 
-    /// What is looked at next is of a run that is so old, and is compared with this one.
+    /// Compares the next samples, which belong to a run of this age, with this reference.
     pub fn compare_with(&mut self, reference: Option<(Arc<RunTrend>, Duration)>) {
         self.reference = reference;
     }
 
-    /// Looks at the next sample, and at what limits the run by then. A quantity that cannot be told leaves its alarm as it is.
-    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, limit: Option<Limit>) {
+    /// Looks at the next sample, at what limits the run by then, and at the quality of its data. An alarm whose quantity is not
+    /// known keeps its state.
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, finding: Option<&Finding>, quality: &Quality) {
         let sample = sample.into();
         if !core::mem::replace(&mut self.has_looked, true) {
-            // What was shelved before anybody knew what time it is begins now.
+            // What was shelved before the first sample gave the time begins now.
             let begin = |until: Instant| sample.time.after(until.since(Instant::ZERO));
             self.alarms.iter_mut().for_each(|alarm| alarm.shelved_until = alarm.shelved_until.map(begin));
         }
@@ -366,12 +399,16 @@ impl Alarms {
         let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
         let reference = self.reference.clone();
         let reference = reference.as_ref().map(|(trend, age)| (&**trend, *age));
-        let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, reference };
+        let limit = finding.map(|finding| finding.limit);
+        let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, quality, reference };
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
             alarm.pass(look.now.time);
             if let Some(value) = alarm.rule.quantity.of(look) {
                 alarm.value = Some(value);
+                if alarm.rule.condition.holds(value) {
+                    alarm.sentence = alarm.rule.quantity.sentence(finding, quality);
+                }
                 let next = alarm.next(alarm.rule.condition.holds(value), look.now.time);
                 self.change(place, next, None);
             }
@@ -379,7 +416,7 @@ impl Alarms {
         self.last = Some(sample);
     }
 
-    /// There is no run to look at, for so long since it was looked at last: nothing is wrong with it, and time passes.
+    /// There is no run to look at, for this long since the last look: nothing is wrong with it, and time passes.
     pub fn rest(&mut self, time: Duration) {
         if !self.has_looked {
             return;
@@ -396,15 +433,15 @@ impl Alarms {
         }
     }
 
-    /// For how long an alarm is shelved still; none where it is not.
+    /// For how long an alarm is shelved still; `None` if it is not.
     pub fn shelved_for(&self, alarm: &Alarm) -> Option<Duration> {
         alarm.shelved_until.map(|until| until.since(self.now.0))
     }
 
-    /// Somebody knows of an alarm that is raised, or was.
+    /// An operator acknowledges an alarm that is raised, or was.
     ///
     /// # Errors
-    /// [`AlarmError::Unknown`], or [`AlarmError::NotRaised`]; acknowledging twice is none.
+    /// [`AlarmError::Unknown`], or [`AlarmError::NotRaised`]; acknowledging twice is not an error.
     pub fn acknowledge(&mut self, name: &str, by: &str) -> Result<(), AlarmError> {
         let place = self.place(name)?;
         let next = match self.alarms[place].state {
@@ -416,7 +453,7 @@ impl Alarms {
         Ok(())
     }
 
-    /// Does not show an alarm for so long from the last sample on, as somebody wants it; no time shows it again.
+    /// Hides an alarm for this time from the last sample on, at an operator's wish; zero shows it again.
     ///
     /// # Errors
     /// [`AlarmError::Unknown`].
@@ -499,7 +536,8 @@ pub enum NoQuantity {
     /// The words before a colon, or instead of it.
     #[error(
         "`{0}` is no quantity: there are events_per_second, bytes_in_per_second, bytes_to_disk_per_second, live_share, \
-         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, phase:PHASE and reference:SERIES"
+         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, data:PROBLEM, phase:PHASE and \
+         reference:SERIES"
     )]
     Unknown(String),
     /// There is no such counter.
@@ -508,6 +546,9 @@ pub enum NoQuantity {
     /// There is no such limit.
     #[error("nothing is limited by this: {0}")]
     Limit(String),
+    /// There is no such problem of the data.
+    #[error("no problem of the data has this name: {0}")]
+    Problem(String),
     /// There is no such series.
     #[error("nothing is known of `{0}` in a reference run: there are {series}", series = names())]
     Series(String),
@@ -546,6 +587,9 @@ impl FromStr for Quantity {
             Some(("limited_by", name)) => Limit::deserialize(name.into_deserializer())
                 .map(Self::LimitedBy)
                 .map_err(|error: NoLimit| NoQuantity::Limit(error.to_string())),
+            Some(("data", name)) => ProblemKind::deserialize(name.into_deserializer())
+                .map(Self::Data)
+                .map_err(|error: NoLimit| NoQuantity::Problem(error.to_string())),
             Some(("reference", name)) => {
                 let place = SERIES.iter().position(|series| series.name == name);
                 place.map(Self::FromReference).ok_or_else(|| NoQuantity::Series(name.to_owned()))
@@ -568,6 +612,10 @@ impl fmt::Display for Quantity {
             Self::LimitedBy(limit) => {
                 out.write_str("limited_by:")?;
                 limit.serialize(out)
+            }
+            Self::Data(kind) => {
+                out.write_str("data:")?;
+                kind.serialize(out)
             }
             Self::FromReference(place) => {
                 write!(out, "reference:{}", SERIES.get(*place).map_or("", |series| series.name))

@@ -4,11 +4,11 @@
 //!  Sample, Sample ── rules, in order ── the first finding ── Finder (holds it) ── what people read
 //! ```
 //!
-//! A finding says what the numbers say and no more: where every source is held back and nobody behind the readout units tells what
-//! its time went into, that is all that is said.
+//! A finding says what the numbers say and no more: if every source is held back, and no node behind the readout units
+//! reports where its time went, it says only that.
 //!
 //! The rules are small functions, in an order that is argued below. The last of them are about what lies behind the readout
-//! units' pools, where everything is held up: they tell who is busy all the time.
+//! units' pools, where everything is held up: they tell which node is busy all the time.
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role};
 use serde::{Deserialize, Serialize};
 
+use crate::quality::{SILENT, grouped};
 use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.
@@ -37,6 +38,8 @@ pub enum Limit {
     DatagramsLost,
     /// A source has stopped while others go on or wait.
     SourceSilent,
+    /// No source has sent anything in this run.
+    NoSources,
     /// No source sends anything, and none is held back.
     NoData,
     /// A builder unit's disk writes all the time.
@@ -59,6 +62,8 @@ pub enum Limit {
     BehindReadout,
     /// Some sources are held back, and wait for others.
     SourceSlow,
+    /// Nothing limits the rate, but events are incomplete.
+    Incomplete,
     /// Nothing: all that sources send is taken.
     Sources,
 }
@@ -92,16 +97,14 @@ pub struct Evidence {
 pub struct Finding {
     /// The kind.
     pub limit: Limit,
-    /// Which node or source it is; empty where it is none.
+    /// The node or source; empty for none.
     pub subject: String,
-    /// What people read.
+    /// The text for users.
     pub sentence: String,
     /// The numbers that say so.
     pub evidence: Vec<Evidence>,
 }
 
-/// A source that says nothing for so long, while others send or wait, has stopped.
-const SILENT: Duration = Duration::from_secs(2);
 /// A source that is not read for more of the time is held back; between two samples a full window may have been an accident.
 const HELD_BACK: f64 = 0.2;
 /// A pool of which more is held has no room for what comes in bursts.
@@ -128,10 +131,11 @@ impl View<'_> {
     }
 }
 
-/// First what stops the run, whatever else may be seen of it: a run that waits for its disk has full pools too. Then what
-/// loses data. Then what nobody can get round: one source that is silent has all others held back soon. Where everything is
-/// held up, a gateway says itself why it stops the trigger, and otherwise whoever behind the readout units is busy all the time is the reason, and a full pool only what follows. A full pool is
-/// named before the sources that it holds back, and all sources before some. What is left is no limit.
+/// First what stops the run, with any other symptoms: a run that waits for its disk has full pools too. Then what loses
+/// data. Then what blocks the whole run: one silent source soon holds back all others. If everything is held up, a
+/// gateway reports itself why it stops the trigger; otherwise a node behind the readout units that is always busy is
+/// the reason, and a full pool only its consequence. A full pool is named before the sources that it holds back, and
+/// all sources before some. What is left is no limit.
 const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     disk_failing,
     disk_full,
@@ -150,7 +154,7 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     no_data,
 ];
 
-/// What limits the run between two samples of it; `activity` has seen both. None where they have no rates.
+/// What limits the run between two samples of it; `activity` has seen both. `None` if they have no rates.
 pub fn find(before: &Sample, now: &Sample, activity: &Activity) -> Option<Finding> {
     let rates = Rates::between(before, now)?;
     if now.phase != "running" {
@@ -210,7 +214,7 @@ fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::DatagramsLost, whose, sentence, vec![(what, count as f64)]))
 }
 
-/// Silence is a fault of one where others go on or wait for it; where nobody sends, it is a pause of all.
+/// Silence of one source is a fault if others go on or wait for it; silence of all is a pause.
 fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent_for = |source: &SourceSample| view.activity.silent_for(source.source).unwrap_or_default();
     let is_silent = |source: &SourceSample, rates: &SourceRates| {
@@ -223,10 +227,15 @@ fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent = view.sources().filter(|(source, rates)| is_silent(source, rates));
     let (source, _) = silent.max_by_key(|(source, _)| silent_for(source))?;
     let seconds = silent_for(source).as_secs_f64();
-    let state = if source.is_connected() { "" } else { " and has no connection" };
-    let sentence = format!("source {} is silent since {seconds:.1} s{state}", source.source);
+    let state = if source.is_connected() { "" } else { ", no connection" };
+    let sentence = format!("{}: no data for {seconds:.1} s{state}", view.now.name_of(source.source));
     let subject = format!("source {}", source.source);
-    Some(finding(Limit::SourceSilent, &subject, sentence, vec![(format!("seconds of silence of {subject}"), seconds)]))
+    Some(finding(
+        Limit::SourceSilent,
+        &subject,
+        sentence,
+        vec![(format!("seconds without data of {subject}"), seconds)],
+    ))
 }
 
 fn fullest_pool(view: &View<'_>) -> Option<(NodeId, f64)> {
@@ -273,7 +282,8 @@ fn source_slow(view: &View<'_>) -> Option<Finding> {
     let (source, rates) = read.min_by_key(|(source, _)| source.account.received)?;
     let subject = format!("source {}", source.source);
     let sentence = format!(
-        "limited by {subject}, or {} which reads it: it comes with {:.0} fragments per second, and {waiting} of {} sources wait, for up to {} of the time",
+        "limited by {}, or by {} which reads it: it sends {:.0} fragments a second, and {waiting} of {} sources wait for it, for up to {} of the time",
+        view.now.name_of(source.source),
         source.readout,
         rates.fragments_hz,
         view.sources().count(),
@@ -286,7 +296,8 @@ fn source_slow(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::SourceSlow, subject, sentence, evidence))
 }
 
-/// Told from a data acquisition that is dead: every node is connected, no disk refuses anything, nobody is held back.
+/// Distinguishes a pause from a dead data acquisition: every node is connected, no disk refuses anything, no source is
+/// held back.
 fn no_data(view: &View<'_>) -> Option<Finding> {
     let silences = view.now.sources.iter().map(|source| view.activity.silent_for(source.source).unwrap_or_default());
     let shortest = silences.min().unwrap_or(SILENT);
@@ -294,22 +305,44 @@ fn no_data(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let have_ended = !view.now.sources.is_empty() && view.sources().next().is_none();
+    let mut none_sent = view.now.sources.iter().filter(|source| source.account.received == 0);
+    if !have_ended && none_sent.clone().count() == view.now.sources.len() {
+        let first =
+            none_sent.next().map_or_else(|| "no source is known".to_owned(), |one| view.now.name_of(one.source));
+        let others = none_sent.count();
+        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+        let sentence = format!("no source has sent anything: waiting for {first}{more}");
+        let evidence = vec![("sources that have sent nothing".to_owned(), view.now.sources.len() as f64)];
+        return Some(finding(Limit::NoSources, "", sentence, evidence));
+    }
     let sentence = if have_ended {
         "every source has ended".to_owned()
     } else {
-        "no source sends, and all nodes are connected: no triggers".to_owned()
+        "no triggers: all nodes are connected, and no source sends".to_owned()
     };
     Some(finding(
         Limit::NoData,
         "",
         sentence,
-        vec![("least seconds of silence of a source".to_owned(), shortest.as_secs_f64())],
+        vec![("seconds without data of all sources".to_owned(), shortest.as_secs_f64())],
     ))
 }
 
 fn not_limited(view: &View<'_>) -> Finding {
     let bytes = view.rates.bytes_in_per_second;
     let fragments: f64 = view.rates.sources.iter().map(|rates| rates.fragments_hz).sum();
+    let ended = view.now.events.since(&view.before.events);
+    let incomplete = ended.incomplete_emitted + ended.incomplete_dropped.total();
+    if incomplete > 0 {
+        let all = incomplete + ended.built;
+        let sentence = format!(
+            "the rate is not limited, but events are incomplete: {} of the last {}",
+            grouped(incomplete),
+            grouped(all)
+        );
+        let evidence = vec![("incomplete events of the last ones".to_owned(), incomplete as f64)];
+        return finding(Limit::Incomplete, "", sentence, evidence);
+    }
     let sentence = format!(
         "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
         grouped(fragments.round() as u64),
@@ -330,25 +363,12 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// With commas between thousands.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// What does something for more of the time can hardly do more.
 const BUSY: f64 = 0.8;
 /// A thread that has work for more of the time can hardly take more.
 const THREAD_BUSY: f64 = 0.95;
-/// Builder units without room for so much of the time hold up what is before them. It need not be more: before the next event comes they
-/// have room for a while, which they have told and nobody has used yet.
+/// Builder units without room for so much of the time hold up what is before them. It need not be more: before the next
+/// event comes they have room for a while, which they have announced and which is not used yet.
 const BUILDERS_FULL: f64 = 0.3;
 /// A gateway that stops the trigger for more of the time limits the run.
 const STOPPED: f64 = 0.2;
@@ -362,7 +382,7 @@ fn full_builders<'a>(view: &'a View<'_>) -> Option<impl Iterator<Item = &'a Node
     (view.is_held_up() && builders().next().is_some() && builders().all(is_full)).then(builders)
 }
 
-/// The node of which a share is greatest, if that is so great.
+/// The node with the greatest share, if that is at least `least`.
 fn greatest<'a>(
     nodes: impl Iterator<Item = &'a NodeRates>,
     share: impl Fn(&NodeRates) -> Option<f64>,
@@ -475,7 +495,7 @@ fn builder(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::Builder, node, sentence, evidence))
 }
 
-/// Nobody is busy: events take their time, and there may be too few at once.
+/// Nothing is busy: events take their time, and there may be too few at once.
 fn builder_small(view: &View<'_>) -> Option<Finding> {
     let (rates, share) = greatest(full_builders(view)?, |rates| rates.shares.full_share, BUILDERS_FULL)?;
     let node = rates.node;
@@ -505,7 +525,7 @@ fn readout(view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// A finding of another kind must hold for so long before it takes the place of the one that is shown.
+/// A finding of another kind must hold for this long before it takes the place of the one that is shown.
 const HOLD: Duration = Duration::from_secs(3);
 
 /// Looks at samples one after the other and says what limits the run. Findings that lose data or stop the run are shown
@@ -551,7 +571,7 @@ impl Finder {
         }
     }
 
-    /// What limits the run; none before two samples of it.
+    /// What limits the run; `None` before two samples of it.
     pub const fn finding(&self) -> Option<&Finding> {
         self.shown.as_ref()
     }

@@ -4,9 +4,10 @@
 //!  Sample, Sample ── Rates ── a Point ──┬── Ring of 3,600 seconds ─────┬── a Stretch: what people plot
 //!                                       └── Ring of 10,080 minutes ────┘
 //! ```
-//! A place in a ring belongs to one second (minute) of civil time: clocks that are set back write over what stands there, and
-//! times in which nothing was seen stay empty. Several looks within one place are put together as the series says. As bytes every place has its own
-//! too, so that whoever keeps them in a file writes over what is forgotten, and the file never grows.
+//! A place in a ring belongs to one second (minute) of civil time: clocks that are set back write over the earlier
+//! values, and times in which nothing was seen stay empty. Several looks within one place are combined as the series
+//! says. Each place has a fixed offset in the file too, so new places write over forgotten ones and the file never
+//! grows.
 //!
 //! As bytes the places are of a fixed size, each with a checksum: a file is written in place, and a torn write costs one place.
 //!
@@ -93,8 +94,8 @@ impl History {
         history
     }
 
-    /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of so many seconds; of a minute or more they
-    /// are whole minutes, a day at most, and go back seven days, shorter ones an hour.
+    /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of this many seconds; of a minute or
+    /// more they are whole minutes, a day at most, and go back seven days, shorter ones an hour.
     pub fn stretch(&self, since: i64, step_seconds: u32) -> Stretch {
         if step_seconds < MINUTE {
             Stretch::of(&self.seconds, since, step_seconds.max(1))
@@ -122,12 +123,13 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// The mean size of the events that were built in between; none where none were.
+    /// The mean size of the events that were built in between; `None` if there were none.
     fn event_size(self) -> Option<f64> {
         self.now.distribution(Measure::EventSize).since(&self.before.distribution(Measure::EventSize)).mean()
     }
 
-    /// The time that this part of all that was measured in between did not exceed, in seconds; none where nothing was measured.
+    /// The time that this part of all that was measured in between did not exceed, in seconds; `None` if nothing was
+    /// measured.
     fn quantile(self, measure: Measure, part: f64) -> Option<f64> {
         let between = self.now.distribution(measure).since(&self.before.distribution(measure));
         between.quantile(part).map(|nanoseconds| nanoseconds as f64 / 1e9)
@@ -163,7 +165,7 @@ impl Series {
         Self { name, together, of }
     }
 
-    /// Its value now; none where nobody told it. Single precision is more than a plot shows.
+    /// Its value now; `None` if no node reported it. Single precision is more than a plot shows.
     pub(crate) fn value(&self, seen: Seen<'_>) -> Option<f32> {
         (self.of)(seen).map(|value| value as f32)
     }
@@ -177,7 +179,8 @@ impl Series {
     }
 }
 
-/// The part of its pool that the readout unit with the fullest one holds; where there are none, of its sets that a gateway does.
+/// The part of its pool that the readout unit with the fullest one holds; without readout units, of its sets that a
+/// gateway holds.
 fn fullest_pool(rates: &Rates) -> Option<f64> {
     let is_readout = |node: &&NodeRates| node.node.role == Role::Readout;
     let has_readouts = rates.nodes.iter().any(|node| is_readout(&node));
@@ -221,7 +224,7 @@ impl Stretch {
     }
 }
 
-/// The values of several places; none where nothing is known of any.
+/// The values of several places; `None` if nothing is known of any.
 fn together<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Values> {
     points
         .fold(None, |all: Option<Point>, point| {
@@ -232,7 +235,7 @@ fn together<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Values> {
         .map(|all| all.values)
 }
 
-/// One value of each series; none where nobody told it.
+/// One value of each series; `None` if no node reported it.
 type Values = [Option<f32>; SERIES.len()];
 
 /// What was seen in the time of one place.
@@ -271,7 +274,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Room for so many places of so many seconds each.
+    /// Room for this many places of this many seconds each.
     fn new(seconds: u32, places: usize) -> Self {
         Self { seconds, places: vec![None; places].into(), newest: None }
     }
@@ -293,7 +296,7 @@ impl Ring {
         self.newest = Some(number);
     }
 
-    /// The latest point and its place; none where nothing was seen.
+    /// The latest point and its place; `None` if nothing was seen.
     fn newest(&self) -> Option<(usize, &Point)> {
         let number = self.newest?;
         Some((self.place(number), self.point(number)?))
@@ -306,12 +309,12 @@ impl Ring {
         self.places[place] = Some(point);
     }
 
-    /// What was seen in this time; none where nothing was, or where it is forgotten.
+    /// What was seen in this time; `None` if nothing was, or if it is forgotten.
     fn point(&self, number: i64) -> Option<&Point> {
         self.places[self.place(number)].as_ref().filter(|point| point.number == number)
     }
 
-    /// The times that may be known from the second `since` on; none where nothing was seen.
+    /// The times that may be known from the second `since` on; empty if nothing was seen.
     fn numbers(&self, since: i64) -> Range<i64> {
         let Some(newest) = self.newest else { return 0..0 };
         let oldest = newest + 1 - self.places.len() as i64;
@@ -330,10 +333,10 @@ const HEADER_BYTES: usize = 64;
 /// Bytes of a place.
 const RECORD_BYTES: usize = 8 + SERIES.len() * (4 + 2) + 8;
 
-/// A place as it stands in a file.
+/// A place as bytes of the file.
 pub type Record = [u8; RECORD_BYTES];
 
-/// What stands before the places.
+/// The bytes before the places.
 fn header() -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
@@ -355,7 +358,7 @@ fn encode(point: &Point) -> Record {
     record
 }
 
-/// A place from bytes; none where nothing was written or not all of it.
+/// A place from bytes; `None` if it was not written, or not completely.
 fn decode(record: &[u8]) -> Option<Point> {
     let (content, sum) = record.split_last_chunk::<8>()?;
     if content.len() != RECORD_BYTES - 8 || u64::from_le_bytes(*sum) != checksum(content) {
@@ -373,7 +376,8 @@ fn decode(record: &[u8]) -> Option<Point> {
     Some(point)
 }
 
-/// FNV-1a of 64 bits: enough to tell a torn write, and ten lines of no library. What is empty has another one than zeros have.
+/// FNV-1a of 64 bits: enough to detect a torn write, and ten lines of no library. What is empty has another one than
+/// zeros have.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -415,7 +419,7 @@ mod tests {
     /// A time of 2001 that begins a minute and an hour.
     const START: i64 = 1_000_000_800;
 
-    /// A history that saw a run with so many events built in each of these seconds after [`START`].
+    /// A history that saw a run with this many events built in each of these seconds after [`START`].
     fn seen(seconds: impl IntoIterator<Item = (i64, u64)>) -> History {
         let mut history = History::default();
         let mut built = 0;
@@ -518,7 +522,7 @@ mod tests {
         assert!(history.stretch(i64::MAX, u32::MAX).times.is_empty());
     }
 
-    /// A file as whoever keeps one has it after these looks.
+    /// The file that keeps the history after these looks.
     fn kept(history: &mut History, looks: impl IntoIterator<Item = Sample>) -> Vec<u8> {
         let mut file = vec![0; History::FILE_BYTES];
         file[..History::header().len()].copy_from_slice(&History::header());

@@ -1,9 +1,9 @@
 //! What went wrong, once for each cause and subject, with a count.
 //!
-//! A fault that comes a million times is one incident. There are so many at most; when there is no room for a new one, the one
-//! that was quiet for longest is forgotten, and how many were is told.
+//! A fault that comes a million times is one incident. Their number is limited; without room for a new one, the one
+//! that was quiet for longest is forgotten, and the number of forgotten ones is reported.
 //!
-//! An [`IncidentObserver`] tells what went wrong between two samples, by their counters.
+//! An [`IncidentObserver`] finds what went wrong between two samples, by their counters.
 
 use core::fmt::{Display, Write};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const LONGEST_TEXT: usize = 256;
 /// Bytes of data that are kept: a few headers.
 const LONGEST_DATA: usize = 64;
 
-/// Names of what goes wrong beside the causes of losses and the counters that tell it by themselves.
+/// Names of what goes wrong beside the causes of losses and the counters that show it by themselves.
 const OTHERS: &[&str] = &[
     "alarm",
     "connection_lost",
@@ -37,7 +37,7 @@ const OTHERS: &[&str] = &[
     "quarantined",
 ];
 
-/// Every name that the cause of an incident may have; some come twice. Whoever is on shift looks them up.
+/// Every name that the cause of an incident may have; some come twice. Operators look them up in the manual.
 pub fn causes() -> impl Iterator<Item = &'static str> {
     let losses = CAUSES.iter().map(|cause| cause.name());
     losses.chain(incident_counters().map(Counter::name)).chain(OTHERS.iter().copied())
@@ -50,9 +50,9 @@ pub struct Occurrence<'a> {
     pub cause: &'static str,
     /// Of what: `source 12`, `bu0`.
     pub subject: &'a str,
-    /// What people read.
+    /// The text for users.
     pub text: &'a str,
-    /// The bytes that show it; empty where there are none.
+    /// The bytes that show it; empty without any.
     pub data: &'a [u8],
 }
 
@@ -85,7 +85,7 @@ pub struct Incidents {
 }
 
 impl Incidents {
-    /// Room for so many, at least one.
+    /// Room for this many, at least one.
     pub fn new(most: usize) -> Self {
         Self { most: most.max(1), known: BTreeMap::new(), forgotten: 0 }
     }
@@ -95,9 +95,9 @@ impl Incidents {
         self.note_many(occurrence, 1, utc);
     }
 
-    /// Something went wrong so many times.
+    /// Something went wrong this many times.
     pub fn note_many(&mut self, occurrence: Occurrence<'_>, count: u64, utc: Utc) {
-        debug_assert!(causes().any(|cause| cause == occurrence.cause), "{} is none of `causes`", occurrence.cause);
+        debug_assert!(causes().any(|cause| cause == occurrence.cause), "{} is not one of `causes`", occurrence.cause);
         let key = (occurrence.cause.to_owned(), cut(occurrence.subject, LONGEST_NAME));
         if let Some(incident) = self.known.get_mut(&key) {
             incident.count = incident.count.saturating_add(count);
@@ -124,7 +124,7 @@ impl Incidents {
         self.known.insert(key, incident);
     }
 
-    /// Those in which all words of `text` stand, in whatever field and case; the latest first. All where there is no word.
+    /// Those that contain all words of `text`, in any field and case; the latest first. All for an empty text.
     pub fn search(&self, text: &str) -> Vec<&Incident> {
         let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
         let has = |incident: &&Incident| {
@@ -199,7 +199,7 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    /// Something came so many times more, if it did.
+    /// Something came this many times more, if it did.
     fn more(&mut self, cause: &'static str, subject: &dyn Display, (before, now): (u64, u64), what: &str, data: &[u8]) {
         let count = if now < before { now } else { now - before };
         if count > 0 {
@@ -334,7 +334,7 @@ mod tests {
         incidents.note(of("late", "source 2"), Utc(3));
         let found = |text| incidents.search(text).len();
         assert_eq!(
-            (found("CRC_error"), found("crc 2"), found("checksum"), found("AB01"), found("nobody")),
+            (found("CRC_error"), found("crc 2"), found("checksum"), found("AB01"), found("nothing")),
             (2, 1, 3, 3, 0)
         );
     }
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_lost_is_told_from_one_that_was_to_end() {
+    fn a_lost_connection_and_an_expected_end_are_told_apart() {
         let look = |connections_ended, has_ended| {
             let mut source = source(7, 100);
             source.numbers.add(Counter::SourceDisconnections, connections_ended);

@@ -1,12 +1,13 @@
 //! Readers of a run's numbers.
 //!
 //! ```text
-//!  node ── Sample ──┬── prometheus: text for other people's monitoring
+//!  node ── Sample ──┬── prometheus: text for other monitoring systems
 //!                   └── a later Sample ──┬── Rates
 //!                                      ├── bottleneck: what limits the run, in a sentence
-//!                                      ├── alarms: what people have to know of, until they do
+//!                                      ├── alarms: what operators have to know of, until they do
 //!                                      ├── history: how it went, for an hour and for a week
-//!                                      └── incidents: what went wrong, once for each cause and subject
+//!                                      ├── incidents: what went wrong, once for each cause and subject
+//!                                      └── quality: complete, incomplete and doubtful events, and why
 //! ```
 //!
 //! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no
@@ -20,6 +21,7 @@ pub mod incidents;
 #[cfg(test)]
 mod made_up;
 pub mod prometheus;
+pub mod quality;
 mod rates;
 mod sample;
 

@@ -17,6 +17,8 @@ pub(crate) fn source(id: u32, received: u64) -> SourceSample {
             (Counter::PayloadBytesReceived, 100 * received),
             (Counter::SourceConnections, 1),
         ]),
+        doubts: Vec::new(),
+        restarted_at: None,
         histograms: Default::default(),
     }
 }

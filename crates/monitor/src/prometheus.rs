@@ -12,7 +12,7 @@ use ropewalk_terms::{ByCause, COUNTERS, Counter, CounterKind, EventAccount, MEAS
 /// What an HTTP response with this text says that it is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text of a sample. Each line ends with a line feed; a metric that nobody tells of is left out.
+/// The text of a sample. Each line ends with a line feed; a metric that no node reports is left out.
 pub fn text(sample: &Sample) -> String {
     let mut page = Page { run: sample.run.0, text: String::new() };
     let labels = LabelsOf::new(sample);
@@ -57,7 +57,7 @@ struct Page {
 }
 
 impl Page {
-    /// A metric with its lines: labels behind the run's, and values. Nothing where there are no lines.
+    /// A metric with its lines: labels behind the run's, and values. Nothing without lines.
     fn metric<'a, V: Display>(
         &mut self,
         name: &str,
@@ -89,7 +89,7 @@ impl Page {
     }
 }
 
-/// What stands behind the run's label: whose a line is, as [`LabelsOf`] has it, and a cause by its stable name.
+/// The labels after the run's: whose a line is, as [`LabelsOf`] has it, and a cause by its stable name.
 #[derive(Copy, Clone, Default)]
 struct Labels<'a> {
     of: &'a str,
@@ -102,7 +102,8 @@ impl<'a> From<&'a String> for Labels<'a> {
     }
 }
 
-/// The labels of everybody, in the sample's order. Each source has some dozens of lines: they are made once.
+/// The labels of all nodes, sources and streams, in the sample's order. Each source has some dozens of lines: they are
+/// made once.
 struct LabelsOf {
     nodes: Vec<String>,
     sources: Vec<String>,
@@ -120,7 +121,7 @@ impl LabelsOf {
     }
 }
 
-/// As it stands in a help text. Labels are names and numbers of our own, in which nothing has to be.
+/// Escaped for a help text. Labels are names and numbers of our own, which need no escapes.
 fn escaped(text: &str) -> String {
     text.trim().replace('\\', "\\\\").replace('\n', "\\n")
 }
@@ -134,7 +135,7 @@ fn state(page: &mut Page, sample: &Sample, labels: &LabelsOf) {
     page.metric("ropewalk_node_connected", Kind::Level, help, connected);
     let sources = labels.sources.iter().zip(&sample.sources);
     let connected = sources.map(|(labels, source)| (labels.into(), u8::from(source.is_connected())));
-    let help = "1 for a source that has a connection, else 0; always 0 for those that send datagrams.";
+    let help = "1 for a source that has a connection, else 0; always 0 for a source that sends datagrams.";
     page.metric("ropewalk_source_connected", Kind::Level, help, connected);
     let free = sample.disk.map(|disk| (Labels::default(), disk.free_bytes));
     page.metric(
@@ -147,7 +148,7 @@ fn state(page: &mut Page, sample: &Sample, labels: &LabelsOf) {
     page.metric("ropewalk_disk_full_in_seconds", Kind::Level, "When that disk is full at the rate of late.", full_in);
 }
 
-/// The event manager's account: each event once, whoever built it.
+/// The event manager's account: each event once, whichever builder unit built it.
 fn account(page: &mut Page, events: &EventAccount) {
     let totals = [
         ("assigned", events.assigned, "Events given to builder units, each once."),
@@ -203,7 +204,7 @@ fn metric_of(page: &mut Page, counter: Counter, sample: &Sample, labels: &Labels
     }
 }
 
-/// Powers of two at which sizes are told apart: 64 bytes to 1 GiB.
+/// The upper ends of the buckets of sizes, as powers of two: 64 bytes to 1 GiB.
 const SIZES: core::ops::RangeInclusive<u32> = 6..=30;
 /// The same of nanoseconds: a microsecond to a minute.
 const TIMES: core::ops::RangeInclusive<u32> = 10..=36;

@@ -34,14 +34,14 @@ pub struct NodeRates {
     pub rate_hz: f64,
     /// Bytes written to run files per second, of a builder unit; bytes of fragments received, of a readout unit.
     pub bytes_per_second: f64,
-    /// Part of its pools' blocks that is held now, 0 to 1; none where it has no pool or has not told.
+    /// Part of its pools' blocks that is held now, 0 to 1; `None` if it has no pool or has not reported it.
     pub pool_share: Option<f64>,
     /// What it did with its time.
     #[serde(flatten)]
     pub shares: NodeShares,
 }
 
-/// Parts of the time, 0 to 1; none where a node does not tell.
+/// Parts of the time, 0 to 1; `None` if a node does not report it.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize)]
 pub struct NodeShares {
     /// It, or what shares its thread, had something to do.
@@ -56,7 +56,7 @@ pub struct NodeShares {
     pub filter_busy_share: Option<f64>,
     /// Super-fragments of a readout unit waited because a builder unit's connection had not taken them yet.
     pub link_wait_share: Option<f64>,
-    /// It held settled events and nobody asked for one.
+    /// It held settled events and no builder unit asked for one.
     pub request_wait_share: Option<f64>,
 }
 
@@ -109,7 +109,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The rates between two samples. None where they are of different runs, or where no time lies between them.
+    /// The rates between two samples. `None` if they are of different runs, or if no time lies between them.
     pub fn between(before: &Sample, now: &Sample) -> Option<Self> {
         let interval = now.time.since(before.time);
         if now.run != before.run || interval.is_zero() {
@@ -154,7 +154,7 @@ impl Rates {
 
 fn source_rates(before: Option<&SourceSample>, now: &SourceSample, interval: Duration) -> SourceRates {
     let rate = |counter| {
-        // Of one that was not heard of before, nobody knows since when it counts.
+        // It is unknown since when a source counts that is new in this sample.
         per_second(before.map_or(0, |before| now.numbers.increase(&before.numbers, counter)), interval)
     };
     SourceRates {
@@ -187,7 +187,7 @@ fn node_rates(
     };
     let blocks = now.numbers.get(Counter::PoolBlocks);
     let pool_share = (blocks > 0).then(|| now.numbers.get(Counter::PoolHeld) as f64 / blocks as f64);
-    // Of one that was not heard of before, nobody knows since when it counts.
+    // It is unknown since when a node counts that is new in this sample.
     let shares = before.map_or(NodeShares::default(), |before| NodeShares::between(before, now, interval));
     NodeRates { node: now.node, rate_hz, bytes_per_second, pool_share, shares }
 }
@@ -234,7 +234,8 @@ impl RunTrend {
     /// The version of this form.
     pub const SCHEMA: &'static str = "ropewalk-course-1";
 
-    /// Of the run that began and ended in these seconds of 1970-01-01T00:00:00Z; none where the history knows nothing of it.
+    /// Of the run that began and ended in these seconds of 1970-01-01T00:00:00Z; `None` if the history has nothing of
+    /// it.
     pub fn of(run: u32, history: &History, began: i64, ended: i64) -> Option<Self> {
         let span = (ended - began).max(1);
         let fine = if span <= BY_SECONDS { 1 } else { 60 };
@@ -257,7 +258,7 @@ impl RunTrend {
         is_known.then(|| Self { schema: Self::SCHEMA.to_owned(), run, step_seconds: step as u32, series })
     }
 
-    /// What a series was when the run was so old; none where that is not known, and behind the run's end.
+    /// The value of a series when the run had this age; `None` if that is unknown, and after the run's end.
     pub fn at(&self, series: &str, age: Duration) -> Option<f64> {
         let place = usize::try_from(age.as_secs().checked_div(u64::from(self.step_seconds))?).ok()?;
         self.series.get(series)?.get(place).copied().flatten().map(f64::from)
@@ -293,6 +294,8 @@ mod tests {
                 (Counter::PayloadBytesReceived, 100 * fragments),
                 (Counter::BackPressureTime, held_back.as_nanos() as u64),
             ]),
+            doubts: Vec::new(),
+            restarted_at: None,
             histograms: Default::default(),
         };
         Sample {
@@ -390,7 +393,7 @@ mod tests {
         );
     }
 
-    /// A history in which so many events a second were built, from the second 1,000 on.
+    /// A history in which this many events a second were built, from the second 1,000 on.
     fn history(rates: &[u64]) -> History {
         let (mut history, mut built) = (History::default(), 0);
         for (second, rate) in (1_000..).zip([0].iter().chain(rates)) {

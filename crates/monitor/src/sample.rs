@@ -2,10 +2,12 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::quality::Relation;
 use ropewalk_terms::{
-    ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
-    StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
+    ByCause, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber,
+    SourceId, StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
 };
 
 /// Some counters with their values, ordered by counter; what is not there is zero.
@@ -15,7 +17,7 @@ pub struct Numbers(Vec<(Counter, u64)>);
 impl Numbers {
     /// Adds to a counter.
     pub fn add(&mut self, counter: Counter, value: u64) {
-        // Nodes tell their counters in order.
+        // Nodes report their counters in order.
         if self.0.last().is_none_or(|&(last, _)| last < counter) {
             return self.0.push((counter, value));
         }
@@ -30,7 +32,7 @@ impl Numbers {
         self.known(counter).unwrap_or(0)
     }
 
-    /// The value of a counter; none where nobody told it.
+    /// The value of a counter; `None` if it was not reported.
     pub fn known(&self, counter: Counter) -> Option<u64> {
         self.0.binary_search_by_key(&counter, |&(known, _)| known).ok().map(|place| self.0[place].1)
     }
@@ -57,15 +59,15 @@ pub struct NodeSample {
     pub node: NodeId,
     /// It is connected to the event manager.
     pub is_connected: bool,
-    /// Its youngest life; none before the first.
+    /// Its youngest life; `None` before the first.
     pub incarnation: Option<Incarnation>,
-    /// What it counts as a whole. Totals are sums over all its lives; levels are those of a life that goes on.
+    /// What it counts as a whole. Totals are sums over all its lives; levels are those of the present life.
     pub numbers: Numbers,
-    /// What was measured of its events, over all its lives; a measure of which it has told nothing is not there.
+    /// What was measured of its events, over all its lives; an unreported measure is left out.
     pub distributions: BTreeMap<Measure, Distribution>,
 }
 
-/// A source as its readout unit tells of it.
+/// A source as its readout unit reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceSample {
     /// The source.
@@ -76,10 +78,14 @@ pub struct SourceSample {
     pub account: FragmentAccount,
     /// Datagrams of it that were lost before they could be taken.
     pub lost_datagrams: ByCause,
-    /// The first bytes of the first fragment of it whose checksum was wrong; empty where there was none.
+    /// The first bytes of the first fragment of it whose checksum was wrong; empty if there was none.
     pub corrupt: Vec<u8>,
     /// What is counted of it.
     pub numbers: Numbers,
+    /// Its fragments in doubt, by the name of the flag (`crc_errors`); flags without a fragment are left out.
+    pub doubts: Vec<(&'static str, u64)>,
+    /// The event at which it last began to count anew so that its fragments fit no event; none if it never did.
+    pub restarted_at: Option<EventKey>,
     /// Its histograms by their places in the configuration, each by cell (`terms::Binning`), those without anything left out.
     pub histograms: BTreeMap<u8, BTreeMap<u16, u64>>,
 }
@@ -105,16 +111,16 @@ pub struct StreamSample {
     pub account: StreamAccount,
 }
 
-/// The disk that is full first, of those that builder units of this process write to.
+/// The disk that is full first, among the disks that builder units of this process write to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct DiskSample {
     /// Bytes that can still be written.
     pub free_bytes: u64,
-    /// When it is full at the rate of late; none where it is not being filled.
+    /// When it is full at the recent rate; `None` if it is not being filled.
     pub full_in: Option<Duration>,
 }
 
-/// The phase of a run that has begun and is paused: nothing is built then, and nobody is to blame.
+/// The phase of a run that has begun and is paused: nothing is built then, which is no fault.
 pub const PAUSED: &str = "paused";
 
 /// How far a run can be, by the stable names.
@@ -126,7 +132,7 @@ pub const PHASES: [&str; 6] = ["initial", "configured", "running", PAUSED, "drai
 pub struct Sample {
     /// When it was taken, for differences.
     pub time: Instant,
-    /// When it was taken, for people.
+    /// When it was taken, by civil time.
     pub utc: Utc,
     /// The run; 0 before the first.
     pub run: RunNumber,
@@ -134,15 +140,19 @@ pub struct Sample {
     pub phase: &'static str,
     /// Configured nodes, ordered.
     pub nodes: Vec<NodeSample>,
-    /// Sources that were heard of, ordered.
+    /// Known sources, ordered.
     pub sources: Vec<SourceSample>,
-    /// Streams that were heard of, ordered.
+    /// Known streams, ordered.
     pub streams: Vec<StreamSample>,
     /// The event manager's account of events.
     pub events: EventAccount,
+    /// The relation of sources to the reference source, which has offset 0, as far as it is known; ordered by source.
+    pub synchrony: Vec<(SourceId, Relation)>,
+    /// Configured names of sources.
+    pub names: Arc<BTreeMap<SourceId, String>>,
     /// Datagrams that were lost before they could be taken, where several sources send to one port.
     pub lost_datagrams: ByCause,
-    /// The disk that is full first; none where no builder unit of this process writes to one.
+    /// The disk that is full first; `None` if no builder unit of this process writes to one.
     pub disk: Option<DiskSample>,
 }
 
@@ -155,6 +165,11 @@ impl Sample {
     /// A source.
     pub fn source(&self, source: SourceId) -> Option<&SourceSample> {
         self.sources.binary_search_by_key(&source, |known| known.source).ok().map(|place| &self.sources[place])
+    }
+
+    /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
+    pub fn name_of(&self, source: SourceId) -> String {
+        self.names.get(&source).map_or_else(|| format!("source {source}"), |name| format!("{name} (source {source})"))
     }
 
     /// What was measured of the events of all nodes.
@@ -174,7 +189,7 @@ impl Sample {
 /// Values of a measure, counted in its buckets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Distribution {
-    /// By bucket, in order; where there are none, it is not there.
+    /// By bucket, in order; a bucket without values is left out.
     buckets: Vec<(u16, u64)>,
     /// The sum of all values.
     pub sum: u64,
@@ -207,7 +222,8 @@ impl Distribution {
         whole.map(|&(_, count)| count).sum()
     }
 
-    /// The value that this part of all does not exceed, 0 to 1, rounded up to the end of its bucket; none where there are no values.
+    /// The value that this part of all does not exceed, 0 to 1, rounded up to the end of its bucket; `None` without
+    /// values.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         let wanted = (part.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -218,7 +234,7 @@ impl Distribution {
         self.buckets.iter().find(|bucket| reaches(bucket)).map(|&(bucket, _)| greatest_in(bucket))
     }
 
-    /// The mean of all values; none where there are none.
+    /// The mean of all values; `None` without values.
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum as f64 / count as f64)
@@ -280,7 +296,7 @@ impl Activity {
         self.known = seen.collect();
     }
 
-    /// How long nothing has come of the source, as exact as samples are close; none where it was not heard of.
+    /// How long nothing has come of the source, as exact as samples are close; `None` if the source is unknown.
     pub fn silent_for(&self, source: SourceId) -> Option<Duration> {
         let place = self.known.binary_search_by_key(&source, |&(known, ..)| known).ok()?;
         Some(self.now.since(self.known[place].2))
@@ -317,6 +333,8 @@ mod tests {
             lost_datagrams: ByCause::default(),
             corrupt: Vec::new(),
             numbers: Numbers::default(),
+            doubts: Vec::new(),
+            restarted_at: None,
             histograms: BTreeMap::new(),
         };
         assert!(!source.is_connected());

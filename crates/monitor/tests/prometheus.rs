@@ -36,6 +36,8 @@ fn sample() -> Sample {
             (Counter::SourceConnections, 1),
             (Counter::BackPressureTime, 1_500_000_000),
         ]),
+        doubts: Vec::new(),
+        restarted_at: None,
         histograms: BTreeMap::new(),
     };
     Sample {
@@ -53,6 +55,8 @@ fn sample() -> Sample {
             account: StreamAccount { selected: 7, ..Default::default() },
         }],
         events: EventAccount { assigned: 101, built: 100, in_flight: 1, ..EventAccount::default() },
+        synchrony: Vec::new(),
+        names: Default::default(),
         lost_datagrams: by_cause(&[(Cause::UnknownSource, 6)]),
         disk: Some(DiskSample { free_bytes: 1 << 30, full_in: Some(Duration::from_millis(2_500)) }),
     }
@@ -107,7 +111,7 @@ fn parse(text: &str) -> Result<Metrics, String> {
             if !may_be.contains(&part) {
                 return Err(wrong("not in its metric"));
             }
-            // The parts of a histogram are told apart as if by a label.
+            // The parts of a histogram differ as if by a label.
             let part = (!part.is_empty()).then(|| ("part".to_owned(), part.to_owned()));
             lines.push((labels.into_iter().chain(part).collect(), value));
         }

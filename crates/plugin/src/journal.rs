@@ -1,4 +1,5 @@
-//! What a plug-in did wrong, and why its processes ended: written by the thread that uses it, read by whoever tells people.
+//! What a plug-in did wrong, and why its processes ended: written by the thread that uses it, read by the thread that
+//! reports it.
 
 use crate::confinement::Ending;
 use crate::filter;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Ends of different sorts that are kept; the others are counted.
 const MOST_KEPT: usize = 10;
 
-/// Why a process is no more, or what went wrong where there is none.
+/// Why a process has ended, or what went wrong before there was one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
     /// It could not be started.

@@ -18,7 +18,8 @@ pub struct Library {
     _library: libloading::Library,
 }
 
-// SAFETY: the table is constant data of the library (ropewalk_plugin.h), which this holds in memory, and nobody writes to it.
+// SAFETY: the table is constant data of the library (ropewalk_plugin.h), which this holds in memory, and is never
+// written.
 unsafe impl Send for Library {}
 // SAFETY: as for `Send`; shared references only read it.
 unsafe impl Sync for Library {}
@@ -32,7 +33,7 @@ impl Library {
     /// Loads a library, which runs its constructors, and asks for its table.
     ///
     /// # Errors
-    /// Where there is no such library, or no plug-in in it.
+    /// If there is no such library, or no plug-in in it.
     pub fn open(path: &Path) -> Result<Self, PluginError> {
         // A bare name would be looked for where the system's libraries are.
         Self::open_copy(path, &std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
@@ -41,8 +42,8 @@ impl Library {
     /// The same with a library of this path, of which a copy is loaded.
     pub(crate) fn open_copy(path: &Path, copy: &Path) -> Result<Self, PluginError> {
         let (whose, full) = (|| path.to_owned(), copy.to_owned());
-        // SAFETY: the constructors of the library run. That they do no harm is the trust that its path in a configuration
-        // states; whoever does not have it loads it in a process of its own.
+        // SAFETY: the constructors of the library run. A path in the configuration states the trust that they do no
+        // harm; an untrusted library is loaded in a process of its own.
         let library = unsafe { libloading::Library::new(&full) }.map_err(|error| PluginError::NotLoaded {
             path: whose(),
             full: full.clone(),
@@ -90,8 +91,8 @@ impl Library {
         Ok(unsafe { self.table.cast::<T>().read_unaligned() })
     }
 
-    /// The state that `create` makes: it gets the configuration, and room for a text of so many bytes that says why it cannot
-    /// be done.
+    /// The state that `create` makes: it gets the configuration, and room for a text of this many bytes that says why
+    /// it cannot be done.
     pub(crate) fn state(
         &self,
         configuration: &str,
@@ -102,7 +103,7 @@ impl Library {
             why: "there is a byte 0 in it, which ends texts in C".to_owned(),
         })?;
         let mut error = [0_u8; ERROR_BYTES];
-        // The last byte stays zero: there is one more than it is told.
+        // The library is given one byte less, so that the last one stays zero.
         let state = create(configuration.as_ptr(), error.as_mut_ptr().cast(), ERROR_BYTES - 1);
         if state.is_null() {
             let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
@@ -112,7 +113,7 @@ impl Library {
     }
 }
 
-/// A text that the library keeps; empty where there is none.
+/// A text that the library keeps; empty for a null pointer.
 pub(crate) fn text(of: *const c_char) -> String {
     if of.is_null() {
         return String::new();
@@ -174,8 +175,8 @@ impl PluginKind {
 /// The table of a kind of plug-in.
 ///
 /// # Safety
-/// It is what the kind's header lays out for its version: it begins with a [`Plugin`], and everything behind that is a function
-/// of the header's type, or none where it is null.
+/// It is what the kind's header lays out for its version: it begins with a [`Plugin`], and everything behind that is a
+/// function of the header's type, or null for none.
 pub(crate) unsafe trait Table: Copy {
     /// Whose table it is.
     const KIND: PluginKind;
@@ -245,7 +246,7 @@ pub enum PluginError {
     NotLoaded {
         /// The library.
         path: PathBuf,
-        /// Where it was looked for.
+        /// The path at which it was searched.
         full: PathBuf,
         /// What the system said.
         why: String,

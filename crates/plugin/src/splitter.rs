@@ -14,7 +14,7 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::Cause;
 use ropewalk_wire::framing::{MOST_PIECES, Piece, PieceKey};
 
-/// Which splitter, and what it is told.
+/// Which splitter, and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitterConfig {
     /// The library.
@@ -30,7 +30,7 @@ pub struct SplitterConfig {
 /// What a splitter said of a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
-    /// So many pieces.
+    /// This many pieces.
     Pieces(u64),
     /// It cannot be divided.
     Malformed,
@@ -72,7 +72,7 @@ impl Created {
         u64::try_from(said).map_or(Said::Malformed, Said::Pieces)
     }
 
-    /// Why the last frame could not be divided; empty where it does not say it.
+    /// Why the last frame could not be divided; empty if it does not say it.
     pub(crate) fn why(&mut self) -> String {
         // SAFETY: the state is there, as in `split`.
         self.error.map_or_else(String::new, |error| text(unsafe { error(self.state) }))
@@ -82,7 +82,7 @@ impl Created {
 impl Drop for Created {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy {
-            // SAFETY: the state is there, as in `split`, and nobody uses it again.
+            // SAFETY: the state is there, as in `split`, and is not used again.
             unsafe { destroy(self.state) }
         }
     }
@@ -105,7 +105,7 @@ impl Splitter {
     /// Loads and creates it.
     ///
     /// # Errors
-    /// Where the library is no splitter of this version, or does not want to.
+    /// If the library is no splitter of this version, or does not want to.
     pub fn new(config: &SplitterConfig) -> Result<Self, PluginError> {
         let created = Created::new(Library::open(&config.library)?, &config.configuration)?;
         Ok(Self {
@@ -191,7 +191,7 @@ pub enum Nonsense {
     },
 }
 
-/// Appends the pieces of a frame of so many bytes.
+/// Appends the pieces of a frame of this many bytes.
 pub(crate) fn check(
     raw: impl Iterator<Item = RawPiece>,
     frame_bytes: usize,

@@ -1,5 +1,5 @@
 /*
- * A filter that attacks whoever runs it: while it is loaded, as the macro LOADING says, or over an event, as its configuration
+ * A filter that attacks its run: while it is loaded, as the macro LOADING says, or over an event, as its configuration
  * says. It tells on standard error what came of it.
  */
 #define _GNU_SOURCE

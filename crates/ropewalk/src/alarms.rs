@@ -4,23 +4,23 @@ use ropewalk_config::quantity::Time;
 use ropewalk_control::{Client, ClientError, Replied};
 use serde_json::Value;
 
-/// Says that somebody knows of an alarm.
+/// Acknowledges an alarm in an operator's name.
 ///
 /// # Errors
-/// Where no alarm is named.
+/// If no alarm is named.
 pub(crate) fn acknowledge(
     client: &Client,
     name: Option<&str>,
     by: &str,
 ) -> Result<Result<Replied, ClientError>, String> {
-    let name = name.ok_or("acknowledge: which alarm? `ropewalk ctl alarms` lists those that there are")?;
+    let name = name.ok_or("acknowledge: which alarm? `ropewalk ctl alarms` lists all alarms")?;
     Ok(client.acknowledge(name, by))
 }
 
 /// Has an alarm not shown for a while.
 ///
 /// # Errors
-/// Where no alarm is named.
+/// If no alarm is named.
 pub(crate) fn shelve(
     client: &Client,
     name: Option<&str>,
@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn alarms_are_told_with_who_knows_and_who_shelved_them() {
+    fn alarms_are_listed_with_who_acknowledged_and_who_shelved_them() {
         let alarms = json!([
             { "name": "disk_full", "severity": "critical", "state": "normal", "known_by": null, "shelved_seconds": null },
             { "name": "slow", "severity": "notice", "state": "acknowledged", "known_by": "ada", "shelved_seconds": 60,

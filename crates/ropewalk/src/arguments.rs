@@ -63,13 +63,14 @@ pub(crate) enum Command {
     /// Become a program that is a filter, kept from what it does not need; a run starts it by itself.
     #[command(hide = true)]
     FilterProgram(FilterProgramOptions),
-    /// Count and check what run directories hold: every key once, checksums, gaps. Or other people's files and captures.
+    /// Count and check what run directories hold: every key once, checksums, gaps. Also reads files of other formats
+    /// and captures.
     Verify(VerifyOptions),
-    /// Show the records of a run file in readable form. Or the frames of other people's files and captures.
+    /// Show the records of a run file in readable form. Also shows the frames of other formats and captures.
     Inspect(InspectOptions),
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
-    /// Make run files of other people's files and captures, or other people's files of run files.
+    /// Make run files of files of other formats and captures, or the other way round.
     #[command(after_help = "Examples:
   ropewalk convert run7.mid.lz4 --output converted
   ropewalk convert board.pcapng --by board.toml --output converted
@@ -143,9 +144,9 @@ pub(crate) enum SourceCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitOptions {
-    /// What it is for.
+    /// What the configuration is for.
     pub(crate) kind: InitKind,
-    /// Where it is written; made where there is none. Nothing is written over.
+    /// Where it is written; the directory is made if it is missing. Nothing is written over.
     pub(crate) directory: PathBuf,
 }
 
@@ -259,30 +260,31 @@ pub(crate) struct ConvertOptions {
     /// run files.
     #[arg(required = true, value_name = "FILE|RUNDIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// What is made of them.
+    /// The format to make.
     #[arg(long, value_enum, default_value_t = ConvertTo::Run)]
     pub(crate) to: ConvertTo,
-    /// Of files that are no run files: their format; found out where it is not said.
+    /// The format of files that are not run files; recognised by default.
     #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
     pub(crate) from: Option<ForeignName>,
-    /// The configuration whose sources sent what is in the file, one capture or the bytes of one of them, or in a file for each of
-    /// them: frames are found as it describes them, and events are built as in a run.
+    /// Build events as a run of this configuration: the files are what its sources sent (one capture, the bytes of one
+    /// source, or one file for each source).
     #[arg(long, value_name = "CONFIG", conflicts_with_all = ["from", "to"])]
     pub(crate) by: Option<PathBuf>,
-    /// This source of the configuration alone; may be given several times, in the order of the files. Otherwise all whose frames
-    /// it describes.
+    /// Only this source of the configuration; may be given several times, in the order of the files. By default all
+    /// sources whose frames it describes.
     #[arg(long, value_name = "NAME", requires = "by")]
     pub(crate) source: Vec<String>,
-    /// The version of FRD headers, of events that had none before: 4 has room for event numbers beyond 32 bits.
+    /// Version of the FRD headers of events that had none: 4 has room for event numbers beyond 32 bits.
     #[arg(long, value_name = "3|4|5", default_value_t = FileBasedSection::FRD_VERSION)]
     pub(crate) frd_version: u32,
-    /// With --to frd: a directory of the run with files of so many events each, as builder units write them for filter units.
+    /// With --to frd: make a directory of the run with this many events in each file, as builder units write them for
+    /// filter units.
     #[arg(long, value_name = "N", requires = "lumisection_events", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) file_events: Option<u32>,
-    /// With --file-events: a lumisection is so many event numbers.
+    /// With --file-events: this many event numbers make a lumisection.
     #[arg(long, value_name = "N", requires = "file_events", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) lumisection_events: Option<u64>,
-    /// A run directory, or the files, are made in this one.
+    /// The directory in which the run directory, or the files, are made.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
 }
@@ -310,7 +312,7 @@ pub(crate) struct SourceTestOptions {
     /// What its board sent: a capture (pcap, pcapng), or the bytes of a stream.
     #[arg(long, value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// Of a capture: what went to this port alone, instead of that of the source's `listen`.
+    /// With a capture: only packets to this port, instead of the port of the source's `listen`.
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
     /// Print the report as one JSON object.
@@ -322,10 +324,10 @@ pub(crate) struct SourceTestOptions {
 pub(crate) struct SourceMepOptions {
     /// The configuration.
     pub(crate) config: PathBuf,
-    /// This flow alone; may be given several times.
+    /// Only this flow; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub(crate) flow: Vec<String>,
-    /// How often events come, instead of what stands in the configuration.
+    /// How often events come, instead of the configuration's rate.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
     /// The share of packets that are lost on purpose.
@@ -334,7 +336,7 @@ pub(crate) struct SourceMepOptions {
     /// Stop after this time.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Stop after so many events of the first flow.
+    /// Stop after this many events of the first flow.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
     /// Print the account as JSON; the last line is one object.
@@ -349,10 +351,10 @@ pub(crate) struct SourceMepOptions {
 pub(crate) struct FarmNodeOptions {
     /// The configuration.
     pub(crate) config: PathBuf,
-    /// Which of the farm's nodes to be: from the first number to before the second; all of them unless given.
+    /// Nodes of the farm to be: from the first number to before the second; by default all.
     #[arg(long, value_name = "FIRST..END", value_parser = crate::push::numbers)]
     pub(crate) nodes: Option<std::ops::Range<u16>>,
-    /// How long a decision takes, instead of what stands in the configuration.
+    /// How long a decision takes, instead of the configuration's time.
     #[arg(long, value_name = "TIMES")]
     pub(crate) decision_time: Option<Times>,
     /// The share of events that are accepted.
@@ -373,7 +375,7 @@ pub(crate) struct FarmNodeOptions {
 pub(crate) struct DecisionsOptions {
     /// Where the gateway takes readers of the flow's decisions (`decisions` in its configuration).
     pub(crate) address: String,
-    /// Stop after so many; without it, when the gateway ends.
+    /// Stop after this many; by default when the gateway ends.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Print each as a JSON object.
@@ -449,7 +451,7 @@ pub(crate) struct RunOptions {
     pub(crate) limits: RunLimits,
     #[command(flatten)]
     pub(crate) control: ControlOptions,
-    /// Set everything up, and wait for somebody to start the run.
+    /// Set everything up, and wait for an operator to start the run.
     #[arg(long, requires = "control")]
     pub(crate) idle: bool,
 }
@@ -460,7 +462,7 @@ pub(crate) struct ControlOptions {
     /// Serve run control and the dashboard here, such as 127.0.0.1:8900. Runs can then follow each other until Ctrl-C.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) control: Option<std::net::SocketAddr>,
-    /// Commands need the token in this file, which is made where it is not there. Needed where others can reach ADDRESS.
+    /// Commands need the token in this file, which is made if it is missing. Required if others can reach ADDRESS.
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token: Option<PathBuf>,
 }
@@ -473,7 +475,7 @@ pub(crate) struct TopOptions {
     /// Where run control is served.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     pub(crate) url: String,
-    /// A PEM file with the certificates to be believed at https://, instead of those that the system believes.
+    /// A PEM file with the certificates to trust at https://, instead of the system's.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 }
@@ -489,17 +491,18 @@ pub(crate) struct RunLimits {
     /// Stop after exactly this many triggers.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
-    /// Stop when so many bytes of fragments have come.
+    /// Stop when this many bytes of fragments have come.
     #[arg(long, value_name = "SIZE")]
     pub(crate) bytes: Option<Bytes>,
-    /// What follows a run that ends by itself: the next one, or nothing; under run control one that waits to be started. A readout or builder unit
-    /// stays for runs that follow unless it is over.
+    /// What follows a run that ends by itself: the next one, or nothing; under run control a run that waits to be
+    /// started. A readout or builder unit stays for the following runs unless this is over.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) then: Option<Then>,
     /// Keep the newest run files up to this size; older ones are deleted, counted and named.
     #[arg(long, value_name = "SIZE")]
     pub(crate) keep: Option<Bytes>,
-    /// What is to be said of the run in its account, such as beam=120GeV; as often as wanted. `required_fields` of the section run have to be said.
+    /// A field of the run's account, such as beam=120GeV; may be given several times. All `required_fields` of the
+    /// section run have to be given.
     #[arg(long = "field", value_name = "NAME=VALUE")]
     pub(crate) fields: Vec<ropewalk_config::fields::Field>,
     /// Print the account as JSON; the last line is one object.
@@ -509,7 +512,7 @@ pub(crate) struct RunLimits {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Then {
-    /// The next run begins, until somebody stops it.
+    /// The next run begins, until the runs are stopped.
     Next,
     /// The next run waits to be started.
     Wait,
@@ -538,7 +541,7 @@ A gateway of a push system, its sources and its farm:
   ropewalk node gateway gateway.toml --name gw0 --duration 60s
   ropewalk source mep gateway.toml
   ropewalk farm-node gateway.toml
-Runs that follow each other, each started by somebody on the page or by `ropewalk ctl start`:
+Runs that follow each other, each started on the page or by `ropewalk ctl start`:
   ropewalk node manager setup.toml --control 127.0.0.1:8900 --then wait
   ropewalk node readout setup.toml --name ru0 --then next       and each other unit
 When the event manager has died, and the others wait for another one:
@@ -549,13 +552,13 @@ pub(crate) struct NodeOptions {
     pub(crate) role: NodeRole,
     /// The configuration, the same for all nodes.
     pub(crate) config: PathBuf,
-    /// Which of the configured nodes to be.
+    /// The name of the configured node to be.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Where a node really listens, where the configuration says port 0: `manager=127.0.0.1:40001`.
+    /// The address of a node whose configured port is 0: `manager=127.0.0.1:40001`.
     #[arg(long = "at", value_name = "NAME=ADDRESS")]
     pub(crate) at: Vec<String>,
-    /// Be the event manager of a run that goes on without one: the newest in the output directory without run.json.
+    /// Be the event manager of a run that has lost its own: the newest in the output directory without run.json.
     #[arg(long)]
     pub(crate) take_over: bool,
     #[command(flatten)]
@@ -611,7 +614,7 @@ pub(crate) struct InspectOptions {
     pub(crate) readings: bool,
 }
 
-/// A format of somebody else, by its name.
+/// A foreign format, by its name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ForeignName(pub(crate) ForeignFormat);
 
@@ -626,14 +629,14 @@ fn event_key(text: &str) -> Result<ropewalk_terms::EventKey, String> {
     text.parse().map_err(|_| "an event is a number, such as 17, or RESYNC:NUMBER, such as 2:17".to_owned())
 }
 
-/// How fast something is played again.
+/// How fast a replay is.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) enum Speed {
     /// As fast as it is taken.
     Max,
     /// As fast as it was recorded.
     Recorded,
-    /// So many messages in a second.
+    /// This many messages in a second.
     Hertz(f64),
 }
 
@@ -686,7 +689,7 @@ pub(crate) struct ReplayOptions {
 pub(crate) struct SniffOptions {
     /// A capture (pcap, pcapng); or udp:PORT, tcp-listen:PORT for what comes to this port (all interfaces, or ADDRESS:PORT).
     pub(crate) input: String,
-    /// Of a port: look so long.
+    /// Of a port: look this long.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) seconds: u64,
     /// Of a port: save what comes, datagrams as pcapng, of connections the bytes of the first one.

@@ -1,4 +1,4 @@
-//! What the nodes of this machine write into their pages, whether they answer anybody or not.
+//! What the nodes of this machine write into their pages, which are read without asking the nodes.
 
 use crate::exit::{self, Failure};
 use crate::files::counted;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
   ropewalk counters /dev/shm/ropewalk-1000 --sources --json
   ropewalk counters --remove")]
 pub(crate) struct CountersOptions {
-    /// Directories with pages, or pages; without any those of all nodes on this machine that have theirs where nothing else is said.
+    /// Directories with pages, or pages; by default those of all nodes on this machine with pages in the default place.
     #[arg(value_name = "DIR|FILE")]
     pub(crate) places: Vec<PathBuf>,
     /// Look again and again, and say how fast the numbers grow; how often is said as --watch=5s.
@@ -57,7 +57,7 @@ pub(crate) fn counters(options: &CountersOptions) -> Result<u8, Failure> {
     }
 }
 
-/// Says what cannot be read. That a place is not there is for whoever named it to mend.
+/// Reports what cannot be read. A place that does not exist is the caller's mistake.
 fn report(found: &Findings) -> Result<(), Failure> {
     match found.errors.iter().find(|error| error.is_not_found()) {
         Some(missing) => return Err(Failure::Usage(missing.to_string())),
@@ -66,7 +66,7 @@ fn report(found: &Findings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the pages. Whether somebody reads that.
+/// Prints the pages. Returns whether standard output still has a reader.
 fn show(found: &Findings, earlier: &[PageReading], options: &CountersOptions) -> Result<bool, Failure> {
     let text = if options.json {
         let report = serde_json::to_string(&PagesReport::new(&found.pages, earlier, found.at));
@@ -92,7 +92,7 @@ fn remove(pages: &[PageReading]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The pages for people, one below the other. On a terminal that is looked at again and again the last ones are wiped off.
+/// The pages as text, one below the other. With `--watch` on a terminal the last ones are cleared.
 fn text(found: &Findings, earlier: &[PageReading], options: &CountersOptions) -> String {
     let wipes = options.watch.is_some() && std::io::stdout().is_terminal();
     let mut text = if wipes { "\x1b[H\x1b[2J".to_owned() } else { String::new() };
@@ -155,7 +155,7 @@ fn add_rows(table: &mut Table, indent: &str, shown: Vec<Shown<'_>>) {
     }
 }
 
-/// What somebody else wrote, without what a terminal would obey.
+/// Text of another program, without control characters for the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }

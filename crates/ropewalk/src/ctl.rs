@@ -10,15 +10,15 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
 Known by other names, too: conf, enable (start), halt (reset).
-Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
-Parameters of a run that goes on and of those that follow: set NAME=VALUE.
-Sources that take no part, in the run that goes on and in those that follow: mask SOURCES, unmask SOURCES.
+Control, so that commands of others are refused: take (--force: from another operator), give (up, or --to NAME).
+Parameters of the current run and of the following ones: set NAME=VALUE.
+Sources that take no part, in the current run and in the following ones: mask SOURCES, unmask SOURCES.
 Sources that are begun anew while the run goes on, out and in again: restart SOURCES.
 Into the logbook: note TEXT (--run N).
 Alarms: acknowledge NAME, shelve NAME (--for TIME; 0s shows it again).
 The run of the past that the present one is compared with: reference, reference N, reference off.
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
-parameters, histograms, runs, files (of the run that goes on or was last), files N (of run N).
+parameters, histograms, runs, files (of the current or last run), files N (of run N).
 Events as they are built, copies of a few of them: samples (--rate, --count, and which: --incomplete, --source ID, ...).
 
 Examples:
@@ -31,7 +31,7 @@ Examples:
   ropewalk ctl samples --rate 0.2 --incomplete --json
   ropewalk ctl shelve source_silent --for 1h
 
-Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
+Exit status: 0 if the command is done, 3 if it is refused now, 1 if it failed, 4 without an answer.")]
 pub(crate) struct CtlOptions {
     /// What to do.
     command: String,
@@ -47,7 +47,7 @@ pub(crate) struct CtlOptions {
     /// Where run control is served.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     url: String,
-    /// A PEM file with the certificates to be believed at https://, instead of those that the system believes.
+    /// A PEM file with the certificates to trust at https://, instead of the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// The file with the server's token, where it wants one.
@@ -59,7 +59,7 @@ pub(crate) struct CtlOptions {
     /// With start: what is said of the run in its account, such as beam=120GeV; as often as wanted.
     #[arg(long = "field", value_name = "NAME=VALUE")]
     fields: Vec<String>,
-    /// Take the controls although somebody else holds them.
+    /// Take the controls although another operator holds them.
     #[arg(long)]
     force: bool,
     /// Give the controls to this operator.
@@ -87,7 +87,7 @@ const LOOKS: [&str; 12] = [
     "histograms",
     "runs",
 ];
-/// What is told in lines, not as it comes.
+/// Answers that are printed as lines, not as they come.
 const IN_LINES: [&str; 6] = ["state", "operator", "journal", "alarms", "masks", "parameters"];
 
 pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
@@ -202,7 +202,7 @@ pub(crate) fn time_of_day(nanoseconds: i64) -> String {
     Utc(nanoseconds).time_of_day()
 }
 
-/// The answer for people.
+/// The answer as text.
 fn lines(replied: &Replied) -> Vec<String> {
     let body = &replied.body;
     if let Some(entries) = body.as_array() {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub(crate) struct DoctorOptions {
     /// The configuration that the machine is for: its settings are held against what that needs.
     pub(crate) config: Option<PathBuf>,
-    /// An interface to look at, besides those that feed the configuration; as often as wanted.
+    /// An interface to look at, besides the configuration's feeding ones; as often as wanted.
     #[arg(long = "interface", value_name = "NAME")]
     pub(crate) interfaces: Vec<String>,
     /// Where files may be written while the disk is measured; they are removed again.

@@ -546,7 +546,7 @@ pub(crate) struct CardOptions {
     pub(crate) config: PathBuf,
     /// The card's name.
     pub(crate) name: String,
-    /// End after so many triggers.
+    /// End after this many triggers.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
 }
@@ -600,10 +600,10 @@ pub(crate) struct GenerateOptions {
     /// How large chunks are: 64, uniform(16,4KiB), exponential(64), lognormal(256,1.2).
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub(crate) chunk_size: ChunkBytes,
-    /// So many chunks of each e-link (1000 unless --size is given).
+    /// This many chunks of each e-link (1000 unless --size is given).
     #[arg(long, value_name = "N")]
     pub(crate) chunks: Option<u64>,
-    /// About so many bytes of blocks.
+    /// About this many bytes of blocks.
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Bytes>,
     /// Everything random follows from it.
@@ -628,10 +628,10 @@ pub(crate) struct ServeOptions {
     /// Where subscribers connect; port 0 for any free one [default: 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// Begin when so many subscribers are there [default: 0].
+    /// Begin when this many subscribers are there [default: 0].
     #[arg(long, value_name = "N")]
     pub(crate) wait: Option<u32>,
-    /// At most so many subscribers at once [default: 16].
+    /// At most this many subscribers at once [default: 16].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) subscribers: Option<u8>,
     /// What may wait for one subscriber [default: 4MiB].
@@ -643,10 +643,10 @@ pub(crate) struct ServeOptions {
     /// Chunks that are longer are given up; of a configuration the longest `max_fragment` counts [default: 1MiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_chunk: Option<Bytes>,
-    /// So many bytes are sent without waiting for more [default: 64KiB].
+    /// This many bytes are sent without waiting for more [default: 64KiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) coalesce: Option<Bytes>,
-    /// What waits for so long is sent, however little it is [default: 1ms].
+    /// What waits for this long is sent, however little it is [default: 1ms].
     #[arg(long, value_name = "TIME")]
     pub(crate) coalesce_time: Option<Time>,
     /// The blocks again and again, with sequence numbers that go on counting; not of emulated cards.
@@ -700,10 +700,10 @@ pub(crate) struct SubscribeOptions {
     /// How the group shares.
     #[arg(long, value_enum, default_value = "turns", requires = "group")]
     pub(crate) balance: BalanceName,
-    /// Get one chunk in so many.
+    /// Get one chunk in this many.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) one_in: u32,
-    /// Leave after so many chunks.
+    /// Leave after this many chunks.
     #[arg(long, value_name = "N")]
     pub(crate) chunks: Option<u64>,
     /// Leave after this time.

@@ -173,7 +173,7 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
         tell!("warning: {name} is left out: nothing in the configuration describes its frames");
     }
     configuration.run.output.clone_from(&options.output);
-    // All of the recordings, whatever ends the runs that were recorded.
+    // All of the recordings, without the limits of the recorded runs.
     let run = &mut configuration.run;
     (run.duration, run.events, run.bytes, run.then) = (None, None, None, None);
     run.until_sources_end = true;

@@ -15,7 +15,7 @@ use std::io::{BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// So many files of other runs are named.
+/// This many files of other runs are named.
 const NAMED: usize = 3;
 
 impl UnitTaskOptions {
@@ -110,7 +110,7 @@ fn summary_text(summary: &FilesSummary) -> String {
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Prints a line for each decision until the gateway ends, or so many were printed.
+/// Prints a line for each decision until the gateway ends, or this many were printed.
 pub(crate) fn decisions(options: &DecisionsOptions) -> Result<u8, Failure> {
     let environment = |error: std::io::Error| Failure::Environment(format!("{}: {error}", options.address));
     let mut connection = TcpStream::connect(&options.address).map_err(environment)?;

@@ -112,7 +112,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     Ok(exit::with_reasons(&sent.status()))
 }
 
-/// What to do about boards that are told apart by addresses, where these are others now.
+/// What to do if boards are identified by addresses and send from other ones now.
 fn address_advice(sent: &ForeignReplayed) -> Option<String> {
     let (own, now) = sent.lines.iter().find_map(|(peer, local)| {
         let own = peer.parse::<SocketAddr>().ok()?.ip();

@@ -11,10 +11,11 @@ const MOST: usize = 1 << 16;
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Masks the sources that a text names, or takes them in again, and waits until a run that goes on has said what has come of it.
+/// Masks the sources that a text names, or takes them in again, and waits until the current run has reported the
+/// effect.
 ///
 /// # Errors
-/// Where the text names none.
+/// If the text names none.
 pub(crate) fn mask(
     client: &Client,
     text: Option<&str>,
@@ -30,14 +31,14 @@ pub(crate) fn mask(
 /// Has the sources that a text names begun anew: out, and in again.
 ///
 /// # Errors
-/// Where the text names none.
+/// If the text names none.
 pub(crate) fn restart(client: &Client, text: Option<&str>, by: &str) -> Result<Result<Replied, ClientError>, String> {
     let text = text.ok_or("restart: which sources? `ropewalk ctl restart 3,20-39`")?;
     let sources = sources(text).map_err(|why| format!("restart {text}: {why}"))?;
     Ok(client.restart(&sources, by))
 }
 
-/// Of a run that is not under way, or that says nothing, what is known is told.
+/// If no run is under way, or if it does not answer, the last known state is shown.
 fn wait(client: &Client, mut replied: Replied, sources: &[u32], is_masked: bool) -> Result<Replied, ClientError> {
     let state = client.look("state")?.body["state"].as_str().unwrap_or_default().to_owned();
     let is_under_way = ["running", "paused", "draining"].contains(&state.as_str());
@@ -95,11 +96,11 @@ pub(crate) fn lines(masks: &[Value]) -> Vec<String> {
     masks.iter().map(line).collect()
 }
 
-/// A line for each source that was begun anew, and what became of all.
+/// A line for each restarted source, and the outcome for all.
 pub(crate) fn restarted(answer: &Value) -> Vec<String> {
     let line = |one: &Value| match one["out_from"].as_str() {
         Some(from) => format!("source {} is out from event {from} on", one["source"]),
-        None => format!("source {}: nobody says from which event on it is out", one["source"]),
+        None => format!("source {}: it is unknown from which event on it is out", one["source"]),
     };
     let lines = answer["restarted"].as_array().into_iter().flatten().map(line);
     lines.chain(answer["text"].as_str().map(str::to_owned)).collect()
@@ -119,16 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_restart_is_told() {
+    fn the_outcome_of_a_restart_is_printed() {
         let restarted = json!([{ "source": 3, "out_from": "1:5" }, { "source": 4, "out_from": null }]);
         let answer = json!({ "answer": "late", "text": "so it is", "restarted": restarted });
         let expected =
-            ["source 3 is out from event 1:5 on", "source 4: nobody says from which event on it is out", "so it is"];
+            ["source 3 is out from event 1:5 on", "source 4: it is unknown from which event on it is out", "so it is"];
         assert_eq!(super::restarted(&answer), expected);
     }
 
     #[test]
-    fn what_has_come_of_masks_is_told() {
+    fn the_effect_of_masks_is_printed() {
         let masks = json!([
             { "source": 3, "is_masked": true, "in_run": "masked", "events": [{ "from": "5", "to": null }] },
             { "source": 4, "is_masked": false, "in_run": "asked_back", "events": [{ "from": "5", "to": null }] },

@@ -34,7 +34,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     unit(&configuration, addresses, role, index)
 }
 
-/// Runs follow each other, as far as nodes are told.
+/// Whether the configuration has runs follow each other.
 fn follow_each_other(configuration: &Configuration) -> bool {
     matches!(configuration.run.then, Some(AfterRun::Next | AfterRun::Wait))
 }
@@ -50,7 +50,7 @@ fn manager(
         return Err(Failure::Usage("--take-over goes on with the events of the run: leave out --events".to_owned()));
     }
     let is_single = !follow_each_other(&configuration);
-    // Whoever takes over goes on with what was said when the run began; of several runs somebody may start the first.
+    // A successor goes on with what was said when the run began; of several runs an operator may start the first.
     let can_wait = options.take_over || !is_single && options.control.control.is_some();
     let fields = fields(&configuration.run.required_fields, &options.limits, can_wait)?;
     let control = controlled(&configuration, &options.control, false)?;
@@ -65,13 +65,13 @@ fn manager(
     })
 }
 
-/// A readout or builder unit: for one run, or for each of those that follow each other.
+/// A readout or builder unit: for one run, or for each of several runs in a row.
 fn unit(configuration: &Configuration, mut addresses: Addresses, role: Role, index: u16) -> Result<u8, Failure> {
     let interrupts = listen()?;
     loop {
         let mut handle = launch_unit(configuration, addresses.clone(), role, index, configuration.run.events)?;
         warn(handle.warnings());
-        // One line for each address, so that whoever starts nodes with port 0 can tell the others.
+        // One line for each address, so that a caller that starts nodes with port 0 can pass them on.
         for (name, address) in handle.addresses() {
             say!("ready {name} {address}");
         }
@@ -142,7 +142,7 @@ fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, 
     }
 }
 
-/// The first event manager is `manager`, those that stand by are `manager2` and so on.
+/// The first event manager is `manager`, the standbys are `manager2` and so on.
 fn manager_index(configuration: &Configuration, name: &str) -> Option<u16> {
     let managers = 1..=configuration.manager.standby.len() + 1;
     let named = |&number: &usize| if number == 1 { name == "manager" } else { name == format!("manager{number}") };

@@ -18,11 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When emulated parts of a push system that are a process of their own end, and how they are told.
+/// When emulated parts of a push system that are a process of their own end, and how that is reported.
 struct PushLimits {
     /// After this time.
     duration: Option<Duration>,
-    /// After so many events of the first flow.
+    /// After this many events of the first flow.
     events: Option<u64>,
     /// The account as JSON.
     json: bool,
@@ -107,7 +107,7 @@ pub(crate) fn numbers(text: &str) -> Result<Range<u16>, String> {
     Ok(first.parse().map_err(|_| wrong())?..end.parse().map_err(|_| wrong())?)
 }
 
-/// Emulates a part of a run that is another process's and tells its account; the exit status.
+/// Emulates a part of another process's run and prints its account; returns the exit status.
 fn take(configuration: &Configuration, part: &SystemPart, limits: &PushLimits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut handle = launch_part(configuration, part, limits.events)?;

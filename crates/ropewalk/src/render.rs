@@ -8,13 +8,16 @@ pub(crate) use ropewalk_console::grouped;
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::NumberingKind;
+use ropewalk_monitor::quality::{QualityMonitor, Relation, disagreements};
+use ropewalk_run::session::SessionView;
 use ropewalk_run::{
-    DiskLeft, DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronyVerdict, disk_error,
+    DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronySummary, SynchronyVerdict, disk_error,
 };
-use ropewalk_terms::{Counter, Place};
+use ropewalk_terms::{Counter, Place, SourceId};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A line for each source with wrong checksums: nothing is lost, but that front end needs attention.
@@ -24,7 +27,7 @@ pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
         .filter(|&(_, count)| count > 0)
         .map(|(id, count)| {
             let fragments = if count == 1 { "fragment" } else { "fragments" };
-            format!("source {id}: {} {fragments} with a wrong checksum, kept and flagged", grouped(count))
+            format!("{}: {} {fragments} with a wrong checksum, kept and flagged", summary.name_of(id), grouped(count))
         })
         .collect()
 }
@@ -53,14 +56,18 @@ fn lost_on_the_way(summary: &RunSummary) -> Option<String> {
 pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
     let flagged = summary.by_source.iter().map(|(id, account)| (id, &account.flagged));
     let flagged = flagged.filter(|(_, flags)| !flags.is_empty());
-    flagged.map(|(id, flags)| format!("source {id}: fragments in doubt, kept and flagged: {}", named(flags))).collect()
+    let line = |(id, flags): (&String, &BTreeMap<_, _>)| {
+        format!("{}: fragments in doubt, kept and flagged: {}", summary.name_of(id), named(flags))
+    };
+    flagged.map(line).collect()
 }
 
 /// A line for each source whose numbers began elsewhere than at `first`.
 pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
     let begin = |(id, anomalies): (&String, &Vec<NumberingSummary>)| {
         let number = anomalies.iter().find(|one| one.is(NumberingKind::Begin))?.to;
-        Some(format!("source {id}: its first event is number {number}, as its numbers show (`first` is not given)"))
+        let name = summary.name_of(id);
+        Some(format!("{name}: its first event is number {number}, as its numbers show (`first` is not given)"))
     };
     summary.numbering.iter().filter_map(begin).collect()
 }
@@ -68,7 +75,8 @@ pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
 /// A line for each source that started its numbering again, so that its fragments cannot be assigned to events.
 pub(crate) fn restart_lines(summary: &RunSummary) -> Vec<String> {
     let line = |id: &String, NumberingSummary { from, to, event, .. }: &NumberingSummary| {
-        format!("source {id} restarted counting: {from} -> {to} (event {event}); what followed is out of sync")
+        let name = summary.name_of(id);
+        format!("{name} restarted counting: {from} -> {to} (event {event}); its later fragments fit no event")
     };
     let all = summary.numbering.iter().flat_map(|(id, all)| all.iter().map(move |one| (id, one)));
     all.filter(|(_, one)| one.is(NumberingKind::OutOfSync)).map(|(id, one)| line(id, one)).collect()
@@ -87,12 +95,14 @@ pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
         (id, said)
     });
     let sources = sources.filter(|(_, said)| !said.is_empty());
-    let sources = sources.map(|(id, said)| format!("source {id}: {}", said.join(", ")));
+    let sources = sources.map(|(id, said)| format!("{}: {}", summary.name_of(id), said.join(", ")));
     let lost = summary.datagrams.lost_by_source.iter();
-    let lost = lost.map(|(id, causes)| format!("source {id}: datagrams lost: {}", named(&causes.names())));
+    let lost = lost.map(|(id, causes)| {
+        format!("{}: datagrams lost: {}", summary.name_of(&id.to_string()), named(&causes.names()))
+    });
     let datagrams = counted([
-        (summary.datagrams.lost, "datagrams lost before they could be taken, since nobody can hold their senders back"),
-        (summary.datagrams.nobodys, "datagrams of boards that are no source (compare `demux` with who sends)"),
+        (summary.datagrams.lost, "datagrams lost before they could be taken, since their senders cannot be held back"),
+        (summary.datagrams.nobodys, "datagrams of boards that are no source (compare `demux` with the senders)"),
     ]);
     sources.chain(lost).chain(datagrams).collect()
 }
@@ -120,7 +130,7 @@ pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
 pub(crate) fn disk_lines(disk: &DiskSummary) -> Vec<String> {
     let failing = disk.failing.iter().map(|disk| format!("{}: its disk failed: {}", disk.node, disk.error));
     let said = counted([
-        (disk.files_restored, "run files deleted or moved by somebody while they were written, and written once more"),
+        (disk.files_restored, "run files deleted or moved while they were written, and written once more"),
         (disk.events_gone, "events lost with deleted run files"),
     ]);
     failing.chain(said).collect()
@@ -252,24 +262,20 @@ fn event_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     }
 }
 
-/// A line for each source that slipped.
+/// A line for each source that is out of step.
 pub(crate) fn synchrony_lines(summary: &RunSummary) -> Vec<String> {
-    summary
-        .synchrony
-        .iter()
-        .filter_map(|state| match state.verdict {
-            SynchronyVerdict::Offset => {
-                let count = state.offset.unsigned_abs();
-                let events = if count == 1 { "one event".to_owned() } else { format!("{count} events") };
-                let direction = if state.offset > 0 { "early" } else { "late" };
-                Some(format!("source {}: {events} {direction} since event {}", state.source, state.since))
-            }
-            SynchronyVerdict::Lost => {
-                Some(format!("source {}: no fixed relation to the reference since event {}", state.source, state.since))
-            }
-            SynchronyVerdict::InSync | SynchronyVerdict::CannotTell => None,
-        })
-        .collect()
+    let relation = |state: &SynchronySummary| {
+        let offset = match state.verdict {
+            SynchronyVerdict::InSync => Some(0),
+            SynchronyVerdict::Offset => Some(state.offset),
+            SynchronyVerdict::Lost => None,
+            SynchronyVerdict::CannotTell => return None,
+        };
+        Some((SourceId(state.source), Relation { offset, since: state.since.parse().ok()? }))
+    };
+    let relations: Vec<_> = summary.synchrony.iter().filter_map(relation).collect();
+    let found = disagreements(&relations, |source| summary.name_of(&source.to_string()));
+    found.into_iter().map(|(_, sentence)| sentence).collect()
 }
 
 const REFRESH: Duration = Duration::from_millis(250);
@@ -287,6 +293,9 @@ pub(crate) struct Progress {
     before: (Instant, Totals),
     /// Full or failed disks, as last shown.
     disks: String,
+    quality: QualityMonitor,
+    /// The problem of the data that was shown last.
+    problem: String,
 }
 
 /// What is counted from the start on.
@@ -323,18 +332,29 @@ impl Progress {
     pub(crate) fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
-        Self { terminal, begin: now, drawn: 0, shown: now, before: (now, Totals::default()), disks: String::new() }
+        Self {
+            terminal,
+            begin: now,
+            drawn: 0,
+            shown: now,
+            before: (now, Totals::default()),
+            disks: String::new(),
+            quality: QualityMonitor::default(),
+            problem: String::new(),
+        }
     }
 
     /// Shows where the run is, if it is time to.
-    pub(crate) fn show(&mut self, snapshot: &RunSnapshot, left: Option<DiskLeft>) {
+    pub(crate) fn show(&mut self, view: &SessionView) {
+        let (snapshot, left) = (&view.snapshot, view.disk_left);
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
-        // A disk that is full or fails needs the operator: show it at once.
-        let disks = waiting_disks(snapshot);
-        if self.shown.elapsed() < refresh && disks == self.disks {
+        self.quality.observe(Arc::clone(&view.sample));
+        // A new problem of the data, and a disk that is full or fails, need the operator: show them at once.
+        let (disks, problem) = (waiting_disks(snapshot), self.worst_problem());
+        if self.shown.elapsed() < refresh && disks == self.disks && problem == self.problem {
             return;
         }
-        self.disks = disks;
+        (self.disks, self.problem) = (disks, problem);
         self.shown = Instant::now();
         let totals = Totals::of(snapshot);
         let (then, before) = std::mem::replace(&mut self.before, (self.shown, totals));
@@ -343,10 +363,28 @@ impl Progress {
         if self.terminal {
             let spinner = SPINNER[self.drawn % SPINNER.len()];
             self.drawn += 1;
-            let table = table(snapshot, totals, rates, &left, &self.disks);
+            let table = table(snapshot, totals, rates, &left, &self.disks) + &self.data();
             output::live(Some(format!("{spinner} {}s {table}", self.begin.elapsed().as_secs())));
         } else {
-            tell!("{}{left}", line(snapshot, totals, rates, &self.disks));
+            tell!("{}{left}{}", line(snapshot, totals, rates, &self.disks), self.data());
+        }
+    }
+
+    /// Kind and source of the worst problem that goes on; empty without one.
+    fn worst_problem(&self) -> String {
+        let worst = self.quality.quality().problems.first().filter(|problem| problem.is_current);
+        worst.map_or_else(String::new, |problem| format!("{:?} {:?}", problem.kind, problem.source))
+    }
+
+    /// The quality of the data, unless it is good.
+    fn data(&self) -> String {
+        let quality = self.quality.quality();
+        let Some(worst) = quality.problems.first() else { return String::new() };
+        let word = if worst.is_current { "DATA" } else { "data" };
+        if self.terminal {
+            format!("\n  {word}: {}", quality.sentence)
+        } else {
+            format!("  {word}: {}", quality.sentence)
         }
     }
 
@@ -447,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_told_per_second() {
+    fn what_came_since_is_printed_per_second() {
         let now = Totals::of(&snapshot());
         let before = Totals { events: 2_000, bytes_in: 1 << 20, bytes_to_disk: 5 << 20 };
         let rates = now.per_second(&before, Duration::from_secs(2));

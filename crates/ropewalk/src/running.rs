@@ -1,4 +1,4 @@
-//! Taking a run: start, watch, stop, tell.
+//! Taking a run: start, watch, stop, report.
 
 use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
@@ -23,7 +23,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// When a run ends, and how it is told.
+/// When a run ends, and how it is reported.
 pub(crate) struct Limits {
     /// What is said of each run.
     pub(crate) fields: Fields,
@@ -75,17 +75,18 @@ impl Limits {
     ) -> Result<Self, Failure> {
         let is_controlled = control.control.is_some();
         let fields = fields(&configuration.run.required_fields, limits, is_controlled)?;
-        // Whoever says on the command line how long a run takes wants one of them.
+        // A limit on the command line means a single run.
         let is_one = limits.duration.is_some() || limits.events.is_some() || limits.bytes.is_some();
         let after_run = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
         let control = controlled(configuration, control, is_idle)?;
-        // Without run control whoever watches the terminal decides how long is too long.
+        // Without run control the user at the terminal decides how long is too long.
         let patience = if control.is_some() { Patience::Configured } else { Patience::Unlimited };
         Ok(Self { fields, json: limits.json, after_run, is_single: false, patience, control })
     }
 }
 
-/// How others see runs and give commands; none where nothing listens, and nobody has to start them.
+/// How clients see runs and give commands; `None` without a control server, which is an error if runs wait for a
+/// command.
 pub(crate) fn controlled(
     configuration: &Configuration,
     options: &arguments::ControlOptions,
@@ -94,7 +95,7 @@ pub(crate) fn controlled(
     let Some(listen) = options.control else {
         if configuration.run.then == Some(AfterRun::Wait) {
             let why =
-                "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
+                "then = \"wait\": the next run could not be started; serve run control with --control 127.0.0.1:8900";
             return Err(Failure::Usage(why.to_owned()));
         }
         return Ok(None);
@@ -152,7 +153,7 @@ pub(crate) fn overrule(configuration: &mut Configuration, limits: &arguments::Ru
     }
 }
 
-/// What is said of the run; where nobody can say more later, everything that has to be said.
+/// What is said of the run; if nothing can be added later, all required fields have to be there.
 pub(crate) fn fields(required: &[String], limits: &arguments::RunLimits, waits: bool) -> Result<Fields, Failure> {
     let fields = Fields::new(limits.fields.iter().cloned()).map_err(|error| Failure::Usage(error.to_string()))?;
     let missing = fields.missing(required);
@@ -176,7 +177,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
     }
 }
 
-/// Takes one run of all nodes in this process, or several, and tells each account; the exit status.
+/// Takes one run of all nodes in this process, or several, and prints each account; returns the exit status.
 pub(crate) fn take_run(launch: Arc<dyn Launch>, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let tell = |view: &SessionView| {
@@ -216,7 +217,7 @@ pub(crate) fn conduct(
     let session = Session::open(config, Arc::clone(&launch));
     let session = session.map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
     let handle = session.control();
-    // Dropped before the session: whoever asks then is not kept waiting for nothing.
+    // Dropped before the session, so that late clients are not kept waiting.
     let _server = limits.control.as_ref().map(|control| serve(control, &handle)).transpose()?;
     let configured = handle.ask(Command::Configure, BY);
     if !configured.answer.is_good() {
@@ -226,11 +227,11 @@ pub(crate) fn conduct(
     let (sender, started) = channel();
     if !limits.control.as_ref().is_some_and(|control| control.is_idle) {
         handle.command(Command::Start, BY, move |told| {
-            // Nobody looks any more where the run is over.
+            // When the run is over the receiver has gone.
             let _ = sender.send(told);
         });
     }
-    // Of several runs each account is told when it is there.
+    // Of several runs each account is printed when it is there.
     let are_several = limits.control.is_some() || launch.settings().then == Some(AfterRun::Next);
     let mut told = Tellings { json: limits.json, launch, last: None };
     watch(&session, &handle, interrupts, are_several, &mut told)?;
@@ -313,7 +314,7 @@ fn watch(
     while !session.is_over() {
         std::thread::sleep(Duration::from_millis(10));
         let view = handle.view();
-        progress.show(&view.snapshot, view.disk_left);
+        progress.show(&view);
         last_told = tell_journal(handle, last_told, is_controlled);
         if interrupts.count() > 0 && heard == 0 {
             heard = 1;
@@ -329,8 +330,8 @@ fn watch(
             told.tell(&view)?.iter().for_each(|line| tell!("advice: {line}"));
             progress = Progress::new();
         }
-        // What could not be begun, or failed, waits for somebody to look at it: without run control that is whoever reads what is
-        // printed now.
+        // A run that failed, or could not begin, waits for an operator: without run control that is the reader of this
+        // output, so the program ends.
         let waits = view.state == OperationState::Error && view.task.is_none() || is_given_up(&view);
         if waits && !is_controlled {
             break;

@@ -1,4 +1,4 @@
-//! Commands on the runs of an output directory: what there is, what it holds, what people say of it.
+//! Commands on the runs of an output directory: lists, accounts and notes.
 
 use crate::exit::{self, Failure};
 use crate::output::{print_json, write_results};
@@ -39,7 +39,7 @@ pub(crate) struct RunsOptions {
 enum RunsCommand {
     /// All runs, the newest last.
     List,
-    /// One run, and what people said of it.
+    /// One run, and the notes on it.
     Show {
         /// Its number.
         run: u32,
@@ -204,7 +204,7 @@ impl<'a> Output<'a> {
         Ok(exit::GOOD)
     }
 
-    /// What the configurations of two runs say otherwise, by key; none where one of them was not kept.
+    /// The differences between the configurations of two runs, by key; `None` if one of them was not kept.
     fn differences(one: &RunRecord, other: &RunRecord) -> Result<Option<Differences>, Failure> {
         let read = |record: &RunRecord| record.configuration().map_err(|error| Failure::Environment(error.to_string()));
         Ok(read(one)?.zip(read(other)?).map(|(one, other)| one.differences(&other)))
@@ -272,7 +272,7 @@ const fn kind(kind: NoteKind) -> &'static str {
     }
 }
 
-/// A count for people; empty if it is not known.
+/// A count as text; empty if it is not known.
 fn number(count: Option<u64>) -> String {
     count.map_or_else(String::new, grouped)
 }
@@ -285,7 +285,7 @@ fn took(record: &RunRecord) -> String {
     record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
 }
 
-/// How far its times can be believed, for people.
+/// How far its times can be trusted, as text.
 fn clock(record: &RunRecord) -> String {
     match record.clock.worst() {
         None => String::new(),
@@ -294,14 +294,14 @@ fn clock(record: &RunRecord) -> String {
     }
 }
 
-/// What a front end under run control said of itself, for people.
+/// What a front end under run control reported, as text.
 fn front_end((source, one): (&u32, &FrontEndRecord)) -> String {
     let settings = one.settings_sha256.as_deref().map(|settings| format!("settings {}", digest(settings)));
     let said = [one.name.clone(), one.versions.clone()].into_iter().filter(|said| !said.is_empty()).chain(settings);
     format!("{source}: {}", said.collect::<Vec<_>>().join(", "))
 }
 
-/// In which events a source is missing, for people: `843: 20, 31-90 (12 events)`.
+/// In which events a source is missing, as text: `843: 20, 31-90 (12 events)`.
 fn gaps((source, gaps): (&u32, &Vec<GapSummary>)) -> String {
     let gap = |gap: &GapSummary| match gap {
         GapSummary { first, last, .. } if first == last => first.clone(),
@@ -310,12 +310,12 @@ fn gaps((source, gaps): (&u32, &Vec<GapSummary>)) -> String {
     format!("{source}: {}", gaps.iter().map(gap).collect::<Vec<_>>().join(", "))
 }
 
-/// As much of a digest as people compare.
+/// The part of a digest that users compare.
 fn digest(digest: &str) -> String {
     digest.chars().take(16).collect()
 }
 
-/// How it ended, for people.
+/// How it ended, as text.
 fn ended(record: &RunRecord) -> String {
     let Some(state) = &record.state else { return "no account: it goes on, or was killed".to_owned() };
     let unbalanced = if record.is_balanced == Some(false) { ", unbalanced" } else { "" };
@@ -353,7 +353,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How a measure is distributed; nothing where there were no values.
+/// How a measure is distributed; nothing if there were no values.
 fn measure(record: &RunRecord, name: &str) -> String {
     let Some(MeasureSummary { unit, count, p50, p90, p99, p99_9, max }) = record.measures.get(name) else {
         return String::new();
@@ -414,13 +414,13 @@ pub(crate) fn civil(nanoseconds: i64) -> String {
 /// Asks for the files of the run that a text names, or of the present one.
 ///
 /// # Errors
-/// Where the text is no number of a run.
+/// If the text is no number of a run.
 pub(crate) fn files(client: &Client, text: Option<&str>) -> Result<Result<Replied, ClientError>, String> {
     let run = text.map(|text| text.parse().map_err(|_| format!("files {text}: the number of a run, or nothing")));
     Ok(client.files(run.transpose()?))
 }
 
-/// A table of files, and what there is to say of them together.
+/// A table of files, and their sums.
 pub(crate) fn lines(answer: &Value) -> Vec<String> {
     let Some(run) = answer["run"].as_u64() else { return vec!["no run has left any files yet".to_owned()] };
     let files = answer["files"].as_array().map_or(&[][..], Vec::as_slice);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_that_lack_a_source_are_told_in_a_line() {
+    fn the_events_that_lack_a_source_are_printed_in_a_line() {
         let gap = |first: &str, last: &str, missing| GapSummary { first: first.into(), last: last.into(), missing };
         assert_eq!(gaps((&843, &vec![gap("20", "20", 1), gap("31", "90", 12)])), "843: 20, 31-90 (12 events)");
     }
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_in_a_table_with_their_sums() {
+    fn files_are_printed_in_a_table_with_their_sums() {
         let answer = json!({ "run": 7, "found": 2, "deleted": { "segments": 3 }, "transfer": null, "files": [
             { "path": "run000007/run000007-bu1-a_b-000002.rwk.open", "writer": "bu1", "stream": "a_b", "lumisection": null,
               "bytes": 1000, "events": null, "state": "open" },

@@ -10,10 +10,10 @@ use serde_json::Value;
 /// Which events, and how many.
 #[derive(Debug, Args)]
 pub(crate) struct SampleOptions {
-    /// With samples: at most so many a second, 0.01 to 20.
+    /// With samples: at most this many a second, 0.01 to 20.
     #[arg(long, value_name = "R", default_value_t = 1.0)]
     rate: f64,
-    /// With samples: ends after so many.
+    /// With samples: ends after this many.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// With samples: events that lack required sources.
@@ -28,10 +28,10 @@ pub(crate) struct SampleOptions {
     /// With samples: events of this trigger type.
     #[arg(long, value_name = "N")]
     trigger_type: Option<u16>,
-    /// With samples: events with so many bytes of payload at least.
+    /// With samples: events with this many bytes of payload at least.
     #[arg(long, value_name = "SIZE")]
     least_bytes: Option<Bytes>,
-    /// With samples: so many bytes of each fragment, in hexadecimal digits; with --json 256 unless given.
+    /// With samples: this many bytes of each fragment, in hexadecimal digits; with --json 256 unless given.
     #[arg(long, value_name = "BYTES")]
     front: Option<u32>,
 }
@@ -80,17 +80,17 @@ pub(crate) fn samples(
             return Ok(Ok(exit::GOOD));
         }
     }
-    // Whoever wanted more did not get it.
+    // Fewer samples than asked for.
     Ok(Ok(if options.count.is_some() { exit::LOST } else { exit::GOOD }))
 }
 
-/// What the answer is that nobody gave.
+/// The failure behind a refusal.
 pub(crate) fn refused(replied: &Replied) -> Failure {
     let why = replied.body["error"].as_str().unwrap_or("there are no samples").to_owned();
     if replied.status == 400 { Failure::Usage(why) } else { Failure::Environment(why) }
 }
 
-/// A sample for people: a line for the event, and one for each source of which there is something to say.
+/// A sample as text: a line for the event, and one for each source with remarks.
 fn lines(sample: &Value, with_bytes: bool) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| grouped(value.as_u64().unwrap_or(0));
@@ -131,7 +131,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_event_is_told_with_what_is_wrong_in_it() {
+    fn an_event_is_printed_with_its_faults() {
         let source = |id: u32, missing: bool, doubtful: bool, remarks: &[&str]| json!({ "id": id, "bytes": 1200, "missing": missing, "doubtful": doubtful, "remarks": remarks, "hex": "0aff" });
         let sources = [
             source(3, false, false, &[]),

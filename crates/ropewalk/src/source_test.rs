@@ -152,11 +152,11 @@ fn time_text(nanoseconds: u64) -> String {
     }
 }
 
-/// The bytes around a bad place; under those that the rule looks at stand carets.
+/// The bytes around a bad place, with carets under the bytes that the rule looks at.
 fn dump(bad: &BadReport) -> String {
     let place = &bad.place;
     let mut text = String::new();
-    // Lines begin where the frame begins, and so many whole lines before it.
+    // Lines begin where the frame begins, and this many whole lines before it.
     let first = -(place.before.div_ceil(LINE) as i64 * LINE as i64);
     let end = (place.bytes.len() - place.before) as i64;
     let mut at = first;

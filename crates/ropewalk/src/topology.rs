@@ -102,7 +102,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     }
     warn(&unusable_libraries(&configuration));
     warn(configuration.largest_event_warning().as_slice());
-    // A page long: whoever shows its head alone has enough.
+    // A page long: a reader such as `head` may close the pipe early.
     write_results(text.as_bytes());
     Ok(exit::GOOD)
 }

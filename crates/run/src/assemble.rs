@@ -44,13 +44,13 @@ use std::time::Duration;
 /// Why a run could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Memory could not be had.
+    /// Memory could not be obtained.
     #[error(transparent)]
     Memory(#[from] PoolError),
     /// A thread cannot run where the configuration wants it.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// An address, a directory, a file or a thread could not be had.
+    /// An address, a directory, a file or a thread could not be obtained.
     #[error("{0}")]
     System(String),
     /// Another node does not take this one in.
@@ -76,7 +76,7 @@ pub(super) struct Workshop<'a> {
     pub(super) resolved: &'a Resolved,
     pub(super) placement: &'a ThreadPlacement,
     pub(super) incarnation: Incarnation,
-    /// Where those who watch ask for events.
+    /// Where monitoring clients ask for events.
     pub(super) tap: Tap,
     /// Where its nodes have their pages.
     pub(super) pages: PageDirectory,
@@ -231,10 +231,10 @@ impl Workshop<'_> {
 }
 
 /// Sets up a run with all nodes in this process, emulated and played sources included: units, or gateways. With `events`, sources of this
-/// process end after exactly so many triggers.
+/// process end after exactly this many triggers.
 ///
 /// # Errors
-/// Where memory, an address, a directory or a thread cannot be had.
+/// If memory, an address, a directory or a thread cannot be obtained.
 pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunHandle, RunError> {
     launch_with(configuration, events, None)
 }
@@ -303,7 +303,7 @@ pub fn launch_with(
 /// takes commands: the handle of a unit ends when that says so.
 ///
 /// # Errors
-/// As [`launch`], and where the node is neither.
+/// As [`launch`], and if the node is neither.
 pub fn launch_unit(
     configuration: &Configuration,
     addresses: Addresses,
@@ -394,12 +394,12 @@ fn looking(output: &Path) -> String {
     format!("{}: cannot look for a run to take over", output.display())
 }
 
-/// Starts the event manager of a run that goes on without one: the newest run in the output directory that has no
+/// Starts the event manager of a run that has lost its own: the newest run in the output directory that has no
 /// account. It listens at its own address, or where that has port 0 where the last one did. `index` says which of the
 /// configured event managers it is.
 ///
 /// # Errors
-/// As [`launch_manager`], and where there is no such run or another event manager takes it over at this moment.
+/// As [`launch_manager`], and if there is no such run or another event manager takes it over at this moment.
 pub(crate) fn take_over(
     configuration: &Configuration,
     mut addresses: Addresses,
@@ -669,7 +669,7 @@ impl<'a> Start<'a> {
         self.base.emulator(name, vec![Paged::new(drive, None)], self.placement)
     }
 
-    /// Watches the disks of these builder units, and tells each unit how much room it has.
+    /// Watches the disks of these builder units, and passes to each unit how much room it has.
     fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
         let (mut writers, mut filings, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
         for index in builders {

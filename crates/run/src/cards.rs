@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 /// A page of a ring, or as many whole blocks as take more: what one slice at least keeps from being written again.
 const PAGE: usize = 64 << 10;
-/// A ring has at least so many pages.
+/// A ring has at least this many pages.
 const LEAST_PAGES: u64 = 4;
 
 /// Blocks for what subscribers say, which is little, and a few of them at once.
@@ -63,7 +63,8 @@ pub(super) struct CardToEmulate {
 }
 
 impl Workshop<'_> {
-    /// Gives a readout unit the rings of its cards, and their subscribers. With `events`, cards end after so many triggers.
+    /// Gives a readout unit the rings of its cards, and their subscribers. With `events`, cards end after this many
+    /// triggers.
     pub(super) fn cards<P: Dispatcher>(
         &self,
         index: u16,
@@ -149,7 +150,7 @@ pub(super) fn largest_chunk(links: &[(ELink, &SourceSection)]) -> u64 {
     links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0)
 }
 
-/// A ring of so many bytes, whose pages hold whole blocks.
+/// A ring of this many bytes, whose pages hold whole blocks.
 pub(super) fn ring_of(name: &str, format: BlockFormat, bytes: u64) -> PoolConfig {
     let page = PAGE.next_multiple_of(format.block_bytes());
     PoolConfig::anonymous(name, page, (bytes / page as u64).max(LEAST_PAGES) as usize)
@@ -221,7 +222,7 @@ pub(super) fn emulated(
     }
 }
 
-/// How often it is looked whether the process lives.
+/// How often to check whether the process lives.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long it may take to end by itself when the run is over.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -329,7 +330,7 @@ pub(super) fn how_it_ended(status: ExitStatus) -> String {
 /// `events` triggers bring, the ring's reader has gone, or `watch` says false; then it says what was triggered before.
 ///
 /// # Errors
-/// Where there is no such card, it is not emulated, or standard input is no ring.
+/// If there is no such card, it is not emulated, or standard input is no ring.
 pub fn write_card(
     configuration: &Configuration,
     name: &str,

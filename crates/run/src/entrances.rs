@@ -47,7 +47,7 @@ pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
 pub(super) const DATAGRAM_BLOCKS: usize = 256;
 /// How long a write may block before `is_over` is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is looked whether the network card of a group is there.
+/// How often to check whether the network card of a group exists.
 const GROUP_LOOK: Duration = Duration::from_millis(200);
 
 /// The entrances of a readout unit's sources.
@@ -157,7 +157,7 @@ pub(super) fn datagram_input(
     }
 }
 
-/// How boards that send to the same address are told apart.
+/// How to tell boards apart that send to the same address.
 fn demux(boards: &[&SourceSection]) -> Demux {
     let tables: Vec<&DemuxTable> = boards.iter().filter_map(|source| source.demux.as_ref()).collect();
     let Some(first) = tables.first() else { return Demux::Single };
@@ -181,7 +181,7 @@ impl Resolved {
     }
 }
 
-/// A source's way in, and what writes there; none for those that come by the readout unit's own service point.
+/// A source's way in, and what writes there; `None` for sources that use the readout unit's own service point.
 fn entrance(source: &SourceSection, name: &str, wanted: Wanted) -> Result<Option<(Entrance, Option<Work>)>, RunError> {
     let pair = || UnixStream::pair().map_err(system(format!("{name}: a pair of sockets")));
     if let Some(NetworkAddress::Tcp(address)) = &source.listen {

@@ -121,7 +121,7 @@ impl Feeder {
     /// Writes all blocks, and ends the ring; the notes say what was wrong with them.
     ///
     /// # Errors
-    /// Where reading fails: what was read before is written.
+    /// If reading fails: what was read before is written.
     pub(super) fn feed(mut self, notes: &FeederNotes) -> Result<(), OfflineError> {
         let fed = self.feed_all();
         let must_ring = self.writer.close();
@@ -262,13 +262,13 @@ impl Numbers {
 
 /// Where files go, in the run's directory.
 const DIRECTORY: &str = "black-box";
-/// How often is looked whether there is something to save.
+/// How often to check whether there is something to save.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What one source's recordings become.
 pub(super) struct Saver {
     name: String,
-    /// As what its datagrams are saved; none for a stream.
+    /// As what its datagrams are saved; `None` for a stream.
     datagrams: Option<SavedAs>,
     line: RecordingLine,
     saved: u32,
@@ -332,7 +332,7 @@ pub(super) fn save_black_boxes(mut savers: Vec<Saver>, directory: &Path, is_over
 }
 
 impl Saver {
-    /// Saves a recording; what there is to say of it.
+    /// Saves a recording; returns the remarks on it.
     fn save(&mut self, recording: &Recording, directory: &Path, epoch: Utc) -> String {
         let Some((what, at)) = recording.incident() else { return String::new() };
         self.saved += 1;

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Blocks for headers and documents of the files that are gathered or with the disk.
 const HEADERS_BLOCK: usize = 256 << 10;
 const HEADERS_BLOCKS: usize = 32;
-/// How often it is looked whether those have ended who wait for nothing.
+/// How often to check whether units that wait for nothing have ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How a builder unit or an input queue of a gateway writes files of events; `None` without `[file_based]`. With several writers
@@ -96,7 +96,7 @@ fn check_directories(configs: &[FilingConfig], run: RunNumber) -> Result<(), Run
 /// Starts what filters the files of a run: for the directory of each of these writers.
 ///
 /// # Errors
-/// Where files of another run lie there, a library cannot be used, or the system gives no thread.
+/// If files of another run lie there, a library cannot be used, or the system gives no thread.
 pub(super) fn start_file_filters(
     configuration: &Configuration,
     configs: &[FilingConfig],
@@ -247,7 +247,7 @@ fn add(sums: &mut BTreeMap<String, FiledStream>, others: &[StreamSummary]) {
 }
 
 impl FileBasedSummary {
-    /// Of a run in which so many events were written; none where there were no filter units, or they are not done.
+    /// Of a run in which this many events were written; `None` if there were no filter units, or they are not done.
     pub(super) fn new(filters: &[FileFilters], written: u64) -> Option<Self> {
         let outcomes: Vec<_> = filters.iter().filter_map(FileFilters::outcome).collect();
         if outcomes.is_empty() {

@@ -60,7 +60,7 @@ pub struct FilterNodeSummary {
 /// Starts a filter node that listens there, with the filter of this configuration, which is tried out first.
 ///
 /// # Errors
-/// Where there is no such filter, or the address, memory or a thread cannot be had.
+/// If there is no such filter, or the address, memory or a thread cannot be obtained.
 pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result<FilterNodeHandle, RunError> {
     let section = configuration.filter.as_ref().filter(|section| section.has_processes());
     let section = section.ok_or_else(|| {
@@ -147,7 +147,7 @@ impl FilterNodeHandle {
 enum Wrong {
     /// It is not there any more, or the process is not.
     Lost,
-    /// The filter cannot be had.
+    /// The filter cannot be obtained.
     NotReady(String),
     /// The caller said what cannot be.
     Said(String),
@@ -203,7 +203,7 @@ struct Caller {
     bytes: ByteQueue,
     /// Without decisions; their bytes stay where they are until then.
     held: VecDeque<RemoteEvent>,
-    /// So many of these the process has, from the first one on.
+    /// This many of these the process has, from the first one on.
     given: usize,
     /// The sequence of the event that comes next.
     next: u64,
@@ -352,7 +352,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Writes the next decision to `out`; false where there is none.
+    /// Writes the next decision to `out`; false if there is none.
     fn next_decision(&mut self, process: &mut FilterProcess, out: &mut Vec<u8>) -> Result<bool, Wrong> {
         if self.given == 0 {
             if !std::mem::take(&mut self.is_too_large) {
@@ -439,7 +439,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
     /// A node that listens there, with these processes, none of which was started.
     ///
     /// # Errors
-    /// Where the address cannot be had.
+    /// If the address cannot be obtained.
     fn new(
         listen: &str,
         filter: u64,
@@ -547,7 +547,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         }
     }
 
-    /// Hears a caller, whose process is started when it is wanted, and tells it when that is ready.
+    /// Hears a caller, whose process is started when it is wanted, and answers when that is ready.
     fn hear(&mut self, index: usize, is_ready: bool) -> Result<usize, Wrong> {
         let Self { peers, staging, counts, text, slices, .. } = self;
         let unit = &mut self.units[index];

@@ -32,7 +32,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// What the thread is told.
+/// An order to the thread.
 enum Order {
     /// Begin a run, or go on with one.
     Start { order: RunOrder, taken_over: bool, nodes: Nodes },
@@ -89,10 +89,10 @@ const RECORDS_BLOCKS: usize = 32;
 const PUBLISH: Duration = Duration::from_millis(50);
 
 impl FrontEndService {
-    /// Listens for the front ends under run control that are configured; none where there are none.
+    /// Listens for the configured front ends under run control; `None` if none are configured.
     ///
     /// # Errors
-    /// Where memory, the address or a thread cannot be had.
+    /// If memory, the address or a thread cannot be obtained.
     pub fn open(configuration: &Configuration) -> Result<Option<Self>, RunError> {
         let placement = ThreadPlacement::new(configuration, Part::Other)?;
         let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
@@ -462,7 +462,7 @@ impl FrontEndsSummary {
         let trigger = account.front_ends.iter().find_map(|state| {
             let vetoed = state.vetoed.as_ref().filter(|_| state.is_trigger)?;
             let up_to = |last: u64| (last + 1).saturating_sub(account.first);
-            // What it issued behind the run's last event is none of the run's.
+            // What it issued after the run's last event does not belong to the run.
             let wanted = up_to(account.last.map_or(vetoed.last, |last| last.min(vetoed.last)));
             let assigned = snapshot.ledger.events.assigned;
             Some(TriggerSummary {
@@ -557,7 +557,7 @@ mod tests {
         FrontEndsAccount { first: 1, last: Some(100), front_ends: vec![trigger], ..FrontEndsAccount::default() }
     }
 
-    /// A run of a hundred events that has ended; the source sent so many of them.
+    /// A run of a hundred events that has ended; the source sent this many of them.
     fn snapshot(sent: u64, missing: u64) -> RunSnapshot {
         let mut snapshot = RunSnapshot { phase: ropewalk_flow::control::RunPhase::Ended, ..RunSnapshot::default() };
         snapshot.ledger.events.assigned = 100;
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_of_a_front_end_are_told_where_it_said_that_it_has_them() {
+    fn the_settings_of_a_front_end_are_reported_if_it_confirmed_them() {
         let settings = BTreeMap::from([(SourceId(7), "5e77".to_owned())]);
         let mut account = account(103);
         let told = |account: &_| {

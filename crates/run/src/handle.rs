@@ -15,6 +15,7 @@ use super::transfer::{TransferService, TransferSummary};
 use super::units::Units;
 use super::worker::{Ending, Worker};
 use ropewalk_config::Configuration;
+use ropewalk_config::SourceSection;
 use ropewalk_config::fields::Fields;
 use ropewalk_engine::tap::Tap;
 use ropewalk_engine::{FrontEndsAccount, Refusal, RunSnapshot, phase_name};
@@ -25,6 +26,7 @@ use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{StreamName, run_directory_name};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,6 +69,8 @@ pub(super) struct RunBase {
     pub(super) run: RunNumber,
     /// Configured sources.
     pub(super) sources: usize,
+    /// Configured names of sources.
+    names: Arc<BTreeMap<SourceId, String>>,
     pub(super) streams: Vec<StreamName>,
     pub(super) histograms: Arc<[HistogramDefinition]>,
     pub(super) addresses: Vec<(String, String)>,
@@ -98,6 +102,7 @@ impl Drop for RunBase {
 impl RunBase {
     /// Of a run without threads yet.
     pub(super) fn new(configuration: &Configuration, directory: RunDirectory) -> Self {
+        let name = |source: &SourceSection| Some((SourceId(source.id), source.name.clone()?));
         let of_flows: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
         Self {
             workers: Vec::new(),
@@ -110,6 +115,7 @@ impl RunBase {
             directory: directory.path,
             run: directory.run,
             sources: configuration.source.len() + of_flows,
+            names: Arc::new(configuration.source.iter().filter_map(name).collect()),
             streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             addresses: Vec::new(),
@@ -192,7 +198,7 @@ pub(super) enum Builders {
     Gateways(Box<Gateways>),
 }
 
-/// A run that goes on on its own threads. Dropped, it ends them.
+/// A run on its own threads. Dropped, it ends them.
 #[derive(Debug)]
 pub struct RunHandle {
     pub(super) base: RunBase,
@@ -237,7 +243,7 @@ impl RunHandle {
         }
     }
 
-    /// Where copies of events can be requested; none without a builder unit or gateway in this process.
+    /// Where copies of events can be requested; `None` without a builder unit or gateway in this process.
     pub const fn tap(&self) -> Option<&Tap> {
         self.base.tap.as_ref()
     }
@@ -246,7 +252,7 @@ impl RunHandle {
     pub fn sample(&self) -> Sample {
         let disk = self.disk_left().map(|left| DiskSample { free_bytes: left.free_bytes, full_in: left.time });
         let (time, utc) = (self.base.clock.now(), self.base.clock.utc());
-        match &self.builders {
+        let sample = match &self.builders {
             Builders::Units(units) => units.board.observe(time, utc, disk),
             Builders::Gateways(gateways) => {
                 let (phase, is_paused) = self.progress();
@@ -254,10 +260,11 @@ impl RunHandle {
                 let empty = Sample { time, utc, run: self.base.run, phase, disk, ..Sample::default() };
                 gateways.snapshot().sample(&gateways.flows, gateways.histogram_cells(), empty)
             }
-        }
+        };
+        Sample { names: Arc::clone(&self.base.names), ..sample }
     }
 
-    /// Free space of the disks to which this process writes; none if it writes to none.
+    /// Free space of the disks that this process writes to; `None` without such a disk.
     pub fn disk_left(&self) -> Option<DiskLeft> {
         self.base.disk_left()
     }
@@ -395,7 +402,7 @@ impl RunHandle {
         &self.base.fields
     }
 
-    /// Goes on with the run that was taken over; false if there is none.
+    /// Goes on with the run that was taken over; false if there was none.
     pub fn go_on(&mut self) -> bool {
         let Builders::Units(units) = &self.builders else { return false };
         let Some(before) = units.go_on(&self.base) else { return false };
@@ -493,7 +500,7 @@ impl RunHandle {
         }
     }
 
-    /// Front ends under run control, as they were a moment ago; none without them.
+    /// Front ends under run control, as they were a moment ago; `None` without them.
     pub fn front_ends(&self) -> Option<FrontEndsAccount> {
         match &self.builders {
             Builders::Units(units) => units.front_ends.as_ref().map(Conducted::account),
@@ -577,6 +584,7 @@ impl RunHandle {
         let transfer = base.transfer.as_ref().map(TransferService::summary);
         let parts = Parts { sources: base.sources, streams: &base.streams, lumisections: &lumisections };
         let mut summary = RunSummary::new(&snapshot, base.directory.clone(), parts, base.is_forced, times);
+        summary.names = base.names.iter().map(|(id, name)| (id.to_string(), name.clone())).collect();
         summary.fields = base.fields.clone();
         summary.configuration = base.configured.summary.clone();
         summary.clock = ClockSummary { at_start: base.clock_at_start, at_end: ClockReading::now() };

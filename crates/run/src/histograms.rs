@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a histogram of the configuration counts, for those who read it.
+/// What a histogram of the configuration counts, for its readers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistogramDefinition {
     /// Its place in the configuration.
@@ -68,7 +68,7 @@ impl HistogramUnit {
     }
 }
 
-/// A histogram of some sources, as it is told.
+/// A histogram of some sources, as the account and the API have it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct SourceHistograms {
     /// Its name.
@@ -97,7 +97,7 @@ pub struct HistogramCounts {
 }
 
 impl HistogramDefinition {
-    /// Those of a configuration, as it has them and as those who fill them do.
+    /// The histograms of a configuration: its sections, with the configurations of the threads that fill them.
     pub(super) fn all(sections: &[HistogramSection], configs: Vec<HistogramConfig>) -> Vec<Self> {
         let define = |config: HistogramConfig| {
             let (of, unit) = match config.of {

@@ -15,7 +15,7 @@
 //! filter_node  filter units for builder units on other machines
 //! file_filters file-based filter units                  transfer   closed run files, moved by a command
 //! run_files    what writes run files, and how long the disks last
-//! stored       the files of past runs                   logbook    what people say of runs
+//! stored       the files of past runs                   logbook    operators' notes on runs
 //! registry     run numbers and directories, and the takeover record in one
 //! record       an account of the past in a line         advice     keys that would help next time
 //! summary      run.json; its parts in summary_sections, source_summary and histograms

@@ -1,4 +1,5 @@
-//! The logbook of an output directory: what people say of its runs, and what run control notes of them, in one file that only grows.
+//! The logbook of an output directory: operators' notes on its runs, and run control's own, in one file that only
+//! grows.
 //!
 //! ```text
 //! logbook.jsonl    {"at_ns":1790000000000000000,"run":7,"kind":"note","by":"ada","text":"target moved by 2 mm"}
@@ -43,7 +44,7 @@ pub enum NoteKind {
 pub struct Note {
     /// When, in nanoseconds since 1970 UTC.
     pub at_ns: i64,
-    /// Of which run; none outside of runs.
+    /// Of which run; `None` outside of runs.
     pub run: Option<u32>,
     /// What kind of entry it is.
     #[serde(default)]
@@ -69,8 +70,8 @@ impl Logbook {
     /// Adds an entry, which is on the disk when this returns. Several programs may do so at once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] where there is no text, more than [`LONGEST_NOTE`] bytes, or control characters; otherwise where the file
-    /// cannot be written.
+    /// [`ErrorKind::InvalidInput`] if there is no text, more than [`LONGEST_NOTE`] bytes, or control characters;
+    /// otherwise if the file cannot be written.
     pub fn add(&self, at: Utc, run: RunNumber, by: &str, text: &str) -> io::Result<Note> {
         let text = text.trim();
         if text.is_empty() || text.len() > LONGEST_NOTE {
@@ -92,7 +93,7 @@ impl Logbook {
     /// Adds entries, which are on the disk when this returns.
     ///
     /// # Errors
-    /// Where the file cannot be written; none of them stands there then, so that they can be added again.
+    /// If the file cannot be written; it holds none of them then, so that they can be added again.
     pub fn append(&self, notes: &[Note]) -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&self.file)?;
         // Two that write at once must both see how the file ends.
@@ -108,7 +109,7 @@ impl Logbook {
     /// All entries, the oldest first; pieces of lines are passed over.
     ///
     /// # Errors
-    /// Where there is a file that cannot be read.
+    /// If there is a file that cannot be read.
     pub fn notes(&self) -> io::Result<Vec<Note>> {
         self.read(None, |_| true)
     }
@@ -130,19 +131,20 @@ impl Logbook {
         self.read(Some(LOGBOOK_TAIL), |note| note.kind == NoteKind::Note)
     }
 
-    /// The entries that are wanted of the whole file, or of so many bytes at its end.
+    /// The entries that are wanted of the whole file, or of this many bytes at its end.
     fn read(&self, tail: Option<u64>, is_wanted: impl Fn(&Note) -> bool) -> io::Result<Vec<Note>> {
         let mut file = match File::open(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             file => file?,
         };
         let begin = tail.map_or(0, |tail| file.metadata().map_or(0, |metadata| metadata.len().saturating_sub(tail)));
-        // Of a line that begins before it the rest is read, and is none; one that begins right there is whole.
+        // A line that begins before this place is cut, and its rest does not parse; one that begins right there is
+        // whole.
         file.seek(SeekFrom::Start(begin))?;
         let (mut reader, mut notes, mut line) = (BufReader::new(file), Vec::new(), Vec::new());
         loop {
             line.clear();
-            // What is left of a longer line is read as a line of its own, and is none.
+            // The rest of a longer line is read as a line of its own, and does not parse.
             if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
                 return Ok(notes);
             }

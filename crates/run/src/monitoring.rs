@@ -154,7 +154,7 @@ pub struct Counts {
     pub accepted: u64,
     /// Events that were rejected.
     pub rejected: u64,
-    /// Events of which no decision could be had: they are in the stream `error`.
+    /// Events of which no decision could be made: they are in the stream `error`.
     pub quarantined: u64,
     /// Accepted events that passed each trigger, by its number; triggers that none passed are left out.
     pub triggers: BTreeMap<u8, u64>,
@@ -229,7 +229,7 @@ impl Counts {
     }
 }
 
-/// Adds to a number that a file may say whatever it likes of.
+/// Adds a number from a file, which may have any value.
 const fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
@@ -269,7 +269,7 @@ impl HistogramCounts {
         true
     }
 
-    /// The mean of the values in bins, each taken for the middle of its bin; none without any.
+    /// The mean of the values in bins, each taken for the middle of its bin; `None` without any.
     pub fn mean(&self) -> Option<f64> {
         let inside: u64 = self.bins.iter().sum();
         let width = (self.high - self.low) / self.bins.len() as f64;
@@ -363,7 +363,7 @@ pub enum MergeError {
 /// Adds up the documents in some directories of one run.
 ///
 /// # Errors
-/// Where there are none, one cannot be read, or they are not of one run.
+/// If there are none, if one cannot be read, or if they are not of one run.
 pub fn merge(directories: &[PathBuf]) -> Result<Histograms, MergeError> {
     let mut paths = BTreeSet::new();
     for directory in directories {
@@ -435,7 +435,7 @@ impl Histograms {
     /// Writes the sum into a run's directory.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses it.
     pub fn keep(&self, directory: &Path) -> io::Result<()> {
         write_whole(&directory.join(MERGED_FILE), self)
     }
@@ -470,7 +470,7 @@ mod tests {
         }
     }
 
-    /// So many accepted events of trigger 5, each of which fills one value, and one that was rejected.
+    /// This many accepted events of trigger 5, each of which fills one value, and one that was rejected.
     fn record(lumisection: u32, bins: u32, values: &[f64]) -> LumisectionRecord {
         let mut monitoring = Monitoring::new(1);
         let places = monitoring.declare(&[HistogramShape::new("energy", bins, 0.0, 10.0).expect("there can be one")]);
@@ -556,14 +556,14 @@ mod tests {
             let error = merge(&[directory.run()]).expect_err("it cannot be").to_string();
             assert!(error.contains(words) && error.contains("bu1-ls000001"), "{error}");
         }
-        // Whatever numbers a document has, adding them up does not end the program.
+        // Adding up any numbers of a document does not end the program.
         let huge = text.replace("\"accepted\":1", &format!("\"accepted\":{}", u64::MAX)).replace("11.0", "10.0");
         std::fs::write(&path, huge.replace("\"energy\"", "\"other\"")).expect("it is ours");
         assert_eq!(merge(&[directory.run()]).expect("it can be").total.accepted, u64::MAX);
     }
 
     #[test]
-    fn what_cannot_be_written_is_told() {
+    fn what_cannot_be_written_is_reported() {
         let directory = Directory::new("full");
         // A file where the run's directory would be.
         std::fs::write(directory.run(), "in the way").expect("it is ours");

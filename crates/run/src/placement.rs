@@ -105,7 +105,7 @@ impl<'a> Part<'a> {
 /// Where each thread and pool of a run in one process goes on this machine, and who decides that.
 ///
 /// # Errors
-/// Where a rule names CPUs or a node that are not there, or that were taken away from this process, and where a readout
+/// If a rule names CPUs or a node that are not there, or that were taken away from this process, and if a readout
 /// unit names a card that is not there.
 pub fn placement(configuration: &Configuration) -> Result<Plan, PlacementError> {
     Wanted::here(configuration, Part::Whole).map(|wanted| wanted.plan)
@@ -315,7 +315,7 @@ fn feed(readout: &ReadoutSection) -> Feed {
 /// What a thread says of its place: what it was refused and goes on without, or why it cannot.
 type Report = Result<Vec<String>, PlacementError>;
 
-/// Gives each thread and pool its place, and hears from it whether it got it.
+/// Gives each thread and pool its place, and learns from it whether it got it.
 pub(super) struct ThreadPlacement {
     wanted: Wanted,
     reports: (Sender<Report>, Receiver<Report>),
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_cannot_have_its_cpus_says_so_unless_nobody_asked() {
+    fn a_thread_that_cannot_have_its_cpus_fails_by_a_rule_and_warns_otherwise() {
         let away = |by| Placement { kind: Kind::Thread, cpus: [8191].into_iter().collect(), ..placement(by) };
         let by_rule = away(Decision::Rule(ropewalk_host::RuleName { kind: Kind::Thread, number: 1 }));
         let error = take_place(&by_rule, None).expect_err("there is no such CPU");

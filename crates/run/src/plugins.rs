@@ -42,7 +42,7 @@ const HEADS_BLOCKS: usize = 32;
 /// Bytes of events that wait to be sent there.
 const QUEUE: usize = 16 << 20;
 
-/// Filter units, and what there will be to tell of them.
+/// Filter units, and their later report.
 type Units = (Vec<Box<dyn FilterLink>>, Vec<Watched>);
 
 /// Makes who decides on the events of builder units, or of gateways without a farm.
@@ -52,7 +52,7 @@ pub(super) struct Filters<'a> {
 }
 
 impl Filters<'_> {
-    /// Who decides on the events of a builder unit or an input queue that has so many in work, and what there will be to tell of it.
+    /// Who decides on the events of a builder unit or an input queue that has so many in work, and its later report.
     pub(super) fn filtering(
         &self,
         builder: &str,
@@ -194,7 +194,7 @@ pub(super) fn filter_process(section: &FilterSection) -> std::io::Result<FilterP
             let limits = [memory.to_string(), std::process::id().to_string()];
             let begin = [std::env::current_exe()?, PathBuf::from(PROGRAM)].into_iter().chain(limits.map(PathBuf::from));
             let command = begin.chain(program.iter().flatten().map(PathBuf::from)).collect();
-            // A program is told the text alone.
+            // A program only gets the text.
             let filter = FilterConfig { library: PathBuf::new(), configuration: section.configuration.clone() };
             FilterProcess::new(ProcessConfig { filter, memory, copies: COPIES, command })
         }
@@ -311,7 +311,7 @@ const START: Duration = Duration::from_secs(10);
 
 impl Workshop<'_> {
     /// Gives the sources of a readout unit their splitters, where the configuration names any. Their receivers must be there.
-    /// Returns what there will be to tell of them.
+    /// Returns their later report.
     pub(super) fn splitters<S: Dispatcher, P: Dispatcher>(
         &self,
         index: u16,
@@ -425,7 +425,7 @@ pub(super) struct Watched {
     told: usize,
 }
 
-/// Who tells what went wrong.
+/// The reporter of faults.
 #[derive(Debug)]
 enum Tells {
     Journal(Journal),

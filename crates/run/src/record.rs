@@ -26,7 +26,7 @@ pub struct FrontEndRecord {
     pub name: String,
     /// What it said of the versions of its firmware and library.
     pub versions: String,
-    /// The SHA-256 of the settings that it was ready with; none where it was not, or has none.
+    /// The SHA-256 of the settings that it was ready with; `None` if it was not ready, or has none.
     pub settings_sha256: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct RunRecord {
     pub bytes_written: Option<u64>,
     /// Whether every equation of the ledger holds.
     pub is_balanced: Option<bool>,
-    /// Fragments that are in no complete event, and those that never came, by cause.
+    /// Fragments that are in no complete event, and fragments that never came, by cause.
     pub lost: BTreeMap<String, u64>,
     /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
     pub sources_in_trouble: Vec<u32>,
@@ -193,7 +193,7 @@ impl RunRecord {
     /// What the account in a run's directory says.
     ///
     /// # Errors
-    /// Where there is an account that cannot be read, or is none.
+    /// If the account cannot be read, or is not a valid one.
     pub fn read(directory: &RunDirectory) -> io::Result<Self> {
         let bare = Self { run: directory.run.0, directory: directory.path.clone(), ..Self::default() };
         match account::<Told>(directory) {
@@ -204,10 +204,10 @@ impl RunRecord {
         }
     }
 
-    /// The configuration that is kept beside its account; none where there is none.
+    /// The configuration that is kept beside its account; `None` without one.
     ///
     /// # Errors
-    /// Where there is one that cannot be read.
+    /// If there is one that cannot be read.
     pub fn configuration(&self) -> io::Result<Option<Written>> {
         let file = self.directory.join(CONFIGURATION);
         match Written::read(&file) {
@@ -298,7 +298,7 @@ impl ToldFragments {
     }
 
     /// Whether something is wrong with their source. An incomplete event is the trouble of the sources that are missing
-    /// there, not of those that came.
+    /// there, not of the present ones.
     fn is_bad(&self) -> bool {
         self.crc_errors > 0 || self.lost().keys().any(|cause| cause != "in_incomplete_events")
     }
@@ -314,10 +314,10 @@ pub(super) fn account<T: DeserializeOwned>(directory: &RunDirectory) -> io::Resu
 }
 
 impl Registry {
-    /// What the run of this number says of itself; none where there is none.
+    /// What the run of this number says of itself; `None` without such a run.
     ///
     /// # Errors
-    /// Where the output directory or the account cannot be read.
+    /// If the output directory or the account cannot be read.
     pub fn record(&self, run: u32) -> io::Result<Option<RunRecord>> {
         let directory = self.runs()?.into_iter().find(|directory| directory.run.0 == run);
         directory.map(|directory| RunRecord::read(&directory)).transpose()
@@ -331,7 +331,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_account_is_told_in_a_line_with_what_was_lost_and_by_whom() {
+    fn an_account_fits_in_a_line_with_what_was_lost_and_by_which_source() {
         let path = std::env::temp_dir().join(format!("ropewalk-record-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory can be made");
         let directory = RunDirectory { run: RunNumber(7), path: path.clone() };

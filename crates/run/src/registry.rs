@@ -40,7 +40,7 @@ impl Registry {
     /// The registry of an output directory, which is made where it is not there.
     ///
     /// # Errors
-    /// Where the directory cannot be made.
+    /// If the directory cannot be made.
     pub fn open(output: &Path) -> io::Result<Self> {
         fs::create_dir_all(output)?;
         Ok(Self { output: output.to_owned() })
@@ -49,7 +49,7 @@ impl Registry {
     /// The runs that there are, by number.
     ///
     /// # Errors
-    /// Where the output directory cannot be read.
+    /// If the output directory cannot be read.
     pub fn runs(&self) -> io::Result<Vec<RunDirectory>> {
         let mut runs = Vec::new();
         for entry in fs::read_dir(&self.output)? {
@@ -61,11 +61,11 @@ impl Registry {
         Ok(runs)
     }
 
-    /// Takes the next number by making its directory, behind those that there are and the last one that began. Making a directory is
-    /// atomic, so that two programs that ask at once get two numbers.
+    /// Takes the next number by making its directory, after the existing directories and the last run that began.
+    /// Making a directory is atomic, so that two programs that ask at once get two numbers.
     ///
     /// # Errors
-    /// Where the output directory cannot be read or written.
+    /// If the output directory cannot be read or written.
     pub fn next_run(&self) -> io::Result<RunDirectory> {
         let newest = self.runs()?.last().map_or(0, |newest| newest.run.0);
         let mut number = newest.max(self.last_begun()?.0);
@@ -81,15 +81,13 @@ impl Registry {
         }
     }
 
-    /// The number of the last run that began; 0 where none has.
+    /// The number of the last run that began; 0 if none has.
     fn last_begun(&self) -> io::Result<RunNumber> {
         let file = self.output.join(LAST_RUN);
         match fs::read_to_string(&file) {
             Ok(text) => text.trim().parse().map(RunNumber).map_err(|_| {
-                let why = format!(
-                    "{}: no run's number stands in it; remove it if no run's directory was moved",
-                    file.display()
-                );
+                let why =
+                    format!("{}: it holds no run's number; remove it if no run's directory was moved", file.display());
                 io::Error::new(io::ErrorKind::InvalidData, why)
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RunNumber(0)),
@@ -97,10 +95,11 @@ impl Registry {
         }
     }
 
-    /// A run begins: its number is not given again, whatever becomes of its directory. One program at a time says so.
+    /// Records that a run begins: its number is not given again, even if its directory is removed. One program at a
+    /// time writes this.
     ///
     /// # Errors
-    /// Where the output directory cannot be read or written.
+    /// If the output directory cannot be read or written.
     pub fn begins(&self, run: RunNumber) -> io::Result<()> {
         let directory = File::open(&self.output)?;
         directory.lock()?;
@@ -193,10 +192,10 @@ impl TakeoverRecord {
         File::open(directory)?.sync_all()
     }
 
-    /// The record of the latest event manager of a run without an account; none where the run has one, or no manager.
+    /// The record of the latest event manager of a run without an account; `None` if the run has one, or no manager.
     ///
     /// # Errors
-    /// Where the directory or the file cannot be read, or is no such file.
+    /// If the directory or the file cannot be read, or is no such file.
     pub fn latest(directory: &Path) -> io::Result<Option<Self>> {
         if directory.join(ACCOUNT).exists() {
             return Ok(None);
@@ -210,7 +209,7 @@ impl TakeoverRecord {
     /// Removes the files: the run has its account.
     ///
     /// # Errors
-    /// Where one cannot be removed.
+    /// If one cannot be removed.
     pub fn forget(directory: &Path) -> io::Result<()> {
         Self::epochs(directory)?.into_iter().try_for_each(|epoch| fs::remove_file(Self::file(directory, epoch)))
     }
@@ -248,7 +247,7 @@ impl Registry {
     /// The newest run whose event manager left no account, and that manager's record.
     ///
     /// # Errors
-    /// Where a directory or a record cannot be read.
+    /// If a directory or a record cannot be read.
     pub fn unfinished(&self) -> io::Result<Option<(RunDirectory, TakeoverRecord)>> {
         for directory in self.runs()?.into_iter().rev() {
             if let Some(record) = TakeoverRecord::latest(&directory.path)? {
@@ -267,7 +266,7 @@ pub const CONFIGURATION: &str = "configuration.toml";
 pub struct ConfigurationSummary {
     /// The SHA-256 of `configuration.toml`, in hexadecimal digits.
     pub sha256: String,
-    /// The file that it was read from; null where there was none.
+    /// The file that it was read from; null if there was none.
     pub file: Option<String>,
     /// The version of the program, which has the values of keys that are not there.
     pub program: &'static str,
@@ -299,7 +298,7 @@ impl Configured {
     /// run was begun with.
     ///
     /// # Errors
-    /// Where the directory cannot be written.
+    /// If the directory cannot be written.
     pub(super) fn keep(&self, directory: &Path) -> io::Result<Option<String>> {
         // A node that is a process of its own has no directory.
         if directory.as_os_str().is_empty() {
@@ -407,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_be_the_same_event_manager() {
+    fn no_two_programs_can_be_the_same_event_manager() {
         let output = directory("same");
         record(RunNumber(1), 2).make(&output).expect("it can be written");
         let second = record(RunNumber(1), 2).make(&output).map_err(|error| error.kind());
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_configuration_stays_and_another_one_is_told() {
+    fn the_first_configuration_stays_and_another_one_is_reported() {
         let directory = std::env::temp_dir().join(format!("ropewalk-configured-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory can be made");
         let text = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";

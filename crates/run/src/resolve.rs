@@ -33,7 +33,7 @@ pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Where every node listens for the others.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// The event manager, and those that stand by.
+    /// The event manager and its standbys.
     pub managers: Vec<String>,
     /// The readout units, by index.
     pub readouts: Vec<String>,
@@ -118,7 +118,7 @@ impl Resolved {
             epoch: Epoch(configuration.manager.epoch),
         };
         let sources: Vec<SourceId> = configuration.source.iter().map(|source| SourceId(source.id)).collect();
-        // The tables of one super-fragment must fit into one staging block, whatever the number of sources.
+        // The tables of one super-fragment must fit into one staging block, for any number of sources.
         let staging_block = ((64 << 10) + sources.len() * 64).next_power_of_two();
         let fingerprint = fingerprint(configuration);
         Self {
@@ -235,7 +235,7 @@ impl Resolved {
     /// The file that the configuration was read from.
     ///
     /// # Errors
-    /// Where it is from none: another process could not read it.
+    /// If it is from none: another process could not read it.
     pub(super) fn file(&self) -> Result<PathBuf, RunError> {
         let message = "a card with `writer = \"process\"` needs a configuration in a file, which its writer reads too";
         self.configuration.file.clone().ok_or_else(|| RunError::Unfit(message.to_owned()))
@@ -266,8 +266,8 @@ impl Resolved {
         self.configuration.run.front_ends.clone()
     }
 
-    /// Where each front end under run control sends its data, of readout units with these addresses. A host that stands for
-    /// every card is left out: it is the one at which the front end reached run control.
+    /// Where each front end under run control sends its data, of readout units with these addresses. A wildcard host is
+    /// left out: the front end uses the host at which it reached run control.
     pub(super) fn data_addresses(&self, readouts: &[String]) -> Vec<String> {
         let address = |(_, readout): (&SourceSection, u16)| {
             let address = &readouts[usize::from(readout)];
@@ -280,7 +280,7 @@ impl Resolved {
     /// The same where the readout units are other processes: only what the configuration says is known of them.
     ///
     /// # Errors
-    /// Where a readout unit listens at a port that only it knows.
+    /// If a readout unit listens at a port that only it knows.
     pub(super) fn fixed_data_addresses(&self) -> Result<Vec<String>, RunError> {
         let listen: Vec<String> = self.configuration.readout.iter().map(|readout| readout.listen.clone()).collect();
         let unknown = self.controlled().find(|(_, readout)| listen[usize::from(*readout)].ends_with(":0"));
@@ -299,7 +299,7 @@ impl Resolved {
         self.sources_and_readouts().filter(|(source, _)| source.is_under_run_control())
     }
 
-    /// How slow readings are written; none where nothing is.
+    /// How slow readings are written; `None` if nothing is.
     pub(super) fn readings(&self, epoch: Utc) -> Option<StorageConfig> {
         let usual = self.storage(0, epoch)?;
         // They are few: one segment holds those of a run, and none is deleted for newer ones.
@@ -491,14 +491,14 @@ impl Resolved {
         self.configuration.builder[usize::from(index)].output.as_ref().unwrap_or(&self.configuration.run.output)
     }
 
-    /// How a builder unit writes files of events; none where it does not. Each has a directory of its own.
+    /// How a builder unit writes files of events; `None` if it does not. Each has a directory of its own.
     pub(super) fn filing(&self, index: u16) -> Option<FilingConfig> {
         let builder = &self.configuration.builder[usize::from(index)];
         let own = (self.configuration.builder.len() > 1).then_some(builder.name.as_str());
         filing_config(&self.configuration, index, self.output(index), own, self.level())
     }
 
-    /// The watch over sources that slip; none where it is switched off.
+    /// The watch over sources that slip; `None` if it is switched off.
     fn synchrony(&self) -> Option<synchrony::Config> {
         let section = &self.configuration.synchrony;
         let action = match section.action {

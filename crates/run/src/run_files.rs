@@ -149,7 +149,7 @@ const LONGEST_SECONDS: f64 = 3.2e9;
 pub struct DiskLeft {
     /// Bytes that can still be written to the disk that is full first.
     pub free_bytes: u64,
-    /// Time until it is full at the recent rate, including what other programs write; none while it is not filling.
+    /// Time until it is full at the recent rate, including what other programs write; `None` while it is not filling.
     pub time: Option<Duration>,
 }
 
@@ -160,12 +160,12 @@ pub(super) struct StartRoom {
     directories: Vec<PathBuf>,
     /// Free bytes on each.
     least: u64,
-    /// Builder units are other processes, and tell how much room they have.
+    /// Builder units are other processes, and report how much room they have.
     is_told: bool,
 }
 
 impl StartRoom {
-    /// So many free bytes on each disk that carries one of these directories.
+    /// This many free bytes on each disk that carries one of these directories.
     pub(super) const fn here(directories: Vec<PathBuf>, least: u64) -> Self {
         Self { directories, least, is_told: false }
     }
@@ -186,7 +186,7 @@ impl StartRoom {
             .map_or(Ok(()), |(short, free)| Err(self.refusal(short.display(), free)))
     }
 
-    /// The same of builder units that are other processes, as they told it a moment ago.
+    /// The same of builder units that are other processes, as they reported it a moment ago.
     ///
     /// # Errors
     /// Which one, and what to do, for people.
@@ -300,7 +300,7 @@ impl Forecast {
 }
 
 impl fmt::Display for DiskLeft {
-    /// The time that is left, as people say it.
+    /// The time that is left, as text.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(time) = self.time else { return write!(out, "{} free", Bytes(self.free_bytes)) };
         match time.as_secs() {

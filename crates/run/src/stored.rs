@@ -1,7 +1,7 @@
 //! The files that a run has left on the disks, as their names, their ends and the run's account tell it.
 //!
-//! Only files that are named as those of the run are looked at, in the directories that its configuration says they go to; links are
-//! not followed. What is asked for beside a run's number is compared with names, and never opened.
+//! Only files with names of the run's files are looked at, in the directories that its configuration says they go to;
+//! links are not followed. What is asked for beside a run's number is compared with names, and never opened.
 
 use super::record::account;
 use super::registry::RunDirectory;
@@ -21,7 +21,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
-/// Files that are told of at once, at most.
+/// The most files in one answer.
 pub const MOST_FILES: usize = 500;
 /// Bytes of a path, at most: as the system has it.
 const PATH_BYTES: usize = 4096;
@@ -48,11 +48,11 @@ pub enum FileState {
 pub struct StoredFile {
     /// Where it is, from the output directory on; the whole path where it is on another disk.
     pub path: String,
-    /// Who wrote it: `bu0` is builder unit 0; none where neither name nor place tell it.
+    /// Who wrote it: `bu0` is builder unit 0; `None` if neither name nor place tell it.
     pub writer: Option<String>,
-    /// Of which stream; none where the run is not divided into streams.
+    /// Of which stream; `None` if the run is not divided into streams.
     pub stream: Option<String>,
-    /// Of which lumisection, from 1; none where one file has events of several.
+    /// Of which lumisection, from 1; `None` if one file has events of several.
     pub lumisection: Option<u32>,
     /// How long it is.
     pub bytes: u64,
@@ -65,13 +65,13 @@ pub struct StoredFile {
 /// Some files of a run, the newest first.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StoredFiles {
-    /// The run; none where there is none.
+    /// The run; `None` without a run.
     pub run: Option<u32>,
     /// It has its account: it has ended in order.
     pub has_account: bool,
-    /// All its files that are there, whether they are among these or not.
+    /// All its existing files, among these or not.
     pub found: u64,
-    /// Those that were asked for.
+    /// The files that were asked for.
     pub files: Vec<StoredFile>,
     /// Files that were deleted to stay within `keep`, as the account says.
     pub deleted: Value,
@@ -204,7 +204,7 @@ impl Ord for Found {
 }
 
 impl Found {
-    /// What there is to say of it; none where it is gone since.
+    /// What there is to say of it; `None` if it is gone since.
     fn look(self) -> Option<StoredFile> {
         let mut place = self.place;
         let mut state = self.state;
@@ -272,14 +272,14 @@ impl StoredFiles {
     /// At most `limit` files of a run of this output directory, the newest first: those before this one where it is given.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is no such run, or its directory is a link; otherwise what the system says.
+    /// [`ErrorKind::NotFound`] if there is no such run, or its directory is a link; otherwise what the system says.
     pub fn of_run(output: &Path, run: RunNumber, before: Option<&FileName>, limit: usize) -> io::Result<Self> {
         let path = output.join(run_directory_name(run));
         let missing = |why: String| io::Error::new(ErrorKind::NotFound, why);
         match fs::symlink_metadata(&path) {
             Ok(file) if file.is_dir() => {}
             Ok(_) => {
-                return Err(missing(format!("the directory of run {run} is none, or a link, which is not followed")));
+                return Err(missing(format!("the directory of run {run} is a file or a link, which is not followed")));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(format!("there is no run {run}"))),
             Err(error) => return Err(error),
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(list(&output, None, 500).found, 0);
         link(&elsewhere, output.join("run000009"));
         for run in [8, 9] {
-            let error = StoredFiles::of_run(&output, RunNumber(run), None, 9).expect_err("there is none");
+            let error = StoredFiles::of_run(&output, RunNumber(run), None, 9).expect_err("there is no such run");
             assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         }
         fs::remove_dir_all(output).expect("the test's own");

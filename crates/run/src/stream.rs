@@ -63,7 +63,7 @@ pub enum StreamRunError {
 /// Takes chunks from a server until it has ended, `config.chunks` came, or `watch` says false.
 ///
 /// # Errors
-/// Where the server cannot be reached, refuses, or goes away and `config.reconnect` is not set.
+/// If the server cannot be reached, refuses, or goes away and `config.reconnect` is not set.
 pub fn subscribe(
     config: ClientConfig,
     take: impl FnMut(ChunkHead, Payload),
@@ -139,7 +139,7 @@ const SUBSCRIBER_BLOCKS: (usize, usize) = (16 << 10, 64);
 pub struct CardOffer {
     /// Its name, and its thread's.
     pub name: String,
-    /// Where, to whom, how.
+    /// Where and how it is served.
     pub serve: ServeSection,
     /// Bytes of its ring.
     pub memory: u64,
@@ -158,7 +158,7 @@ pub enum OfferWriter {
         origin: ByteOrigin,
         /// Again and again, with sequence numbers that go on counting.
         again: bool,
-        /// At most so many bytes a second.
+        /// At most this many bytes a second.
         bytes_per_second: Option<f64>,
         /// Longer chunks are given up; at most [`LARGEST_CHUNK_BYTES`](super::LARGEST_CHUNK_BYTES).
         most_chunk_bytes: u64,
@@ -225,7 +225,7 @@ pub enum Serving<'a> {
 /// Serves until all cards have ended and everything is sent, or `watch` returns false. Returns the counts of each card.
 ///
 /// # Errors
-/// Where a file has no blocks or cannot be read, or an address cannot be listened on.
+/// If a file has no blocks or cannot be read, or an address cannot be listened on.
 pub fn serve(offers: &[CardOffer], mut watch: impl FnMut(Serving<'_>) -> bool) -> Result<Vec<Served>, StreamRunError> {
     let mut writers = Writers::default();
     let mut cards = Cards(Vec::new());

@@ -50,7 +50,7 @@ pub struct RunSummary {
     pub state: &'static str,
     /// The run's directory; empty in a process that only emulates packet sources or farm nodes.
     pub directory: PathBuf,
-    /// When it began, in nanoseconds since 1970 UTC; null where it never did.
+    /// When it began, in nanoseconds since 1970 UTC; null if it never did.
     pub started_ns: Option<i64>,
     /// Fields given at the start, by name (`--field beam=120GeV`).
     pub fields: Fields,
@@ -63,6 +63,8 @@ pub struct RunSummary {
     pub duration_s: f64,
     /// Configured sources.
     pub sources: usize,
+    /// Configured names of sources, by their ids; sources without a name are left out.
+    pub names: BTreeMap<String, String>,
     /// The account of fragments, of all sources. In runs with gateways a packet counts as one fragment.
     pub fragments: FragmentSummary,
     /// The account of events.
@@ -108,7 +110,7 @@ pub struct RunSummary {
     pub histograms: Vec<SourceHistograms>,
     /// Files that were read in the place of sources.
     pub inputs: Vec<InputSummary>,
-    /// Front ends under run control; null where there are none.
+    /// Front ends under run control; null if there are none.
     pub front_ends: Option<FrontEndsSummary>,
     /// The account of filter units and their events.
     pub filter: FilterSummary,
@@ -123,7 +125,7 @@ pub struct RunSummary {
     pub gateways: BTreeMap<String, GatewaySummary>,
     /// The farm nodes of this process; null without them.
     pub farm: Option<FarmNodeReport>,
-    /// Closed lumisections, in order. A succeeding event manager knows only those that it closed.
+    /// Closed lumisections, in order. A succeeding event manager knows only the lumisections that it closed.
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
     pub stopped_by: Option<&'static str>,
@@ -152,6 +154,8 @@ pub struct EventSummary {
     pub assigned: u64,
     /// Events built with every required source.
     pub built: u64,
+    /// Built events with a fragment in doubt. Gateways do not count them.
+    pub doubtful: u64,
     /// Incomplete events that were kept.
     pub incomplete_emitted: u64,
     /// Events that were dropped.
@@ -224,14 +228,14 @@ pub(super) struct Parts<'a> {
     pub(super) sources: usize,
     /// The streams, in order.
     pub(super) streams: &'a [StreamName],
-    /// Those that are over, in order.
+    /// The lumisections that are over, in order.
     pub(super) lumisections: &'a [LumisectionEnd],
 }
 
 /// When a run began, and the duration of its parts in seconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Durations {
-    /// None where it never did.
+    /// `None` if it never did.
     pub(super) started: Option<Utc>,
     /// From start to the end of draining.
     pub(super) whole: f64,
@@ -270,8 +274,9 @@ impl DatagramSummary {
 }
 
 impl EventSummary {
-    fn new(events: &EventAccount) -> Self {
+    fn new(events: &EventAccount, doubtful: u64) -> Self {
         Self {
+            doubtful,
             assigned: events.assigned,
             built: events.built,
             incomplete_emitted: events.incomplete_emitted,
@@ -289,6 +294,11 @@ impl EventSummary {
 }
 
 impl RunSummary {
+    /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
+    pub fn name_of(&self, id: &str) -> String {
+        self.names.get(id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
+    }
+
     /// The summary of what is known now.
     pub(super) fn new(
         snapshot: &RunSnapshot,
@@ -312,8 +322,9 @@ impl RunSummary {
             clock: ClockSummary::default(),
             duration_s: times.whole,
             sources: parts.sources,
+            names: BTreeMap::new(),
             fragments: FragmentSummary::of_all(snapshot),
-            events: EventSummary::new(events),
+            events: EventSummary::new(events, counter(Counter::EventsDoubtful)),
             bytes: ByteSummary {
                 payload_received: counter(Counter::PayloadBytesReceived),
                 wire_received: counter(Counter::WireBytesReceived),

@@ -121,9 +121,9 @@ impl fmt::Display for UnbalancedSummary {
 /// What the kernel of the event manager's machine said of its civil time, which `started_ns` and the times of lumisections come from.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClockSummary {
-    /// When the run began; null where this event manager was not there then, or was not told.
+    /// When the run began; null if this event manager was not there then, or was not told.
     pub at_start: Option<ClockReading>,
-    /// When the account was closed; null where the kernel was not asked.
+    /// When the account was closed; null if the kernel was not asked.
     pub at_end: Option<ClockReading>,
 }
 
@@ -139,7 +139,7 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// That of now; none where a process is not allowed to ask.
+    /// The present quality; `None` if a process is not allowed to ask.
     pub(super) fn now() -> Option<Self> {
         ClockQuality::of_this_machine().ok().map(Self::of)
     }
@@ -154,8 +154,8 @@ impl ClockReading {
 }
 
 impl ClockSummary {
-    /// Whether the clock was synchronised whenever the kernel was asked, and how far it was off at most then, in microseconds. None where
-    /// it never was asked.
+    /// Whether the clock was synchronised whenever the kernel was asked, and how far it was off at most then, in
+    /// microseconds. `None` if it never was asked.
     pub fn worst(&self) -> Option<(bool, u64)> {
         let readings = self.at_start.iter().chain(&self.at_end);
         readings
@@ -389,7 +389,7 @@ impl MeasureSummary {
 /// What happened to filter units and to their events.
 #[derive(Copy, Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FilterSummary {
-    /// Events of which no decision could be had.
+    /// Events of which no decision could be made.
     pub failures: u64,
     /// Events that a filter unit had when it ended, and that went to another one.
     pub returned: u64,
@@ -436,7 +436,7 @@ pub struct LumisectionSummary {
     pub number: u32,
     /// Its first event.
     pub first: String,
-    /// The flow of its events; null where builder units pull.
+    /// The flow of its events; null if builder units pull.
     pub flow: Option<String>,
     /// Event keys given to builder units, each once however often it was assigned.
     pub assigned: u64,

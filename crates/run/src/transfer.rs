@@ -3,11 +3,11 @@
 //! ```text
 //! places   which closed run files of this process's builder units lie on the disks, and are not transferred yet
 //! queue    which of them is next, and when one that failed is tried again
-//! command  runs the command for one file, and takes the checksum that it tells
+//! command  runs the command for one file, and takes the checksum that it prints
 //! ```
-//! A transfer counts when the command ends well and tells the checksum that the file has here. Only then is the file deleted,
-//! where that is wanted, or a mark put beside it. What is on the disk is all the state there is: whatever was not confirmed
-//! is found again by the next start, whichever run it is of.
+//! A transfer counts when the command succeeds and prints the checksum that the file has here. Only then is the file
+//! deleted, if that is wanted, or a mark put beside it. The disk holds all the state: files that were not confirmed are
+//! found again by the next start, of any run.
 
 use super::assemble::RunError;
 use crate::user_command;
@@ -31,9 +31,9 @@ use std::time::Duration;
 
 /// The service's thread; those of commands have its name and a number.
 const THREAD: &str = "transfer";
-/// How often directories are looked through.
+/// How often to search directories.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often it is looked whether the run is over.
+/// How often to check whether the run is over.
 const TURN: Duration = Duration::from_millis(20);
 
 /// What is to be done with closed run files.
@@ -41,7 +41,7 @@ const TURN: Duration = Duration::from_millis(20);
 pub(crate) struct TransferConfig {
     /// The command and its arguments, with placeholders.
     pub(crate) command: Vec<String>,
-    /// A second one, which tells the checksum of what has arrived; none where the first one does.
+    /// A second one, which prints the checksum of what has arrived; `None` if the first one does.
     pub(crate) checksum: Option<Vec<String>>,
     /// Confirmed files are deleted.
     pub(crate) delete: bool,
@@ -73,7 +73,7 @@ pub struct TransferSummary {
 }
 
 impl TransferSummary {
-    /// What people should know at the end.
+    /// The remarks at the end.
     pub fn remark(&self) -> Option<String> {
         let why = self.last_failure.as_ref().map(|why| format!(" (the latest: {why})")).unwrap_or_default();
         let text = format!(
@@ -269,7 +269,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Nothing is known; so many files may be under way at once, one at least.
+    /// Nothing is known; this many files may be under way at once, one at least.
     fn new(at_once: usize) -> Self {
         Self { files: BTreeMap::new(), at_once: at_once.max(1) }
     }
@@ -283,7 +283,7 @@ impl Queue {
             let fresh = Waiting { found, failures: 0, due: Instant::ZERO, is_under_way: false, is_tried: false };
             self.files.insert(path, known.unwrap_or(fresh));
         }
-        // How those end is still told.
+        // Their ends are still reported.
         self.files.extend(gone.into_iter().filter(|(_, file)| file.is_under_way));
     }
 
@@ -311,7 +311,7 @@ impl Queue {
         file.due = now.after(FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE));
     }
 
-    /// Makes every file due at once, whatever its pause.
+    /// Makes every file due at once, even one that pauses.
     fn try_everything_once_more(&mut self) {
         for file in self.files.values_mut() {
             (file.due, file.is_tried) = (Instant::ZERO, false);
@@ -348,7 +348,7 @@ impl TransferConfig {
         Ok((bytes, self.delete))
     }
 
-    /// Runs the command, and the one that tells the checksum where it is another one; returns the checksum.
+    /// Runs the command, and the one for the checksum if there is another one; returns the checksum.
     fn carry_out(&self, file: &Found, is_halted: &AtomicBool) -> Result<u32, String> {
         let mut said = self.run(&self.command, file, is_halted)?;
         let mut teller = &self.command;

@@ -233,7 +233,7 @@ impl Units {
         }
     }
 
-    /// Goes on with the run that was taken over; for how long it had gone on. None if there is none.
+    /// Goes on with the run that was taken over; for how long it had gone on. `None` if there was none.
     pub(super) fn go_on(&self, base: &RunBase) -> Option<Duration> {
         let Some(Managing::Successor { first, last, before, .. }) = self.manager else { return None };
         if let Some(front_ends) = &self.front_ends {

@@ -1,5 +1,5 @@
-//! Commands of the user's: started as a group of their own, so that whom they start ends with them, and ended when they take too
-//! long.
+//! Commands of the user's: started as a group of their own, so that their children end with them, and ended when they
+//! take too long.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     command
 }
 
-/// Waits for the end of one that was started so; none where it had to be ended, after `timeout` or because it is halted.
+/// Waits for the end of one that was started so; `None` if it had to be ended, after `timeout` or because it is halted.
 pub fn wait(child: &mut Child, timeout: Duration, is_halted: &AtomicBool) -> Option<ExitStatus> {
     let begin = Instant::now();
     loop {

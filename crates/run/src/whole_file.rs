@@ -1,4 +1,4 @@
-//! Files that are whole, or as they were before: whatever dies, and whenever.
+//! Files that are whole, or as they were before: even if the program or the machine dies during a write.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 /// where an earlier one stays.
 ///
 /// # Errors
-/// Where it cannot be written; then nothing is left of it where that can be helped.
+/// If it cannot be written; then nothing is left of it where that can be helped.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();

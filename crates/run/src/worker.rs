@@ -39,7 +39,7 @@ impl Ending {
     }
 
     fn refused(&self, refusal: &Refusal) {
-        // The first one is told.
+        // Only the first one is reported.
         let _ = self.refusal.set(refusal.clone());
         self.halt();
     }
@@ -101,7 +101,7 @@ impl Worker {
     /// (placement).
     ///
     /// # Errors
-    /// Where the system gives no thread or no descriptor.
+    /// If the system gives no thread or no descriptor.
     pub(super) fn start(
         name: &str,
         drives: Vec<Paged>,
@@ -334,7 +334,7 @@ mod tests {
         (found.pages.pop().expect("it is there"), found.at)
     }
 
-    /// Counts its turns, and is done after so many.
+    /// Counts its turns, and is done after this many.
     struct Counts {
         turns: u64,
         last: u64,

@@ -1,6 +1,7 @@
 //! Runs that follow each other in a hurry leave nothing behind: no thread, no descriptor, no directory that is not theirs.
 //!
-//! One test alone, so that what this process has is what the runs have. `ROPEWALK_RUNS=1000` takes so many runs in a row of each kind.
+//! One test alone, so that what this process has is what the runs have. `ROPEWALK_RUNS=1000` takes this many runs in a
+//! row of each kind.
 
 use ropewalk_config::fields::Fields;
 use ropewalk_config::parse;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Runs of each kind in a row.
 const RUNS: u32 = 60;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For so long nothing comes or goes where everything is set up.
+/// For this long nothing comes or goes where everything is set up.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// What comes in the runs.
@@ -69,7 +70,7 @@ fn come_late(view: &SessionView, run: u32) -> JoinHandle<()> {
     let (_, address) = view.addresses.iter().find(|(name, _)| name == "ru0").expect("it listens").clone();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(u64::from(run % 7) * 5));
-        // Nobody may listen any more, or want to hear it to the end.
+        // The run may listen no longer, or close before the end.
         let Ok(mut stream) = TcpStream::connect(address) else { return };
         let mut bytes = Vec::new();
         for event in 1..=3 {
@@ -92,8 +93,8 @@ fn owned() -> (usize, usize) {
     (entries("/proc/self/task"), entries("/proc/self/fd"))
 }
 
-/// What is owned once it has stayed the same for a while: threads open their own descriptors behind the answer to whoever has them set up,
-/// and those that have done their work end behind it.
+/// The threads and descriptors of the process, once they have stayed the same for a while: threads open descriptors
+/// after the answer to their creator, and some end after it.
 fn settled() -> (usize, usize) {
     let (mut last, mut since) = (owned(), Instant::now());
     let until = since + PATIENCE;
@@ -137,7 +138,8 @@ fn take_runs(control: &ControlHandle, coming: Coming, runs: u32) -> u64 {
     built
 }
 
-/// The kinds go on side by side, each with its own session and directory: most of the time everybody waits for somebody.
+/// The kinds go on side by side, each with its own session and directory: most of the time each session waits for its
+/// sources.
 #[test]
 fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
     let runs = std::env::var("ROPEWALK_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(RUNS);

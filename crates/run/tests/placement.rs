@@ -81,7 +81,7 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
     let (all, last) = allowed();
     let output = TemporaryDirectory::new("push-placed");
     let rules = [rule("-receive$", last), rule("^gate-1-send$", last), rule("^(gate-0-disk|farm)$", last)].concat();
-    // Without an end, so that nobody's thread is gone before it is looked at.
+    // Without an end, so that no thread is gone before it is looked at.
     let mut handle =
         launch_part(&push_system(&output, &rules), &SystemPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
     let at_once = threads();
@@ -107,7 +107,7 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_told_with_those_that_are() {
+fn a_missing_cpu_is_named_with_the_existing_ones() {
     let (all, _) = allowed();
     let setup = Setup::new("nowhere", &[841]).and(&rule("ru0", 8191));
     let error = launch(&setup.configuration(), None).expect_err("there is no such CPU");
@@ -157,7 +157,7 @@ fn pools_lie_on_the_node_that_the_rules_want_and_stay_in_memory() {
     assert!(policies().contains("bind:0"), "{}", policies());
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("Linux tells it").trim() != "0 kB";
-    // Who may not lock goes without, and is told which right is missing.
+    // Without the right to lock, the run goes on and a warning names the missing right.
     let refused =
         handle.warnings().iter().any(|warning| warning.contains("bu0-records") && warning.contains("CAP_IPC_LOCK"));
     assert!(locked != refused, "locked {locked}, {:?}", handle.warnings());

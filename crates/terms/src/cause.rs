@@ -4,7 +4,7 @@ macro_rules! causes {
     ($($(#[doc = $help:literal])* $name:ident = $text:literal),* $(,)?) => {
         /// Why a fragment, an event or a piece of either was lost, refused or flagged.
         ///
-        /// Small and `Copy`, so that the hot path can count it. The name of each is stable: it stands in
+        /// Small and `Copy`, so that the hot path can count it. The name of each is stable: it is used in
         /// summaries, run records and metrics.
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
@@ -93,7 +93,7 @@ causes! {
     OldIncarnation = "old_incarnation",
     /// The segment was deleted to stay within the configured room (`--keep`).
     KeptNewest = "kept_newest",
-    /// Whoever should get it was too slow, and its queue had no room.
+    /// The receiver was too slow, and its queue had no room.
     QueueFull = "queue_full",
     /// The packet came while the receiving socket's queue was full: the receiver was too slow.
     SocketQueueFull = "socket_queue_full",
@@ -107,9 +107,9 @@ causes! {
     NotReassembled = "not_reassembled",
     /// A checksum of IP or UDP does not fit the packet.
     BadChecksum = "bad_checksum",
-    /// The network card or its driver dropped packets, of whatever flow.
+    /// The network card or its driver dropped packets, of any flow.
     InterfaceDropped = "interface_dropped",
-    /// The packet came from nobody who is a configured source.
+    /// The packet came from an address that is not a configured source.
     UnknownSource = "unknown_source",
     /// The packet has another number of events than configured.
     WrongPacking = "wrong_packing",

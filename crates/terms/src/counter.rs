@@ -314,6 +314,8 @@ counters! {
     GroupsLost = "groups_lost", Count, Total, [Incident];
     /// Fragments without a payload byte.
     FragmentsEmpty = "fragments_empty", Count, Total, [Account, Summary];
+    /// Built events with a fragment whose content, or whose event, is in doubt.
+    EventsDoubtful = "events_doubtful", Count, Total, [];
 }
 
 impl Counter {

@@ -10,7 +10,7 @@ impl TriggerBits {
     /// The number of triggers that there can be.
     pub const COUNT: u32 = u128::BITS;
 
-    /// One trigger alone; none where there cannot be such a one.
+    /// One trigger alone; no trigger if the number is too high.
     pub const fn of(trigger: u32) -> Self {
         Self(if trigger < Self::COUNT { 1 << trigger } else { 0 })
     }
@@ -80,7 +80,7 @@ impl StreamSet {
         self.0 >> stream.0 & 1 != 0
     }
 
-    /// Whether there is none.
+    /// Whether no stream is in it.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -1,7 +1,7 @@
 //! Planted bugs: deliberate mistakes that the simulator must find, so that its silence means something.
 //!
-//! Each stands in the code as one line that asks [`is_planted`]. Without the feature `flaws`, which only the simulator's tests turn
-//! on, the answer is a constant `false` and the line is gone.
+//! Each is one line in the code that asks [`is_planted`]. Without the feature `flaws`, which only the simulator's tests
+//! turn on, the answer is a constant `false` and the line is gone.
 
 macro_rules! flaws {
     ($(#[doc = $what:literal] $flaw:ident = $name:literal,)*) => {
@@ -43,7 +43,7 @@ flaws! {
     RequestNotRepeated = "request_not_repeated",
     /// An event that is assigned again keeps its attempt.
     SameAttemptAgain = "same_attempt_again",
-    /// The events of a lost builder unit are assigned to nobody else.
+    /// The events of a lost builder unit are not assigned again.
     LostBuilderForgotten = "lost_builder_forgotten",
     /// An event is released when it is assigned.
     ReleasedBeforeWritten = "released_before_written",
@@ -53,11 +53,11 @@ flaws! {
     AcknowledgementDropped = "acknowledgement_dropped",
     /// A silent readout unit is left out at once.
     SilentLeftOutAtOnce = "silent_left_out_at_once",
-    /// The last readout unit is not told of releases.
+    /// The last readout unit gets no releases.
     ReleaseNotToAll = "release_not_to_all",
-    /// Whose a request for sets is is told by the address alone, although queues of a gateway share one.
+    /// The sender of a request for sets is identified by the address alone, although queues of a gateway share one.
     SpeakerByHost = "speaker_by_host",
-    /// The queue of a reader of decisions takes whatever he leaves.
+    /// The queue of a reader of decisions takes everything that the reader leaves.
     ReaderQueueUnbounded = "reader_queue_unbounded",
     /// Super-fragments that find no room in the send queue are dropped.
     RefusedAnswerDropped = "refused_answer_dropped",
@@ -69,17 +69,17 @@ flaws! {
     ReconnectionForgotten = "reconnection_forgotten",
     /// A source that was held back is not read again when there is room.
     BlockedForEver = "blocked_for_ever",
-    /// Nobody looks whose connection it is that comes while no block is free.
+    /// A connection that comes while no block is free is not identified.
     UnknownHeldBack = "unknown_held_back",
     /// What a source sent before it closed is dropped with its connection.
     ClosedBeforeReadOut = "closed_before_read_out",
     /// The footer's index points behind each record's beginning.
     FooterOffsetsWrong = "footer_offsets_wrong",
-    /// Nobody looks whether an epoch is lower: units take an old event manager again, which serves them.
+    /// A lower epoch is not refused: units take an old event manager again, which serves them.
     StaleEpochAccepted = "stale_epoch_accepted",
     /// An event manager goes on speaking when its lease is over.
     LeaseOutlived = "lease_outlived",
-    /// A successor forgets what builder units have in work, or did while nobody led the run.
+    /// A successor forgets what builder units have in work, or did while no event manager led the run.
     AssignmentForgotten = "assignment_forgotten",
     /// A builder unit remembers for a successor twice as many events as it has slots, and no more.
     DoneForgotten = "done_forgotten",
@@ -89,7 +89,7 @@ flaws! {
     MaskForgotten = "mask_forgotten",
     /// From which event on a source takes part again is not recorded.
     UnmaskUnrecorded = "unmask_unrecorded",
-    /// A lumisection is over as soon as the next one begins, whatever is still in work.
+    /// A lumisection is over as soon as the next one begins, with events still in work.
     LumisectionClosedEarly = "lumisection_closed_early",
     /// A successor begins the count of lumisections again.
     LumisectionsForgotten = "lumisections_forgotten",
@@ -97,11 +97,11 @@ flaws! {
     LumisectionOfTheNewest = "lumisection_of_the_newest",
     /// A source that began to count anew before the trigger source declared it does not join the new count.
     FollowerForgotten = "follower_forgotten",
-    /// What waits for who may lose chunks stays where the card left it, and holds the card's memory.
+    /// Chunks that wait for a subscriber that may lose them stay where the card left them, and hold the card's memory.
     MonitorHoldsCard = "monitor_holds_card",
     /// A subscriber whose connection ended keeps its place, and what waits for it.
     QueueKeptForTheDead = "queue_kept_for_the_dead",
-    /// Subscribers are told the end before they have the rest of the last batch.
+    /// Subscribers get the end before they have the rest of the last batch.
     RestUnheard = "rest_unheard",
     /// A node gets events beyond its credit.
     PushBeyondCredit = "push_beyond_credit",
@@ -109,7 +109,7 @@ flaws! {
     LostDecisionKeepsCredit = "lost_decision_keeps_credit",
     /// What a node had when it fell silent or began anew is still awaited from it, beside the node that has it now.
     StaleAttemptAccepted = "stale_attempt_accepted",
-    /// The events of a silent node go to nobody else.
+    /// The events of a silent node go to no other node.
     SilentNodeKeepsEvents = "silent_node_keeps_events",
     /// An event that goes out again keeps its attempt.
     PushAttemptKept = "push_attempt_kept",

@@ -170,7 +170,7 @@ impl EventKey {
         Self(self.0.saturating_add(count))
     }
 
-    /// How many numbers `self` lies after `earlier`; none where the resync counts differ or it lies before.
+    /// How many numbers `self` lies after `earlier`; `None` if the resync counts differ or it lies before.
     pub const fn since(self, earlier: Self) -> Option<u64> {
         if self.resync() == earlier.resync() { self.0.checked_sub(earlier.0) } else { None }
     }

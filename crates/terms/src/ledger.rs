@@ -280,7 +280,7 @@ pub struct ChunkAccount {
     pub offered: u64,
     /// Sent to it.
     pub sent: u64,
-    /// Dropped: it had no room, or it went and nobody took over.
+    /// Dropped: the subscriber had no room, or it left and no other one took over.
     pub dropped: u64,
     /// Taken over by others of its group when it went, to which they are offered anew.
     pub moved: u64,
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_that_nobody_counted_is_found() {
+    fn an_uncounted_fragment_is_found() {
         let mut ledger = Ledger::default();
         ledger.fragments.received = 10;
         ledger.fragments.in_complete_events = 8;
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_counted_is_found() {
+    fn an_uncounted_event_is_found() {
         let mut ledger = Ledger::default();
         ledger.events = EventAccount { assigned: 10, built: 5, incomplete_emitted: 1, accepted: 6, ..ledger.events };
         ledger.events.incomplete_dropped.add(Cause::TimedOut, 2);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_for_a_subscriber_that_nobody_counted_is_found() {
+    fn an_uncounted_chunk_for_a_subscriber_is_found() {
         let chunks = ChunkAccount { offered: 10, sent: 5, dropped: 2, moved: 1, queued: 1 };
         let mut ledger = Ledger { chunks, ..Ledger::default() };
         assert_eq!(ledger.imbalances(), [Imbalance { equation: "chunks", left: 10, right: 9 }]);

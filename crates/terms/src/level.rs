@@ -51,7 +51,7 @@ pub enum Outcome {
     Complete,
     /// Something was missing; the event was kept and flagged.
     IncompleteEmitted,
-    /// The event was dropped for this cause (something missing, or nobody could build it).
+    /// The event was dropped for this cause (something missing, or no builder unit could build it).
     Dropped(Cause),
 }
 

@@ -154,16 +154,16 @@ impl Binning {
     /// The cell of values that lie below the first bin.
     pub const UNDERFLOW: u16 = 0;
 
-    /// Bins of the same width, as far as whole numbers can have it, from `from` up to `to`. None where there are none or more than
-    /// [`Binning::MOST_BINS`] bins, or where there are not as many numbers as bins.
+    /// Bins of the same width, as far as whole numbers can have it, from `from` up to `to`. `None` for no bins, for
+    /// more than [`Binning::MOST_BINS`], or for more bins than numbers.
     pub fn linear(from: u64, to: u64, bins: usize) -> Option<Self> {
         let width = u128::from(to.checked_sub(from)?);
         let edge = |bin: usize| from + (width * bin as u128 / bins as u128) as u64;
         Self::new(bins, edge)
     }
 
-    /// Bins whose edges grow by the same factor, from `from`, 1 or more, up to `to`. None where that cannot be with whole numbers, each
-    /// bin having one at least, or with so many bins.
+    /// Bins whose edges grow by the same factor, from `from`, 1 or more, up to `to`. `None` if whole numbers do not
+    /// allow it, with at least one in each bin, or for so many bins.
     pub fn logarithmic(from: u64, to: u64, bins: usize) -> Option<Self> {
         if from == 0 {
             return None;

@@ -47,7 +47,7 @@ macro_rules! facts {
         #[repr(u8)]
         pub enum Fact { $($(#[doc = $help])* $name),* }
 
-        /// Every fact, in the order in which reasons are told.
+        /// Every fact, in the order in which reasons are printed.
         pub const FACTS: &[Fact] = &[$(Fact::$name),*];
 
         impl Fact {

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_of_day_is_told_of_any_time() {
+    fn any_time_has_a_time_of_day() {
         assert_eq!(Utc(1_795_398_780_123_456_789).time_of_day(), "01:53:00");
         assert_eq!(Utc(0).time_of_day(), "00:00:00");
         assert_eq!(Utc(-1).time_of_day(), "23:59:59");

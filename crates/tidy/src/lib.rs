@@ -1,8 +1,8 @@
 //! The rules of the house as tests, and the one way in which a test may say that it was skipped.
 //!
-//! The rules live in `tests/house`: one file per rule, each finding with file, line, what is wrong and what
-//! to do. This library is for the tests of all crates (a dev-dependency): a test that cannot run on this
-//! machine calls [`skipped`], so that `.ci/run` can count it and fail on a skip that nobody expected.
+//! The rules live in `tests/house`: one file per rule, each finding with file, line, what is wrong and what to do. This
+//! library is for the tests of all crates (a dev-dependency): a test that cannot run on this machine calls [`skipped`],
+//! so that `.ci/run` can count it and fail on an unexpected skip.
 //! [`differing_schemas`] compares generated schemas with the committed ones.
 //!
 //! The modules read Rust source for the rules and for `figures`, the program that counts lines of code.
@@ -44,7 +44,7 @@ fn append(log: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(log)?.write_all(line.as_bytes())
 }
 
-/// The directory `name` of the real data, for example `cms_csc`; otherwise the skip of `test` is told.
+/// The directory `name` of the real data, for example `cms_csc`; without it the skip of `test` is recorded.
 ///
 /// ```no_run
 /// if let Some(_directory) = ropewalk_tidy::real_data("cms::every_crc_matches", "cms_csc") {

@@ -108,7 +108,7 @@ fn quoted_length(rest: &[u8], quote: u8) -> usize {
     rest.len()
 }
 
-/// The length of a character literal; none where the quote starts a lifetime.
+/// The length of a character literal; `None` if the quote starts a lifetime.
 fn character_length(rest: &[u8]) -> Option<usize> {
     let first = *rest.get(1)?;
     if first == b'\\' {
@@ -123,7 +123,7 @@ fn character_length(rest: &[u8]) -> Option<usize> {
     (rest.get(1 + width) == Some(&b'\'')).then_some(width + 2)
 }
 
-/// The length of the literal behind the word `prefix`; none where `prefix` is an ordinary word.
+/// The length of the literal behind the word `prefix`; `None` if `prefix` is an ordinary word.
 fn prefixed_length(prefix: &[u8], rest: &[u8]) -> Option<usize> {
     match (prefix, rest.first()?) {
         (b"r" | b"br" | b"cr", b'"' | b'#') => raw_length(rest),
@@ -133,7 +133,7 @@ fn prefixed_length(prefix: &[u8], rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of a raw string from its first `#` or quote; none for a raw identifier.
+/// The length of a raw string from its first `#` or quote; `None` for a raw identifier.
 fn raw_length(rest: &[u8]) -> Option<usize> {
     let hashes = rest.iter().take_while(|&&byte| byte == b'#').count();
     if rest.get(hashes) != Some(&b'"') {

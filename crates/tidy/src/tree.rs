@@ -1,4 +1,4 @@
-//! The files of the repository, and how a finding is told.
+//! The files of the repository, and how a finding is reported.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -60,9 +60,9 @@ pub struct FrdOptions {
 /// How events are divided among files. Both are 1 or more.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RunFiles {
-    /// So many events of a lumisection are in a file, at most.
+    /// This many events of a lumisection are in a file, at most.
     pub events: u32,
-    /// So many event numbers are a lumisection.
+    /// This many event numbers are a lumisection.
     pub lumisection_events: u64,
 }
 
@@ -71,11 +71,11 @@ pub struct RunFiles {
 pub struct Exported {
     /// Events that were written.
     pub events: u64,
-    /// Their fragments; envelopes are none.
+    /// Their fragments, without envelopes.
     pub fragments: u64,
     /// Bytes of these.
     pub fragment_bytes: u64,
-    /// Fragments whose own checksum is wrong; they are there as they are.
+    /// Fragments whose own checksum is wrong; they are exported as they are.
     pub wrong_checksums: u64,
     /// What the format has no place for: its name, and of how many events it is missing.
     pub not_carried: BTreeMap<&'static str, u64>,
@@ -85,10 +85,10 @@ pub struct Exported {
     pub status: StatusSummary,
 }
 
-/// Makes files of another format of the run in these directories or files; they come into `directory`, which is there.
+/// Makes files of another format of the run in these directories or files; they come into `directory`, which exists.
 ///
 /// # Errors
-/// Where a file cannot be read or written, there are segments of several runs, or an event does not fit into the format.
+/// If a file cannot be read or written, there are segments of several runs, or an event does not fit into the format.
 pub fn export<P: AsRef<Path>>(places: &[P], format: ExportFormat, directory: &Path) -> Result<Exported, OfflineError> {
     let index = RunIndex::build(places)?;
     let sources = Sources::of(&index);
@@ -277,7 +277,7 @@ impl Drop for Output {
 
 /// The first lumisection, and that of events that say nothing of one.
 const FIRST_LUMISECTION: u32 = 1;
-/// So many lumisections without events may follow each other: each has a document.
+/// This many lumisections without events may follow each other: each has a document.
 const MOST_EMPTY: u32 = 100_000;
 /// Who writes documents.
 const SOURCE: &str = "convert";
@@ -312,7 +312,7 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// None where the bytes are no such envelope: the event came in another format.
+    /// `None` if the bytes are not such an envelope: the event came in another format.
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let is_file_header = |rest: &[u8]| rest.first_chunk().is_some_and(|first| FileHeader::parse(first).is_ok());
         let mut at = 0;

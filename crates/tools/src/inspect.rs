@@ -16,9 +16,9 @@ use std::path::Path;
 pub struct InspectOptions {
     /// This event whole, every copy of it, and nothing else.
     pub event: Option<EventKey>,
-    /// At most so many records, of all files together.
+    /// At most this many records, of all files together.
     pub records: u64,
-    /// At most so many bytes of each fragment of an event that is shown whole.
+    /// At most this many bytes of each fragment of an event that is shown whole.
     pub payload_bytes: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for InspectOptions {
 /// Shows a segment, or the segments of a directory.
 ///
 /// # Errors
-/// Where there is no segment, a file cannot be read, the event is nowhere, or `out` takes nothing.
+/// If there is no segment, a file cannot be read, the event is nowhere, or `out` takes nothing.
 pub fn inspect(place: &Path, options: &InspectOptions, out: &mut dyn Write) -> Result<(), OfflineError> {
     let files = segment_files(&[place])?;
     if let Some(key) = options.event {
@@ -192,7 +192,7 @@ fn show_event(
     if shown { Ok(()) } else { Err(OfflineError::NoSuchEvent { key }) }
 }
 
-/// Where the event lies in a segment: from the index at its end, or where there is none by reading all of it.
+/// Where the event lies in a segment: from the index at its end, or, without an index, by reading all of it.
 fn copies_of(key: EventKey, file: &SegmentFile) -> Result<Vec<IndexEntry>, OfflineError> {
     let mut events = match Footer::read(&file.path)? {
         Some(footer) => footer.events,
@@ -287,7 +287,7 @@ fn show_bytes(bytes: &[u8], most: usize, out: &mut dyn Write) -> Result<(), Offl
 /// Every slow reading in these directories or files, by time, and the sources of the first segment that names them.
 ///
 /// # Errors
-/// Where there is no segment, or a file cannot be read. Damaged bytes are stepped over.
+/// If there is no segment, or a file cannot be read. Damaged bytes are stepped over.
 pub fn readings<P: AsRef<Path>>(places: &[P]) -> Result<(Vec<SlowReading>, Vec<SourceEntry>), OfflineError> {
     let (mut readings, mut sources) = (Vec::new(), Vec::new());
     for file in segment_files(places)? {
@@ -308,7 +308,7 @@ pub fn readings<P: AsRef<Path>>(places: &[P]) -> Result<(Vec<SlowReading>, Vec<S
 /// Shows them, one a line.
 ///
 /// # Errors
-/// As [`readings`], and where `out` takes nothing.
+/// As [`readings`], and if `out` takes nothing.
 pub fn show_readings(place: &Path, out: &mut dyn Write) -> Result<(), OfflineError> {
     let (readings, sources) = readings(&[place])?;
     for reading in &readings {

@@ -8,7 +8,7 @@
 //! origin       bytes of a file, a FIFO or standard input; packed files (gzip, bzip2, xz, zstd, lz4) read as if they were not
 //! felix        blocks of a FELIX card in place of run files: decode, dump, generate
 //! export       run files as files of other formats
-//! foreign      files of other people's formats, and captures of network traffic
+//! foreign      files of other formats, and captures of network traffic
 //! file_based   files of events, and the processes that filter them
 //! library_process   the process of a library's filter
 //! status       the exit status of commands, and why

@@ -13,10 +13,10 @@ pub const START: Duration = Duration::from_secs(10);
 /// Bytes of the ring for what does not lie in memory that others can be given to read.
 pub const COPIES: usize = 32 << 20;
 
-/// The process of a library's filter, which may take so many bytes of memory; it is not there yet.
+/// The process of a library's filter, which may take this many bytes of memory; it is not there yet.
 ///
 /// # Errors
-/// As [`FilterProcess::new`], or where this program cannot be found.
+/// As [`FilterProcess::new`], or if this program cannot be found.
 pub fn library_process(filter: FilterConfig, memory: u64) -> io::Result<FilterProcess> {
     let command = vec![std::env::current_exe()?, PathBuf::from(COMMAND)];
     FilterProcess::new(ProcessConfig { filter, memory, copies: COPIES, command })

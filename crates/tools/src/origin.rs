@@ -16,13 +16,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long nothing may come before it is looked whether it is over: 50 ms.
+/// How long nothing may come before the end is checked: 50 ms.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Opens an origin for reading. The bytes end when no writer is left, or when `is_over` is set.
 ///
 /// # Errors
-/// Where it cannot be opened.
+/// If it cannot be opened.
 pub(crate) fn open_origin(
     origin: &ByteOrigin,
     is_over: &Arc<AtomicBool>,
@@ -55,7 +55,7 @@ impl Patient {
         Ok(Self { file: descriptor.map_err(system)?.into(), is_over })
     }
 
-    /// Opens a FIFO, which is made where there is nothing.
+    /// Opens a FIFO, which is made if it does not exist.
     fn fifo(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
         let mode = Mode::RUSR | Mode::WUSR;
         match rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0) {
@@ -138,7 +138,7 @@ impl Packing {
         }
     }
 
-    /// The packing that these first bytes are of; none as well while too few have come.
+    /// The packing that these first bytes belong to; also `None` while too few have come.
     fn of(first: &[u8]) -> Self {
         let known = Self::MAGICS.iter().find(|(_, magic)| first.len() == magic.len() && agrees(magic, first));
         known.map_or(Self::None, |(packing, _)| *packing)
@@ -162,7 +162,7 @@ impl Unpacked {
     /// Looks at as many bytes as it takes to know the packing: one, mostly.
     ///
     /// # Errors
-    /// Where the first bytes cannot be read.
+    /// If the first bytes cannot be read.
     pub(crate) fn new(mut read: Box<dyn Read + Send>) -> io::Result<Self> {
         let mut first = Vec::new();
         let is_open = |first: &[u8]| {

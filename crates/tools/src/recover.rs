@@ -78,7 +78,7 @@ pub struct RecoveredSegment {
 /// Closes every segment in a run directory that is not whole and closed. Calling it again does nothing more.
 ///
 /// # Errors
-/// Where a file cannot be read, written or renamed. Everything that was there is then still there, and calling
+/// If a file cannot be read, written or renamed. Everything that was there is then still there, and calling
 /// again goes on.
 pub fn recover(directory: &Path) -> Result<RecoverReport, OfflineError> {
     finish_interrupted(directory)?;
@@ -113,7 +113,7 @@ fn finish_interrupted(directory: &Path) -> Result<(), OfflineError> {
     Ok(())
 }
 
-/// Recovers one segment; none where nothing had to be done.
+/// Recovers one segment; `None` if there was nothing to do.
 fn recover_segment(file: &SegmentFile) -> Result<Option<RecoveredSegment>, OfflineError> {
     let path = &file.path;
     let handle = File::open(path).map_err(OfflineError::system("open", path))?;
@@ -191,7 +191,7 @@ fn put_aside(path: &Path, segment: &mut RecoveredSegment) -> Result<(), OfflineE
 fn rebuild(path: &Path, scan: &SegmentScan, target: &Path, segment: &mut RecoveredSegment) -> Result<(), OfflineError> {
     let copy = extended(target, RECOVERING_EXTENSION);
     write_copy(path, scan, &copy).map_err(OfflineError::system("write", &copy))?;
-    // Whatever stands there speaks of the file before.
+    // An older checksum belongs to the file before.
     note_checksum(&copy, target).map_err(OfflineError::system("note the checksum of", &copy))?;
     if segment.damaged_bytes > 0 {
         put_aside(path, segment)?;

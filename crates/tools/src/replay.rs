@@ -43,7 +43,7 @@ pub struct Replayed {
 /// Sends the fragments of the run in these directories or files; `connect` opens the line of each source.
 ///
 /// # Errors
-/// Where files cannot be read, a line cannot be opened or breaks, a source that was asked for is not in the run, or
+/// If files cannot be read, a line cannot be opened or breaks, a source that was asked for is not in the run, or
 /// times are asked for and none were recorded.
 pub fn replay<P: AsRef<Path>, W: Write>(
     places: &[P],

@@ -15,7 +15,7 @@ use std::{thread, vec};
 
 /// Bytes that are read at once while events follow each other in a file.
 const WINDOW_BYTES: usize = 1 << 20;
-/// A record so many bytes behind the one before still counts as following it.
+/// A record this many bytes behind the one before still counts as following it.
 const NEAR_BYTES: u64 = 1 << 18;
 /// Files that are held open at once: builder units that wrote at the same time.
 const OPEN_FILES: usize = 32;
@@ -64,7 +64,7 @@ impl RunIndex {
     /// Reads every segment in these directories or files once, several at the same time.
     ///
     /// # Errors
-    /// Where there is no segment, a file cannot be read, or segments of several runs lie there.
+    /// If there is no segment, a file cannot be read, or segments of several runs lie there.
     pub fn build<P: AsRef<Path>>(places: &[P]) -> Result<Self, OfflineError> {
         let files = segment_files(places)?;
         let mut scans = scan_all(&files)?;
@@ -131,8 +131,8 @@ impl RunIndex {
         &self.streams
     }
 
-    /// The copies that count: one per key whatever its streams, a complete one before incomplete ones, then that of the highest attempt, then of
-    /// the highest incarnation.
+    /// The copies that count: one per key over all streams; a complete one before incomplete ones, then the highest
+    /// attempt, then the highest incarnation.
     pub fn events(&self) -> impl Iterator<Item = &EventCopy> {
         self.copies.chunk_by(|left, right| left.entry.key == right.entry.key).map(|copies| &copies[0])
     }
@@ -208,7 +208,7 @@ fn expect_one_run(files: &[SegmentFile], scans: &[SegmentScan]) -> Result<(), Of
     Ok(())
 }
 
-/// Reads events in the order of their keys, whatever their order in the files.
+/// Reads events in the order of their keys, with any order in the files.
 #[derive(Debug)]
 pub struct OrderedReader<'a> {
     index: &'a RunIndex,
@@ -219,10 +219,10 @@ pub struct OrderedReader<'a> {
 }
 
 impl OrderedReader<'_> {
-    /// The next event; none behind the last.
+    /// The next event; `None` after the last.
     ///
     /// # Errors
-    /// Where a file cannot be read or was changed since it was indexed.
+    /// If a file cannot be read or was changed since it was indexed.
     pub fn next_event(&mut self) -> Result<Option<RunEvent<'_>>, OfflineError> {
         let Some(&EventCopy { file, entry }) = self.index.copies.get(self.next) else { return Ok(None) };
         self.next += self.index.copies[self.next..].iter().take_while(|copy| copy.entry.key == entry.key).count();
@@ -273,7 +273,7 @@ struct Window {
     start: u64,
     /// A single record from elsewhere: reading around it would be wasted.
     single: Vec<u8>,
-    /// The end of what was asked for last; none before the first.
+    /// The end of what was asked for last; `None` before the first.
     last_end: Option<u64>,
     used: u64,
 }
@@ -346,7 +346,7 @@ impl RunReader {
     /// A reader of everything in these directories or files.
     ///
     /// # Errors
-    /// Where there is no segment.
+    /// If there is no segment.
     pub fn open<P: AsRef<Path>>(places: &[P]) -> Result<Self, OfflineError> {
         Ok(Self { files: segment_files(places)?.into_iter(), segment: None, damaged_bytes: 0 })
     }
@@ -356,10 +356,10 @@ impl RunReader {
         self.damaged_bytes
     }
 
-    /// The next event; none behind the last.
+    /// The next event; `None` after the last.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// If a file cannot be read.
     pub fn next_event(&mut self) -> Result<Option<RunEvent<'_>>, OfflineError> {
         let offset = loop {
             let Some(segment) = &mut self.segment else {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A segment is closed at this size.
 const SEGMENT_BYTES: u64 = 512 << 20;
-/// Or after so many events.
+/// Or after this many events.
 const SEGMENT_EVENTS: usize = 1 << 17;
 
 /// Writes the segments of one run.

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// A file that is a segment by its name, or that was named by hand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SegmentFile {
-    /// What its name says; none for a file that was named by hand and is called something else.
+    /// What its name says; `None` for a file that was named by hand and is called something else.
     pub name: Option<SegmentName>,
     /// Whether it was never closed: being written, or left behind by a process that died.
     pub open: bool,
@@ -39,7 +39,7 @@ impl SegmentFile {
         Self { name, open: closed.is_some(), path }
     }
 
-    /// What is not called a segment should hold a record, or it is none: damaged or not.
+    /// A file that is not named like a segment must hold a record, damaged or not; otherwise it is not a segment.
     fn expect_records(&self) -> Result<(), OfflineError> {
         if self.name.is_some() {
             return Ok(());
@@ -70,7 +70,7 @@ fn first_bytes(path: &Path) -> Result<String, OfflineError> {
 /// The segments in run directories, and files that are named themselves: each once, in the order of their names.
 ///
 /// # Errors
-/// Where a directory cannot be listed, there is no segment at all, or a file that is named is none.
+/// If a directory cannot be listed, if there is no segment at all, or if a file that is named is not one.
 pub fn segment_files<P: AsRef<Path>>(places: &[P]) -> Result<Vec<SegmentFile>, OfflineError> {
     let mut files = BTreeSet::new();
     for place in places {
@@ -124,7 +124,7 @@ pub(super) fn note_checksum(file: &Path, target: &Path) -> io::Result<()> {
     File::open(&beside)?.sync_all()
 }
 
-/// Records begin at multiples of so many bytes.
+/// Records begin at multiples of this many bytes.
 const RECORD_ALIGNMENT: u64 = 8;
 
 /// A segment's bytes, to be read as those of a file.
@@ -328,7 +328,7 @@ impl SegmentReader {
     /// Opens a segment and reads its header.
     ///
     /// # Errors
-    /// Where the file cannot be read or is of another major version. A header that is damaged is no error.
+    /// If the file cannot be read or is of another major version. A header that is damaged is no error.
     pub fn open(path: &Path) -> Result<Self, OfflineError> {
         let file = SegmentBytes::open(path).map_err(OfflineError::system("open", path))?;
         let mut reader = Self {
@@ -371,7 +371,7 @@ impl SegmentReader {
     /// Goes to another place in the file, in bytes from its begin.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn seek(&mut self, offset: u64) -> Result<(), OfflineError> {
         self.file.seek(SeekFrom::Start(offset)).map_err(OfflineError::system("read", &self.path))?;
         (self.filled, self.record) = (0..0, 0..0);
@@ -379,10 +379,10 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// Steps to the next record or damaged stretch; none at the end of the file.
+    /// Steps to the next record or damaged stretch; `None` at the end of the file.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn advance(&mut self) -> Result<Option<Found>, OfflineError> {
         let step = self.look()?;
         let offset = self.offset;
@@ -401,7 +401,7 @@ impl SegmentReader {
         }
     }
 
-    /// The record that [`SegmentReader::advance`] found last; none where that was damage.
+    /// The record that [`SegmentReader::advance`] found last; `None` for damage.
     pub fn record(&self) -> Option<Record<'_>> {
         Record::parse_unchecked(&self.window[self.record.clone()]).ok()
     }
@@ -481,7 +481,7 @@ impl SegmentScan {
     /// Reads the whole segment.
     ///
     /// # Errors
-    /// Where the file cannot be read or is of another major version. Damage is no error.
+    /// If the file cannot be read or is of another major version. Damage is no error.
     pub fn of(path: &Path) -> Result<Self, OfflineError> {
         let mut reader = SegmentReader::open(path)?;
         let mut scan = Self {
@@ -562,7 +562,7 @@ impl SegmentScan {
 /// What a footer says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Footer {
-    /// When the segment was closed; 0 where it is unknown.
+    /// When the segment was closed; 0 if it is unknown.
     pub closed: Utc,
     /// Whether the footer was made by scanning, by `ropewalk recover`.
     pub rebuilt: bool,
@@ -571,19 +571,20 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// The footer of a segment; none where it does not end in one.
+    /// The footer of a segment; `None` if it does not end in one.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn read(path: &Path) -> Result<Option<Self>, OfflineError> {
         let mut bytes = SegmentBytes::open(path).map_err(OfflineError::system("open", path))?;
         Self::read_end(&mut bytes).map_err(OfflineError::system("read", path))
     }
 
-    /// How many event records a segment has, as its footer says, of which nothing else is read; none where it does not end in one.
+    /// How many event records a segment has, according to its footer, without reading anything else; `None` if it does
+    /// not end in one.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn count_events(path: &Path) -> io::Result<Option<u32>> {
         let mut segment = SegmentBytes::open(path)?;
         let Some((offset, _)) = Self::find(&mut segment)? else { return Ok(None) };

@@ -78,7 +78,7 @@ pub struct VerifyReport {
     pub first_gaps: Vec<Gap>,
     /// Streams selected events, so that gaps are expected.
     pub selected: bool,
-    /// What each named stream holds, in the order of their names; nothing where the run was not divided.
+    /// What each named stream holds, in the order of their names; nothing if the run was not divided.
     pub streams: Vec<StreamReport>,
     /// The exit status of `verify`, and why.
     pub status: StatusSummary,
@@ -139,7 +139,7 @@ pub struct Gap {
 /// Counts and checks what these directories (or files) of one run hold together.
 ///
 /// # Errors
-/// Where there is no segment, a file cannot be read, or segments of several runs lie there. Damage is no error.
+/// If there is no segment, a file cannot be read, or segments of several runs lie there. Damage is no error.
 pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError> {
     let index = RunIndex::build(places)?;
     let content = read(&index)?;
@@ -227,7 +227,7 @@ struct Content {
 /// Reads every event that counts.
 ///
 /// # Errors
-/// Where a file cannot be read or was changed since it was indexed.
+/// If a file cannot be read or was changed since it was indexed.
 fn read(index: &RunIndex) -> Result<Content, OfflineError> {
     let (full, blocks) = sync_channel(BLOCKS);
     let (spent, empty) = channel();

@@ -1,8 +1,8 @@
 //! A process that writes run files is killed with -9 at random moments: what it had acknowledged as written is there, in each of
 //! its streams, whichever way bytes go into the files.
 //!
-//! The process is this test's own program again, which runs [`writer`] alone and says on its standard output what is
-//! acknowledged. `ROPEWALK_KILLS` says how many moments are tried where somebody wants more than 20.
+//! The process is this test's own program again, which runs [`writer`] alone and prints on its standard output what is
+//! acknowledged. `ROPEWALK_KILLS` sets the number of moments that are tried; by default 20.
 
 use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_flow::source::Random;
@@ -26,7 +26,7 @@ const RUN: RunNumber = RunNumber(1);
 const STREAMS: u8 = 2;
 /// The variable that makes [`writer`] write: directory and seed.
 const ORDERS: &str = "ROPEWALK_KILLED_WRITER";
-/// A process writes for so long at most before it is killed.
+/// A process writes for this long at most before it is killed.
 const LONGEST: Duration = Duration::from_millis(400);
 
 /// How many moments are tried.
@@ -97,7 +97,7 @@ fn storage(directory: &Path, seed: u64) -> Storage<RealDisk> {
     Storage::new(disk, config, Staging::new(pool))
 }
 
-/// Writes until it is killed, where it is told to; otherwise it has nothing to do.
+/// With [`ORDERS`] it writes until it is killed; otherwise it has nothing to do.
 #[test]
 fn writer() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
@@ -121,8 +121,8 @@ fn writer() {
             assert_eq!(progress, Progress::Reached(AcknowledgementLevel::Written));
             line += &format!("written {slot}\n");
         }
-        out.write_all(line.as_bytes()).expect("somebody reads");
-        out.flush().expect("somebody reads");
+        out.write_all(line.as_bytes()).expect("the test reads");
+        out.flush().expect("the test reads");
     }
 }
 
@@ -203,7 +203,7 @@ fn what_was_acknowledged_outlives_a_kill_at_any_moment() {
             assert_eq!(found.get(&number), Some(&streams), "seed {seed}: event {number} was acknowledged");
         }
     }
-    assert!(at_all > 0 && acknowledged > 0, "nothing was written before anybody was killed");
+    assert!(at_all > 0 && acknowledged > 0, "nothing was written before the kills");
     eprintln!("{acknowledged} events were acknowledged in {at_all} processes");
 }
 

@@ -29,11 +29,12 @@ struct Record(serde_json::Map<String, serde_json::Value>);
 pub struct Identity {
     /// The host's name.
     pub host: String,
-    /// What /etc/machine-id says; empty where there is none.
+    /// The contents of /etc/machine-id; empty without that file.
     pub machine: String,
-    /// Drawn by the kernel when it started; empty where it does not say.
+    /// Drawn by the kernel when it started; empty if it does not say.
     pub boot: String,
-    /// The network namespace, as the kernel names it until its next start (`net:[4026531840]`); empty where it does not say.
+    /// The network namespace, as the kernel names it until its next start (`net:[4026531840]`); empty if it does not
+    /// say.
     pub network: String,
 }
 
@@ -48,7 +49,7 @@ pub enum SettingError {
         /// Who may.
         right: Right,
     },
-    /// The rights are missing, and root has them here no more than anybody else.
+    /// The rights are missing, and even root does not have them here.
     #[error(
         "/{path}: permission denied, even to root: in a container or network namespace it belongs to the host{}; \
          change it on the host", right.or_missing()
@@ -59,7 +60,7 @@ pub enum SettingError {
         /// Who may.
         right: Right,
     },
-    /// The file system is mounted so that nobody can write to it.
+    /// The file system is mounted read-only.
     #[error("/{path}: /{tree} is mounted read-only, as in most containers; change it on the host")]
     ReadOnly {
         /// The file, without the leading slash.
@@ -75,7 +76,7 @@ pub enum SettingError {
         /// The value.
         value: String,
     },
-    /// The machine has it not.
+    /// The machine does not have it.
     #[error("{0}: this machine has no such setting")]
     Missing(Setting),
     /// A path that is no setting.
@@ -111,7 +112,7 @@ pub enum SettingError {
 }
 
 impl Place {
-    /// The file that has what a recorded machine does not tell in files of the kernel.
+    /// The file for what a recorded machine does not have in files of the kernel.
     pub const RECORD: &str = "recorded.json";
 
     /// The machine that this runs on; its cards by netlink.
@@ -119,11 +120,11 @@ impl Place {
         Self { root: PathBuf::from("/"), cards: Box::new(crate::cards::Netlink::default()), record: None }
     }
 
-    /// A machine that is recorded in a directory with `proc/`, `sys/` and [`Place::RECORD`], in which stands what its
-    /// cards tell (`cards`: interface to [`CardReport`]) and whatever else was recorded. What is set is written there.
+    /// A machine recorded in a directory with `proc/`, `sys/` and [`Place::RECORD`], which holds the reports of its
+    /// cards (`cards`: interface to [`CardReport`]) and other records. Settings are written there.
     ///
     /// # Errors
-    /// When `recorded.json` is damaged. Where there is none, its cards tell nothing.
+    /// When `recorded.json` is damaged. Without that file the machine has no card reports.
     pub fn recorded(root: &Path) -> Result<Self, SettingError> {
         let path = root.join(Self::RECORD);
         let broken = |why: String| SettingError::Record { path: path.clone(), why };
@@ -146,7 +147,7 @@ impl Place {
         self.record.is_none()
     }
 
-    /// What was recorded by this name; none where nothing was, and for the machine that this runs on.
+    /// What was recorded by this name; `None` if nothing was, and for the machine that this runs on.
     ///
     /// # Errors
     /// When it is something else.
@@ -158,7 +159,7 @@ impl Place {
         })
     }
 
-    /// Everything that the driver of an interface tells.
+    /// The whole report of an interface's driver.
     ///
     /// # Errors
     /// When there is no such interface, or the kernel does not answer.
@@ -191,13 +192,13 @@ impl Place {
         }
     }
 
-    /// Opens the file of a setting as for writing it, and writes nothing; where there is none there is nothing to open.
+    /// Opens the file of a setting for writing, and writes nothing; a missing file is skipped.
     pub(crate) fn opens(&self, path: &str) -> Result<(), SettingError> {
         let Some(file) = file_of(&self.root, path)? else { return Ok(()) };
         OpenOptions::new().write(true).open(file).map(drop).map_err(|source| fault(path, "", source))
     }
 
-    /// The directory of a thread. None where it has ended.
+    /// The directory of a thread. `None` if it has ended.
     pub(crate) fn directory_of(&self, thread: &RunningThread) -> Result<Option<PathBuf>, SettingError> {
         inside(&self.root, &thread.path())
     }
@@ -230,7 +231,7 @@ impl Place {
             let refused = || fault(path, value, rustix::io::Errno::INVAL.into());
             text = as_the_kernel_writes(setting, &before, value).ok_or_else(refused)?;
         }
-        // With the end of the line in the same call: of an empty value the kernel would hear nothing.
+        // With the end of the line in the same call: an empty value alone would not reach the kernel.
         text.push('\n');
         let written = OpenOptions::new().write(true).truncate(true).open(file);
         written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|source| fault(path, value, source))
@@ -293,7 +294,7 @@ fn as_the_kernel_writes(setting: &Setting, before: &str, value: &str) -> Option<
     }
 }
 
-/// The file of a setting of the machine below `root`. None where the machine has it not.
+/// The file of a setting of the machine below `root`. `None` if the machine does not have it.
 pub(crate) fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
     let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if !names || !TREES.iter().any(|tree| Path::new(path).starts_with(tree)) {
@@ -302,7 +303,7 @@ pub(crate) fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, Settin
     inside(root, path)
 }
 
-/// What has this path below `root`. None where there is nothing.
+/// The canonical path of `path` below `root`. `None` if nothing is there.
 fn inside(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
     let error = |source| SettingError::File { path: path.to_owned(), source };
     let root = root.canonicalize().map_err(error)?;
@@ -323,7 +324,7 @@ fn there<T>(told: Result<T, CardError>) -> Result<Option<T>, CardError> {
     }
 }
 
-/// Whether a file is missing, or stands for what the machine lacks.
+/// Whether an error means that a file is missing, or that the machine lacks what it represents.
 fn is_missing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let lacks = [Errno::NOENT, Errno::NOTDIR, Errno::NODEV, Errno::NXIO, Errno::OPNOTSUPP];
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_has_not_is_none_and_cannot_be_written() {
+    fn what_a_machine_does_not_have_is_none_and_cannot_be_written() {
         let directory = Directory::new("none").with(Place::RECORD, RECORD).with("sys/class/net/eth0/mtu", "1500\n");
         let mut place = directory.place();
         let missing = Setting::sysctl("net.core.no_such_thing");
@@ -482,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_interface_that_leads_out_of_the_root_is_none_of_it() {
+    fn a_recorded_interface_that_leads_out_of_the_root_is_not_found() {
         let outside = Directory::new("outside").with("sys/class/net/eth0/mtu", "1500\n");
         let directory = Directory::new("leads-out");
         let link = directory.0.join("sys/class/net/eth1");
@@ -508,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_told_with_what_would_help() {
+    fn what_the_system_refuses_is_reported_with_what_would_help() {
         use rustix::io::Errno;
         let said = |path: &str, errno: Errno| fault(path, "-1", io::Error::from(errno)).to_string();
         let denied = |path: &str, is_root| SettingError::denied_to(path, is_root).to_string();

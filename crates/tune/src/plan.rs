@@ -95,7 +95,7 @@ impl Plan {
         Self { changes }
     }
 
-    /// Only what belongs to these groups; all of it where none is named.
+    /// Only what belongs to these groups; all of it if none is named.
     pub fn only(mut self, groups: &[Group]) -> Self {
         self.changes.retain(|change| groups.is_empty() || groups.contains(&change.group));
         self
@@ -201,7 +201,7 @@ pub struct Feeding {
     pub streams: u32,
     /// The receive buffer of each of their sockets in bytes; null if not configured.
     pub receive_buffer_bytes: Option<u64>,
-    /// Bytes a second that come through the interface to this thread; null where the configuration does not say how
+    /// Bytes a second that come through the interface to this thread; null if the configuration does not say how
     /// often events come and how large they are. It does so of emulated flows of multi-event packets.
     pub bytes_per_second: Option<u64>,
     /// How the CPUs of the thread are chosen.
@@ -226,9 +226,9 @@ pub enum Placed {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// Connections: whoever has no room makes the other side wait.
+    /// Connections: a full receiver makes the sender wait.
     Tcp,
-    /// Datagrams by sockets: whoever has no room loses them.
+    /// Datagrams by sockets: a full receiver loses them.
     Datagrams,
     /// Packets by rings that the kernel or the card writes (TPACKET, AF_XDP).
     Rings,

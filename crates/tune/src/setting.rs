@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::cards::CardError;
 use crate::{Place, Plan, RunningThread, SettingError};
 
-/// Something that has settings: a machine, or what stands for one in a test.
+/// Something that has settings: a machine, or its substitute in a test.
 pub trait Settings {
-    /// The present value in its normal form. None where there is no such setting.
+    /// The present value in its normal form. `None` if the setting does not exist.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -264,19 +264,19 @@ impl fmt::Display for Property {
 /// Who may write a setting.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Right {
-    /// root alone, whatever capabilities others have: /proc/sys outside of `net` (`test_perm` in fs/proc/proc_sysctl.c).
+    /// root alone, with or without capabilities: /proc/sys outside of `net` (`test_perm` in fs/proc/proc_sysctl.c).
     Root,
-    /// root, of whom the kernel asks for CAP_SYS_ADMIN besides: `kernel.numa_balancing`.
+    /// root that also has CAP_SYS_ADMIN: `kernel.numa_balancing`.
     RootWithSysAdmin,
-    /// Whoever has CAP_NET_ADMIN: /proc/sys/net, and cards by netlink.
+    /// CAP_NET_ADMIN: /proc/sys/net, and cards by netlink.
     NetAdmin,
-    /// Whom the file lets: /proc/irq and most of /sys.
+    /// Users whom the file lets: /proc/irq and most of /sys.
     File,
-    /// Whom the file lets, of whom the kernel asks for CAP_NET_ADMIN besides: /sys/class/net.
+    /// Users whom the file lets, with CAP_NET_ADMIN: /sys/class/net.
     FileWithNetAdmin,
-    /// Whom the file lets, of whom the kernel asks for CAP_SYS_ADMIN besides: `cpuidle`.
+    /// Users whom the file lets, with CAP_SYS_ADMIN: `cpuidle`.
     FileWithSysAdmin,
-    /// Whom the thread's process belongs to, and whoever has CAP_SYS_NICE: sched_setaffinity(2).
+    /// The owner of the thread's process, or CAP_SYS_NICE: sched_setaffinity(2).
     Nice,
 }
 
@@ -296,7 +296,7 @@ impl Right {
         }
     }
 
-    /// What somebody needs to have it, in words.
+    /// What a process needs to have it, in words.
     pub const fn needs(self) -> &'static str {
         match self {
             Self::Root => "root",

@@ -1,8 +1,8 @@
 //! Running processes of Ropewalk: their threads, and on which CPUs each of these may run.
 //!
-//! The number of a thread that has ended is given to another one. So a thread is the one of this number that began at this
-//! time (proc_pid_stat(5), field 22). Only processes whose name begins with `ropewalk` are looked into: all others are
-//! somebody else's.
+//! The kernel gives the number of a thread that has ended to another one. So a thread is identified by its number and
+//! its start time (proc_pid_stat(5), field 22). Only processes whose name begins with `ropewalk` are read: all others
+//! belong to other programs.
 
 use std::fmt;
 use std::io;
@@ -51,7 +51,7 @@ impl fmt::Display for RunningThread {
 pub struct Process {
     /// Its number.
     pub number: u32,
-    /// The CPUs of the control group that it is in, where the kernel tells.
+    /// The CPUs of its control group, if the kernel reports them.
     pub container: Option<CpuList>,
     /// Its threads, by their numbers.
     pub threads: Vec<Thread>,
@@ -67,7 +67,7 @@ pub struct Thread {
 }
 
 impl Process {
-    /// Those that run on the machine below `root`, but for the one that asks.
+    /// Those that run on the machine below `root`, without this process.
     pub(crate) fn all(root: &Path) -> Vec<Self> {
         let processes = root.join("proc");
         let asking = std::fs::read_link(processes.join("self")).ok().and_then(|link| link.to_str()?.parse().ok());
@@ -104,7 +104,7 @@ fn numbers(directory: &Path) -> Vec<u32> {
     numbers
 }
 
-/// A file of a thread; none where it has ended, which may be while it is read.
+/// A file of a thread; `None` if the thread has ended, which may happen during the read.
 fn text(file: &Path) -> io::Result<Option<String>> {
     match std::fs::read(file) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -137,8 +137,8 @@ fn cpus_in(status: &str) -> Option<&str> {
     status.lines().find_map(|line| line.strip_prefix(CPUS)).map(str::trim)
 }
 
-/// The CPUs on which a thread may run, in the words of the kernel; none where it has ended, also where another one has its
-/// number now. `directory` is its own.
+/// The CPUs on which a thread may run, in the kernel's list format; `None` if it has ended, also if another thread has
+/// its number now. `directory` is its own.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -150,10 +150,10 @@ pub(crate) fn read(directory: &Path, begun: u64) -> io::Result<Option<String>> {
     Ok(text(&directory.join("status"))?.and_then(|status| cpus_in(&status).map(str::to_owned)))
 }
 
-/// Lets a thread of this machine run on some CPUs alone. Whoever has ended needs nothing.
+/// Lets a thread of this machine run on some CPUs alone. Does nothing if the thread has ended.
 ///
 /// # Errors
-/// `EPERM` without the right, `EINVAL` where none of them is there for it.
+/// `EPERM` without the right, `EINVAL` if it may use none of them.
 pub(crate) fn write(thread: &RunningThread, cpus: &CpuList) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub enum Description {
     /// As a layout says.
     Layout(Arc<Plan>),
-    /// Of a format with a name.
+    /// In a format with a name.
     Format(ForeignFormat),
-    /// The same of one board, by what it calls itself, where it is told apart from others by that.
+    /// The same for one board, by the number in its frames, if that distinguishes boards.
     Board(ForeignFormat, u32),
 }
 
@@ -33,7 +33,7 @@ impl Description {
         }
     }
 
-    /// By what frames fall apart that hold several events each; none where each is of one.
+    /// The format by which frames with several events each are divided; `None` if each frame is of one event.
     pub const fn splitter(&self) -> Option<ForeignFormat> {
         match self {
             Self::Format(format) | Self::Board(format, _) if format.has_several_events() => Some(*format),

@@ -289,7 +289,7 @@ impl Assembly {
         }
     }
 
-    /// A beginning is believed whatever its packet number: the blocks behind it count on from there.
+    /// A beginning is believed with any packet number: the blocks behind it count on from there.
     fn begin(&mut self, block: &BlockHeader) -> Accepted {
         let gives_up = matches!(self.state, State::Within { .. }).then_some(FragmentError::CutShort);
         Accepted { gives_up, ..self.take(block, Place::Begins, 0) }

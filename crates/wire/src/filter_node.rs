@@ -94,7 +94,7 @@ pub struct DecisionHead {
     pub key: EventKey,
     /// The event's.
     pub attempt: Attempt,
-    /// Whether it is accepted; none where it cannot be decided.
+    /// Whether it is accepted; `None` if it cannot be decided.
     pub accept: Option<bool>,
     /// The triggers that it passed.
     pub triggers: TriggerBits,
@@ -122,7 +122,7 @@ pub fn encode_hello(filter: u64, out: &mut Vec<u8>) {
 /// The version and the fingerprint in a hello.
 ///
 /// # Errors
-/// Where the body is none.
+/// If the body is not a hello.
 pub fn decode_hello(body: &[u8]) -> Result<(u16, u64), FrameError> {
     let mut from = Reader(body);
     let version = from.u16()?;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_its_head_and_those_of_its_fragments() {
+    fn an_event_is_its_head_and_the_heads_of_its_fragments() {
         let fragment = |source, length| FragmentMeta {
             source: SourceId(source),
             length,
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_nothing_panics() {
+    fn no_bytes_cause_a_panic() {
         let mut state = 0x5eed_u64;
         let mut random = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  0 u32 0x52544C46 ("FLTR")   4 u16 version, 1   6 u8 verdict: 0 accepted, 3 set aside
-//!  7 u8 cause, where it was set aside: its number, 255 where there is none
+//!  7 u8 cause, where it was set aside: its number; 255 without a cause
 //!  8 u128 triggers that it passed: bit n is trigger n
 //! 24 u32 streams that it was written to: bit n is stream n of the configuration
 //! 28 u32 bytes of the filter's own data
@@ -43,7 +43,7 @@ pub enum FilterResultError {
     /// They do not begin as one does.
     #[error("these bytes are no filter's result")]
     Magic,
-    /// Of a version that this program does not know.
+    /// The version is unknown to this program.
     #[error("a filter's result of version {0}; this program reads version 1")]
     Version(u16),
     /// A number in it means nothing.

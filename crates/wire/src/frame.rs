@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_come_back_in_order_and_what_is_missing_or_left_is_told() {
+    fn fields_come_back_in_order_and_missing_or_left_bytes_are_errors() {
         let mut bytes = Vec::new();
         let mut to = Writer(&mut bytes);
         to.u8(1);

@@ -1,5 +1,5 @@
-//! What every description of a stream has in common, be it a layout from a configuration ([`layout`](crate::layout)) or
-//! a format with a name: where a frame ends, what it says of itself, and into which events it falls apart.
+//! What every description of a stream has in common, whether a layout from a configuration ([`layout`](crate::layout))
+//! or a format with a name: where a frame ends, what it says of itself, and into which events it falls apart.
 //!
 //! ```text
 //! bytes as they came (Window) --> Framing::front  --> Frame | Needs | Skip | Lost
@@ -18,10 +18,10 @@ pub trait Window {
     /// How many there are.
     fn len(&self) -> usize;
 
-    /// The bytes from `at` on, piece by piece; none where there are no more.
+    /// The bytes from `at` on, piece by piece; no pieces beyond the end.
     fn pieces(&self, at: usize) -> impl Iterator<Item = &[u8]>;
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -41,7 +41,7 @@ pub trait Window {
         rest.is_empty()
     }
 
-    /// The `N` bytes from `at` on; none where there are too few.
+    /// The `N` bytes from `at` on; `None` if there are too few.
     #[inline]
     fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         let mut bytes = [0; N];
@@ -97,7 +97,7 @@ impl<W: Window + ?Sized> Window for Part<'_, W> {
     }
 }
 
-/// What stands at the front of a window.
+/// What is at the front of a window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Front {
     /// A whole frame of so many bytes, 1 or more.
@@ -124,9 +124,9 @@ pub enum Front {
     },
 }
 
-/// What is known of a stream's front from looking at it before. A stream begins with the default, and so does what stands
-/// behind a frame that was found; in between it is kept as [`Framing::front`] leaves it. Formats that need not search leave
-/// it alone.
+/// What earlier looks have shown of a stream's front. A stream begins with the default, and so do the bytes behind a
+/// frame that was found; in between it is kept as [`Framing::front`] leaves it. Formats that need not search leave it
+/// alone.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Search {
     /// In so many bytes at the front there is no end of a frame: a search need not begin anew.
@@ -200,11 +200,11 @@ impl Default for Widths {
 
 /// A description of a stream.
 pub trait Framing {
-    /// What stands at the front of `window`. The answer depends on the bytes alone and not on how many there are behind
-    /// those it needs, so that a stream gives the same frames however it is cut.
+    /// What is at the front of `window`. The answer depends on the bytes that it needs alone, and not on how many lie
+    /// behind them, so that a stream gives the same frames however it is cut.
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front;
 
-    /// What stands at the front of the last bytes of a stream, where [`Framing::front`] needs more than there are; none where
+    /// What is at the front of the last bytes of a stream, when [`Framing::front`] needs more than there are; `None` if
     /// they are left over.
     fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
         let _ = (window, search);
@@ -214,15 +214,15 @@ pub trait Framing {
     /// What a whole frame says of itself; any bytes may be asked for.
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields;
 
-    /// The length of the frame at the front of a stream that is where it should be, and what it says, where that frame lies in
-    /// one piece with other bytes behind it; none where a longer look is needed ([`Framing::front`], [`Framing::is_matched`]
-    /// and [`Framing::fields`], which say the same).
+    /// The length and the fields of the frame at the front of a stream that is in step, if that frame lies in one piece
+    /// with other bytes behind it; `None` if a longer look is needed ([`Framing::front`], [`Framing::is_matched`] and
+    /// [`Framing::fields`], which say the same).
     #[inline]
     fn plain(&self, bytes: &[u8]) -> Option<(usize, Fields)> {
         plain_by_front(self, bytes)
     }
 
-    /// Whether a whole frame's checksum is right; none where it has none.
+    /// Whether a whole frame's checksum is right; `None` if it has none.
     fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
         let _ = frame;
         None
@@ -234,7 +234,7 @@ pub trait Framing {
         true
     }
 
-    /// What the header of a datagram says that carries a piece of a frame; none where it is too short to say it.
+    /// The header of a datagram that carries a piece of a frame; `None` if the datagram is too short for it.
     fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
         let _ = datagram;
         None
@@ -357,7 +357,7 @@ pub struct PieceHead {
     pub frame: u64,
     /// Where in it: bytes of other bodies before its own, or how many other bodies.
     pub place: u64,
-    /// The whole: bytes of all bodies, or how many bodies; none where that is not known yet.
+    /// The whole: bytes of all bodies, or how many bodies; `None` if that is not known yet.
     pub whole: Option<u64>,
     /// Bytes of the header.
     pub header: usize,

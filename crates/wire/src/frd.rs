@@ -36,7 +36,7 @@ pub enum FrdError {
         version: u32,
     },
     /// The file's header is not of version 1.
-    #[error("the file's header is none of version 1, of 22 bytes")]
+    #[error("the file's header is not the one of version 1, with 22 bytes")]
     FileHeader,
     /// The event's number does not fit into the header of its version.
     #[error("event number {event} does not fit into 32 bits; version 4 has room for 64")]
@@ -273,7 +273,7 @@ impl<'a> Event<'a> {
         self.header.is_right(self.bytes)
     }
 
-    /// The fragments, each as a range of [`Event::data`]; none where the data do not fall apart into fragments.
+    /// The fragments, each as a range of [`Event::data`]; `None` if the data does not fall apart into fragments.
     pub fn fragments(&self) -> Option<Vec<Range<usize>>> {
         fed::split_event(self.data())
     }
@@ -386,7 +386,7 @@ fn number(digits: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    //! Events, file headers and names: there and back, every fault, and whatever comes.
+    //! Events, file headers and names: encoded and parsed again, every fault, and random bytes.
 
     use proptest::prelude::*;
 
@@ -548,7 +548,7 @@ mod tests {
             let mut again = Vec::new();
             found.header().encode(&mut again).expect("it fits");
             prop_assert_eq!(&again[..], &out[..version.header_bytes()]);
-            // Less of it is none, and another bit of the data is another checksum.
+            // A part of it is no event, and another bit of the data is another checksum.
             for length in 0..out.len() {
                 let needs_more = matches!(Event::parse(&out[..length]), Err(FrdError::Short { needed }) if needed > length);
                 prop_assert!(needs_more, "of {} bytes {length}", out.len());

@@ -81,7 +81,7 @@ pub struct AboutEvent {
 pub struct RecordHeader {
     /// Bytes of the record, this header included.
     pub bytes: u32,
-    /// The checksum of what stands behind its field; 0: there is none.
+    /// The checksum of the bytes behind its field; 0 without one.
     pub checksum: u32,
     /// How the banks are compressed; 0: they are not.
     pub compression: u8,
@@ -134,7 +134,7 @@ impl RecordHeader {
         self.compression == 0 && self.data_type == BANKS
     }
 
-    /// Whether the checksum is that of the record at the front of `window`; none where the record has none.
+    /// Whether the checksum is that of the record at the front of `window`; `None` if the record has none.
     pub fn is_right(&self, window: &(impl Window + ?Sized)) -> Option<bool> {
         let checked = Part::new(window, CHECKED_FROM, (self.bytes as usize).saturating_sub(CHECKED_FROM));
         (self.checksum != 0).then(|| self.checksum == hash32(checked.pieces(0)))
@@ -186,12 +186,12 @@ impl<'a> Record<'a> {
         self.bytes
     }
 
-    /// What stands behind the header.
+    /// The bytes behind the header.
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[self.header.data()]
     }
 
-    /// Whether the checksum is right; none where there is none.
+    /// Whether the checksum is right; `None` without one.
     pub fn is_right(&self) -> Option<bool> {
         self.header.is_right(self.bytes)
     }
@@ -225,7 +225,7 @@ pub fn encode_record(about: &AboutEvent, banks: &[&[u8]], out: &mut Vec<u8>) -> 
 
 #[cfg(test)]
 mod tests {
-    //! Records: there and back, every fault, and whatever comes.
+    //! Records: encoded and parsed again, every fault, and random bytes.
 
     use proptest::prelude::*;
 

@@ -74,7 +74,7 @@ enum State {
 }
 
 impl Mender {
-    /// Of a stream of these frames, none longer than `most` bytes. Without a description nothing is held back.
+    /// For a stream of these frames, none longer than `most` bytes. Without a description nothing is held back.
     pub fn new(frames: Option<StreamFrames>, most: usize) -> Self {
         let state = if frames.is_some() { State::Straight } else { State::Through };
         let (search, mended) = (Search::default(), Mended::default());
@@ -97,7 +97,7 @@ impl Mender {
         self.go_on(false, give)
     }
 
-    /// So many bytes are missing before those that come next.
+    /// So many bytes are missing before the next ones.
     pub fn miss(&mut self, bytes: u64, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let is_wanted_still = self.break_off(give);
         self.mended.holes += 1;
@@ -160,7 +160,7 @@ impl Mender {
         is_wanted_still
     }
 
-    /// How many of the held bytes are whole frames, and what stands between them.
+    /// How many of the held bytes are whole frames, with the bytes between them.
     fn whole(&mut self) -> usize {
         let Some(frames) = &self.frames else { return 0 };
         let mut whole = 0;

@@ -7,8 +7,8 @@
 //!  2  version                 5  level-1 id      8  event type of the detector
 //!                                resets of the event counter (8 bits), the counter (24 bits)
 //! ```
-//! Before version 3 there was no run, the header had 8 words, and the level-1 id stood in word 4: such a header is
-//! refused by its length. What follows the header is whatever the detector says, and three words behind it.
+//! Before version 3 there was no run, the header had 8 words, and the level-1 id was in word 4: such a header is
+//! refused by its length. The header is followed by data of the detector, in any format, and three words behind it.
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 4 * WORDS;
@@ -45,7 +45,7 @@ impl Header {
     /// The header at the beginning of a fragment.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is not such a header.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, RodError> {
         let (words, _) = bytes.as_chunks::<4>();
         let header = Self(std::array::from_fn(|word| u32::from_le_bytes(words[word])));
@@ -56,7 +56,7 @@ impl Header {
         }
     }
 
-    /// The header as it stands in a fragment.
+    /// The header as in a fragment.
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes.as_chunks_mut::<4>().0.iter_mut().zip(self.0).for_each(|(place, word)| *place = word.to_le_bytes());

@@ -120,7 +120,7 @@ pub enum Balance {
     ByEvent = 1,
 }
 
-/// With whom a subscriber shares its chunks.
+/// How a subscriber shares its chunks with others.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Share {
     /// With no other subscriber: it gets every chunk of its e-links.
@@ -136,7 +136,7 @@ pub struct Subscribe {
     pub ranges: Vec<Range>,
     /// What becomes of chunks that it is too slow for.
     pub policy: Policy,
-    /// With whom it shares.
+    /// How it shares them.
     pub share: Share,
     /// It gets one chunk in so many of those meant for it: 1 is all, more is a monitor's sample. Not 0.
     pub one_in: u32,
@@ -381,7 +381,7 @@ pub const PREFIX_BYTES: usize = 4;
 /// The most chunks of a message.
 pub const MOST_CHUNKS: usize = 1024;
 
-/// What stands before a chunk.
+/// The header of a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ChunkHead {
     /// Whose chunk it is.

@@ -42,7 +42,7 @@ pub(crate) trait Headed {
     /// What may begin at the front, after a loss.
     fn begin(&self, window: &(impl Window + ?Sized)) -> Begin;
 
-    /// Whether what stands behind the first `bytes` shows that they are a frame; none where too little is there.
+    /// Whether the bytes behind the first `bytes` show that they are a frame; the error says how many bytes are needed.
     fn follows(&self, window: &(impl Window + ?Sized), bytes: usize) -> Result<bool, usize>;
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn resume(format: &impl Headed, window: &(impl Window + ?Sized), sear
     if at == 0 { Front::Needs { bytes: 1 } } else { search.skip(at, Cause::FramingLost) }
 }
 
-/// What stands at the front of the last bytes of a stream, after a loss: a frame may end where they do.
+/// What is at the front of the last bytes of a stream, after a loss: a frame may end where they do.
 #[cold]
 pub(crate) fn front_at_end(
     format: &impl Framing,

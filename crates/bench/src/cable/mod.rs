@@ -137,7 +137,8 @@ impl Rig {
         self.cable.sink.inside(open).map(Sink::Bare).map_err(crate::BenchError::system("a bare receiver"))
     }
 
-    /// One source of packets to a sink, of which so many lie ready. What is sent back to it is dropped as soon as it comes.
+    /// One source of packets to a sink, of which this many lie ready. What is sent back to it is dropped as soon as it
+    /// comes.
     pub(crate) fn source(&self, traffic: Traffic, ready: usize, to: SocketAddrV4) -> Result<Source, crate::BenchError> {
         let flow = traffic.mechanism.flow();
         let opened = self.cable.source.inside(|| {
@@ -254,7 +255,7 @@ impl Mechanism {
         })
     }
 
-    /// A socket that receives packets of so many bytes at most into this memory; not for rings.
+    /// A socket that receives packets of this many bytes at most into this memory; not for rings.
     pub(crate) fn socket(
         self,
         memory: PacketMemory,
@@ -301,7 +302,7 @@ impl Usage {
         (0..self.idle_seconds.len()).map(|cpu| self.used_by(cpu, earlier)).sum()
     }
 
-    /// The same by one of them; 0 where there is no such processor.
+    /// The same by one of them; 0 if there is no such processor.
     pub(crate) fn used_by(&self, cpu: usize, earlier: &Self) -> f64 {
         let (Some(now), Some(before)) = (self.idle_seconds.get(cpu), earlier.idle_seconds.get(cpu)) else { return 0.0 };
         ((self.at - earlier.at).as_secs_f64() - (now - before)).max(0.0)
@@ -332,7 +333,7 @@ pub(crate) struct LongBacklog {
 }
 
 impl LongBacklog {
-    /// So many packets.
+    /// This many packets.
     ///
     /// # Errors
     /// What the kernel says, mostly that only the administrator may.

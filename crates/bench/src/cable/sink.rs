@@ -1,4 +1,4 @@
-//! Who receives: a receiver of ours or a bare one, with some work for each packet.
+//! The receiving side: a receiver of ours or a bare one, with some work for each packet.
 
 use std::hint::black_box;
 use std::net::SocketAddrV4;
@@ -97,12 +97,12 @@ pub(crate) fn wait_for(receiver: &mut (dyn Receiver + Send), at_most: Duration) 
     }
     let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
     let Some(descriptor) = receiver.wait_descriptor() else { return };
-    // Whatever it says, the next thing is to look.
+    // With any result, the next step is to look.
     let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&at_most));
 }
 
-/// What is done with a packet beside receiving it: arithmetic that takes a fixed time of processor, for time that passes while
-/// somebody else has the processor is no work done.
+/// What is done with a packet beside receiving it: arithmetic that takes a fixed time of processor, for time in which
+/// another process has the processor is no work done.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Work {
     steps: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) const NONE: Self = Self { steps: 0 };
 
-    /// As many steps as take so long here.
+    /// As many steps as take this long here.
     pub(crate) fn of(each: Duration) -> Self {
         const STEPS: u64 = 1 << 20;
         let best = (0..5).map(|_| {

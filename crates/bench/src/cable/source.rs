@@ -1,4 +1,4 @@
-//! Who sends: frames that lie ready, one after the other.
+//! The sending side: prepared frames, one after the other.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,10 +15,10 @@ use super::{Frame, SINK_CPU, SOURCE_CPU, Usage};
 pub(crate) enum Pace {
     /// As fast as it goes.
     Flood,
-    /// So many packets a second, and never faster: what a source could not send in its time, because it was away, is not sent
-    /// behind it, where it would come as a flood.
+    /// This many packets a second, and never faster: what a source could not send in its time, because it was away, is
+    /// not sent behind it, where it would come as a flood.
     Rate(f64),
-    /// As fast as the sink takes them: so many are on their way at most.
+    /// As fast as the sink takes them: at most this many are in flight.
     Window(u64),
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct Source {
 const BATCH: u64 = 32;
 /// How long a source sleeps for which nothing is due.
 const PAUSE: Duration = Duration::from_micros(30);
-/// How long it waits for what is on its way before it takes that for lost: longer than any thread is away.
+/// How long it waits for packets in flight before it counts them as lost: longer than any thread is away.
 const LOST: Duration = Duration::from_millis(200);
 /// What a source is late by at most, in packets: a pause and what comes together behind it.
 const LATE: u64 = 4 * BATCH;
-/// What has made no progress for so long when the time is over is taken for lost as well.
+/// What has made no progress for this long when the time is over is taken for lost as well.
 const STUCK: Duration = Duration::from_millis(20);
 
 /// What happens between two looks.
@@ -126,7 +126,7 @@ impl Source {
     }
 }
 
-/// What is on its way.
+/// Packets in flight.
 struct Ledger {
     begin: Instant,
     /// Taken for lost.

@@ -101,7 +101,7 @@ pub(super) fn fill(sizes: Sizes, bytes: &mut [u8]) {
     repeat(&pattern(sizes), bytes);
 }
 
-/// Blocks in which every chunk ends, so that they can be written again and again; filled up to a multiple of so many
+/// Blocks in which every chunk ends, so that they can be written again and again; filled up to a multiple of this many
 /// bytes with blocks of nothing.
 pub(super) fn whole(sizes: Sizes, multiple: usize) -> Vec<u8> {
     let mut pattern = pattern(sizes);
@@ -144,7 +144,7 @@ fn repeat(pattern: &[u8], bytes: &mut [u8]) {
     }
 }
 
-/// The lines that anybody must read who decodes these blocks.
+/// The lines that every decoder of these blocks must read.
 fn needed(bytes: &[u8]) -> Result<Vec<u8>, BenchError> {
     let (mut steps, mut before) = (Vec::new(), 0);
     let mut lines = Vec::new();
@@ -228,7 +228,7 @@ impl Lines {
     }
 }
 
-/// The output of a batch, and who takes it.
+/// The output of a batch, and its consumer.
 fn write_and_read(output: &mut [u64], value: u64) -> u64 {
     output.iter_mut().enumerate().for_each(|(index, record)| *record = value ^ index as u64);
     black_box(&*output).iter().fold(value, |sum, record| sum.wrapping_add(*record))

@@ -49,7 +49,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 struct Measured {
     case: Map<String, Value>,
     stage: Stage,
-    /// The lines that the limit reads; none where ours is held against the baseline.
+    /// The lines that the limit reads; `None` if ours is compared with the baseline.
     lines: Option<Lines>,
 }
 

@@ -56,7 +56,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 fn millions_per_second(parts: &[&[u8]], work: impl Fn(&[u8]) -> u64 + Sync) -> f64 {
     let start = Barrier::new(parts.len());
     let one = |cpu: usize, part: &[u8]| {
-        // Where pinning is not allowed the scheduler spreads busy threads anyway.
+        // Without the right to pin, the scheduler spreads busy threads anyway.
         let _ = pin_to_cpu(cpu);
         start.wait();
         let begin = thread_cpu_seconds();

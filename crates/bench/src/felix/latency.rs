@@ -3,7 +3,7 @@
 //! ```text
 //!  one thread:  blocks that are due are handed over; ring --> decoder --> router --> TCP ==loopback==> other: subscriber
 //! ```
-//! The card is an open loop: blocks are due at times that were drawn before and wait for nobody. A block has come when the
+//! The card is an open loop: blocks are due at times that were drawn before, and do not wait. A block has come when the
 //! last chunk that ends in it has; all of them go to one subscriber, in order, so chunks only need to be counted. The
 //! ring's bytes are there from the start, as if a card had written them: handing them over costs no time.
 
@@ -38,7 +38,7 @@ const PAGE: usize = 64 << 10;
 /// Bytes that a bare pair sends at once.
 const SEND: usize = 64 << 10;
 const SOCKETS: PairSockets = PairSockets { cubic: false, buffer_bytes: 0 };
-/// Nothing takes so long.
+/// Nothing takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -219,12 +219,12 @@ fn serve(
         let now = begin.elapsed();
         let room = writer.space().len() / BLOCK;
         let blocks = due[written..].iter().take(room).take_while(|due| **due <= now).count();
-        let _nobody_sleeps = writer.commit(blocks * BLOCK);
+        let _is_asleep = writer.commit(blocks * BLOCK);
         written += blocks;
         server.turn(MonotonicClock.now());
         is_late()?;
     }
-    let _nobody_sleeps = writer.close();
+    let _is_asleep = writer.close();
     while !server.is_done() {
         server.turn(MonotonicClock.now());
         is_late()?;

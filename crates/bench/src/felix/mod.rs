@@ -38,7 +38,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     session.page(&charts::charts(session.rows()))
 }
 
-/// Processor time of the calling thread that `work` takes, in ns for each of so many things; at least once, and again
+/// Processor time of the calling thread that `work` takes, in ns for each of this many things; at least once, and again
 /// until a moment is over.
 fn nanoseconds_each(things: usize, at_least: f64, mut work: impl FnMut() -> u64) -> f64 {
     let (begin, mut rounds) = (thread_cpu_seconds(), 0);

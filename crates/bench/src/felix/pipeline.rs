@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 
 const NOTE: &str = "GB/s of blocks: ring, decoder, router, queue, and a subscriber that reads every head, or adds up \
-                    lengths alone. Limit: the decoder alone over the same bytes, whose output nobody reads. Target 0.7; \
+                    lengths alone. Limit: the decoder alone over the same bytes, whose output is not read. Target 0.7; \
                     the paper's 24 links need 6.5";
 /// Bytes of a page of the ring.
 const PAGE: usize = 64 << 10;
@@ -77,7 +77,7 @@ fn case_of(sizes: Sizes, consumer: Consumer) -> Map<String, Value> {
     ])
 }
 
-/// A card that has written its ring once and says again and again that it has done so, and who takes its chunks.
+/// A card that has written its ring once and says again and again that it has done so, and the consumer of its chunks.
 struct Pipeline {
     writer: RingWriter,
     input: StreamInput,
@@ -123,7 +123,7 @@ impl Pipeline {
     /// The card has written all of its ring again.
     fn write(&mut self) {
         let space = self.writer.space().len();
-        let _nobody_sleeps = self.writer.commit(space);
+        let _is_asleep = self.writer.commit(space);
     }
 
     /// Everything, through the whole pipeline.
@@ -162,7 +162,7 @@ impl Pipeline {
         runs as u64
     }
 
-    /// That every chunk came through.
+    /// Checks that every chunk came through.
     fn check(&self) -> Result<(), BenchError> {
         let account = self.router.total();
         let decoded = self.input.counts().chunks.chunks;

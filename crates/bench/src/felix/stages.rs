@@ -107,7 +107,7 @@ fn trailer_before(block: &[u8], end: usize) -> (SubChunkType, Piece) {
     (trailer.kind(), Piece { position: start as u64, length })
 }
 
-/// As anybody writes it first: for each block a stack of its sub-chunks, for each chunk a vector of its pieces.
+/// The obvious way to write it: for each block a stack of its sub-chunks, for each chunk a vector of its pieces.
 fn baseline(bytes: &[u8]) -> Sum {
     let mut open: Vec<Vec<Piece>> = vec![Vec::new(); ELINKS];
     let mut sum = Sum::default();

@@ -33,12 +33,12 @@ use crate::cable::{Rig, SOURCE_CPU, pool};
 pub(super) const NODES: u16 = 2;
 /// The life of gateways and nodes.
 pub(super) const LIFE: Incarnation = Incarnation(1);
-/// How often a node says that it is there.
+/// How often a node gives a sign of life.
 const HEARTBEAT: Duration = Duration::from_millis(30);
 
 /// A farm of one node that has decided as soon as an event has been sent to it, or put together.
 pub(super) struct AtOnce {
-    /// None where nothing is sent.
+    /// `None` if nothing is sent.
     sender: Option<Box<dyn Sender + Send>>,
     home: SocketAddrV4,
     room: Vec<u8>,

@@ -26,7 +26,7 @@ use super::setup::{Architecture, Priority, Setup, Towards, staging};
 use crate::BenchError;
 use crate::cable::{Kernel, Pace, Rig, SINK_CPU, Sent, Sink, Source, Traffic, Work, wait_for};
 
-/// Packets on their way to a gateway: fewer than what the kernel lets wait in front of IP, or at a card that has a thread.
+/// Packets in flight to a gateway: fewer than what the kernel lets wait in front of IP, or at a card that has a thread.
 const WINDOW: u64 = 800;
 pub(super) const WINDOW_OF_CARD: u64 = 240;
 /// Packets that our receivers hand on at most.
@@ -41,8 +41,7 @@ const TRIES: usize = 20;
 pub(super) struct Intake {
     /// Gb/s.
     pub(super) rate: f64,
-    /// Gb in a second in which the gateway's processor did something, whoever had it do so: what would be the rate if that
-    /// processor were never idle.
+    /// Gb in a second of work of the gateway's processor, for any thread: the rate if that processor were never idle.
     pub(super) rate_of_processor: f64,
 }
 
@@ -141,7 +140,7 @@ fn building(rig: &Rig, setup: &Setup, times: Times) -> Result<Sent, BenchError> 
     Ok(Sent { lost: sent.lost + account.packets.dropped.total() + account.missing.total(), ..sent })
 }
 
-/// Computes on the gateway's processor as anybody would, if that is wanted.
+/// Computes on the gateway's processor at the usual priority, if that is wanted.
 fn compute(setup: &Setup, is_over: &AtomicBool) {
     if setup.priority == Priority::Alone {
         return;
@@ -256,7 +255,7 @@ fn missed(notice: &Notice<GatewayReport>) -> u64 {
 type Farm = Box<dyn Link + Send>;
 type Drives = Vec<Box<dyn Drive + Send>>;
 
-/// The drives of one input queue, each for a thread, and what they tell.
+/// The drives of one input queue, each for a thread, and their reports.
 fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notice<GatewayReport>), BenchError> {
     let triggers = || {
         let config = SendConfig::new(Flow::Udp, SocketAddrV4::new(SINK, 0));
@@ -304,7 +303,7 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
     Ok((vec![Box::new(drive)], notice))
 }
 
-/// Turns a drive until it is over; `tell` comes behind each turn.
+/// Turns a drive until it is over, and calls `tell` after each turn.
 fn turn(rig: &Rig, mut drive: Box<dyn Drive + Send>, is_over: &AtomicBool, tell: impl Fn()) {
     while !is_over.load(Ordering::Relaxed) {
         let work = drive.turn(MonotonicClock.now());
@@ -327,7 +326,7 @@ fn sleep(drive: &mut dyn Drive, at_most: Duration) {
     let mut watched: Vec<PollFd<'_>> =
         descriptors.into_iter().map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
     let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
-    // Whatever it says, the next thing is to look.
+    // With any result, the next step is to look.
     let _ = poll(&mut watched, Some(&at_most));
 }
 

@@ -86,10 +86,10 @@ pub(super) enum Towards {
 /// Where packets come in, and where events leave.
 type Ends = (Box<dyn Receiver + Send>, Box<dyn Sender + Send>);
 
-/// Before whom the gateway's thread runs.
+/// Which threads the gateway's thread runs before.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Priority {
-    /// As whoever started the bench has it, with the processor for itself.
+    /// As the bench was started, with the processor for itself.
     Alone,
     /// As usual, beside a thread that computes on the same processor; or before that.
     Beside,

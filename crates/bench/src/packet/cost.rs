@@ -12,7 +12,7 @@ use crate::{BenchError, Scale};
 
 /// Bytes of payload.
 const SIZES: [usize; 3] = [18, 210, 1472];
-/// Packets a second: few enough for everybody.
+/// Packets a second: few enough for every receiver.
 const RATE: f64 = 150_000.0;
 
 const COST: &str = "ns of processor for a packet, of the whole machine, without those of packets that are lost at the card; limit: a \
@@ -43,7 +43,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Whether somebody else uses a quarter of a processor or more.
+/// Whether other programs use a quarter of a processor or more.
 fn is_busy() -> bool {
     const MOMENT: Duration = Duration::from_millis(200);
     let before = Usage::look();
@@ -79,7 +79,7 @@ fn times(scale: Scale) -> (Duration, Duration) {
     (duration / 10, duration)
 }
 
-/// Nanoseconds of processor for a packet that is received, beyond those for one that nobody wants.
+/// Nanoseconds of processor for a packet that is received, beyond those for a packet without a receiver.
 fn cost(rig: &Rig, pair: Result<Pair, BenchError>, times: (Duration, Duration)) -> Result<f64, BenchError> {
     let each = |sent: &Sent| sent.used_seconds * 1e9 / (sent.sent as f64).max(1.0);
     let mut pair = pair?;

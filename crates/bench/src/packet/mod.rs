@@ -7,9 +7,9 @@
 //!  figure=loss     what is lost at 90 % of that, for a minute                                              stumble.rs
 //!  figure=cost     time of processor for a packet, of the whole machine                                   cost.rs
 //! ```
-//! Nobody here can send as fast as rings receive. So each packet costs its receiver a fixed time of work, as an event builder
-//! would, and the kernel's part of receiving is done on the receiver's processor: `kernel=interrupt` before everything else, as
-//! cards do it, or `kernel=thread`, behind the receiver.
+//! No sender here is as fast as rings receive. So each packet costs its receiver a fixed time of work, as an event
+//! builder would, and the kernel's part of receiving is done on the receiver's processor: `kernel=interrupt` before
+//! everything else, as cards do it, or `kernel=thread`, behind the receiver.
 
 mod cost;
 mod rates;

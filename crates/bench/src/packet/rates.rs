@@ -12,7 +12,7 @@ const SIZES: [usize; 5] = [18, 64, 256, 1024, 1472];
 const RATES: &str = "received while as much is sent as the sender can, 3 us of work for each packet; limit: a bare receiver of the \
                      same mechanism, as much work; paper: recycled descriptors brought 40 % more of small packets";
 const KEPT: &str = "of them, the part that was received; limit: of the bare receiver";
-/// Who receives as much of a flood could take more.
+/// A receiver of this much of a flood could take more.
 const ALL_OF_IT: f64 = 0.98;
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {

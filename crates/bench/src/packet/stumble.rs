@@ -16,7 +16,7 @@ use crate::{BenchError, Scale};
 const BYTES: usize = 256;
 /// Offered, in parts of the most that the mechanism takes.
 const OFFERED: [f64; 9] = [0.2, 0.5, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0];
-/// The parts of the time that receiving and working on a packet may take, at which the most is looked for.
+/// The parts of the time that receiving and working on a packet may take, at which the highest rate is sought.
 const LOOKED_AT: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
 const CURVE: &str = "received while a part of the most is offered, or as near to that as the sender comes, 3 us of work for each \
@@ -29,7 +29,7 @@ const LEAST: &str = "the least that was received of the most, while the most or 
 const SATURATES: f64 = 0.9;
 /// Packets that may wait for a processor that is away.
 const BACKLOG: u32 = 1 << 17;
-/// Pieces of the minute in which loss is looked for.
+/// Pieces of the minute in which loss is counted.
 const PIECES: usize = 12;
 
 const LOSS: &str = "packets lost of those sent in a minute at 90 % of the most, with room for a quarter of a second; limit: of a bare \
@@ -96,7 +96,7 @@ fn most(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale) -> Result<f64, Ben
     most_at(pair, rig, work, parts, times(scale))
 }
 
-/// The same, looked for at these parts, each for so long.
+/// The same, looked for at these parts, each for this long.
 fn most_at(
     pair: &mut Pair,
     rig: &Rig,
@@ -139,9 +139,9 @@ pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Packets that were lost in a piece of the minute, those of them that never came as far as the receiver, and packets a second
-/// that were sent. What the most is stands in front of each piece: within a minute a machine that others use as well can become
-/// slower by a third.
+/// Packets that were lost in a piece of the minute, the part of them that never reached the receiver, and packets a
+/// second that were sent. The highest rate is measured before each piece: within a minute a machine that others use as
+/// well can become slower by a third.
 fn lost(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, piece: Duration) -> Result<[f64; 3], BenchError> {
     let dropped = || dropped_on_the_way(&rig.cable).map_err(BenchError::system("reading what was dropped"));
     let _backlog = LongBacklog::of(BACKLOG).map_err(BenchError::system("a longer backlog"))?;

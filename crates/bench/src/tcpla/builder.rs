@@ -118,8 +118,8 @@ fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) ->
 }
 
 /// The largest fragment, in bytes, for which nine tenths of the measured rate are events at 100 kHz: between two
-/// measured sizes by a straight line. None where even the smallest size does not reach it; the largest size measured
-/// where all do.
+/// measured sizes by a straight line. `None` if even the smallest size does not reach it; the largest size measured if
+/// all do.
 fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
     // What is left at a size, in 10^9 bytes a second: falls through 0 at the size that is sought.
     let spare = |&(bytes, rate): &(f64, f64)| SHARE * rate - needed(bytes, streams);
@@ -129,7 +129,7 @@ fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
     Some(curve[last].0 + (next.0 - curve[last].0) * have / (have + lack))
 }
 
-/// What the trigger rate takes of fragments of so many bytes, in 10^9 bytes a second.
+/// What the trigger rate takes of fragments of this many bytes, in 10^9 bytes a second.
 pub(super) fn needed(fragment_bytes: f64, streams: usize) -> f64 {
     TRIGGER_HZ * streams as f64 * fragment_bytes / 1e9
 }

@@ -1,7 +1,7 @@
 //! How long a message of 2 KiB takes under load, for the last ones too.
 //!
-//! The sender is an open loop: each message is due at a time that was drawn before, as if from a front end that waits for
-//! nobody, and counts from then on. What waits behind others in the sender is counted, therefore. All times are kept
+//! The sender is an open loop: each message is due at a time that was drawn before, as if from a front end that does
+//! not wait, and counts from then on. What waits behind others in the sender is counted, therefore. All times are kept
 //! and sorted: they are some millions at most, and exact.
 
 use super::ours::{Messages, OurPair, Side, Told, close, our_pair, pin, sides};
@@ -93,7 +93,7 @@ fn saturation(scale: Scale, mechanism: Mechanism, cpus: Option<[usize; 2]>) -> R
     Ok(median(rates?) * 1e9 / MESSAGE as f64)
 }
 
-/// Times at which messages are due: so many a second, with gaps as chance makes them (Poisson), the same each time.
+/// Times at which messages are due: this many a second, with gaps as chance makes them (Poisson), the same each time.
 pub(crate) fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
     let seconds = scale.choose(0.02, 0.3, 1.5_f64);
     let count = (rate_hz * seconds).clamp(1.0, MOST) as usize;

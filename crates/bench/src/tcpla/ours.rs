@@ -27,7 +27,7 @@ pub(super) struct OurPair {
     pub(super) cpus: Option<[usize; 2]>,
 }
 
-/// How long a side may sleep although nobody tells it anything.
+/// The longest sleep of a side without a wake-up.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Blocks to receive into, and bytes of each.
 const BLOCKS: (usize, usize) = (16, 256 << 10);
@@ -105,7 +105,7 @@ pub(super) fn our_pair(pair: OurPair) -> Result<PairFigures, BenchError> {
     })
 }
 
-/// What one side was told.
+/// The state of one side, by its events.
 #[derive(Default)]
 pub(super) struct Told {
     message_bytes: usize,
@@ -176,7 +176,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// So many, each of so many bytes. They lie where the bare pair's bytes lie: from the middle of a page on.
+    /// This many, each of this many bytes. They lie where the bare pair's bytes lie: from the middle of a page on.
     pub(super) fn new(bytes: usize, count: usize) -> Result<Self, BenchError> {
         let config = PoolConfig::anonymous("bench messages", (MID_PAGE + bytes * count).next_power_of_two(), 1);
         let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
@@ -211,7 +211,7 @@ pub(super) fn close(side: &mut Side, told: &mut Told, endpoint: Endpoint) -> Res
     }
 }
 
-/// Sends until it is told to stop; how many bytes, and with how many seconds of processor.
+/// Sends until the flag is set; how many bytes, and with how many seconds of processor.
 fn send(mut side: Side, pair: OurPair, stop: &AtomicBool) -> Result<(u64, f64), BenchError> {
     let mut messages = Messages::new(pair.message_bytes, pair.messages_per_send)?;
     let (mut told, mut posted) = (Told::of(pair.message_bytes), 0);

@@ -25,7 +25,7 @@ const ZEROMQ: &str = include_str!("zeromq.c");
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A program, and how it is measured: its rate for messages of so many bytes.
+/// A program, and how it is measured: its rate for messages of this many bytes.
 struct Peer {
     name: &'static str,
     note: &'static str,

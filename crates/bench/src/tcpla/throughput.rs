@@ -111,7 +111,7 @@ fn pair_of(scale: Scale, (mechanism, tuning, message_bytes): (Mechanism, Tuning,
     }
 }
 
-/// Pairs of ours and bare, which hands so many messages at once to the kernel.
+/// Pairs of ours and bare, which hands this many messages at once to the kernel.
 fn measure(
     session: &mut Session<'_>,
     case: &Map<String, Value>,

@@ -62,6 +62,6 @@ int main(int count, char **arguments) {
     }
     printf("%.6f\n", received / (end - begin) / 1e9);
     fflush(stdout);
-    /* Nobody reads any more: the sender may be held back for ever, so the process goes without it. */
+    /* The reader has ended: the sender may block for ever, so the process exits without it. */
     _Exit(0);
 }

@@ -1,4 +1,4 @@
-//! What is read, and how faults are told.
+//! What is read, and how faults are reported.
 
 use super::*;
 use crate::{Configuration, ConfigurationError, parse};
@@ -57,7 +57,7 @@ fn histograms_are_of_the_sources_of_all_flows_that_are_wanted() {
 }
 
 #[test]
-fn what_gateways_do_not_use_is_told() {
+fn what_gateways_do_not_use_is_refused() {
     let with = |text: &str| read(&format!("{GOOD}\n{text}\n"));
     for (text, key) in [
         ("[[readout]]\nname = \"ru0\"", "readout"),
@@ -91,7 +91,7 @@ fn times_of_a_run_are_those_of_every_system_and_an_old_key_still_works() {
 }
 
 #[test]
-fn every_fault_is_told_with_its_key() {
+fn every_fault_names_its_key() {
     for (from, to, key) in [
         ("version = 1", "version = 2", "version"),
         ("name = \"hlt\"", "name = \"l1\"", "flow[1].name"),

@@ -134,7 +134,7 @@ fn what_contradicts_itself_is_shown_with_its_place() {
 
 #[test]
 fn a_stream_and_datagrams_are_told_apart() {
-    // Boards that share an address are told apart in datagrams, and a connection has one board.
+    // Boards that share an address differ in their datagrams, and a connection has one board.
     let (_, text) = wrong(&PULSES.replace("udp://", "tcp://"));
     assert!(text.contains("source[0].demux: one board sends over a connection"), "{text}");
     let (key, text) = wrong(&DIGITISER.replace("connect = \"tcp://daqpc2:5000\"", "listen = \"udp://0.0.0.0:5000\""));
@@ -195,7 +195,7 @@ fn ticks_are_times_or_frequencies() {
 }
 
 #[test]
-fn checksums_that_there_are_not_are_told_those_that_there_are() {
+fn an_unknown_checksum_is_refused_with_the_known_ones() {
     assert!("crc7".parse::<ChecksumName>().is_err_and(|error| error.contains("crc16-ccitt")));
 }
 

@@ -1,4 +1,4 @@
-//! Everything that a program prints: results on standard output, and words for people on standard error.
+//! Everything that a program prints: results on standard output, and messages on standard error.
 //!
 //! ```text
 //! say!   results --\                        /--> thread of standard output
@@ -6,9 +6,10 @@
 //! live   table   --/                        \--> thread of standard error
 //! ```
 //!
-//! A command that takes data calls [`start`] before anything else. From then on printing never waits and never fails, whatever has
-//! become of the terminal: it was closed, stopped with Ctrl-S, or is a pipe without a reader. Other commands write at once and wait
-//! for the reader, such as a pager. [`finish`] waits for the last results, and says whether some were lost.
+//! A command that takes data calls [`start`] before anything else. From then on printing never waits and never fails,
+//! even if the terminal was closed, was stopped with Ctrl-S, or is a pipe without a reader. Other commands write at
+//! once and wait for the reader, such as a pager. [`finish`] waits for the last results, and says whether some were
+//! lost.
 
 mod printer;
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 /// How long to wait for the last results to be written.
 const RESULTS_WAIT: Duration = Duration::from_secs(2);
-/// The same of words for people.
+/// The same for messages.
 const WORDS_WAIT: Duration = Duration::from_millis(500);
 
 static PRINTER: OnceLock<Printer> = OnceLock::new();
@@ -36,7 +37,7 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::output::result(&format!($($words)*)) };
 }
 
-/// Prints a line for people on standard error.
+/// Prints a message on standard error.
 #[macro_export]
 macro_rules! tell {
     ($($words:tt)*) => { $crate::output::words(&format!($($words)*)) };
@@ -45,7 +46,7 @@ macro_rules! tell {
 /// From now on printing never blocks.
 ///
 /// # Errors
-/// Where standard output or standard error is closed, or no thread can be started.
+/// If standard output or standard error is closed, or no thread can be started.
 pub fn start() -> io::Result<()> {
     let file =
         |stream: io::Result<std::os::fd::OwnedFd>| stream.map(|descriptor| Box::new(File::from(descriptor)) as _);
@@ -87,7 +88,7 @@ pub fn awaited(line: &str) {
 /// Prints a line of JSON, which a program reads.
 ///
 /// # Errors
-/// Where the value has no form in JSON.
+/// If the value has no form in JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
     awaited(&line);
@@ -99,7 +100,7 @@ pub fn write_results(text: &[u8]) {
     if let Some(printer) = PRINTER.get() {
         return printer.add(Stream::Results, text.to_vec());
     }
-    // Who stops reading, as `head` does, has enough.
+    // A reader such as `head` may stop early.
     if let Err(error) = write_whole(&mut io::stdout().lock(), text)
         && error.kind() != ErrorKind::BrokenPipe
     {
@@ -107,7 +108,7 @@ pub fn write_results(text: &[u8]) {
     }
 }
 
-/// Prints a line for people.
+/// Prints a message.
 pub fn words(line: &str) {
     let line = format!("{line}\n");
     match PRINTER.get() {
@@ -124,7 +125,7 @@ pub fn live(lines: Option<String>) {
     }
 }
 
-/// Waits for what is printed, for a bounded time; the exit status, which tells where results were lost.
+/// Waits for what is printed, for a bounded time; the exit status, which says whether results were lost.
 pub fn finish(status: u8) -> u8 {
     let fault = match PRINTER.get() {
         Some(printer) => printer.end_results(RESULTS_WAIT).err(),

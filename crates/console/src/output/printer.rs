@@ -69,7 +69,7 @@ struct Queue {
     in_hand: Option<u64>,
     /// Nothing was written for a while although there was something: the other stream does not wait for this one.
     is_stuck: bool,
-    /// So many items found no room.
+    /// This many items found no room.
     left_out: u64,
     /// Why something could not be written, the first time.
     fault: Option<String>,
@@ -78,7 +78,7 @@ struct Queue {
 enum Item {
     Text {
         bytes: Vec<u8>,
-        /// Somebody who stops reading before this has not enough.
+        /// A reader that stops before this has missed something.
         is_awaited: bool,
     },
     /// Lines that are drawn in the place of those drawn before.
@@ -108,7 +108,7 @@ impl Printer {
         Ok(Self { shared })
     }
 
-    /// Adds text for people: who stops reading, as `head` does, has enough.
+    /// Adds text that may stay unread: a reader such as `head` may stop early.
     pub(super) fn add(&self, stream: Stream, text: Vec<u8>) {
         self.add_item(stream, text, false);
     }
@@ -134,7 +134,7 @@ impl Printer {
         self.shared.changed.notify_all();
     }
 
-    /// Draws these lines instead of those that were drawn before.
+    /// Draws these lines in place of the previous ones.
     pub(super) fn draw(&self, lines: Option<String>) {
         let mut state = self.shared.lock();
         let number = state.next;
@@ -173,7 +173,7 @@ impl Printer {
         let queue = &state.queues[Stream::Results as usize];
         match &queue.fault {
             Some(fault) => Err(fault.clone()),
-            None if queue.left_out > 0 || !is_written => Err("nobody reads it".to_owned()),
+            None if queue.left_out > 0 || !is_written => Err("it is not read".to_owned()),
             None => Ok(()),
         }
     }
@@ -193,7 +193,7 @@ impl Writer {
             let (item, left_out) = self.next();
             let mut bytes = wipe(self.drawn.as_deref());
             if left_out > 0 {
-                bytes.extend_from_slice(format!("{left_out} lines are left out: nobody read them\n").as_bytes());
+                bytes.extend_from_slice(format!("{left_out} lines are left out: they were not read\n").as_bytes());
             }
             let mut is_awaited = false;
             match item {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_stream_holds_up_neither_the_other_one_nor_those_who_print() {
+    fn a_blocked_stream_holds_up_neither_the_other_one_nor_its_writers() {
         let (written, read) = channel();
         let (words, opener) = door(&written);
         let printer = Printer::start(open(&written), words).expect("threads");
@@ -348,7 +348,7 @@ mod tests {
         printer.add(Stream::Results, b"account\n".to_vec());
         assert_eq!(printer.end_results(LONG), Ok(()));
         assert_eq!(read.recv_timeout(LONG).as_deref(), Ok("account\n"));
-        assert!(!printer.wait(Stream::Words, SHORT), "nobody reads it");
+        assert!(!printer.wait(Stream::Words, SHORT), "it is not read");
         // When reading resumes, the number of dropped lines is printed.
         drop(opener);
         assert!(printer.wait(Stream::Words, LONG));
@@ -356,12 +356,12 @@ mod tests {
     }
 
     #[test]
-    fn results_that_were_not_printed_are_told() {
+    fn results_that_were_not_printed_are_reported() {
         let (written, _read) = channel();
         let (results, _opener) = door(&written);
         let printer = Printer::start(results, open(&written)).expect("threads");
         printer.add(Stream::Results, b"account\n".to_vec());
-        assert_eq!(printer.end_results(SHORT), Err("nobody reads it".to_owned()));
+        assert_eq!(printer.end_results(SHORT), Err("it is not read".to_owned()));
         let printer = Printer::start(Box::new(Closed), Box::new(Closed)).expect("threads");
         printer.add(Stream::Words, b"warning\n".to_vec());
         assert_eq!(printer.end_results(LONG), Ok(()), "words for people are no results");

@@ -95,9 +95,9 @@ async fn sample(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Respons
     path = "/api/v1/events/stream",
     params(
         ("rate" = Option<f64>, Query, description = "maximum number of events a second: 0.01 to 20, by default 1"),
-        ("incomplete" = Option<bool>, Query, description = "true: those that lack required sources"),
-        ("doubtful" = Option<bool>, Query, description = "true: those with a fragment whose content is in doubt"),
-        ("source" = Option<u32>, Query, description = "those in which this source has a fragment"),
+        ("incomplete" = Option<bool>, Query, description = "true: only events that lack required sources"),
+        ("doubtful" = Option<bool>, Query, description = "true: only events with a fragment whose content is in doubt"),
+        ("source" = Option<u32>, Query, description = "only events in which this source has a fragment"),
         ("trigger_type" = Option<u16>, Query, description = "those of this trigger type"),
         ("least_bytes" = Option<u64>, Query, description = "those with at least this many bytes of payload"),
         ("front" = Option<usize>, Query, description = "bytes of each fragment: by default 256, at most 65536, and at most 256 KiB for all fragments"),

@@ -74,7 +74,7 @@ pub(super) struct Manner {
 impl Manner {
     /// Returns the name of the operator as it is shown.
     fn by(&self) -> String {
-        shown(self.by.as_deref().unwrap_or("somebody"))
+        shown(self.by.as_deref().unwrap_or("unnamed client"))
     }
 }
 
@@ -95,6 +95,7 @@ pub(crate) fn router(
     let app = api
         .route("/", get(page::index))
         .route("/{file}", get(page::named))
+        .route("/manual/{name}", get(page::manual))
         .route("/api/docs", get(Json(document)))
         .fallback(nothing);
     // Check the authorisation before the body: a client without it cannot make the server wait.

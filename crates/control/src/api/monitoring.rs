@@ -8,6 +8,7 @@ use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ropewalk_monitor::alarms::AlarmError;
+use ropewalk_monitor::quality::Quality;
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
@@ -32,6 +33,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(all_nodes))
         .routes(routes!(all_addresses))
         .routes(routes!(limit))
+        .routes(routes!(quality))
         .routes(routes!(alarms))
         .routes(routes!(told))
         .routes(routes!(acknowledge))
@@ -79,7 +81,7 @@ async fn all_counters(Of(shared): Of<Shared>) -> Json<Vec<Count>> {
     Json(counters(&shared.control.view()))
 }
 
-/// Every front end that has been heard of.
+/// Every front end that has reported.
 #[utoipa::path(get, path = "/api/v1/sources", responses((status = 200, body = [Source])))]
 async fn all_sources(Of(shared): Of<Shared>) -> Json<Vec<Source>> {
     Json(sources(&shared.control.view()))
@@ -108,6 +110,12 @@ pub(super) async fn metrics(Of(shared): Of<Shared>) -> Response {
 #[utoipa::path(get, path = "/api/v1/limit", responses((status = 200, body = Option<Limited>)))]
 async fn limit(Of(shared): Of<Shared>) -> Json<Option<Limited>> {
     Json(shared.health.limit())
+}
+
+/// Returns the quality of the data: complete, incomplete and doubtful events, and every problem of the run.
+#[utoipa::path(get, path = "/api/v1/quality", responses((status = 200, body = Object)))]
+async fn quality(Of(shared): Of<Shared>) -> Json<Quality> {
+    Json(shared.health.quality())
 }
 
 /// Returns all alarms, raised or not.

@@ -45,7 +45,7 @@ struct KnownRun {
     directory: String,
     /// Whether it has its account: it has ended in order.
     has_account: bool,
-    /// What people said of it, the oldest first, as far as it stands in the last mebibyte of the logbook.
+    /// The operators' notes on it, the oldest first, from the last mebibyte of the logbook.
     #[schema(value_type = Vec<super::notes::Note>)]
     notes: Vec<Note>,
 }

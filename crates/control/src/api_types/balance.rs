@@ -19,11 +19,11 @@ pub(crate) struct Fragments {
     after_stop: u64,
     in_dropped_events: u64,
     in_flight: u64,
-    /// Those that are in no event and will not be.
+    /// Fragments that are in no event and will not be.
     lost: u64,
     /// By cause.
     dropped: BTreeMap<&'static str, u64>,
-    /// Those that never came, by cause.
+    /// Fragments that never came, by cause.
     missing: BTreeMap<&'static str, u64>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Balance {
     pools: Pools,
     /// Empty where everything holds.
     unbalanced: Vec<Unbalanced>,
-    /// What is not known of readout units that died, each as `NODE: WHAT`; empty where the account is whole.
+    /// What is not known of readout units that died, each as `NODE: WHAT`; empty if the account is whole.
     partial: Vec<String>,
 }
 

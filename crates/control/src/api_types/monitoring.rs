@@ -56,6 +56,8 @@ pub(crate) struct Alarm {
     state: String,
     /// The value at its last evaluation.
     value: Option<f64>,
+    /// What is wrong, in one sentence; empty if only the value shows it.
+    sentence: String,
     /// The operator who acknowledged it.
     known_by: Option<String>,
     /// Whether it is shelved: not shown for some time.
@@ -74,6 +76,7 @@ impl Alarm {
             severity: name_of(&alarm.rule.severity),
             state: name_of(&alarm.state),
             value: alarm.value,
+            sentence: alarm.sentence.clone(),
             known_by: alarm.known_by.clone(),
             is_shelved: alarm.shelved_until.is_some(),
             shelved_by: alarm.shelved_by.clone(),

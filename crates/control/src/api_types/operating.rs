@@ -8,15 +8,15 @@ use ropewalk_terms::{EventKey, SourceId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Whether a source takes part in the run that goes on.
+/// Whether a source takes part in the current run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Taking {
-    /// It does, or no run has told of it.
+    /// It does, or no run has reported it.
     TakesPart,
     /// It is masked.
     Masked,
-    /// It is to take part again, and has sent nothing yet that goes on with the run's numbers.
+    /// It is to take part again, but has sent nothing yet that continues the run's numbers.
     AskedBack,
 }
 
@@ -36,7 +36,7 @@ impl Taking {
 struct MaskedEvents {
     /// The first one: `17`, or `2:17` after two resynchronisations.
     from: String,
-    /// The first one in which it took part again; null where it has not.
+    /// The first one in which it took part again; null if it has not.
     to: Option<String>,
 }
 
@@ -45,11 +45,11 @@ struct MaskedEvents {
 pub(crate) struct Mask {
     /// Its id.
     source: u32,
-    /// An operator has taken it out: of this run and of those that follow.
+    /// An operator has taken it out: of this run and of the following ones.
     is_masked: bool,
-    /// What has come of that in the run that goes on.
+    /// The effect of that in the current run.
     in_run: Taking,
-    /// Its intervals in the run that goes on, in the order of events.
+    /// Its intervals in the current run, in the order of events.
     events: Vec<MaskedEvents>,
 }
 
@@ -95,11 +95,11 @@ pub(crate) struct Restarting {
 struct RestartedSource {
     /// Its id.
     source: u32,
-    /// From which event on it is out, until it sends again; null where its readout unit has not said.
+    /// From which event on it is out, until it sends again; null if its readout unit has not said.
     out_from: Option<String>,
 }
 
-/// What became of a restart. The sources take part again as soon as they send, whatever it is.
+/// What became of a restart. With any answer the sources take part again as soon as they send.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Restarted {
     /// `done`; `late`: not every readout unit said in time from which event on its source is out; `run_over`: the run ended before.
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_in_seconds_is_not_said_to_be_in_nanoseconds() {
+    fn times_in_seconds_are_not_said_to_be_in_nanoseconds() {
         let subjects = Known::ALL.iter().map(|&parameter| Subject::Nodes(parameter)).chain([Subject::Log]);
         for subject in subjects {
             let help = explanation(subject.help());

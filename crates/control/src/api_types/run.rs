@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ropewalk_monitor::Rates;
+use ropewalk_monitor::quality::Quality;
 use ropewalk_run::session::{Answer, Command, Entry, SessionView, Told};
 use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, Role, SourceCounts};
 use serde::Serialize;
@@ -138,6 +139,8 @@ pub(crate) fn command_names() -> String {
 pub(crate) struct Source {
     /// Its id.
     id: u32,
+    /// Its configured name; null without one.
+    name: Option<String>,
     /// The readout unit that receives it; null if none has reported it.
     readout: Option<String>,
     /// Whether it has an open connection. Always false for sources that send datagrams.
@@ -181,6 +184,7 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
         let known = |counter| told.and_then(|told| told.numbers.known(counter));
         Source {
             id: id.0,
+            name: view.sample.names.get(id).cloned(),
             readout: told.map(|told| told.readout.to_string()),
             has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
             taking: Taking::of(view, *id),
@@ -270,6 +274,9 @@ pub(crate) struct Live {
     rates: Option<Rates>,
     /// What limits the run; null while that is not known.
     limit: Option<Limited>,
+    /// The quality of the run's data.
+    #[schema(value_type = Object)]
+    quality: Quality,
     /// Alarms to show to the operator.
     alarms: Vec<Alarm>,
     /// The latest incidents.
@@ -293,6 +300,7 @@ impl Live {
             nodes: nodes(view),
             rates: health.rates(),
             limit: health.limit(),
+            quality: health.quality(),
             alarms: health.shown(),
             incidents: health.incidents("", LATEST),
             bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),

@@ -33,7 +33,7 @@ fn status(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn whoever_takes_nothing_of_an_answer_is_sent_away_and_whoever_is_slow_is_not() {
+fn a_client_that_takes_nothing_of_an_answer_is_sent_away_and_a_slow_one_is_not() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
     let patience = Duration::from_millis(400);
     runtime.block_on(async {
@@ -82,7 +82,7 @@ fn streams_leave_places_for_commands() {
 }
 
 #[test]
-fn answers_that_nobody_reads_are_bounded_and_commands_go_on() {
+fn answers_that_are_not_read_are_bounded_and_commands_go_on() {
     let setup = Setup::new("unread");
     // The server does not parse accounts. This one is a sparse file.
     let directory = setup.output.join("run000007");
@@ -101,7 +101,7 @@ fn answers_that_nobody_reads_are_bounded_and_commands_go_on() {
 }
 
 #[test]
-fn whoever_asks_as_fast_as_it_can_is_told_to_ask_less_often_and_commands_of_others_go_on() {
+fn a_client_that_asks_too_often_is_refused_and_commands_of_others_go_on() {
     const ASKED: usize = 6000;
     let setup = Setup::new("too-often");
     let mut stream = TcpStream::connect(setup.address()).expect("it listens");
@@ -199,7 +199,7 @@ fn a_body_that_comes_bit_by_bit_or_not_at_all_is_ended_in_time() {
 }
 
 #[test]
-fn whoever_is_slow_and_comes_to_an_end_is_answered() {
+fn a_slow_client_that_comes_to_an_end_is_answered() {
     let head = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 10\r\n\r\n";
     let parts = [&head[..20], &head[20..], "0123", "456789"].map(str::to_owned).to_vec();
     let (_, answer) = while_it_serves(|address| ask_slowly(address, PATIENCE / 20, parts));

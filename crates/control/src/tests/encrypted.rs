@@ -60,7 +60,7 @@ impl Certificates {
         Setup::with(test, &format!("[control]\ncertificate = {certificate:?}\nkey = {key:?}\n"))
     }
 
-    /// Queries the state with a client that trusts this certificate, or, without it, those that the system trusts.
+    /// Queries the state with a client that trusts this certificate, or, without it, the system's.
     fn look(&self, url: &str, believed: Option<&str>) -> Result<Value, ClientError> {
         let path = believed.map(|name| self.path(name));
         let replied = Client::new(url, None, path.as_deref())?.look("state")?;
@@ -81,7 +81,7 @@ fn connections(certificates: &Certificates, setup: &Setup) -> Value {
 }
 
 #[test]
-fn whoever_believes_the_certificate_sees_and_commands() {
+fn a_client_that_trusts_the_certificate_sees_and_commands() {
     let certificates = Certificates::new("believed");
     for (name, believed) in [("server", "authority.pem"), ("alone", "alone.pem")] {
         let setup = certificates.serve(&format!("believed-{name}"), name);
@@ -97,7 +97,7 @@ fn whoever_believes_the_certificate_sees_and_commands() {
 }
 
 #[test]
-fn whoever_does_not_believe_the_certificate_asks_nothing() {
+fn a_client_that_does_not_trust_the_certificate_asks_nothing() {
     let certificates = Certificates::new("unbelieved");
     let setup = certificates.serve("unbelieved", "server");
     let port = setup.address().port();
@@ -122,7 +122,7 @@ fn whoever_does_not_believe_the_certificate_asks_nothing() {
 }
 
 #[test]
-fn plain_http_is_told_to_speak_tls_and_harms_nobody() {
+fn plain_http_is_told_to_speak_tls_and_does_no_harm() {
     let certificates = Certificates::new("plain");
     let setup = certificates.serve("plain", "server");
     let (status, problem) = setup.json("POST", "/api/v1/commands/configure");
@@ -145,7 +145,7 @@ fn plain_http_is_told_to_speak_tls_and_harms_nobody() {
 }
 
 #[test]
-fn a_client_that_expects_tls_says_so_where_there_is_none() {
+fn a_client_that_expects_tls_says_so_to_a_plain_server() {
     let certificates = Certificates::new("without");
     let setup = Setup::new("without-tls");
     let refused = certificates.look(&format!("https://{}", setup.address()), Some("authority.pem"));
@@ -156,7 +156,7 @@ fn a_client_that_expects_tls_says_so_where_there_is_none() {
 }
 
 #[test]
-fn whoever_says_nothing_is_sent_away_and_keeps_nobody_waiting() {
+fn a_silent_client_is_sent_away_and_keeps_no_other_waiting() {
     let certificates = Certificates::new("silent");
     let identity = Identity::configured(&certificates.section("server.pem", "server.key")).expect("both are good");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
@@ -231,7 +231,7 @@ fn an_encrypted_webhook_is_asked_only_where_it_is_believed() {
         "webhook-told",
         &format!("[alarms]\nwebhook = \"https://{}/\"\nalive_every = \"1s\"\n", hook.address()),
     );
-    let told = super::wait("it is told", || {
+    let told = super::wait("a failed message", || {
         let told = setup.json("GET", "/api/v1/alarms/told").1;
         (told["failed"].as_u64() >= Some(1)).then_some(told)
     });

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::Setup;
 
-/// Statuses that any request may have, whatever it asks for: wrong in itself, no such thing, another method, too long, too many.
+/// Statuses that any request may have: wrong in itself, no such thing, another method, too long, too many.
 const ALWAYS: [u16; 6] = [400, 404, 405, 413, 414, 429];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"];
-/// What stands in paths and queries: good, bad, and meant to be.
+/// Words of paths and queries: good, bad, and deceptive ones.
 const WORDS: [&str; 16] = [
     "1",
     "0",
@@ -241,7 +241,7 @@ struct Body {
     bytes: Vec<u8>,
 }
 
-/// A body for an operation; none where it takes none. Three of five are as the document says.
+/// A body for an operation; `None` if it takes none. Three of five are as the document says.
 fn body(document: &Value, operation: &Value, drawn: &mut Drawn<'_>) -> Option<Body> {
     let (kind, content) = operation["requestBody"]["content"].as_object()?.iter().next()?;
     let value = valid(document, &content["schema"], drawn);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Setup, wait, webhook};
 
 #[test]
-fn files_of_the_present_run_and_of_past_ones_are_told_with_their_events() {
+fn files_of_the_present_run_and_of_past_ones_are_listed_with_their_events() {
     let setup = Setup::new("files");
     let nothing =
         json!({ "run": null, "has_account": false, "found": 0, "files": [], "deleted": null, "transfer": null });
@@ -43,7 +43,7 @@ fn files_of_the_present_run_and_of_past_ones_are_told_with_their_events() {
 }
 
 #[test]
-fn nothing_but_files_of_runs_is_told_whatever_is_asked_for() {
+fn only_files_of_runs_are_listed() {
     let setup = Setup::new("file-tricks");
     let long = "a".repeat(9000);
     std::fs::write(setup.output.join("run000001-bu0-000001.rwk"), "beside the runs").expect("it can be written");
@@ -130,7 +130,7 @@ fn say(setup: &Setup, run: &str, text: &str) -> (u16, Value) {
 }
 
 #[test]
-fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
+fn the_logbook_has_events_and_notes_and_hands_them_on() {
     let (address, bodies) = webhook();
     let setup = Setup::with("logbook", &format!("[logbook]\nwebhook = \"http://{address}/log\"\n"));
     for command in ["configure", "start"] {
@@ -260,7 +260,7 @@ fn samples_come_as_often_as_was_asked_for_and_in_the_next_run_too() {
 }
 
 #[test]
-fn whoever_waits_for_what_never_comes_hears_that_somebody_is_there() {
+fn a_client_that_waits_for_what_never_comes_gets_signs_of_life() {
     let setup = Setup::new("samples-never");
     setup.go(&["configure", "start"]);
     let (status, mut stream) = setup.samples("?least_bytes=1000000");
@@ -275,7 +275,7 @@ fn whoever_waits_for_what_never_comes_hears_that_somebody_is_there() {
 }
 
 #[test]
-fn streams_are_bounded_and_those_who_do_not_read_hold_nobody_up() {
+fn streams_are_bounded_and_clients_that_do_not_read_hold_nothing_up() {
     let setup = Setup::new("samples-unread");
     setup.go(&["configure", "start"]);
     let mut streams: Vec<_> = (0..6).map(|_| setup.samples("?rate=20&front=65536")).collect();

@@ -144,7 +144,7 @@ pub(super) struct WholeFile {
 }
 
 impl WholeFile {
-    /// One that will gather so many pieces.
+    /// One that will gather this many pieces.
     pub(super) fn new(pieces: usize) -> Self {
         Self {
             data: Vec::with_capacity(pieces),

@@ -40,7 +40,7 @@ pub struct FilingConfig {
     pub directory: PathBuf,
     /// The version of the events' headers.
     pub version: Version,
-    /// A file is closed after so many events, 1 or more.
+    /// A file is closed after this many events, 1 or more.
     pub file_events: u32,
     /// Or at this size in bytes.
     pub file_bytes: u64,
@@ -48,15 +48,15 @@ pub struct FilingConfig {
     pub file_time: Duration,
     /// How far the events of a file have come that has its name.
     pub level: AcknowledgementLevel,
-    /// How full the directory's file system may become; until it has no room left where this is none.
+    /// How full the directory's file system may become; `None`: until it has no room left.
     pub room: Option<RoomLimits>,
-    /// A disk that has done nothing but refuse for so long while the run drains is given up.
+    /// A disk that has done nothing but refuse for this long while the run drains is given up.
     pub give_up_after: Duration,
 }
 
 /// Lumisections of which events are gathered at once: the next one begins while the last events of one before are built.
 const OPEN: usize = 4;
-/// Files that may be on their way to the disk.
+/// Files that may be with the disk at once.
 const CLOSING: usize = 8;
 /// Where files are until they have their names.
 const OPEN_DIRECTORY: &str = "open";
@@ -91,7 +91,7 @@ pub struct Filing<D: Disk> {
     given_up: bool,
     /// No event comes any more.
     finishing: bool,
-    /// The document of the run's end is there, or with the disk.
+    /// The document of the run's end is written, or with the disk.
     is_ended: bool,
 }
 
@@ -221,7 +221,7 @@ impl<D: Disk> Filing<D> {
         file.events >= file_events.into() || file.bytes >= file_bytes || now.since(file.opened) >= file_time
     }
 
-    /// Closes an open file; false where there is no room for its header now.
+    /// Closes an open file; false if there is no room for its header now.
     fn close_file(&mut self, place: usize) -> bool {
         let EventFile { events, bytes, .. } = self.open[place];
         self.text.clear();
@@ -300,7 +300,7 @@ impl<D: Disk> Filing<D> {
         }
     }
 
-    /// Begins with a document of this name and the text that was made for it; false where there is no room for it now.
+    /// Begins with a document of this name and the text that was made for it; false if there is no room for it now.
     fn document(&mut self, name: impl Display) -> bool {
         let Some(text) = self.staging.write(self.text.as_bytes()) else { return false };
         let mut document = self.spare_documents.pop().unwrap_or_else(|| WholeFile::new(1));

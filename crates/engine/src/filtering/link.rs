@@ -39,7 +39,7 @@ impl Said {
 
 /// Who keeps what was counted of each lumisection. It is never waited for.
 pub trait RecordKeeper: Send {
-    /// Keeps the record of a lumisection of a run, which is closed; gives it back where there is no room now.
+    /// Keeps the record of a lumisection of a run, which is closed; gives it back if there is no room now.
     ///
     /// # Errors
     /// The record, which is offered again.
@@ -61,13 +61,14 @@ pub trait LocalFilter: Send {
         &[]
     }
 
-    /// Decides on an event; what else it says of it is appended to `said`, which is empty. None where no decision could be had.
+    /// Decides on an event; what else it says of it is appended to `said`, which is empty. `None` if no decision could
+    /// be had.
     fn decide(&mut self, event: &EventView<'_>, said: &mut Said) -> Option<Decision>;
 
     /// The run has ended.
     fn end(&mut self) {}
 
-    /// Reads the clock to measure how long decisions take; none if that is not measured.
+    /// Reads the clock to measure how long decisions take; `None` if that is not measured.
     fn time(&self) -> Option<Instant> {
         None
     }
@@ -102,7 +103,7 @@ pub struct FilterSight {
 pub struct UnitDecision {
     /// The event, as it was offered.
     pub slot: u32,
-    /// What was decided; none where it says that it cannot decide.
+    /// What was decided; `None` if it says that it cannot decide.
     pub decision: Option<Decision>,
 }
 
@@ -117,7 +118,7 @@ pub enum Offered {
     TooLarge,
 }
 
-/// A filter unit in another process or elsewhere, or what stands for it. It is never waited for.
+/// A filter unit in another process or elsewhere, or a substitute for one. It is never waited for.
 pub trait FilterLink: Send {
     /// Starts a process; that this failed is seen as its end.
     fn start(&mut self);
@@ -125,7 +126,7 @@ pub trait FilterLink: Send {
     /// Ends the process; when that is certain it is seen.
     fn kill(&mut self);
 
-    /// A run begins. It is told to every process that is there and to those that follow.
+    /// A run begins. Every process that is there gets this, and every later one.
     fn begin(&mut self, run: RunNumber);
 
     /// The run has ended.
@@ -207,7 +208,7 @@ pub struct RemoteUnit<P> {
     /// Whether the filter unit is wanted.
     is_wanted: bool,
     retry: Instant,
-    /// Events that it takes at once; none before it is ready.
+    /// Events that it takes at once; `None` before it is ready.
     window: Option<u32>,
     has_ended: bool,
     histograms: Vec<HistogramShape>,
@@ -215,7 +216,7 @@ pub struct RemoteUnit<P> {
     /// What it has, in the order in which it got them.
     offered: VecDeque<(u32, EventKey, Attempt)>,
     taken: u64,
-    /// What it said that was not taken: so many whole decisions, in so many bytes.
+    /// What it said that was not taken: this many whole decisions, in this many bytes.
     bytes: ByteQueue,
     whole: u64,
     scanned: usize,
@@ -281,7 +282,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
         }
     }
 
-    /// Queues what was encoded; false where it cannot be, and the connection is of no use then.
+    /// Queues what was encoded; false if it cannot be, and the connection is of no use then.
     fn say(&mut self) -> bool {
         let Some(endpoint) = self.endpoint else { return false };
         self.slices.extend(self.staging.write(&self.text));
@@ -381,7 +382,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
 
     fn welcome(&mut self) -> Result<(), String> {
         let (window, histograms) =
-            decode_welcome(&self.text).map_err(|error| format!("its welcome is none: {error}"))?;
+            decode_welcome(&self.text).map_err(|error| format!("its welcome is not valid: {error}"))?;
         let shapes = histograms.iter().map(|one| HistogramShape::new(&one.name, one.bins, one.low, one.high));
         self.histograms = shapes.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         self.window = Some(window);
@@ -452,7 +453,7 @@ impl<P: Dispatcher + Send> FilterLink for RemoteUnit<P> {
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {
         let Some(endpoint) = self.endpoint.filter(|_| self.window.is_some()) else { return Offered::Full };
         self.metas.clear();
-        // What is sent has the length of what there is, whatever was said of it.
+        // The lengths sent are the real ones, even if the fragment says otherwise.
         let meta = |fragment: &ropewalk_flow::messages::Fragment| FragmentMeta {
             length: fragment.payload.len() as u32,
             ..fragment.meta

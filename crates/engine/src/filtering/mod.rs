@@ -1,4 +1,4 @@
-//! From built events to those that are written: decided by a filter, taken by streams, in order where a stream wants that.
+//! From built events to written ones: decided by a filter, taken by streams, in order if a stream wants that.
 //!
 //! ```text
 //!  EventMachine ---> LocalFilter, in this thread --------------------------+
@@ -79,7 +79,7 @@ pub struct Filtering {
     decider: Decider,
     streams: Streams,
     ordering: Ordering,
-    /// Where what filters say is kept; none without a filter.
+    /// Where what filters say is kept; `None` without a filter.
     results: Option<Staging>,
     /// By slot, of events that are to be written.
     decided: Box<[Decided]>,
@@ -102,7 +102,7 @@ pub struct Filtering {
 }
 
 impl Filtering {
-    /// From now on a stream keeps one of so many of its events.
+    /// From now on a stream keeps one of this many of its events.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         self.streams.set_prescale(stream, prescale);
     }
@@ -112,9 +112,9 @@ impl Filtering {
         Self::with(Decider::AcceptAll, streams, None, slots)
     }
 
-    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more. Where a
-    /// stream is ordered there must be one for each event in work, and one that is filled: those that wait for events before them
-    /// hold theirs.
+    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more.
+    /// If a stream is ordered, there must be one block for each event in work, and one that is filled: events that wait
+    /// for earlier ones hold theirs.
     pub fn here(filter: Box<dyn LocalFilter>, streams: Streams, results: Staging, slots: u32) -> Self {
         let shapes = filter.histograms().to_vec();
         let mut this = Self::with(Decider::Here(filter), streams, Some(results), slots);
@@ -125,7 +125,7 @@ impl Filtering {
     /// These filter units decide, as many as the farm's configuration says. `results` as for [`Filtering::here`].
     ///
     /// # Panics
-    /// Where they are not as many.
+    /// If they are not as many.
     pub fn units(config: FarmConfig, links: Vec<Box<dyn FilterLink>>, streams: Streams, results: Staging) -> Self {
         let farm = FilterFarm::new(config);
         assert_eq!(farm.units(), links.len(), "each filter unit has a link");
@@ -363,7 +363,7 @@ impl Filtering {
                         if watched.has_ended { Offered::Full } else { watched.link.offer(slot, &builder.event(slot)) };
                     match offered {
                         Offered::Taken => self.given[slot as usize] = now,
-                        // That there is room again is heard with decisions: until then nothing keeps the thread from sleeping.
+                        // Decisions show that there is room again: until then nothing keeps the thread from sleeping.
                         Offered::Full => {
                             farm.not_taken(unit);
                             is_work = false;
@@ -380,7 +380,7 @@ impl Filtering {
         work
     }
 
-    /// An event was decided, or no decision could be had of it.
+    /// An event was decided, or no decision could be made.
     fn settle(&mut self, slot: u32, event: &EventView<'_>, decision: Option<Decision>) {
         let (verdict, streams) = match decision {
             Some(Decision { accept: false, .. }) => {
@@ -462,7 +462,7 @@ impl Filtering {
         self
     }
 
-    /// How long decisions took; none without a filter.
+    /// How long decisions took; `None` without a filter.
     pub(super) const fn times(&self) -> Option<&Recorder> {
         if let Decider::AcceptAll = self.decider { None } else { Some(&self.times) }
     }
@@ -551,7 +551,7 @@ impl Filtering {
     /// False if there is something to do right now.
     pub(super) fn prepare_wait(&mut self) -> bool {
         let Decider::Units(_, links) = &mut self.decider else { return true };
-        // Each is asked, whatever the others say.
+        // Every link is asked, without a short cut.
         links.iter_mut().filter_map(|unit| (!unit.link.prepare_wait()).then_some(())).count() == 0
     }
 
@@ -567,9 +567,9 @@ impl Filtering {
 #[derive(Copy, Clone)]
 pub struct DecidedEvent<'a> {
     event: EventView<'a>,
-    /// What the filter said, as it is stored (`wire::filter_result`); none without a filter.
+    /// What the filter said, as it is stored (`wire::filter_result`); `None` without a filter.
     result: Option<&'a Slice>,
-    /// No decision could be had.
+    /// No decision could be made.
     is_set_aside: bool,
 }
 
@@ -619,7 +619,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// For so many streams.
+    /// For this many streams.
     fn new(streams: usize) -> Self {
         let (here, keeper, refused) = (Vec::new(), None, None);
         Self { monitoring: Monitoring::new(streams), here, keeper, run: RunNumber::default(), refused }
@@ -645,7 +645,7 @@ impl Monitor {
         (self.run, self.refused) = (run, None);
     }
 
-    /// An event was decided, or no decision could be had of it.
+    /// An event was decided, or no decision could be made.
     fn decided(&mut self, event: &EventView<'_>, verdict: Verdict, triggers: TriggerBits, streams: StreamSet) {
         if self.keeper.is_some() {
             self.monitoring.decided(&Counted { lumisection: event.lumisection, verdict, triggers, streams });

@@ -99,7 +99,7 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     /// By source: whose blocks it fills.
     owners: Vec<Owner>,
     /// Of no block: connections that are not known yet are looked at and not read.
-    nobody: Owner,
+    no_owner: Owner,
     /// By source: its connection.
     connected: Vec<Option<Endpoint>>,
     /// By source: what divides its frames, where they hold several events. Nothing waits there unless the source's
@@ -110,7 +110,7 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     events: Vec<Event>,
     received: Vec<Received>,
     counts: Counts,
-    /// Framers of connections that have ended, for the next ones; by source those that describe its frames.
+    /// Framers of connections that have ended, for the next ones; by source the framers that describe its frames.
     spare_framers: Vec<Framer>,
     own_framers: Vec<Vec<Framer>>,
     /// By source: what describes its frames, where they are described.
@@ -142,7 +142,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// fragments that must leave that pool.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
+    /// If the address cannot be listened on.
     pub(super) fn new(
         mut endpoints: S,
         address: &str,
@@ -151,7 +151,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         evacuation: Staging,
     ) -> Result<Self, EndpointError> {
         let service = endpoints.listen(address)?;
-        let nobody = endpoints.pool_mut().and_then(|pool| pool.reserve(0).ok()).unwrap_or(Owner::SHARED);
+        let no_owner = endpoints.pool_mut().and_then(|pool| pool.reserve(0).ok()).unwrap_or(Owner::SHARED);
         let owners = quotas(&mut endpoints, &sources);
         Ok(Self {
             endpoints,
@@ -159,7 +159,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             entrances: Entrances::default(),
             connections: EndpointTable::default(),
             owners,
-            nobody,
+            no_owner,
             connected: vec![None; sources.len()],
             dividings: sources.iter().map(|source| dividing(source.id, described(source, descriptions))).collect(),
             black_boxes: sources.iter().map(|_| None).collect(),
@@ -188,14 +188,14 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Another way for a source to come in; returns the address where it listens, port filled in.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or the socket cannot be adopted.
+    /// If the address cannot be listened on, or the socket cannot be adopted.
     pub(super) fn add_entrance(
         &mut self,
         source: SourceId,
         entrance: Entrance,
     ) -> Result<Option<String>, EndpointError> {
         match self.sources.iter().position(|known| known.id == source) {
-            Some(source) => self.entrances.add(&mut self.endpoints, source, entrance, self.nobody),
+            Some(source) => self.entrances.add(&mut self.endpoints, source, entrance, self.no_owner),
             None => Ok(None),
         }
     }
@@ -285,7 +285,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         let mut events = std::mem::take(&mut self.events);
         let mut work = self.endpoints.poll(now, &mut events);
         if !self.is_closed {
-            work += self.entrances.call_due(now, &mut self.endpoints, self.nobody);
+            work += self.entrances.call_due(now, &mut self.endpoints, self.no_owner);
         }
         work += self.dividings.iter_mut().flatten().map(|dividing| dividing.turn(now)).sum::<usize>();
         for event in events.drain(..) {
@@ -342,7 +342,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             return;
         }
         self.make_room(now);
-        self.endpoints.set_owner(endpoint, self.nobody);
+        self.endpoints.set_owner(endpoint, self.no_owner);
         self.endpoints.accept(endpoint);
         self.enter(now, endpoint, self.entrances.source_at(service));
     }
@@ -642,7 +642,7 @@ impl Entrances {
     /// here have `owner`'s quota at first.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or the transport has no sockets to adopt.
+    /// If the address cannot be listened on, or the transport has no sockets to adopt.
     pub(super) fn add(
         &mut self,
         endpoints: &mut impl Dispatcher,
@@ -670,7 +670,7 @@ impl Entrances {
         Ok(None)
     }
 
-    /// Whose service point it is; none for the one that all share.
+    /// Whose service point it is; `None` for the shared one.
     fn source_at(&self, service: ServicePoint) -> Option<usize> {
         self.listening.iter().find(|(known, _)| *known == service).map(|(_, source)| *source)
     }

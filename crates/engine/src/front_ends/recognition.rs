@@ -19,7 +19,7 @@ const LOOKED_AT: Duration = Duration::from_millis(100);
 const TURNS: u8 = 16;
 /// An unknown connection may send nothing for this long: it may be a front end that waits for its first trigger.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
+/// How long a connection that has said something may take to identify its source. One that has said nothing yet
 /// may be a front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
 /// The second connection of a source is refused if the first one receives data this long after its socket was empty. Data that a sender
@@ -55,8 +55,8 @@ pub(super) struct Unknown {
 /// How a source's connection that is read looks to its next one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum First {
-    /// There is none, or it has ended, or its peer has closed it, or it is not read and its end cannot be seen. What came over it
-    /// before may still be processed, however long that takes.
+    /// There is no connection, or it has ended, or its peer has closed it, or it is not read and its end cannot be
+    /// seen. What came over it before may still be processed, which may take long.
     MayBeOver,
     /// It is read, and may be dead.
     Unclear,
@@ -104,7 +104,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         self.frame(now, endpoint, readout);
     }
 
-    /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
+    /// Finds out whose connection it is from its first bytes; false if more bytes are needed or it was refused.
     pub(super) fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
         let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(now, endpoint));
         let received =
@@ -242,8 +242,8 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Where so many connections or more are not known, beside one for each source that is not there: the oldest of them, for those that
-    /// came first may be the sources'. Connections that have said something count where `all` do.
+    /// If this many connections or more are unknown beyond one for each missing source: the oldest beyond those, since
+    /// the first ones may be the sources'. Connections that have said something count only with `all`.
     fn look_for_unknown(&mut self, most: usize, all: bool) -> Option<Unknown> {
         self.unknown.clear();
         for (endpoint, connection) in self.connections.iter() {
@@ -309,7 +309,7 @@ pub(crate) fn spare_framers(sources: usize) -> Vec<Framer> {
     (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false, gather: None })).collect()
 }
 
-/// What describes the frames of a source; none where it says itself how it is framed.
+/// What describes the frames of a source; `None` if it says itself how it is framed.
 pub(crate) fn described<'a>(
     source: &SourceConfig,
     descriptions: &'a [(SourceId, Description)],

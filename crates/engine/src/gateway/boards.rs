@@ -1,5 +1,5 @@
 //! Boards between a gateway's threads and others, which neither side waits at: [`OrderBoard`] holds what run control changes
-//! while a run goes on, [`ThrottleBoard`] shows the throttle's state to the thread that tells hardware.
+//! while a run goes on, [`ThrottleBoard`] shows the throttle's state to the thread that passes it to hardware.
 
 use ropewalk_terms::SourceId;
 use ropewalk_wire::gateway::ThrottleState;
@@ -13,9 +13,9 @@ use std::time::Duration;
 pub enum Order {
     /// A source takes part no longer, or again.
     Mask(SourceId, bool),
-    /// Sets of a flow, by its place in the configuration, wait so long for their packets.
+    /// Sets of a flow, by its place in the configuration, wait this long for their packets.
     SetTimeout(u16, Duration),
-    /// A stream, by its place in the configuration, keeps one of so many of its events.
+    /// A stream, by its place in the configuration, keeps one of this many of its events.
     SetPrescale(u16, u64),
 }
 
@@ -43,12 +43,12 @@ struct Said {
 pub struct OrderBoard {
     changes: AtomicU64,
     said: Mutex<Said>,
-    /// How often gateways tell of themselves, in nanoseconds; 0 where nothing was said of it.
+    /// How often gateways report, in nanoseconds; 0 by default.
     interval: AtomicU64,
 }
 
 impl OrderBoard {
-    /// How often gateways tell of themselves, unless something else was said.
+    /// How often gateways report by default.
     pub const INTERVAL: Duration = Duration::from_millis(50);
 
     fn lock(&self) -> MutexGuard<'_, Said> {
@@ -66,24 +66,24 @@ impl OrderBoard {
         self.changed();
     }
 
-    /// Sets of a flow that are begun from now on wait so long for their packets.
+    /// Sets of a flow that are begun from now on wait this long for their packets.
     pub fn set_timeout(&self, flow: u16, timeout: Duration) {
         self.lock().timeouts.insert(flow, timeout);
         self.changed();
     }
 
-    /// A stream keeps one of so many of its events from now on.
+    /// A stream keeps one of this many of its events from now on.
     pub fn set_prescale(&self, stream: u16, prescale: u64) {
         self.lock().prescales.insert(stream, prescale);
         self.changed();
     }
 
-    /// Gateways tell of themselves this often.
+    /// Gateways report this often.
     pub fn set_interval(&self, interval: Duration) {
         self.interval.store(interval.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// How often gateways tell of themselves.
+    /// How often gateways report.
     pub fn interval(&self) -> Duration {
         match self.interval.load(Ordering::Relaxed) {
             0 => Self::INTERVAL,
@@ -168,7 +168,7 @@ impl ThrottleBoard {
         self.lock().clone()
     }
 
-    /// What is shown as soon as it has changed since so many changes, or after so long.
+    /// What is shown as soon as it has changed since this many changes, or after this long.
     pub fn wait(&self, changes: u64, most: Duration) -> Shown {
         let is_same = |shown: &mut Shown| shown.changes == changes;
         let waited = self.changed.wait_timeout_while(self.lock(), most, is_same);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_reads_each_mask_once_and_in_order() {
+    fn every_reader_reads_each_mask_once_and_in_order() {
         let board = OrderBoard::default();
         let mut readers = [Read::default(); 2];
         let [out, back] = [true, false].map(|is_masked| Order::Mask(SourceId(3), is_masked));

@@ -80,7 +80,7 @@ pub struct FarmNodeDrive<L: Link> {
     link: L,
     packets: Vec<Packet>,
     message: Vec<u8>,
-    /// To whom the message still has to go.
+    /// The peers that the message still has to go to.
     unsent: Option<SocketAddrV4>,
     scratch: Vec<u8>,
     report: FarmNodeReport,
@@ -88,7 +88,7 @@ pub struct FarmNodeDrive<L: Link> {
 }
 
 impl<L: Link> FarmNodeDrive<L> {
-    /// A node that hears gateways and answers over `link`.
+    /// A node that receives from gateways and answers over `link`.
     pub fn new(config: FarmNodeDriveConfig, link: L) -> Self {
         Self {
             gateways: machines(&config),

@@ -246,7 +246,7 @@ impl<D: Dispatcher> Connections<D> {
         Ok((Self::new(endpoints, staging, callers), bound))
     }
 
-    /// Connects to whom something is sent.
+    /// Connects to a peer when something is sent to it.
     pub fn connect(endpoints: D, staging: Staging) -> Self {
         Self::new(endpoints, staging, Callers::Nobody)
     }
@@ -476,7 +476,7 @@ impl<D: Dispatcher> Link for Connections<D> {
     }
 }
 
-/// A link to the readers of a flow's decisions, who connect when they like, and of whom nothing is heard.
+/// A link to the readers of a flow's decisions, which connect at any time and send nothing.
 pub trait DecisionReaders: Link {
     /// Sends the message to every connected reader. A reader whose queue has no room for the message is cut off: a
     /// stream with a gap would be worse than its end.
@@ -516,7 +516,7 @@ mod tests {
         connections.table.iter().count()
     }
 
-    /// Serves until it is so.
+    /// Serves until `is_so` holds.
     fn until(connections: &mut Connections<Tcp>, now: Instant, is_so: impl Fn(&mut Connections<Tcp>, usize) -> bool) {
         let mut packets = Vec::new();
         let begin = std::time::Instant::now();
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_takes_no_room_from_nodes() {
+    fn silent_connections_take_no_room_from_nodes() {
         let (mut connections, address) = listening(Callers::Speaking);
         let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
         let mut node = TcpStream::connect(&address).expect("it listens");
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_may_be_silent_and_is_not_displaced() {
+    fn a_listener_may_be_silent_and_is_not_displaced() {
         let (mut connections, address) = listening(Callers::Listening);
         let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
         let mut readers: Vec<TcpStream> =

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Bits of the shared word for sets; the others are the lumisection's.
 const SET_BITS: u32 = 40;
 const SETS: u64 = (1 << SET_BITS) - 1;
-/// So many first sets are known; only half of them are looked up, since the next ones take the places of the oldest.
+/// This many first sets are known; only half of them are looked up, since the next ones take the places of the oldest.
 const KNOWN: usize = 64;
 
 /// The lumisections of a flow that have begun.
@@ -222,7 +222,7 @@ pub struct LumisectionDrive {
     /// By flow, the first set of each lumisection that began by time.
     firsts: Vec<Vec<u64>>,
     time: Option<Duration>,
-    /// When the next one begins; none before the run does.
+    /// When the next one begins; `None` before the run does.
     due: Option<Instant>,
     is_held: Arc<AtomicBool>,
     board: Arc<LumisectionBoard>,

@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Running,
-    /// Every flow has ended; until then, what is on its way may still come.
+    /// Every flow has ended; until then, packets may be in flight.
     Draining(Instant),
     /// No packet is taken any more. Queued data is sent if its receiver takes it until this time.
     Closing(Instant),
@@ -62,7 +62,7 @@ impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
         Ok(Self { receiving, sending, drain, phase: Phase::Running, notice, telling, renew_at: Instant::ZERO })
     }
 
-    /// What it tells of itself.
+    /// Its report.
     pub fn notice(&self) -> Notice<GatewayReport> {
         self.notice.clone()
     }

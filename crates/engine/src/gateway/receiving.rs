@@ -38,15 +38,15 @@ pub(super) struct Receiving<R, S> {
     inputs: Vec<Input<R>>,
     triggers: S,
     board: Option<Arc<ThrottleBoard>>,
-    /// What stands on the board.
+    /// The state that the board shows.
     shown: Option<ThrottleState>,
     /// How far the orders were read.
     read: Read,
     staging: Staging,
-    /// An encoded message, and to whom it still has to go.
+    /// An encoded message, and the peers that it still has to go to.
     message: Vec<u8>,
     unsent: Vec<SocketAddrV4>,
-    /// Flows that were told their last event.
+    /// Flows that have got their last event.
     stopped: Vec<bool>,
     /// From then on nothing more comes behind the last event, unless something comes before.
     quiet_from: Instant,
@@ -58,9 +58,9 @@ pub(super) struct Receiving<R, S> {
 
 /// How often the kernel is asked what it lost.
 const ASK: Duration = Duration::from_secs(1);
-/// How often it is looked how much waits in front of the inputs. Sockets ask the kernel, at the price of a packet or two.
+/// How often to measure what waits in front of the inputs. Sockets ask the kernel, at the price of a packet or two.
 const LOOK: Duration = Duration::from_micros(200);
-/// What has not come for so long behind the last event is not on its way any more.
+/// After this long without a packet behind the last event, no packets are in flight.
 const QUIET: Duration = Duration::from_millis(200);
 /// Messages of one turn.
 const MESSAGES: usize = 16;
@@ -159,7 +159,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         }
     }
 
-    /// When to tell of itself again.
+    /// When to report again.
     pub(super) fn renews(&self, now: Instant) -> Instant {
         now.after(self.config.orders.interval())
     }
@@ -203,7 +203,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false where there is none.
+    /// Encodes the next message; false if there is none.
     fn next_message(&mut self, now: Instant) -> bool {
         if let Some(throttle) = self.machine.next_throttle(now) {
             self.unsent.extend(self.config.triggers.iter().flatten());
@@ -230,8 +230,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.triggers.flush(now)
     }
 
-    /// Whether all flows have ended; each is told its last event once that is known. What was triggered last may be on its
-    /// way then, however long nothing has come before.
+    /// Whether all flows have ended; each gets its last event once that is known. What was triggered last may be under
+    /// way then, even after a long silence.
     pub(super) fn have_stopped(&mut self, now: Instant) -> bool {
         for (flow, gate) in (0u8..).zip(&self.config.gates) {
             let stopped = &mut self.stopped[usize::from(flow)];
@@ -260,7 +260,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.machine.is_empty() && !self.inputs.iter().any(Input::is_waiting)
     }
 
-    /// Whether nothing has come for so long that nothing is on its way any more.
+    /// Whether nothing has come for so long that no packets can be in flight.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now >= self.quiet_from
     }
@@ -312,7 +312,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
 
     pub(super) fn prepare_wait(&mut self) -> bool {
         let has_told = self.has_told();
-        // Who waits for a set waits for nodes or for time, and would be woken in vain.
+        // Inputs that wait for a set wait for nodes or for time, and would be woken in vain.
         let inputs = self.inputs.iter_mut().filter(|input| !input.is_waiting());
         inputs.fold(has_told, |may_sleep, input| input.receiver.prepare_wait() && may_sleep)
     }
@@ -387,7 +387,7 @@ impl<R: Receiver> Input<R> {
         received
     }
 
-    /// Offers what waits; false where there is still no set for it.
+    /// Offers what waits; false if there is still no set for it.
     fn offer_waiting(&mut self, machine: &mut gateway::Receiver, now: Instant) -> bool {
         while let Some(Packet { from, to, payload, came }) = self.waiting.pop_front() {
             let flow = self.flows.get(usize::from(to)).copied().unwrap_or(u8::MAX);

@@ -1,4 +1,4 @@
-//! What a gateway tells of itself while it runs, and what users' histograms of an input queue hold.
+//! What a gateway reports while it runs, and what users' histograms of an input queue hold.
 
 use super::GatewayDriveConfig;
 use super::queue::Phase;
@@ -46,7 +46,7 @@ pub struct FlowReport {
     pub events: FarmAccount,
     /// Finished sets that the sending half had not got when it reported.
     pub unclaimed: u64,
-    /// The finished sets that the sending half has got, by its own count; 0 where one thread does both.
+    /// The finished sets that the sending half has got, by its own count; 0 if one thread does both.
     pub(super) claimed: u64,
 }
 
@@ -58,7 +58,7 @@ impl FlowReport {
         self.events.events.assigned + self.unclaimed * u64::from(packing) == finished * u64::from(packing)
     }
 
-    /// Which sources were masked, if anything was said since it was told last.
+    /// Reports which sources were masked, if that has changed since the last report.
     pub(super) fn tell_masks(&mut self, masking: &Masking) {
         if self.turns != masking.said() {
             self.turns = masking.said();
@@ -82,7 +82,7 @@ pub struct GatewayReport {
     pub received: Vec<ReceiveCounters>,
     /// What was sent to nodes: events and messages.
     pub sent: SendCounters,
-    /// What was written; none where nothing is to be.
+    /// What was written; `None` if nothing is to be written.
     pub storage: Option<StorageCounts>,
     /// Accepted events that could not be written: the disk was given up.
     pub not_written: u64,
@@ -105,7 +105,7 @@ pub struct GatewayReport {
     pub stops: Vec<(Duration, u64)>,
     /// Sets of events in use now, of all flows, and how many there are.
     pub sets: (u64, u64),
-    /// In front of an input: the most that ever waited there when it was looked, and how much room there was.
+    /// In front of an input: the most that was ever found waiting there, and how much room there was.
     pub most_waiting: QueueInUse,
     /// Packets that were copied because too much of their memory was held.
     pub evacuated: u64,
@@ -133,12 +133,12 @@ impl GatewayReport {
         }
     }
 
-    /// What the input of one flow counted; none where one input is there for all flows.
+    /// What the input of one flow counted; `None` if one input serves all flows.
     pub fn received_apart(&self, flow: usize) -> Option<ReceiveCounters> {
         self.received.get(flow).copied().filter(|_| self.received.len() == self.flows.len())
     }
 
-    /// What the input of all flows counted; none where each has its own.
+    /// What the input of all flows counted; `None` if each has its own.
     pub fn received_together(&self) -> Option<ReceiveCounters> {
         self.received.first().copied().filter(|_| self.received.len() != self.flows.len())
     }
@@ -209,7 +209,7 @@ impl GatewayReport {
     }
 }
 
-/// How a report is told in a gateway's page.
+/// How a gateway's page shows a report.
 #[derive(Debug)]
 pub(super) struct Telling {
     run: RunNumber,

@@ -69,7 +69,7 @@ pub(super) struct Sending<L, S> {
     staging: Staging,
     packets: Vec<Packet>,
     slices: Vec<Slice>,
-    /// An encoded message, and to whom it still has to go.
+    /// An encoded message, and the peers that it still has to go to.
     message: Vec<u8>,
     unsent: Option<To>,
     scratch: Vec<u8>,
@@ -136,7 +136,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
     }
 
-    /// When to tell of itself again.
+    /// When to report again.
     pub(super) fn renews(&self, now: Instant) -> Instant {
         now.after(self.config.orders.interval())
     }
@@ -190,7 +190,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         are_closed
     }
 
-    /// Whether a node is there.
+    /// Whether a node is connected.
     pub(super) fn has_nodes(&mut self) -> bool {
         self.machine.farm().has_nodes()
     }
@@ -264,7 +264,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false where there is none.
+    /// Encodes the next message; false if there is none.
     fn next_message(&mut self, now: Instant) -> bool {
         let Some(outgoing) = self.machine.next_message(now) else { return false };
         match outgoing {
@@ -468,7 +468,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
     }
 }
 
-/// A message in a datagram; none where it is no whole message of a kind that gateways hear.
+/// A message in a datagram; `None` if it is not a whole message of a kind for gateways.
 fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
     let bytes = contiguous(payload, scratch);
     let (kind, body, _) = Frame::split(bytes).ok()?;
@@ -492,7 +492,7 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// For sets of so many sources.
+    /// For sets of this many sources.
     pub(super) fn new(unit: NodeId, tap: Tap, sources: usize) -> Self {
         Self { unit, tap, places: FragmentPlaces::new(sources), next: 0, rests_until: Instant::ZERO }
     }
@@ -516,8 +516,8 @@ impl Watching {
     }
 }
 
-/// An event of a set. Where it is written its fragments are copied behind one another: each is so small that its place in a list of
-/// pieces would cost more, and the packets that they lie in are free at once.
+/// An event of a set. When it is written its fragments are copied one after another: each is so small that its place in
+/// a list of pieces would cost more, and the packets that they lie in are free at once.
 #[derive(Copy, Clone)]
 pub struct GatewayEvent<'a> {
     event: GatheredEvent<'a>,
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_gets_the_events_that_were_asked_for_of_a_set() {
+    fn a_viewer_gets_the_events_of_a_set_that_it_asked_for() {
         let (tap, mut watching) = watching();
         let mut any = asked(&tap, EventSelection::default());
         let mut large = asked(&tap, EventSelection { least_bytes: 48, ..EventSelection::default() });

@@ -18,7 +18,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the emulated sources of a flow are told before the run.
+/// The configuration of the emulated sources of a flow.
 #[derive(Clone, Debug)]
 pub struct PacketSourceDriveConfig {
     /// The machines' parts.
@@ -95,7 +95,7 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     scratch: Vec<u8>,
     /// Where each gateway speaks from.
     speakers: Vec<Option<SocketAddrV4>>,
-    /// By gateway: which life of it speaks, and how many decisions it has told so far.
+    /// By gateway: which life of it speaks, and how many decisions it has reported so far.
     told: Vec<(Incarnation, u64)>,
     report: PacketSourceReport,
     notice: Notice<PacketSourceReport>,
@@ -107,7 +107,7 @@ const PACKETS: usize = 512;
 const LOOK: Duration = Duration::from_millis(1);
 
 impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
-    /// Sources that send by `senders`, one for each; gateways are heard by `control`.
+    /// Sources that send by `senders`, one for each; messages of gateways come by `control`.
     pub fn new(config: PacketSourceDriveConfig, control: R, senders: Vec<S>) -> Self {
         let gateways = config.gateways.len();
         let mut sequence = TriggerSequence::new(config.sources.seed, config.rate);
@@ -215,7 +215,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         }
     }
 
-    /// False where there is no room for it.
+    /// False if there is no room for it.
     fn send_packet(&mut self, packet: &EmulatedPacket, now: Instant) -> bool {
         self.bytes.clear();
         self.sources.encode(packet, &mut self.bytes);

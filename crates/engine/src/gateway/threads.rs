@@ -76,7 +76,7 @@ pub fn halves<R: Receiver, L: Link, S: Sender>(
     Ok((receiving, SendingDrive { half, end: there, taken, drain, phase, told, telling, renew_at }))
 }
 
-/// The half that receives. It gives the account of both: what the other half told of itself some time ago, and what it has
+/// The half that receives. It gives the account of both: what the other half reported some time ago, and what it has
 /// itself now, so that every set is found on one side or between them.
 pub struct ReceivingDrive<R: Receiver, S: Sender> {
     half: Receiving<R, S>,
@@ -85,7 +85,7 @@ pub struct ReceivingDrive<R: Receiver, S: Sender> {
     handed: Vec<u64>,
     drain: Duration,
     phase: Phase,
-    /// What the other half told.
+    /// What the other half reported.
     told: Notice<GatewayReport>,
     notice: Notice<GatewayReport>,
     telling: Telling,
@@ -109,7 +109,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
         self.end.has_rung() || !self.half.prepare_wait()
     }
 
-    /// What the gateway tells of itself: both halves.
+    /// The gateway's report: both halves.
     pub fn notice(&self) -> Notice<GatewayReport> {
         self.notice.clone()
     }
@@ -149,7 +149,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
                 }
             }
             Phase::Closing(until) => {
-                // Closed by the other half when it had given everything back, and told of itself for the last time.
+                // Closed by the other half when it had given everything back, and made its last report.
                 if self.end.is_closed() && (self.half.has_told() || now >= until) {
                     self.take_back();
                     self.phase = Phase::Over;
@@ -173,7 +173,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
         let Self { half, handed, told, notice, phase, .. } = self;
         let is_over = *phase == Phase::Over;
         notice.renew(|report| {
-            // The other half's first: whatever it had by then went over before.
+            // The other half's report first: everything in it was handed over before.
             told.renew(|told| report.take_sent(told));
             half.report(report, is_over, now);
             for (known, handed) in report.flows.iter_mut().zip(handed) {
@@ -230,7 +230,7 @@ pub struct SendingDrive<L: Link, S: Sender> {
     taken: Vec<u64>,
     drain: Duration,
     phase: Phase,
-    /// What it tells the other half.
+    /// Its report to the other half.
     told: Notice<GatewayReport>,
     telling: Telling,
     renew_at: Instant,
@@ -342,7 +342,7 @@ impl<L: Link, S: Sender> Drive for SendingDrive<L, S> {
 struct Word {
     /// Nothing more comes from there.
     is_closed: AtomicBool,
-    /// A node is there.
+    /// A node is connected.
     has_nodes: AtomicBool,
     /// Every flow has stopped.
     is_draining: AtomicBool,
@@ -363,7 +363,7 @@ pub(super) struct End {
     is_asleep: bool,
 }
 
-/// A line with room for so many sets in either direction: all that there are.
+/// A line with room for this many sets in either direction: all that there are.
 pub(super) fn line(sets: usize) -> io::Result<(End, End)> {
     let ((to_there, from_here), (to_here, from_there)) = (RingBuffer::new(sets), RingBuffer::new(sets));
     let bells = [Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?)];
@@ -410,7 +410,7 @@ impl End {
         self.other_word.is_closed.load(Ordering::Acquire)
     }
 
-    /// Tells the other end whether a node is there.
+    /// Tells the other end whether a node is connected.
     fn set_has_nodes(&self, has_nodes: bool) {
         if !has_nodes && is_planted(Flaw::NodesGoneUntold) {
             return;
@@ -420,7 +420,7 @@ impl End {
         }
     }
 
-    /// Whether the other end says that a node is there.
+    /// Whether the other end says that a node is connected.
     pub(super) fn has_nodes(&self) -> bool {
         self.other_word.has_nodes.load(Ordering::Relaxed)
     }
@@ -507,7 +507,7 @@ mod tests {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
     }
 
-    /// A gateway of one source; nothing was sent yet, and it ends when it is told that everything is over.
+    /// A gateway of one source; nothing was sent yet, and it ends when `is_over` is set.
     fn gateway(network: &PacketNetwork, is_over: &Arc<AtomicBool>) -> Parts {
         gateway_with(network, is_over, Arc::default())
     }
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_tells_of_itself_as_often_as_it_is_told() {
+    fn a_gateway_reports_as_often_as_configured() {
         let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::default());
         for (interval, told) in [(None, vec![0, 50, 100, 150, 200, 250]), (Some(100), vec![0, 100, 200])] {
             let orders = Arc::<OrderBoard>::default();
@@ -599,7 +599,7 @@ mod tests {
         }
     }
 
-    /// Nothing has come for a long time when the end is known, and the last packet is on its way.
+    /// Nothing has come for a long time when the end is known, and the last packet is in flight.
     #[test]
     fn what_was_triggered_last_still_comes_after_a_long_silence() {
         let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::<AtomicBool>::default());
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_between_a_turn_and_sleep_is_slept_over_by_nobody() {
+    fn what_is_said_between_a_turn_and_sleep_keeps_the_end_awake() {
         let (mut here, there) = line(2).expect("bells");
         here.wake();
         there.set_has_nodes(true);

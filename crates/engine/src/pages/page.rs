@@ -254,7 +254,7 @@ pub struct NodePage {
     path: PathBuf,
     /// The sources or streams whose rows follow the node's, ascending.
     ids: Vec<u32>,
-    /// Where the last one was: what is told of one comes together.
+    /// Where the last one was: reports of one owner come together.
     last: usize,
 }
 
@@ -299,7 +299,7 @@ impl NodePage {
         self.page.set(STATE_CELLS + row * NUMBERS + column, entry.value);
     }
 
-    /// All numbers were told.
+    /// All numbers are updated.
     pub fn told(&self, now: Instant) {
         self.state(StateCell::Told, now.as_nanoseconds());
     }
@@ -329,15 +329,15 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const BEGIN: &str = "ropewalk-";
 /// What pages' names end with.
 const END: &str = "page";
-/// A page of a process that is gone stays so long, unless its node starts again.
+/// A page of a process that is gone stays this long, unless its node starts again.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Where this user's nodes have their pages where nothing else is said.
+/// The default directory of this user's nodes' pages.
 fn usual_directory() -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("{BEGIN}{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Where nodes of any user on this machine have their pages where nothing else is said.
+/// The default directory of pages of any user's nodes on this machine.
 pub fn usual_directories() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
     let is_one = |path: &PathBuf| {
@@ -351,7 +351,7 @@ pub fn usual_directories() -> Vec<PathBuf> {
 /// The directory in which nodes of this process make their pages. What cannot be is done without, and said once.
 #[derive(Debug)]
 pub struct PageDirectory {
-    /// None where no pages are wanted, or can be had.
+    /// `None` if no pages are wanted, or if they cannot be made.
     path: RefCell<Option<PathBuf>>,
     /// The pages that were there when it was opened.
     before: Vec<PathBuf>,
@@ -374,7 +374,7 @@ pub enum PagesChoice {
 }
 
 impl PageDirectory {
-    /// Makes the directory where there is none, and removes from it what was left behind more than a day ago.
+    /// Makes the directory if it is missing, and removes pages that were left behind more than a day ago.
     pub fn open(choice: &PagesChoice, output: &Path, incarnation: Incarnation) -> Self {
         let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned()).display().to_string();
         let mut opened =
@@ -397,8 +397,8 @@ impl PageDirectory {
         opened
     }
 
-    /// The page of a node, with rows for the node and these; none where it cannot be. It replaces what an earlier life of
-    /// the node left behind.
+    /// The page of a node, with rows for the node and these; `None` if it cannot be made. It replaces what an earlier
+    /// life of the node left behind.
     pub fn page(&self, node: &str, role: PageRole, rows: impl IntoIterator<Item = OwnerLabel>) -> Option<NodePage> {
         let directory = self.path.borrow().clone()?;
         let names = self.names_begin(node);
@@ -408,7 +408,7 @@ impl PageDirectory {
         for path in self.before.iter().filter(has_such_a_name) {
             let page = PageReading::read(path).ok();
             let is_former = |page: &PageReading| page.label().node == node && page.label().output == self.output;
-            // Where it cannot be removed there are two, and each says whose it is.
+            // If it cannot be removed there are two pages, and each names its owner.
             page.filter(is_former).into_iter().for_each(|page| drop(page.remove_if_left()));
         }
         let (now, utc) = (MonotonicClock.now(), MonotonicClock.utc());

@@ -1,4 +1,4 @@
-//! A page as it was found: who writes it, whether that is still there and turns, and its numbers.
+//! A page as it was found: its writer, whether that still lives and turns, and its numbers.
 
 use super::page::{
     Label, NumberLabel, OwnerKind, OwnerLabel, PHASES, PageRole, STATE_CELLS, StateCell, pages_in, usual_directories,
@@ -55,7 +55,7 @@ pub enum PageState {
     Turns,
     /// It began a turn so long ago, and has not ended it.
     Hangs(Duration),
-    /// It ended its last turn, and has begun none for so long: it is not let run, or others on its thread hang.
+    /// It ended its last turn, and has begun none for this long: it is not let run, or others on its thread hang.
     Stands(Duration),
     /// The node has ended its run in order.
     Ended,
@@ -126,7 +126,7 @@ impl PageReading {
         &self.label
     }
 
-    /// The process that writes it is there.
+    /// The process that writes it lives.
     pub const fn is_written(&self) -> bool {
         self.is_written
     }
@@ -150,12 +150,12 @@ impl PageReading {
         (self.cell(StateCell::Begun), self.cell(StateCell::Work))
     }
 
-    /// When its last turn began, by civil time; none before the first.
+    /// When its last turn began, by civil time; `None` before the first.
     pub fn turned_utc(&self) -> Option<Utc> {
         self.utc(StateCell::Turned)
     }
 
-    /// When all numbers were told last, by civil time; none before the first time.
+    /// When all numbers were last updated, by civil time; `None` before the first time.
     pub fn told_utc(&self) -> Option<Utc> {
         self.utc(StateCell::Told)
     }
@@ -181,7 +181,7 @@ impl PageReading {
     /// Removes the page if its writer has gone. Returns whether it did.
     ///
     /// # Errors
-    /// Where it cannot be removed.
+    /// If it cannot be removed.
     pub fn remove_if_left(&self) -> Result<bool, PageError> {
         if self.is_written {
             return Ok(false);
@@ -204,7 +204,7 @@ impl PageReading {
         (0..rows).fold(0, |sum: u64, row| sum.saturating_add(self.value(row, number)))
     }
 
-    /// Seconds between what was told in an earlier reading of the same life and now.
+    /// Seconds between the last updates in an earlier reading of the same life and in this one.
     fn seconds_since(&self, earlier: &Self) -> Option<f64> {
         let is_same = self.label == earlier.label && self.file == earlier.file;
         let passed = self.cell(StateCell::Told).checked_sub(earlier.cell(StateCell::Told)).filter(|&passed| passed > 0);
@@ -242,7 +242,7 @@ pub struct Findings {
     pub at: Instant,
     /// The pages, in the order of places and names.
     pub pages: Vec<PageReading>,
-    /// What is there and cannot be read.
+    /// What exists and cannot be read.
     pub errors: Vec<PageError>,
 }
 
@@ -257,8 +257,8 @@ impl Findings {
     }
 }
 
-/// Reads the pages at these places, files or directories; where none is given those of all nodes on this machine that have
-/// theirs where nothing else is said.
+/// Reads the pages at these places, files or directories; by default those of all nodes on this machine with pages in
+/// the default place.
 pub fn find(places: &[PathBuf]) -> Findings {
     let mut found = Findings { at: Instant::ZERO, pages: Vec::new(), errors: Vec::new() };
     let usual = if places.is_empty() { usual_directories() } else { Vec::new() };

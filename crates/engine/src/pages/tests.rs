@@ -58,7 +58,7 @@ fn of(name: &str, value: u64) -> (String, u64) {
 }
 
 #[test]
-fn what_a_node_tells_of_itself_and_of_its_sources_stands_in_its_page_and_goes_with_it() {
+fn a_page_has_the_numbers_of_its_node_and_sources_and_goes_with_it() {
     let scratch = Scratch::new("told");
     let directory = scratch.open("/data", 7);
     let rows = [843, 841].map(|id| OwnerLabel::source(SourceId(id)));
@@ -96,7 +96,7 @@ fn what_a_node_tells_of_itself_and_of_its_sources_stands_in_its_page_and_goes_wi
 }
 
 #[test]
-fn a_thread_that_hangs_is_told_from_one_that_stands_still_and_from_one_that_ended() {
+fn hanging_stopped_and_ended_threads_are_told_apart() {
     let scratch = Scratch::new("hangs");
     let page = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("it can be made");
     let at = |milliseconds: u64| Instant::from_nanoseconds(milliseconds * 1_000_000);
@@ -127,7 +127,7 @@ fn rates_are_those_between_two_tellings_of_one_life() {
     let rates = |earlier| second.numbers(earlier).iter().map(|one| one.rate).collect::<Vec<_>>();
     assert_eq!(rates(Some(&first)), [Some(25.0), None], "what is held now has no rate");
     assert_eq!(rates(None), [None, None]);
-    assert_eq!(rates(Some(&second)), [None, None], "nothing was told since");
+    assert_eq!(rates(Some(&second)), [None, None], "there was no update since");
     drop(page);
     let mut another = scratch.open("/data", 2).page("bu0", PageRole::Builder, []).expect("it can be made");
     let third = tell(&mut another, 13, 1, 1);
@@ -169,7 +169,7 @@ fn of_what_others_left_behind_nothing_is_read() {
 }
 
 #[test]
-fn those_that_live_are_found_before_those_that_are_gone() {
+fn living_nodes_are_found_before_gone_ones() {
     let scratch = Scratch::new("order");
     let killed = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("a page");
     killed.turn_begins(MonotonicClock.now());
@@ -217,7 +217,7 @@ fn where_no_page_can_be_had_that_is_said_once_and_nodes_go_without() {
 }
 
 #[test]
-fn pages_that_are_damaged_short_or_somebody_elses_are_named_and_the_others_are_read() {
+fn damaged_short_and_foreign_pages_are_named_and_the_others_are_read() {
     let scratch = Scratch::new("damaged");
     let _page =
         scratch.open("/data", 1).page("bu0", PageRole::Builder, [OwnerLabel::stream(StreamIndex(0), "physics")]);

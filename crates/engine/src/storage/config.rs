@@ -30,7 +30,7 @@ pub struct StorageConfig {
     pub hand_over: Option<PathBuf>,
     /// Closed segments are taken away on purpose, so that a missing one is no loss.
     pub taken_away: bool,
-    /// How full a disk may become; until it has no room left where this is none.
+    /// How full a disk may become; `None`: until it has no room left.
     pub room: Option<RoomLimits>,
     /// The run's sources, for the segment header.
     pub sources: Vec<SourceEntry>,
@@ -45,9 +45,10 @@ pub struct StorageConfig {
     pub segment_bytes: u64,
     /// How many threads pack for each stream that is packed, at least one; [`StorageConfig::disk_threads`] are others.
     pub packing_threads: u8,
-    /// While the disk is at work, so many bytes of a segment are gathered for its next piece: [`StorageConfig::BATCH_BYTES`], or less.
+    /// While the disk is at work, this many bytes of a segment are gathered for its next piece:
+    /// [`StorageConfig::BATCH_BYTES`], or less.
     pub batch_bytes: u64,
-    /// Room for so many bytes is set aside when a segment is opened.
+    /// Room for this many bytes is set aside when a segment is opened.
     pub preallocate: bool,
     /// Or after this many events.
     pub segment_events: u64,
@@ -55,7 +56,7 @@ pub struct StorageConfig {
     pub segment_time: Option<Duration>,
     /// Closed segments of all streams are kept up to this many bytes; the oldest go first.
     pub keep: Option<u64>,
-    /// A disk that has done nothing but refuse for so long while the run drains is given up.
+    /// A disk that has done nothing but refuse for this long while the run drains is given up.
     pub give_up_after: Duration,
 }
 
@@ -68,9 +69,9 @@ pub struct StreamStorage {
     pub selected: bool,
     /// How its segments are packed.
     pub compression: Compression,
-    /// Where its run directories are: segments go to them in turn; to those of all streams where there are none.
+    /// Where its run directories are: segments go to them in turn; to those of all streams if there are none.
     pub outputs: Vec<PathBuf>,
-    /// Where its closed segments are moved to; where those of all streams are if this is none.
+    /// Where its closed segments are moved to; `None`: where those of all streams are.
     pub hand_over: Option<PathBuf>,
 }
 
@@ -101,7 +102,7 @@ impl StorageConfig {
         }
     }
 
-    /// The size in bytes at which a segment is closed where nothing else is said.
+    /// The default size in bytes at which a segment is closed.
     pub const SEGMENT_BYTES: u64 = 512 << 20;
 
     /// Where a stream's run directories are, disk by disk, and where its closed segments are moved to.
@@ -228,7 +229,7 @@ impl Room {
 
 /// Each is looked for so often, as long as there are few.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// And no more than so many in that time.
+/// And no more than this many in that time.
 const MOST: usize = 20;
 
 /// Looks for closed segments, one after the other.

@@ -78,13 +78,13 @@ struct Tools<D> {
     started: Utc,
     /// By the index of the stream.
     places: Vec<Places>,
-    /// What stands before the events of a segment and behind them.
+    /// The bytes before and after the events of a segment.
     frame: Vec<u8>,
     /// A record's bytes.
     pieces: Vec<Slice>,
 }
 
-/// Where is told how far events have come, and how long that took.
+/// Collects how far events have come, and how long that took.
 struct Acknowledgements<'a> {
     now: Instant,
     copies: &'a mut Copies,
@@ -170,8 +170,8 @@ impl<D: Disk> Storage<D> {
         Filed::Taken
     }
 
-    /// Takes a record that is no event, as it stands in a file, into the first stream; false where there is no room for
-    /// it now.
+    /// Takes a record that is no event, in its file format, into the first stream; false if there is no room for it
+    /// now.
     pub fn add_record(&mut self, now: Instant, record: &[u8]) -> bool {
         let Self { tools, series, .. } = self;
         let Some(series) = series.first_mut() else { return false };
@@ -447,7 +447,7 @@ pub struct StorageCounts {
     pub restored_files: u64,
     /// Pieces of work that the disk refused; each is offered again.
     pub refusals: u64,
-    /// Why the disk refuses what is offered now, or that it is fuller than it should be; none where it does its work.
+    /// Why the disk refuses what is offered now, or that it is fuller than it should be; `None` if it works.
     pub refused: Option<DiskCause>,
 }
 
@@ -466,7 +466,7 @@ impl AddAssign for StorageCounts {
     }
 }
 
-/// Whom to tell how far a record has come.
+/// Who is waiting for the progress of a record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Ticket {
     /// The only record of this slot's event.
@@ -501,7 +501,7 @@ impl Copies {
         Self { shared: vec![nothing; events as usize], free: (0..events).rev().collect() }
     }
 
-    /// A ticket for each of `copies` copies of an event, at least one; none where too many are under way.
+    /// A ticket for each of `copies` copies of an event, at least one; `None` if too many are under way.
     fn enter(&mut self, slot: u32, copies: u8) -> Option<Ticket> {
         if copies <= 1 {
             return Some(Ticket::Only(slot));

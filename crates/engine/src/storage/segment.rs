@@ -50,7 +50,7 @@ enum Work {
     Closed,
 }
 
-/// Events in a segment at most: the index has room for so many and is never grown while data flow.
+/// Events in a segment at most: the index has room for this many and is never grown while data flow.
 const INDEX_EVENTS: usize = 1 << 17;
 /// Before the first file.
 const NO_NAME: SegmentName =
@@ -82,8 +82,9 @@ pub(super) struct SegmentWriter {
     length: u64,
     opened: Instant,
     gathered: Batch,
-    /// Batches whose events are not acknowledged, the oldest first: so many of them as `with_disk` says are with the disk, and of
-    /// these it has given the first `refused_batches` back. They end in this order. During a sync the first one is in the file.
+    /// Batches whose events are not acknowledged, the oldest first: this many of them as `with_disk` says are with the
+    /// disk, and of these it has given the first `refused_batches` back. They end in this order. During a sync the
+    /// first one is in the file.
     under_way: VecDeque<Batch>,
     /// How many of them there may be.
     batches: usize,
@@ -92,7 +93,7 @@ pub(super) struct SegmentWriter {
     spare: Vec<Batch>,
     work: Work,
     retry: Option<Instant>,
-    /// Why the disk refuses this segment's work, and since when; none once it has done something again.
+    /// Why the disk refuses this segment's work, and since when; `None` once it works again.
     refused: Option<(DiskCause, Instant)>,
     /// The file was deleted by another program, and could not be written again yet.
     is_deleted: bool,
@@ -100,10 +101,10 @@ pub(super) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// What stands behind the events of the longest segment takes less: an end of run without text, and the footer.
+    /// The end of the longest segment, after its events, takes less: an end of run without text, and the footer.
     pub(super) const FOOTER_BYTES: usize = 4096 + footer_bytes(INDEX_EVENTS);
 
-    /// Of which so many batches are with the disk at once.
+    /// Of which this many batches are with the disk at once.
     pub(super) fn new(batches: usize) -> Self {
         Self {
             file: None,
@@ -496,7 +497,7 @@ impl Series {
         true
     }
 
-    /// Puts end-of-run (at the end) and footer behind the last record; false where there is no room for them yet.
+    /// Puts end-of-run (at the end) and footer behind the last record; false if there is no room for them yet.
     fn close_current<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) -> bool {
         let utc = tools.utc(now);
         let Some(segment) = &mut self.current else { return true };
@@ -553,7 +554,7 @@ impl Series {
         Some(closed)
     }
 
-    /// The disk has done the file's piece of work; false where the file is not of this stream.
+    /// The disk has done the file's piece of work; false if the file is not of this stream.
     pub(super) fn completed(
         &mut self,
         file: FileToken,
@@ -632,7 +633,7 @@ impl Series {
 pub(super) struct Places {
     /// Where segments are written: one directory on each disk.
     open: Vec<PathBuf>,
-    /// Where closed ones go, disk by disk; nothing where they stay.
+    /// Where closed ones go, disk by disk; nothing if they stay.
     handed_over: Vec<PathBuf>,
 }
 

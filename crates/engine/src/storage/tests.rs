@@ -167,7 +167,7 @@ fn a_disk_that_is_nearly_full_takes_nothing_more_until_there_is_room() {
     while add(&mut storage) {}
     let free = |capacity: u64| capacity - found_bytes(&medium);
     assert!(free(100 << 10) < 50 << 10 && free(100 << 10) > 40 << 10, "{} B are free", free(100 << 10));
-    assert_eq!(storage.counts().refused, Some(DiskCause::Full), "people are told why the run waits");
+    assert_eq!(storage.counts().refused, Some(DiskCause::Full), "the report says why the run waits");
     medium.set_faults(faults(120 << 10));
     assert!(!add(&mut storage), "there is not room enough yet");
     medium.set_faults(faults(160 << 10));
@@ -325,7 +325,7 @@ fn several_batches_are_with_the_disk_and_end_in_their_order() {
 }
 
 #[test]
-fn an_event_is_told_of_once_with_the_least_of_its_copies() {
+fn the_progress_of_an_event_is_reported_once_with_the_least_of_its_copies() {
     let (mut copies, mut progress) = (Copies::new(3), Vec::new());
     let ticket = copies.enter(7, 3).expect("there is room");
     for reached in [Progress::Reached(Synced), Progress::Reached(Written)] {

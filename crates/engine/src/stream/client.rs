@@ -23,7 +23,7 @@ pub struct ClientConfig {
     pub down: Vec<Down>,
     /// How long it waits before it connects again; without, the first end is the end.
     pub reconnect: Option<Duration>,
-    /// It leaves after so many chunks.
+    /// It leaves after this many chunks.
     pub chunks: Option<u64>,
     /// Longer chunks are malformed.
     pub most_chunk_bytes: u32,
@@ -149,7 +149,7 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
         let slices: Option<Vec<Slice>> =
             bytes.chunks(self.staging.largest()).map(|piece| self.staging.write(piece)).collect();
         if let (Some(mut slices), Some(endpoint)) = (slices, self.endpoint) {
-            // An endpoint that has ended is told as an event.
+            // The end of an endpoint comes as an event.
             let _ = self.endpoints.send(endpoint, &mut slices);
         }
     }

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 const COPIED_BELOW: u64 = 1024;
 /// A block with less room is not begun to fill with copies.
 const LEAST_COPY: usize = 16 << 10;
-/// For so many pieces there is room from the start.
+/// For this many pieces there is room from the start.
 const USUAL_PIECES: usize = 4 * MOST_CHUNKS;
 
 /// What came of a message.
@@ -111,7 +111,7 @@ impl Gatherer {
         self.slices.extend(copied);
     }
 
-    /// Takes chunks where they lie; where all must be copied, those that were.
+    /// Takes chunks where they lie; with `must_copy`, only chunks that were copied.
     fn refer(&mut self, router: &mut Router, id: SubscriberId, room: usize, must_copy: bool) {
         router.take_each(id, room, |chunk| {
             if must_copy && !chunk.is_copy() {
@@ -186,10 +186,10 @@ impl StreamReader {
         self.bytes.push(slice);
     }
 
-    /// The next message or chunk; none where more bytes are needed.
+    /// The next message or chunk; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// Where the bytes are no messages: the connection is of no more use.
+    /// If the bytes are no messages: the connection is of no more use.
     pub fn next_incoming(&mut self) -> Result<Option<StreamIncoming>, FrameError> {
         loop {
             match self.state {

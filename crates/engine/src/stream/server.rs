@@ -29,7 +29,7 @@ const STRANGERS: usize = 16;
 const HELLO_TIME: Duration = Duration::from_secs(5);
 /// Bytes of a block that heads and copies are staged in.
 const STAGING_BLOCK: usize = 128 << 10;
-/// Blocks beside those that the transport can be full of: none of them is ever quite full.
+/// Blocks beside the ones that can be in the transport: none of them is ever quite full.
 const STAGING_SPARE: usize = 8;
 /// Chunks of several pieces that wait with references of their own, for groups and while the card has no room.
 const CHAINS: usize = 4 << 10;
@@ -41,7 +41,7 @@ const DOWN_BYTES: usize = 1 << 20;
 pub struct ServerConfig {
     /// Its queues.
     pub router: RouterConfig,
-    /// Nothing is read from the card before so many subscribers want something.
+    /// Nothing is read from the card before this many subscribers want something.
     pub wait_for: u32,
     /// What is sent to e-links comes back as if front ends had said it. Without, there is no down-link: it is refused.
     pub loop_back: bool,
@@ -70,7 +70,7 @@ pub struct ServerReport {
     pub copied_bytes: u64,
     /// Connections that were refused, or said what makes no sense.
     pub refused: u64,
-    /// Messages to e-links that were taken, and those that were refused.
+    /// Messages to e-links: accepted and refused.
     pub down: (u64, u64),
 }
 
@@ -81,7 +81,7 @@ pub struct StreamServer<D> {
     router: Router,
     /// Where messages to e-links go: into the blocks of an emulated card, which says them back. None without a down-link.
     loop_back: Option<(DownLink, Decoder)>,
-    /// Messages to e-links that were taken, and those that were refused.
+    /// Messages to e-links: accepted and refused.
     down: (u64, u64),
     staging: Staging,
     /// By the endpoint's index.
@@ -130,7 +130,7 @@ impl<D: Dispatcher> StreamServer<D> {
         &mut self.router
     }
 
-    /// The first half of a turn: hears who comes, goes and says something.
+    /// The first half of a turn: handles new and lost connections, and messages.
     pub fn hear_all(&mut self, now: Instant) -> usize {
         self.staging.pool_mut().collect();
         let work = self.take_events(now);
@@ -164,7 +164,8 @@ impl<D: Dispatcher> StreamServer<D> {
         self.router.is_empty()
     }
 
-    /// Ends the connections of those for whom something waits. What others cannot have of it is dropped. Returns how many.
+    /// Ends the connections for which something waits. What no other subscriber takes of it is dropped. Returns how
+    /// many.
     pub fn cut_off_holders(&mut self, now: Instant) -> usize {
         let holds =
             |one: &Connection| one.id.is_some_and(|id| self.router.queued(id).chunks > 0).then_some(one.endpoint);
@@ -188,7 +189,7 @@ impl<D: Dispatcher> StreamServer<D> {
         self.router.finish();
     }
 
-    /// Whether all subscribers were told the end and have gone.
+    /// Whether all subscribers have got the end and have gone.
     pub fn is_done(&self) -> bool {
         self.is_over() && self.connections.iter().all(Option::is_none)
     }
@@ -389,7 +390,7 @@ impl<D: Dispatcher> StreamServer<D> {
         down.taken(bytes);
     }
 
-    /// Sends messages of chunks to those who are due.
+    /// Sends messages of chunks to the connections that are due.
     fn send(&mut self, now: Instant) -> usize {
         let mut sent = 0;
         while sent < MESSAGES_A_TURN
@@ -422,7 +423,8 @@ impl<D: Dispatcher> StreamServer<D> {
         let gathered = self.gatherer.gather(&mut self.router, id, room, &mut connection.staging);
         connection.blocked_with = (gathered != Gathered::Message).then_some(has_room);
         match gathered {
-            // It has room, as was seen; where it has ended meanwhile that is told next, and what it was sent is lost with it.
+            // It has room, as was seen; if it has ended meanwhile that is the next event, and what it was sent is lost
+            // with it.
             Gathered::Message => self.endpoints.send(endpoint, &mut self.gatherer.slices).is_ok(),
             Gathered::NoRoom => false,
             Gathered::Uncopied => {
@@ -452,7 +454,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// Looks after connections: who may go on, who said nothing, who is told the end.
+    /// Looks after connections: unblocks, cuts off silent ones, and announces the end.
     fn tend(&mut self, now: Instant) {
         let is_over = self.is_over();
         for index in 0..self.connections.len() {

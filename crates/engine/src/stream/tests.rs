@@ -111,7 +111,7 @@ impl Host {
         self.server.turn(MonotonicClock.now());
     }
 
-    /// Turns host and others until it is so.
+    /// Turns the host and others until `others` returns true.
     fn until(&mut self, what: &str, mut others: impl FnMut() -> bool) {
         let begin = SystemInstant::now();
         while !others() {
@@ -124,7 +124,7 @@ impl Host {
 /// The numbers of the chunks that came, by e-link.
 type Came = Rc<RefCell<BTreeMap<u16, Vec<u64>>>>;
 
-/// Notes a chunk, and looks whether its bytes are those that the card sent.
+/// Notes a chunk, and checks that its bytes are the ones that the card sent.
 fn note(came: &Came) -> impl FnMut(ChunkHead, Payload) + use<> {
     let came = Rc::clone(came);
     move |head, payload| {
@@ -168,7 +168,7 @@ fn every_subscriber_gets_each_chunk_of_its_e_links_once_and_in_order() {
     });
     assert_eq!(*came.borrow(), BTreeMap::from([(1, all(400)), (2, all(400))]));
     assert_eq!(*other_came.borrow(), BTreeMap::from([(2, all(400)), (3, all(400))]));
-    let end = one.report().end.expect("it was told");
+    let end = one.report().end.expect("the end was announced");
     assert_eq!((end.offered, end.sent, end.dropped, one.state()), (800, 800, 0, &ClientState::Done));
     let report = host.server.report().1;
     assert!(report.subscribers.is_balanced() && report.received == 1200 && report.unwanted == 0, "{report:?}");
@@ -198,7 +198,7 @@ fn a_subscriber_that_is_killed_in_mid_stream_costs_the_others_nothing() {
 }
 
 #[test]
-fn a_slow_monitor_loses_chunks_of_its_own_and_is_told_how_many() {
+fn a_slow_monitor_loses_chunks_of_its_own_and_learns_how_many() {
     let mut host = Host::new(3000, 2);
     let (came, slow_came) = (Came::default(), Came::default());
     let mut one = client(config(&host, wants(1, 3)), note(&came));
@@ -216,7 +216,7 @@ fn a_slow_monitor_loses_chunks_of_its_own_and_is_told_how_many() {
         slow.turn(MonotonicClock.now());
         slow.is_done()
     });
-    let (report, end) = (slow.report().clone(), slow.report().end.expect("it was told"));
+    let (report, end) = (slow.report().clone(), slow.report().end.expect("the end was announced"));
     assert!(end.dropped > 1000 && report.lost.chunks == end.dropped, "{report:?}");
     assert_eq!((end.offered, report.chunks), (9000, end.sent));
     let total = host.server.report().1.subscribers;
@@ -277,7 +277,7 @@ fn a_member_of_a_group_that_is_killed_is_followed_by_the_others() {
 }
 
 #[test]
-fn who_is_cut_off_comes_back_and_goes_on() {
+fn a_client_that_is_cut_off_comes_back_and_goes_on() {
     let mut host = Host::new(u64::MAX, 0);
     let came = Came::default();
     let mut config = config(&host, Subscribe { policy: Policy::Drop, ..wants(1, 1) });
@@ -368,7 +368,7 @@ fn another_version_too_many_and_two_ways_to_share_are_refused_with_the_reason() 
 }
 
 #[test]
-fn who_says_what_makes_no_sense_is_cut_off_and_nobody_else_is() {
+fn a_client_that_makes_no_sense_is_cut_off_and_no_other_is() {
     let mut host = Host::new(500, 1);
     let mut messages = Vec::new();
     Message::Hello(Hello::new("mad")).encode(&mut messages);
@@ -394,7 +394,7 @@ fn who_says_what_makes_no_sense_is_cut_off_and_nobody_else_is() {
 }
 
 #[test]
-fn who_does_not_say_what_it_wants_is_cut_off_after_some_time() {
+fn a_silent_client_is_cut_off_after_some_time() {
     let mut host = Host::new(u64::MAX, 9);
     let mut stream = TcpStream::connect(&host.address).expect("it listens");
     stream.set_nonblocking(true).expect("a socket");
@@ -414,7 +414,7 @@ fn who_does_not_say_what_it_wants_is_cut_off_after_some_time() {
 }
 
 #[test]
-fn who_does_not_say_what_it_wants_makes_room_for_those_who_do() {
+fn silent_clients_make_room_for_speaking_ones() {
     let mut host = Host::new(400, 1);
     let strangers: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(&host.address).expect("it listens")).collect();
     let came = Came::default();

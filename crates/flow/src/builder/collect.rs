@@ -11,7 +11,7 @@ use ropewalk_terms::{Cause, EventKey, Instant, Outcome, Requirement};
 use ropewalk_wire::message::SuperFragmentEntry;
 
 impl Builder {
-    /// The data connection to a readout unit is open: whatever waits for it is requested (again).
+    /// The data connection to a readout unit is open: requests (again) the fragments that events still await from it.
     pub fn readout_connected(&mut self, now: Instant, readout: u16) {
         let Some(peer) = self.peers.get_mut(usize::from(readout)) else { return };
         peer.connected = true;
@@ -257,6 +257,9 @@ impl Builder {
                 Some((Action::Flag, _)) | None => {}
             }
         }
+        let is_doubtful = |fragment: &Fragment| fragment.meta.flags.has_error();
+        let is_doubtful = self.slots.fragments(number).iter().flatten().any(is_doubtful);
+        self.counts.doubtful += u64::from(is_doubtful);
         self.ready.push_back(number);
     }
 
@@ -360,12 +363,12 @@ fn flag_mismatches(sources: &[BuilderSource], fragments: &mut [Option<Fragment>]
     }
 }
 
-/// The crossing of more than half of the sources, `first` included; `first` where there is none.
+/// Returns the crossing of more than half of the sources, `first` included; without a majority, `first`.
 fn majority<'a>(
     first: (&'a BuilderSource, u16),
     others: impl Iterator<Item = (&'a BuilderSource, u16)> + Clone,
 ) -> (&'a BuilderSource, u16) {
-    // Boyer and Moore: whoever has the majority survives when different votes cancel each other.
+    // Boyer and Moore: pairs of different votes cancel each other, so the majority's vote is left over.
     let (mut candidate, mut lead) = (first, 1_u32);
     for other in others.clone() {
         if lead == 0 {

@@ -56,6 +56,8 @@ pub struct BuilderCounts {
     pub duplicate_fragments: u64,
     /// Fragments of required sources that were missing, by cause.
     pub missing: ByCause,
+    /// Built events with a fragment in doubt.
+    pub doubtful: u64,
     /// Events that could not be written after they had been acknowledged, at a level below `Written`.
     pub lost_after_acknowledgement: u64,
 }
@@ -83,7 +85,7 @@ pub struct Builder {
     pub(super) hints: Hints,
     pub(super) ledger: EventAccount,
     pub(super) counts: BuilderCounts,
-    /// Fragments of each source whose bunch crossing was not the majority's, and those that were displaced.
+    /// By source: fragments whose bunch crossing differed from the majority's, and displaced fragments.
     pub(super) mismatches: Vec<u64>,
     pub(super) displaced: Vec<u64>,
     /// Freed since the beginning.
@@ -94,9 +96,9 @@ pub struct Builder {
     pub(super) credit_due: bool,
     pub(super) telling: Option<Told>,
     pub(super) lumisections: KnownLumisections,
-    /// What a successor of the event manager is told of them.
+    /// Messages about lumisections for a successor of the event manager.
     pub(super) lumisections_due: VecDeque<Message>,
-    /// Those that are over, and of which it was not said yet.
+    /// Lumisections that are over and not reported yet.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
     pub(super) stop_run: Option<Cause>,
     pub(super) stop_said: bool,
@@ -151,7 +153,7 @@ impl Builder {
         }
     }
 
-    /// The next thing to do; none when everything is done until the next input or [`Builder::next_deadline`].
+    /// The next thing to do; `None` when everything is done until the next input or [`Builder::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<BuilderAction> {
         self.give_up_on_the_silent(now);
         if let Some(cause) = self.stop_run.take() {
@@ -181,14 +183,14 @@ impl Builder {
         if is_here { None } else { self.ended_lumisections.pop_front() }
     }
 
-    /// How often a lumisection was said to begin that is over: by a successor of the event manager that had not heard
-    /// everybody, or has forgotten it.
+    /// How often an event manager began a lumisection that was over here: a successor that had not heard from all
+    /// builder units, or had forgotten it.
     pub const fn contradicted_lumisections(&self) -> u64 {
         self.lumisections.contradicted()
     }
 
-    /// An assigned event that belongs to another lumisection than the one it is taken for, if there is one. With one event
-    /// manager alone there is none; a successor may have another word for where one begins.
+    /// An assigned event that belongs to another lumisection than the one it is counted in, if there is one. Impossible
+    /// with a single event manager; a successor may disagree about where a lumisection begins.
     pub fn misplaced(&self) -> Option<EventKey> {
         let is_misplaced = |slot: &Slot| {
             let is_known = slot.stage != Stage::Leftover && slot.lumisection > self.lumisections.last_ended();
@@ -286,8 +288,8 @@ impl Builder {
         }
     }
 
-    /// Emitted events that nobody writes, by what was decided of them: they are acknowledged, whatever level is configured, and
-    /// let go.
+    /// Lets go of emitted events that will not be written, each with its verdict: acknowledges them, at any configured
+    /// level, and frees them.
     pub fn discard(&mut self, _now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
         let mut holding = core::mem::take(&mut self.holding);
         holding.clear();
@@ -329,7 +331,7 @@ impl Builder {
         self.give_back(slot);
     }
 
-    /// The slot, where its event is with whoever writes it.
+    /// The slot, if its event is with the caller.
     fn emitted(&self, slot: u32) -> Option<Slot> {
         self.slots.get(slot).filter(|state| matches!(state.stage, Stage::Emitted | Stage::Leftover)).copied()
     }
@@ -382,6 +384,7 @@ impl Builder {
             (Counter::EventsInFlight, account.in_flight),
             (Counter::BuilderPlaces, self.slots.len() as u64),
             (Counter::MessagesRefused, refused),
+            (Counter::EventsDoubtful, self.counts.doubtful),
         ];
         let counted = counters.into_iter().map(|(counter, value)| (counter as u16, value));
         let dropped = account.incomplete_dropped;
@@ -490,6 +493,8 @@ pub(super) struct Observer {
     config: Config,
     machine: Synchrony,
     observations: Vec<Observation>,
+    /// The reference source that the event manager knows.
+    reference: Option<SourceId>,
     changes: VecDeque<SynchronyState>,
 }
 
@@ -501,7 +506,8 @@ impl Observer {
             machine: Synchrony::new(config.clone())?,
             config,
             observations: vec![Observation::MISSING; sources],
-            changes: VecDeque::with_capacity(sources),
+            reference: None,
+            changes: VecDeque::with_capacity(sources + 1),
         })
     }
 
@@ -510,6 +516,7 @@ impl Observer {
         if let Ok(machine) = Synchrony::new(self.config.clone()) {
             self.machine = machine;
         }
+        self.reference = None;
         self.changes.clear();
     }
 
@@ -530,6 +537,12 @@ impl Observer {
             };
         }
         self.machine.observe(key, &self.observations);
+        if self.reference != self.machine.reference() {
+            self.reference = self.machine.reference();
+            // It agrees with itself. Readers need it to say which source disagrees with most others.
+            let in_sync = |source| SynchronyState { source, verdict: 1, offset: 0, since: key };
+            self.changes.extend(self.reference.map(in_sync));
+        }
         if self.machine.any_displaced() {
             for (place, fragment) in fragments.iter_mut().enumerate() {
                 if let (Some(_), Some(fragment)) = (self.machine.cause(place), fragment) {

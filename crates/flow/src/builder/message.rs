@@ -162,7 +162,7 @@ impl Builder {
             if !slot.acknowledged {
                 self.ledger.incomplete_dropped.add(Cause::ForcedStop, 1);
             }
-            self.slots.await_nobody(number);
+            self.slots.await_none(number);
             if slot.holds_payloads {
                 self.drop_payloads(&[number]);
             }
@@ -254,9 +254,10 @@ impl Builder {
     }
 }
 
-/// The last acknowledgements. A new event manager is told of them, for it cannot know what its predecessor released:
-/// what was done since the readout units were told of it, and what was in work. Readout units are told of events in
-/// the order of keys, so that behind one that has not ended a whole table may have, all of it here.
+/// The last acknowledgements. They are reported to a new event manager, which cannot know what its predecessor
+/// released: events that ended since its last release messages to the readout units, and events in work. Releases go
+/// out in the order of keys, so behind one unfinished event a whole table of events may have ended; all of them fit
+/// here.
 #[derive(Debug)]
 pub(super) struct Recent {
     entries: Vec<UnreleasedEntry>,
@@ -332,8 +333,8 @@ pub(super) enum Whereabouts {
     Recent(usize),
 }
 
-/// Hints where a key is, by its lowest bits. A hint may be overwritten by another key's: whoever follows one
-/// compares the key, and finding nothing costs no more than building an event twice.
+/// Hints where a key is, by its lowest bits. Another key may overwrite a hint: the reader compares the key, and a lost
+/// hint costs no more than building an event twice.
 #[derive(Debug)]
 pub(super) struct Hints(Box<[Option<Whereabouts>]>);
 

@@ -75,8 +75,8 @@ pub struct BuilderConfig {
     pub sources: Vec<BuilderSource>,
     /// Events in work at once.
     pub slots: u32,
-    /// Keys in the event manager's table: so many events may have ended behind one that has not. How they ended nobody
-    /// else can tell a successor, so that they are remembered here.
+    /// Keys in the event manager's table: so many events may have ended behind one that has not. Only builder units can
+    /// tell a successor how they ended, so that the outcomes are remembered here.
     pub table: u32,
     /// Bytes of events in work at once, as announced by the readout units.
     pub credit_bytes: u64,
@@ -158,10 +158,10 @@ pub enum BuilderConfigError {
     /// Nothing could be built.
     #[error("there is no source that is not masked")]
     NoSources,
-    /// Fragments could not be told apart.
+    /// Its fragments would be ambiguous.
     #[error("source {0} is configured twice")]
     SourceTwice(SourceId),
-    /// Nobody receives the source.
+    /// The source belongs to a readout unit that is not configured.
     #[error("source {id} belongs to ru{readout}, which is not configured")]
     UnknownReadout {
         /// The source.

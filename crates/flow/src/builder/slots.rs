@@ -13,9 +13,9 @@ pub(super) enum Stage {
     Collecting,
     /// To be emitted.
     Ready,
-    /// With whoever writes it.
+    /// Emitted: the caller has the event.
     Emitted,
-    /// With whoever writes it, of a run that is over: nobody is told how far it comes.
+    /// Emitted in a run that is over: the caller has the event, and its progress is no longer reported.
     Leftover,
 }
 
@@ -186,7 +186,7 @@ impl Slots {
         self.free.push(slot);
     }
 
-    /// The fragments by place; none where the source has none.
+    /// The fragments by source; `None` if the source has none.
     pub(super) fn fragments(&self, slot: u32) -> &[Option<Fragment>] {
         &self.fragments[self.range(slot)]
     }
@@ -232,8 +232,8 @@ impl Slots {
         }
     }
 
-    /// Nobody has to answer any more.
-    pub(super) fn await_nobody(&mut self, slot: u32) {
+    /// No readout unit has to answer for this event any more.
+    pub(super) fn await_none(&mut self, slot: u32) {
         let words = self.words_of(slot);
         self.awaited[words].fill(0);
         self.slots[slot as usize].awaited = 0;
@@ -246,7 +246,7 @@ impl Slots {
         self.lacking[word] |= bit;
     }
 
-    /// One bit per readout unit, set if the event has nothing of it; none if it lacks no unit.
+    /// One bit per readout unit, set if the event has nothing of it; `None` if it lacks no unit.
     pub(super) fn lacking(&self, slot: u32) -> Option<&[u64]> {
         (self.at(slot).lacking > 0).then(|| &self.lacking[self.words_of(slot)])
     }

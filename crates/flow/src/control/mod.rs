@@ -34,8 +34,8 @@ pub enum RunCommand {
         /// Its last key, where it is known.
         last: Option<EventKey>,
     },
-    /// Go on with this run, which an event manager began that is no more. Nodes are not waited for: those that are
-    /// there tell what they have.
+    /// Go on with this run, which an event manager began that is gone. Does not wait for all nodes: the connected ones
+    /// report what they have.
     TakeOver {
         /// The run.
         run: RunNumber,
@@ -46,7 +46,7 @@ pub enum RunCommand {
     },
     /// Stop and drain; with `last`, everything up to this key is waited for.
     Stop {
-        /// The last key that the sources send, where somebody knows it.
+        /// The last key that the sources send, if known.
         last: Option<EventKey>,
     },
     /// Stop at once: what is not done is dropped.

@@ -37,7 +37,7 @@ fn a_start_waits_for_every_node() {
     assert_eq!(control.phase(), RunPhase::Running);
 }
 
-/// Until then what its sources send is not of the run, and nobody may be told that they can begin.
+/// Until then the data of its sources does not belong to the run, and no source may be told to begin.
 #[test]
 fn a_run_is_running_when_every_readout_unit_has_heard_of_it() {
     let both = vec![NodeId::readout(0), NodeId::readout(1), NodeId::builder(0)];
@@ -119,7 +119,7 @@ fn a_node_may_ask_for_the_stop_and_is_named() {
 }
 
 #[test]
-fn a_run_that_goes_on_is_taken_over_without_waiting_for_anybody() {
+fn a_run_that_goes_on_is_taken_over_without_waiting_for_nodes() {
     let take_over = RunCommand::TakeOver { run: RunNumber(7), first: EventKey::new(0, 1), last: None };
     let mut control = control();
     control.command(NOW, take_over);

@@ -40,7 +40,7 @@ pub struct UnitId(pub u32);
 pub struct Work {
     /// The file.
     pub file: FileId,
-    /// The how manieth try it is. It stands in the name of everything that the unit writes.
+    /// Number of this try. It is part of the name of everything that the unit writes.
     pub attempt: Attempt,
 }
 
@@ -79,7 +79,7 @@ pub enum BrokerAction {
         /// Which.
         file: FileId,
     },
-    /// The file was tried too often: it is moved to where somebody can look at it ([`Broker::gone`]).
+    /// The file failed too often: move it aside for inspection ([`Broker::gone`]).
     SetAside {
         /// Which.
         file: FileId,
@@ -97,15 +97,15 @@ pub struct BrokerCounts {
     pub set_aside: u64,
     /// Files that were given back, by a unit that was lost, took too long or failed.
     pub given_back: u64,
-    /// What units told of a file that was not, or no longer, theirs.
+    /// Reports of units on files that were not, or no longer, theirs.
     pub stale: u64,
 }
 
-/// Who has which file: see the module's picture.
+/// Which unit has which file: see the module's picture.
 #[derive(Debug)]
 pub struct Broker {
     config: BrokerConfig,
-    /// Those that are still there.
+    /// Files that still exist.
     files: Table,
     /// Units that want a file, the first one first.
     waiting: VecDeque<UnitId>,
@@ -158,7 +158,8 @@ impl Broker {
         });
     }
 
-    /// A file is still there although its document has its name: whoever gave it that did not live to delete the file.
+    /// A file still exists although its document has its final name: the process that named it died before it deleted
+    /// the file.
     pub fn add_decided(&mut self, file: FileId) {
         if self.files.contains(file) {
             return;
@@ -278,7 +279,7 @@ impl Broker {
         Some(BrokerAction::Commit { work: Work { file, attempt: entry.attempt } })
     }
 
-    /// Gives the first file that nobody has to the unit that has waited longest; lets units go when there will be none.
+    /// Gives the first free file to the unit that has waited longest; lets units go if no more files will come.
     fn give(&mut self, now: Instant) -> Option<BrokerAction> {
         let &unit = self.waiting.front()?;
         if let Some((file, entry)) = self.files.first_ready() {
@@ -313,7 +314,7 @@ impl Broker {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Nobody has it.
+    /// No unit has it.
     Ready,
     /// A unit has it.
     Given { unit: UnitId, since: Instant },
@@ -383,7 +384,7 @@ impl Table {
         }
     }
 
-    /// The first file that nobody has.
+    /// The first file that no unit has.
     fn first_ready(&self) -> Option<(FileId, Entry)> {
         let &file = self.ready.first()?;
         Some((file, self.get(file)?))

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct StreamCounts {
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
-    /// Those that its prescale left out.
+    /// Events that its prescale left out.
     pub prescaled_away: u64,
-    /// Those in its files.
+    /// Events in its files.
     pub written: u64,
     /// Bytes of these files.
     pub bytes: u64,
@@ -33,7 +33,7 @@ impl StreamCounts {
 pub struct Decided {
     /// Events that they looked at: all that are in the files.
     pub processed: u64,
-    /// Those that they accepted.
+    /// Events that they accepted.
     pub accepted: u64,
     /// What went to each stream. An accepted event may go to several, and to none.
     pub streams: BTreeMap<StreamName, StreamCounts>,
@@ -139,7 +139,7 @@ struct Open {
     written: Option<Written>,
 }
 
-/// Adds up lumisections. It may be told things in any order, and twice.
+/// Adds up lumisections. Reports may come in any order, and twice.
 #[derive(Debug, Default)]
 pub struct Merger {
     open: BTreeMap<u32, Open>,
@@ -195,7 +195,7 @@ impl Merger {
         Some(Closed { lumisection, account, written: written.unwrap_or_default() })
     }
 
-    /// None where it is closed already.
+    /// `None` if it is closed already.
     fn open(&mut self, lumisection: u32) -> Option<&mut Open> {
         (!self.closed.contains(&lumisection)).then(|| self.open.entry(lumisection).or_default())
     }

@@ -43,7 +43,7 @@ fn given(broker: &mut Broker, unit: UnitId, now: Instant) -> Work {
 #[test]
 fn each_unit_has_one_file_and_the_oldest_goes_first() {
     let mut broker = broker(2);
-    assert_eq!(actions(&mut broker, at(0)), [], "nobody wants one");
+    assert_eq!(actions(&mut broker, at(0)), [], "no unit wants one");
     assert_eq!(given(&mut broker, ONE, at(0)), work(0, 1));
     assert_eq!(given(&mut broker, TWO, at(0)), work(1, 1));
     broker.request(ONE);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// What the farm wants done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum FarmAction {
-    /// Start a process for this filter unit; there is none.
+    /// Start a process for this filter unit, which has none.
     Start {
         /// Which one.
         unit: u16,
@@ -115,8 +115,8 @@ impl FilterFarm {
         self.units[usize::from(unit)].grant(events);
     }
 
-    /// A filter unit has made so many decisions in all, counted from the begin of this life of it: it does not hang, even if
-    /// nobody has taken them yet.
+    /// A filter unit has made so many decisions in all, counted from the beginning of this life: it does not hang, even
+    /// if the decisions have not been fetched yet.
     pub fn progressed(&mut self, now: Instant, unit: u16, decisions: u64) {
         self.units[usize::from(unit)].progressed(now, decisions);
     }
@@ -137,7 +137,7 @@ impl FilterFarm {
         }
     }
 
-    /// The attempt in which the event in a slot came here; none where there is no event.
+    /// The attempt in which the event in a slot came here; `None` for an empty slot.
     pub fn attempt_of(&self, slot: u32) -> Option<Attempt> {
         self.work.get(slot as usize).copied().flatten().map(|work| work.attempt)
     }
@@ -317,7 +317,7 @@ struct Unit {
     given: u64,
     /// Decisions that it has made, taken or not.
     decided: u64,
-    /// Where it is to end: so many of these count, those that it made before.
+    /// When it is being ended: how many of its decisions count, namely the earlier ones.
     believed: u64,
 }
 
@@ -367,7 +367,7 @@ impl Unit {
         self.granted = self.granted.max(events);
     }
 
-    /// It has made so many decisions in all, in this life of it, whether or not anybody has taken them.
+    /// It has made so many decisions in all, in this life of it, fetched or not.
     pub(super) fn progressed(&mut self, now: Instant, decisions: u64) {
         let decisions = decisions.min(self.given);
         if self.process.is_ready() && decisions > self.decided {

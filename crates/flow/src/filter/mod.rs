@@ -51,10 +51,10 @@ pub struct FarmConfig {
     pub supervision: SupervisorConfig,
 }
 
-/// Which events a stream takes, of those that are accepted.
+/// Which of the accepted events a stream takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamConfig {
-    /// Its name, which stands in the names of its files; [`StreamName::UNNAMED`] where a run has one stream alone.
+    /// Its name, used in the names of its files; [`StreamName::UNNAMED`] if a run has only one stream.
     pub name: StreamName,
     /// Any of these triggers; with neither triggers nor trigger types it takes every accepted event.
     pub triggers: TriggerBits,
@@ -88,10 +88,10 @@ pub enum FilterConfigError {
     /// Nothing would be kept.
     #[error("stream `{0}`: a prescale of 0 keeps nothing; 1 keeps everything")]
     NoPrescale(StreamName),
-    /// Their files could not be told apart.
+    /// Their files would have the same names.
     #[error("two streams are called `{0}`; give each a name of its own")]
     StreamTwice(StreamName),
-    /// Its files could not be told from those of others.
+    /// Its files could not be distinguished from those of others.
     #[error("a stream has no name; only one that is alone needs none")]
     NoName,
 }
@@ -126,7 +126,7 @@ pub trait TriggerView {
     /// Bytes of all payloads.
     fn payload_bytes(&self) -> u64;
 
-    /// The payload of a source's fragment, from its first byte on; none where it has no fragment of that source.
+    /// The payload of a source's fragment, from its first byte on; `None` if the event has no fragment of that source.
     fn payload_of(&self, source: SourceId) -> Option<impl Iterator<Item = u8>>;
 }
 
@@ -163,7 +163,7 @@ pub enum Comparison {
 pub enum Builtin {
     /// Anything.
     All,
-    /// Every so-manieth by its number, which must be at least 1: the same ones whoever decides.
+    /// One in so many events by event number, at least 1: every decider keeps the same ones.
     Every(u64),
     /// So many bytes of payload at least, and at most.
     Size {
@@ -187,7 +187,7 @@ pub enum Builtin {
         /// What it is compared with.
         value: u64,
     },
-    /// This share of the events, by chance, from 0 to 1: the same ones with the same seed, whoever decides. For tests.
+    /// A random share of the events, from 0 to 1: with the same seed, every decider keeps the same ones. For tests.
     Random {
         /// The share.
         share: f64,
@@ -218,7 +218,7 @@ impl Builtin {
     }
 }
 
-/// The bytes at a place of a source's fragment, masked; none where it has none there.
+/// The bytes at a place of a source's fragment, masked; `None` if the fragment does not reach that far.
 fn found(event: &impl TriggerView, source: SourceId, offset: u32, mask: &[u8]) -> Option<u64> {
     let bytes = event.payload_of(source)?.skip(offset as usize).take(mask.len());
     let mut count = 0;

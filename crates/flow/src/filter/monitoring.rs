@@ -5,7 +5,8 @@
 //!  decided, fill: verdict, triggers, streams, fills of a decision that counts --> the open lumisection of the event
 //!  close: no more events of it --> next_closed, to be kept
 //! ```
-//! A decision that does not count (of a filter unit that ended over the event, or stale) is never told here, and leaves nothing.
+//! A decision that does not count (of a filter unit that ended over the event, or stale) never comes here, and leaves
+//! nothing.
 
 use ropewalk_terms::{StreamSet, TriggerBits, Verdict};
 use std::collections::VecDeque;
@@ -131,8 +132,8 @@ impl Monitoring {
         decision.streams.iter().for_each(|stream| record.streams[usize::from(stream.0)] += 1);
     }
 
-    /// What came with a decision that counts, on an event of this lumisection. `histograms` is what [`Monitoring::declare`] returned for
-    /// whoever decided.
+    /// What came with a decision that counts, on an event of this lumisection. `histograms` is what
+    /// [`Monitoring::declare`] returned for the unit that decided.
     pub fn fill(&mut self, lumisection: u32, histograms: &[Option<u16>], fills: &Fills) {
         let record = self.record(lumisection);
         record.dropped_fills += fills.dropped();

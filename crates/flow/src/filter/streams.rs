@@ -15,7 +15,7 @@ struct Stream {
     account: StreamAccount,
     /// How many events its prescale takes to have been there before the first one, below the prescale.
     phase: u32,
-    /// It is meant to have every event, as whoever checks files takes for granted.
+    /// It is meant to have every event; a check of the files relies on this.
     is_whole: bool,
 }
 
@@ -84,7 +84,7 @@ impl Streams {
         usual.filter(|&index| self.streams[usize::from(index.0)].takes(triggers, trigger_type)).collect()
     }
 
-    /// The stream that takes an event of which no decision could be had; none without a filter.
+    /// Counts an event without a decision in the error stream, and returns that stream; no stream without a filter.
     pub fn set_aside(&mut self) -> StreamSet {
         let Some(index) = self.error else { return StreamSet::EMPTY };
         self.streams[usize::from(index.0)].account.selected += 1;
@@ -111,7 +111,8 @@ impl Streams {
         to.iter().for_each(|index| self.streams[usize::from(index.0)].account.failed += 1);
     }
 
-    /// The account of each, in order. In flight is the caller's, who has the table of what waits for the disk.
+    /// The account of each, in order. The caller fills in what is in flight, as it has the table of events that wait
+    /// for the disk.
     pub fn accounts(&self) -> impl Iterator<Item = (StreamIndex, StreamAccount)> {
         (0..).map(StreamIndex).zip(self.streams.iter().map(|stream| stream.account))
     }
@@ -121,9 +122,9 @@ impl Streams {
         self.begin_part(0);
     }
 
-    /// A part of a run begins of which nobody knows what came before it, such as a file, by the number of the part. Prescales begin
-    /// where the number says: whoever has the part keeps the same events, and of all parts together one of so many is kept however
-    /// few events a part has. Accounts are those of the part.
+    /// Begins a part of a run whose earlier events are unknown, such as a file, by the number of the part. The number
+    /// determines where prescales begin: any process that handles the part keeps the same events, and over all parts
+    /// the prescale holds however few events a part has. Accounts are those of the part.
     pub fn begin_part(&mut self, number: u32) {
         for Stream { config, account, phase, .. } in &mut self.streams {
             // Multiples of the golden ratio, of which the part behind the point is spread evenly (Fibonacci hashing).
@@ -171,8 +172,7 @@ impl Ordering {
         self.held.push(Reverse((key, slot)));
     }
 
-    /// The next event in order, where none is awaited any more that comes before it: `oldest` is the lowest key of those that
-    /// are.
+    /// The next event in order, if no earlier one is awaited: `oldest` is the lowest key of the awaited events.
     pub fn release(&mut self, oldest: Option<EventKey>) -> Option<u32> {
         let &Reverse((key, slot)) = self.held.peek()?;
         if oldest.is_some_and(|oldest| oldest < key) {

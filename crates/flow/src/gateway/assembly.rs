@@ -26,7 +26,7 @@ struct Last {
     first_event: u32,
     slot: u16,
     set: SetNumber,
-    /// Somebody takes no part in it.
+    /// At least one source takes no part in it.
     is_partial: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct Assembly {
     heard: Instant,
     /// A packet waits for a set, and all behind it for that one.
     is_blocked: bool,
-    /// So long a set waits, beyond its time-out, for packets that are here and cannot be looked at; none for ever.
+    /// How long a set waits, beyond its time-out, for packets that are here and cannot be looked at; `None` for ever.
     patience: Option<Duration>,
     /// No set is begun any more, for this cause.
     closed: Option<Cause>,
@@ -407,8 +407,9 @@ impl Assembly {
         self.is_far = false;
     }
 
-    /// Begins a set. Where there are too many in assembly the oldest is closed. Where none is free the packet waits; sets that are
-    /// all in assembly become free only when one of them goes. Once all were closed nobody would end a set any more.
+    /// Begins a set. If too many are in assembly, the oldest is closed. If no empty set is left, the packet waits; if
+    /// all sets are in assembly, the oldest is closed to make room. After [`Assembly::close_all`] no set is begun:
+    /// nothing would end it.
     fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Misplaced> {
         if let Some(cause) = self.closed {
             self.window.set(set, Known::Refused(cause));
@@ -451,7 +452,7 @@ impl Assembly {
         Ok(slot)
     }
 
-    /// Finishes an open set; who is missing without a known cause is so for this one.
+    /// Finishes an open set; missing sources without a known cause get this one.
     fn close(&mut self, slot: u16, cause: Cause) {
         let mut set = self.slots[usize::from(slot)].take().expect("only open sets are closed");
         self.ages.remove(slot);
@@ -504,9 +505,9 @@ impl Assembly {
         set.let_go();
     }
 
-    /// A source, by its place in the configuration, takes no part from the next set on that is newer than all that were seen, or takes
-    /// part again. Sets before that go on as they were, those in assembly as well. Of who would be the last one to take part nothing
-    /// becomes of it.
+    /// A source, by its place in the configuration, takes no part from the next set on that is newer than all that were
+    /// seen, or takes part again. Earlier sets go on as they were, those in assembly as well. Masking the last source
+    /// that takes part has no effect.
     pub fn mask(&mut self, source: u16, is_masked: bool) {
         let too_early = u64::from(is_planted(Flaw::GatewayMasksTooEarly));
         self.masking.say(source, is_masked, self.window.end().saturating_sub(too_early));
@@ -529,8 +530,8 @@ impl Assembly {
         (self.heard, self.is_blocked) = (now, false);
     }
 
-    /// Packets wait here that nobody can look at, behind one for which there is no set, of whatever flow: no set times out before
-    /// [`Assembly::on_drained`], and so nobody need be woken for that.
+    /// Packets wait here unseen, behind one of any flow for which there is no empty set: no set times out before
+    /// [`Assembly::on_drained`], and so no thread needs to wake up for a time-out.
     pub const fn on_blocked(&mut self) {
         self.is_blocked = true;
     }
@@ -570,8 +571,9 @@ impl Assembly {
         Some((slot, set.waits_until))
     }
 
-    /// Sets that are begun from now on wait so long for their packets. Those in assembly wait as long as they were to, but no longer than one
-    /// that is begun now: none overtakes another, and who takes back a time-out that was too long need not sit it out.
+    /// Sets that are begun from now on wait so long for their packets. Sets in assembly wait as long as they were to,
+    /// but no longer than one that is begun now: none overtakes another, and a time-out that was too long ends at once
+    /// when it is shortened.
     pub fn set_timeout(&mut self, timeout: Duration, now: Instant) {
         self.timeout = timeout;
         for set in self.slots.iter_mut().flatten() {
@@ -642,7 +644,7 @@ impl Assembly {
         self.empty.len()
     }
 
-    /// Finished sets that nobody has taken yet.
+    /// Finished sets that have not been taken yet.
     pub fn finished_sets(&self) -> usize {
         self.finished.len()
     }
@@ -652,8 +654,8 @@ impl Assembly {
         &self.by_source
     }
 
-    /// What users' histograms hold: of each source, by its place in the configuration, those that it has, each with its place among all of
-    /// the configuration and all of its cells.
+    /// The contents of users' histograms: for each source, by its place in the configuration, its histograms, each with
+    /// its index in the configuration and all of its cells.
     pub fn histograms(&self) -> impl Iterator<Item = (u16, u8, &[u64])> {
         let sources = (0..).zip(&self.histograms);
         sources.flat_map(|(source, known)| known.all().iter().map(move |one| (source, one.index(), one.counts())))

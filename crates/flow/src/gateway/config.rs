@@ -55,7 +55,8 @@ pub struct DefaultDecision {
 pub struct FlowConfig {
     /// Its sources, in the order in which their banks stand in an event.
     pub sources: Vec<PacketSource>,
-    /// Who sends as they do, and is not wanted: no event waits for it, its packets are counted as masked and let go.
+    /// Senders like the sources that are not wanted: no event waits for them, their packets are counted as masked and
+    /// dropped.
     pub masked: Vec<Address>,
     /// Events in a packet, and so in a set.
     pub packing: u16,

@@ -3,9 +3,9 @@
 //! ```text
 //!  plan   | push head | piece head | fragments of an event ... | piece head | fragments ... |     at most an MTU
 //! ```
-//! Events that fit into a push are not cut; as many as fit and the node has credit for share one. A longer event begins a
-//! push, and what its last part leaves free is for the next ones. A plan says where the bytes lie; whether they are sent as
-//! a list of pieces or copied into a transmit buffer is decided by who asks for its bytes. It stays until it was sent.
+//! Events that fit into a push are not cut; as many as fit and the node has credit for share one. A longer event begins
+//! a push, and what its last part leaves free is for the next ones. A plan says where the bytes lie; the caller chooses
+//! whether they are sent as a list of pieces or copied into a transmit buffer. The plan stays until it was sent.
 
 use super::config::FarmConfig;
 use super::farm::{Farm, Held, is_waiting};
@@ -186,7 +186,7 @@ impl Farm {
             if self.is_with(current.place, node, sequence) {
                 return Some((node, current));
             }
-            // Decided, or taken back: the rest is nobody's any more.
+            // Decided, or taken back: the rest of the event is not sent.
             self.nodes.rotate();
         }
         let node = self.nodes.first_ready()?;
@@ -344,7 +344,8 @@ impl<'a> PushBytes<'a> {
         true
     }
 
-    /// Copies everything to the front of a transmit buffer and returns how many bytes that are; none where it is too short.
+    /// Copies everything to the front of a transmit buffer and returns how many bytes that are; `None` if it is too
+    /// short.
     #[inline]
     pub fn copy_to(&self, buffer: &mut [u8], copying: Copying) -> Option<usize> {
         let mut rest = buffer;
@@ -392,14 +393,14 @@ pub(super) enum Settled {
     Awaited(EventPlace),
     /// It was decided by default before: an event of this flow.
     Late(u8),
-    /// Nobody waited.
-    Nobody,
+    /// The event was not awaited.
+    Unawaited,
 }
 
 /// One node.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Of the node that is there; none while nobody is.
+    /// Of the connected node; `None` without one.
     incarnation: Option<Incarnation>,
     /// How many events it may have.
     window: u64,
@@ -411,7 +412,7 @@ pub(super) struct Node {
     outstanding: u64,
     /// When it said something.
     heard: Instant,
-    /// When it was told something; never, at first.
+    /// When the last message was sent to it; `None` before the first.
     pub(super) told: Option<Instant>,
     is_listed: bool,
     entries: Box<[Entry]>,
@@ -457,7 +458,7 @@ impl Node {
 
     /// Gives an event the next number; there must be credit.
     fn assign(&mut self, place: EventPlace) -> u64 {
-        debug_assert!(self.credit() > 0, "only who has credit gets events");
+        debug_assert!(self.credit() > 0, "only a node with credit gets events");
         let sequence = self.next;
         *self.entry(sequence) = Entry::Awaited(place);
         self.next += 1;
@@ -465,13 +466,13 @@ impl Node {
         sequence
     }
 
-    /// The node told about a number: it is settled from now on.
+    /// The node answered for a number: it is settled from now on.
     pub(super) fn settle(&mut self, sequence: u64) -> Settled {
         if sequence < self.floor || sequence >= self.next {
-            return Settled::Nobody;
+            return Settled::Unawaited;
         }
         let settled = match core::mem::take(self.entry(sequence)) {
-            Entry::Settled => return Settled::Nobody,
+            Entry::Settled => return Settled::Unawaited,
             Entry::Awaited(place) => Settled::Awaited(place),
             Entry::GivenUp(flow) => Settled::Late(flow),
         };
@@ -523,7 +524,7 @@ impl Node {
 /// What a credit means.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Greeting {
-    /// Nobody by this number, or an earlier life.
+    /// There is no node with this number, or it is an earlier life.
     Ignored,
     /// The same as before.
     Known,
@@ -588,7 +589,7 @@ impl Nodes {
         Some(silent as u16)
     }
 
-    /// When somebody was heard, of those who are there: the earliest.
+    /// When the present node that has been silent longest was last heard.
     pub(super) fn least_heard(&self) -> Option<Instant> {
         self.nodes.iter().filter(|node| node.is_present()).map(|node| node.heard).min()
     }

@@ -70,7 +70,7 @@ pub struct Farm {
     pub(super) storing: Option<EventPlace>,
     pub(super) stored_fragments: Vec<FragmentPlace>,
     empty: Vec<EventSet>,
-    /// When to look for silent nodes and for such that should be told something.
+    /// When to look for silent nodes, and for nodes that are due a message.
     next_look: Instant,
 }
 
@@ -107,7 +107,8 @@ impl Farm {
         }
     }
 
-    /// A finished set comes from assembly. Its events wait for nodes from now on. Returns it for whoever wants to look, unless it is dropped.
+    /// Takes a finished set from assembly. Its events wait for nodes from now on. Returns the set for observers, unless
+    /// it is dropped.
     pub fn on_set(&mut self, mut set: EventSet, now: Instant) -> Option<&mut EventSet> {
         let flow = &mut self.flows[usize::from(set.flow)];
         let events = set.events.len() as u16;
@@ -272,7 +273,7 @@ fn make_room(waiting: &mut VecDeque<EventPlace>, more: usize, slots: &[Option<He
     }
 }
 
-/// A decision, whoever made it.
+/// A decision, made by a node or by default.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Ruling {
     pub(super) verdict: Verdict,
@@ -280,7 +281,7 @@ pub(super) struct Ruling {
     pub(super) by_default: bool,
 }
 
-/// The verdict of who only accepts and rejects.
+/// The verdict of a decision that only accepts or rejects.
 const fn verdict(accept: bool) -> Verdict {
     if accept { Verdict::Accepted } else { Verdict::Rejected }
 }
@@ -301,7 +302,7 @@ impl Farm {
         let Some(node) = self.nodes.get(number).filter(|node| is_ours && node.is_in(decisions.incarnation)) else {
             return;
         };
-        // What was never pushed cannot be decided: who says so counts wrong.
+        // What was never pushed cannot be decided: the node counts wrong.
         if decisions.cumulative > node.next {
             return;
         }
@@ -326,7 +327,7 @@ impl Farm {
             Settled::Awaited(place) => place,
             Settled::Late(flow) => return self.flows[usize::from(flow)].account.late += 1,
             // Whose event it was is not known any more: the first flow counts it.
-            Settled::Nobody => return self.flows[0].account.ignored += 1,
+            Settled::Unawaited => return self.flows[0].account.ignored += 1,
         };
         match decision.verdict {
             Answer::NotReceived => self.send_again(place, |account| &mut account.not_received),
@@ -424,14 +425,14 @@ impl Farm {
         self.release(place.slot);
     }
 
-    /// When a node is to be told which sequence numbers there are.
+    /// When a node is to get the range of sequence numbers.
     fn next_told(&self) -> Instant {
         let due = |told: Option<Instant>| told.map_or(Instant::ZERO, |told| told.after(self.heartbeat));
         let present = self.nodes.iter().filter(|node| node.is_present());
         present.map(|node| due(node.told)).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// A node that was told nothing for a while, and what it is to be told.
+    /// The next node that got no message for a while, and the progress to send it.
     pub fn next_progress(&mut self, now: Instant) -> Option<(u16, Progress)> {
         let (gateway, incarnation, heartbeat) = (self.gateway, self.incarnation, self.heartbeat);
         let is_due = |told: Option<Instant>| told.is_none_or(|told| told.after(heartbeat) <= now);

@@ -5,7 +5,7 @@
 //!  set --> events wait --> slot, emitted --> decided --> written: slot and set are free
 //!                             \--> rejected, or taken by no stream: free
 //! ```
-//! Who decides says what came of the event in a slot: first [`Farm::decided`], then [`Farm::finished`].
+//! The decider reports what came of the event in a slot: first [`Farm::decided`], then [`Farm::finished`].
 
 use super::dispatch::EventPlace;
 use super::farm::{Farm, Ruling, is_waiting};

@@ -11,10 +11,10 @@
 //!  (Trigger) <--MepRequest--  is on its way?                            +--> Stream: decisions in the order of events
 //!                                                                       +--> accepted events, to storage
 //! ```
-//! Sources *push*: nobody can hold them back but the trigger, through the throttle. So every packet that is missing, late
-//! or wrong ends in a named counter, and every set of events has an end: complete, or incomplete with the missing sources
-//! and their causes. Packets stay where they were received ([`Payload`](ropewalk_memory::Payload)); events are gathered out
-//! of them while they are sent, as a list of pieces or by copy into a transmit buffer ([`PushBytes`]).
+//! Sources *push*: only the trigger can hold them back, through the throttle. So every packet that is missing, late or
+//! wrong ends in a named counter, and every set of events has an end: complete, or incomplete with the missing sources
+//! and their causes. Packets stay where they were received ([`Payload`](ropewalk_memory::Payload)); events are gathered
+//! out of them while they are sent, as a list of pieces or by copy into a transmit buffer ([`PushBytes`]).
 //!
 //! A drive for one input queue, run to completion ([`Gateway`]):
 //! 1. `on_packet` for every packet of a batch, `on_message` for every message of a node; one `now` for the batch.

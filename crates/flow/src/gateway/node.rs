@@ -117,8 +117,9 @@ impl FarmNode {
         }
     }
 
-    /// The gateway says which numbers there are. It is told how far this node is: what is forgotten here, or was decided by
-    /// messages that were lost, would be without credit there for ever where nothing else is left to be decided.
+    /// The gateway says which numbers exist, and gets in return how far this node is. Otherwise, once nothing is left
+    /// to decide, the gateway would count events that were forgotten here, or whose decisions were lost, against this
+    /// node's credit for ever.
     pub fn on_progress(&mut self, progress: &Progress, now: Instant) {
         if progress.gateway == self.config.gateway && self.is_in_life(progress.incarnation, progress.floor) {
             self.forget_below(progress.floor);
@@ -211,7 +212,7 @@ impl FarmNode {
         Some(ReceivedEvent { head: slot.head, bytes: &slot.bytes })
     }
 
-    /// An event is decided. False where nobody waits for that any more.
+    /// Decides an event. False if its decision is no longer awaited.
     pub fn decide(&mut self, sequence: u64, accept: bool, word: u32) -> bool {
         let is_known = (self.cumulative..self.end).contains(&sequence) && self.slot(sequence).state == State::Whole;
         if is_known {
@@ -250,7 +251,7 @@ impl FarmNode {
         awaited.chain([self.credit_due, self.repeat_due]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// What is to be said to the gateway.
+    /// The next message for the gateway.
     pub fn next_message(&mut self, now: Instant) -> Option<Message> {
         if self.credit_due <= now {
             self.credit_due = now.after(self.config.heartbeat);

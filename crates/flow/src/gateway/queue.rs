@@ -21,7 +21,7 @@ use ropewalk_wire::mep::MepRequest;
 pub enum Outgoing {
     /// For a node.
     Progress(u16, Progress),
-    /// For whoever wants decisions in the order of events.
+    /// For subscribers of decisions in the order of events.
     Stream(Stream),
     /// For the trigger.
     Throttle(ropewalk_wire::gateway::Throttle),
@@ -84,7 +84,7 @@ impl Receiver {
         }
     }
 
-    /// Packets of a flow may wait where nobody can look at them; see [`Assembly::on_blocked`].
+    /// Packets of a flow may wait unseen; see [`Assembly::on_blocked`].
     pub fn on_blocked(&mut self, flow: u8) {
         if let Some(flow) = self.flows.get_mut(usize::from(flow)) {
             flow.on_blocked();
@@ -145,7 +145,7 @@ impl Receiver {
         self.throttle.set_error(is_on, now);
     }
 
-    /// Whoever controls the run wants no trigger for now, or wants them again. What comes nevertheless is taken as ever.
+    /// Run control stops or resumes triggers. Packets that come nevertheless are accepted as before.
     pub fn set_held(&mut self, is_on: bool, now: Instant) {
         self.throttle.set_held(is_on, now);
     }
@@ -190,7 +190,7 @@ impl Receiver {
         self.flows[flow].give_back(set);
     }
 
-    /// The throttle's state, if it is to be said now.
+    /// The throttle's state, if it is due to be sent.
     pub fn next_throttle(&mut self, now: Instant) -> Option<ropewalk_wire::gateway::Throttle> {
         self.throttle.next_message(now)
     }
@@ -251,12 +251,12 @@ impl Receiver {
         self.flows.get(usize::from(flow)).map(Assembly::by_source).unwrap_or_default()
     }
 
-    /// Finished sets that nobody has taken yet, of a flow.
+    /// Finished sets of a flow that have not been taken yet.
     pub fn finished_sets(&self, flow: u8) -> usize {
         self.flows.get(usize::from(flow)).map_or(0, Assembly::finished_sets)
     }
 
-    /// Whether every set is here and empty: nothing is in assembly, and nothing that was finished is still with anybody.
+    /// Whether every set is here and empty: none is in assembly, and every finished one has been given back.
     pub fn is_empty(&self) -> bool {
         self.config.flows.iter().zip(&self.flows).all(|(known, flow)| usize::from(known.sets) == flow.empty_sets())
     }
@@ -313,7 +313,7 @@ impl Sender {
         self.farm.next_deadline()
     }
 
-    /// Decisions that leave in order, or what a node is to be told.
+    /// Decisions that leave in order, or a message for a node.
     pub fn next_message(&mut self, now: Instant) -> Option<Outgoing> {
         if let Some(stream) = self.farm.next_stream() {
             return Some(Outgoing::Stream(stream));

@@ -15,7 +15,7 @@ pub enum Ending {
     Complete,
     /// Something is missing; its events go to nodes nevertheless.
     Incomplete,
-    /// Its events do not exist for anybody, for this cause. It has no packets any more.
+    /// Its events are lost, for this cause. It has no packets any more.
     Dropped(Cause),
 }
 
@@ -62,9 +62,9 @@ pub struct EventSet {
     pub(super) ending: Ending,
     /// No set before this event is in assembly any more.
     pub(super) open_from: EventKey,
-    /// By source; empty where there is none.
+    /// By source; an empty payload if its packet is absent.
     pub(super) packets: Box<[Payload]>,
-    /// Why there is none, as far as something was seen.
+    /// By source: why the packet is absent, if a reason was seen.
     pub(super) absent: Box<[Option<Cause>]>,
     pub(super) received: u16,
     /// Sources that take part in it.
@@ -167,7 +167,7 @@ impl EventSet {
         self.received += 1;
     }
 
-    /// Nothing more comes; who is missing without a known cause is so for this one, unless he takes no part.
+    /// Ends the set: sources that take part and are missing without a known cause get this one.
     pub(super) fn end(&mut self, cause: Cause, takes_part: impl Fn(u16) -> bool) {
         self.ending = if self.is_whole() { Ending::Complete } else { Ending::Incomplete };
         for ((source, packet), absent) in (0..).zip(&self.packets).zip(&mut self.absent) {
@@ -264,8 +264,8 @@ impl FragmentPlaces {
 }
 
 impl EventSet {
-    /// Shows an event to somebody who only looks, by its number in the set. Whoever asks for it later finds it as ever, and may have to walk
-    /// through the packets once more.
+    /// Shows an event to an observer, by its number in the set. The farm finds the event unchanged later, but may have
+    /// to walk through the packets once more.
     ///
     /// A set that was dropped has no packets, and no event has a fragment.
     pub fn show<'a>(&'a mut self, event: u16, places: &'a mut FragmentPlaces) -> GatheredEvent<'a> {
@@ -493,7 +493,7 @@ pub(super) enum Known {
     Past,
 }
 
-const NOBODY: SetNumber = SetNumber::MAX;
+const NO_SET: SetNumber = SetNumber::MAX;
 
 /// A ring of places over the numbers of sets.
 ///
@@ -512,7 +512,7 @@ impl Window {
     pub(super) fn new(sets: u32, sources: usize) -> Self {
         let (places, words) = ((sets as usize).next_power_of_two(), sources.div_ceil(64));
         Self {
-            places: vec![(NOBODY, Known::New); places].into_boxed_slice(),
+            places: vec![(NO_SET, Known::New); places].into_boxed_slice(),
             came: vec![0; places * words].into_boxed_slice(),
             words,
             end: 0,
@@ -524,7 +524,7 @@ impl Window {
         self.end
     }
 
-    /// How many sets are told apart.
+    /// Number of sets that can be told apart.
     pub(super) const fn places(&self) -> SetNumber {
         self.places.len() as SetNumber
     }

@@ -1,4 +1,4 @@
-//! The sources of a flow: who sent a packet, which sources take part, and what is counted of each.
+//! The sources of a flow: which one sent a packet, which take part, and what is counted of each.
 
 use super::config::FlowConfig;
 use super::set::{Range, SetNumber};
@@ -16,7 +16,7 @@ use ropewalk_wire::mep::{FRAGMENT_HEADER_BYTES, FragmentHeader, MEP_HEADER_BYTES
 pub struct Address {
     /// The sender's address.
     pub ip: Ipv4Addr,
-    /// Its UDP port; 0 where there is none (raw IP), or it does not matter.
+    /// Its UDP port; 0 for raw IP, or if the port does not matter.
     pub port: u16,
 }
 
@@ -26,7 +26,7 @@ impl Address {
         Self { ip, port: 0 }
     }
 
-    /// Whether sources are told apart by their ports as well: where at least one has a port.
+    /// Whether ports distinguish sources too: if at least one address has a port.
     pub(super) fn tells_ports(mut sources: impl Iterator<Item = Self>) -> bool {
         sources.any(|address| address.port != 0)
     }
@@ -182,7 +182,7 @@ impl SourceNumbers {
 /// The sets at which a source was masked and took part again, in turns.
 type Turns = ArrayVec<SetNumber, { ReportEntry::MOST_TURNS }>;
 
-/// Of a source of which nothing was said.
+/// The first turn of a source without turns.
 const NEVER: SetNumber = SetNumber::MAX;
 
 /// The sets in which sources of a flow take no part. Sources can be masked and unmasked in mid-run.
@@ -191,16 +191,16 @@ const NEVER: SetNumber = SetNumber::MAX;
 ///  number of the set     0 ... 11     12 ... 30     31 ...
 ///  the source          takes part      masked     takes part       its turns: 12, 31
 /// ```
-/// A turn is one past the newest set that was seen when it was said. So a set in assembly goes on as it was begun, and whoever knows
-/// a source's turns knows of each event whether it took part: also of a set before the turn whose packets come late. A source that was
-/// ahead of the others while it was masked takes part again behind the last set of which something of it was refused, so that no
-/// set waits for what was let go. Turns of a flow never go back: at each set it is as it was when some of them had been said, and somebody
-/// takes part.
+/// A turn is one past the newest set that was seen when it was said. So a set in assembly goes on as it was begun, and
+/// a source's turns say of each event whether the source took part: also of a set before the turn whose packets come
+/// late. A source that was ahead of the others while it was masked takes part again behind the last set of which it was
+/// refused a packet, so that no set waits for refused packets. Turns of a flow never go back: the state at each set is
+/// the one after some prefix of all turns, and at least one source takes part.
 #[derive(Debug)]
 pub struct Masking {
     first_event: u64,
     packing: u64,
-    /// By source: its first turn, or [`NEVER`]. Apart, since it is looked at for each packet while anybody is masked.
+    /// By source: its first turn, or [`NEVER`]. Separate, since it is read for each packet while any source is masked.
     first: Box<[SetNumber]>,
     turns: Box<[Turns]>,
     /// By source: one past the newest set of which a packet was refused since it is masked.
@@ -216,7 +216,7 @@ pub struct Masking {
 }
 
 impl Masking {
-    /// Everybody takes part.
+    /// All sources take part.
     pub(super) fn new(config: &FlowConfig) -> Self {
         let sources = config.sources.len();
         Self {
@@ -232,8 +232,9 @@ impl Masking {
         }
     }
 
-    /// From the set `next` on, which is newer than any that was seen, or soon behind it, a source takes no part, or takes part again.
-    /// Nothing changes where that is so already, where nobody would be left, and where it would not be recorded any more.
+    /// From the set `next` on, which is newer than any that was seen, or soon behind it, a source takes no part, or
+    /// takes part again. Has no effect if this is already so, if no source would be left, or if it could not be
+    /// recorded any more.
     pub(super) fn say(&mut self, source: u16, is_masked: bool, next: SetNumber) {
         let index = usize::from(source);
         let others = self.first.len() - usize::from(self.masked);
@@ -310,12 +311,12 @@ impl SourceHistograms {
         if all.iter().all(|source| source.histograms.is_empty()) { Box::default() } else { all.into_boxed_slice() }
     }
 
-    /// Those that it has.
+    /// The histograms of the source.
     pub(super) const fn all(&self) -> &[Histogram] {
         &self.histograms
     }
 
-    /// Counts a packet that was checked. A fragment without bytes is none: nobody finds it in its event either.
+    /// Counts a packet that was checked. A fragment without bytes does not count: it is not found in its event either.
     pub(super) fn fill(&mut self, packet: &Payload, now: Instant) {
         let before = self.came.replace(now);
         for histogram in &mut self.histograms {
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn every_source_is_found_and_nobody_else() {
+    fn every_source_is_found_and_no_other_address() {
         let addresses: Vec<_> = (0..323).map(|index| Address::of(Ipv4Addr::from_bits(0x0A00_0001 + index))).collect();
         let table = table(&addresses);
         for (index, address) in addresses.iter().enumerate() {

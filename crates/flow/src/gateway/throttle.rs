@@ -5,11 +5,11 @@
 //!                                      |<---- headroom ---->|<--- headroom --->|      headroom = latency x rate x size
 //!                 ready again, a quarter of it below each mark
 //! ```
-//! What is on its way when the trigger is asked to stop still has to find room: that is the headroom. The state is absolute
-//! and repeated; whoever does not hear it takes it for busy.
+//! Packets in flight when the trigger is asked to stop still need room: that is the headroom. The state is absolute
+//! and repeated; a trigger that does not hear it assumes busy.
 //!
-//! Whoever controls the run holds it by the same way, before it begins and while it is paused: the trigger is told busy, and what is on its
-//! way is taken as ever. That time is neither live nor dead.
+//! Run control holds the trigger in the same way, before the run begins and while it is paused: the state is busy, and
+//! packets in flight are accepted as before. That time is neither live nor dead.
 
 use super::config::GatewayConfigError;
 use core::time::Duration;
@@ -23,7 +23,7 @@ pub fn headroom(latency: Duration, rate_hz: f64, size: f64) -> u64 {
     (latency.as_secs_f64() * rate_hz * size).ceil() as u64
 }
 
-/// How full a queue is in which packets wait before they are received, in whatever its owner counts them in.
+/// How full a queue is in which packets wait before they are received, in any unit that its owner chooses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveQueue {
     /// What waits.
@@ -116,7 +116,7 @@ impl Level {
     }
 
     fn next_state(&self, used: u64) -> ThrottleState {
-        // Whatever must be left, nothing stops the trigger while nothing is used.
+        // However large the headroom, an empty queue never stops the trigger.
         let busy = self.capacity.saturating_sub(self.headroom).max(1);
         let warning = busy.saturating_sub(self.headroom);
         let again = self.headroom.div_ceil(4).min(busy - 1);
@@ -208,18 +208,18 @@ impl Throttle {
         self.combine();
     }
 
-    /// Whoever controls the run wants no trigger now, or wants them again.
+    /// Run control stops or resumes triggers.
     pub fn set_held(&mut self, is_on: bool, now: Instant) {
         self.pass(now);
         self.held.switch(is_on, ThrottleState::Busy);
         self.combine();
     }
 
-    /// Gives the time that has passed to whoever it belongs to.
+    /// Adds the time that has passed to the live or dead time of each level.
     fn pass(&mut self, now: Instant) {
         let passed = self.since.replace(now).map_or(Duration::ZERO, |since| now.since(since));
         if !self.held.state.is_open() {
-            // Nobody wants triggers: whatever else would stop them stops none.
+            // Run control holds the trigger: the levels cost no triggers.
             self.held.dead += passed;
             return;
         }
@@ -238,7 +238,7 @@ impl Throttle {
         self.state
     }
 
-    /// The state, if it is to be said now: when it changed, and again and again.
+    /// The state, if it is due to be sent: when it changed, and regularly.
     pub fn next_message(&mut self, now: Instant) -> Option<gateway::Throttle> {
         if self.next_deadline() > now {
             return None;
@@ -249,18 +249,19 @@ impl Throttle {
         Some(gateway::Throttle { gateway, incarnation, sequence: self.sequence, state: self.state })
     }
 
-    /// When the state is to be said again.
+    /// When the state is due to be sent again.
     pub fn next_deadline(&self) -> Instant {
         let same = self.said.filter(|(_, state)| *state == self.state);
         same.map_or(Instant::ZERO, |(at, _)| at.after(self.repeat))
     }
 
-    /// Each level, then what is no level: out of sync, error, held by whoever controls the run.
+    /// Each level, then the other reasons: out of sync, error, held by run control.
     pub fn levels(&self) -> impl Iterator<Item = &Level> {
         self.levels.iter().chain([&self.out_of_sync, &self.error, &self.held])
     }
 
-    /// How long triggers could come, and how long they could not though they were wanted, until time was last told.
+    /// How long triggers could come, and how long they could not though they were wanted, as of the last call with a
+    /// time.
     pub const fn live_and_dead(&self) -> (Duration, Duration) {
         (self.live, self.dead)
     }
@@ -279,7 +280,7 @@ impl Level {
 pub enum Naming {
     /// One after the other.
     RoundRobin,
-    /// Those that asked for packets, one after the other, as often as they asked.
+    /// Gateways that requested packets, one after the other, as often as they requested.
     Request,
 }
 
@@ -322,7 +323,7 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    /// A trigger that has heard of nobody yet: it waits.
+    /// A trigger that has heard of no gateway yet: it waits.
     pub fn new(config: TriggerConfig) -> Self {
         Self {
             config,
@@ -335,7 +336,7 @@ impl Trigger {
         }
     }
 
-    /// The gateway of the next set; none while nobody wants it. Asked again and again, it measures how long that is.
+    /// The gateway of the next set; `None` while no gateway is ready. Repeated calls measure how long that is.
     pub fn name(&mut self, now: Instant) -> Option<u16> {
         let passed = self.since.replace(now).map_or(Duration::ZERO, |since| now.since(since));
         *(if self.is_open { &mut self.live } else { &mut self.dead }) += passed;

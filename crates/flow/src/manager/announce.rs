@@ -11,7 +11,7 @@ use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
 
 /// A node that sends nothing for this part of the event time-out counts as unreachable.
 const SIGN_OF_LIFE: u32 = 2;
-/// Who is waited for is told so after this part of the event time-out.
+/// A readout unit learns that it is waited for after this part of the event time-out.
 const HASTE: u32 = 8;
 
 /// How long a readout unit is waited for that says nothing about an event.
@@ -57,7 +57,8 @@ impl Manager {
         }
         let mut refused = Batch::new();
         for entry in &announce.entries {
-            // No event carries the largest key: there is none behind it, where whoever waits for it could go on.
+            // No event carries the largest key: a readout unit that waits for it would have no key behind it to go on
+            // with.
             if entry.key == EventKey::MAX {
                 let outcome = Outcome::Dropped(Cause::ImplausibleJump);
                 refused.push(ReleaseEntry { first: entry.key, count: 1, outcome });
@@ -160,8 +161,9 @@ impl Manager {
         None
     }
 
-    /// How a released event ended for a readout unit that announces it (again): as for everybody where the unit had answered
-    /// the builder unit, whether or not its announcement was heard before; too late where no builder unit asked for it.
+    /// How a released event ended for a readout unit that announces it (again): as for all readout units if the unit
+    /// had answered the builder unit, whether or not its announcement was heard before; too late if no builder unit
+    /// requested it.
     fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
         let announced_before = key < self.readouts[usize::from(readout)].settled;
         let Some(row) = self.table.remembered(position, key) else { return Outcome::Dropped(Cause::OutcomeUnknown) };
@@ -172,8 +174,8 @@ impl Manager {
         }
     }
 
-    /// The same when the run is over. What was dropped was dropped for everybody, and what never became an event ends
-    /// for the reason for which the run is over.
+    /// The same when the run is over. A dropped event was dropped for all readout units, and what never became an event
+    /// ends for the reason for which the run is over.
     fn outcome_of_the_past(&self, readout: u16, key: EventKey, refusal: Cause) -> Outcome {
         let (position, is_behind) = match self.table.find(key) {
             Place::Behind(position) => (position, true),
@@ -207,8 +209,8 @@ impl Manager {
         }
     }
 
-    /// Announced after the run's end was fixed by force or by everybody: forget it. A unit that was away when the last
-    /// events were released is told how they ended.
+    /// Announced after the run's end was fixed, by force or by all readout units: forget it. A unit that was away when
+    /// the last events were released learns how they ended.
     fn announced_too_late(&mut self, readout: u16, announce: &Announce) {
         let Some(refusal) = self.phase.refusal() else { return };
         let refused = announce.entries.iter().map(|entry| ReleaseEntry {
@@ -240,7 +242,7 @@ impl Manager {
         self.advance_watch();
     }
 
-    /// Lets an empty table jump over keys that nobody announced. Whether it did.
+    /// Lets an empty table jump over keys that no readout unit announced. Returns whether it did.
     fn skip_gap(&mut self) -> bool {
         if !self.phase.assigns() {
             return false;
@@ -286,8 +288,8 @@ impl Manager {
         waiting.min_by_key(|(key, _)| *key).map(|(key, link)| (key, link.waiting_since))
     }
 
-    /// Readout units that others wait for are told which events exist, so that they can wait for their sources with
-    /// their own patience, who may have shown them nothing. Whether there was one.
+    /// Tells readout units that others wait for which events exist, so that a unit whose sources have shown it nothing
+    /// waits for them with its own time-out. Returns whether there was one.
     pub(super) fn tell_what_exists(&mut self, now: Instant) -> bool {
         let Some((key, since)) = self.oldest_blocked().filter(|_| self.phase.assigns()) else { return false };
         let Some(highest) = self.highest.map(|highest| self.last.map_or(highest, |last| highest.min(last))) else {
@@ -331,7 +333,7 @@ impl Manager {
         Patience { event, unreachable: self.config.unreachable_timeout }
     }
 
-    /// When the next readout unit will have been silent for too long, or is told that it is waited for.
+    /// When the next readout unit will have been silent for too long, or is to learn that it is waited for.
     pub(super) fn silence_deadline(&self) -> Option<Instant> {
         let (key, since) = self.oldest_blocked().filter(|_| self.phase.is_open())?;
         let behind = || self.readouts.iter().filter(|link| link.present && link.bound() <= key);

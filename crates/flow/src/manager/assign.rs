@@ -15,7 +15,8 @@ impl Manager {
             return None;
         }
         let first = self.next_assignable()?;
-        // Nobody is there who could send anything of it: a builder unit could only drop what another one may have written.
+        // No readout unit is present to send any of it: a builder unit could only drop what another one may have
+        // written.
         if self.readouts.iter().all(|link| !link.present) {
             return None;
         }
@@ -145,7 +146,7 @@ pub(super) struct Releases {
     batch: Release,
     /// The position of each entry's first event.
     positions: Batch<u64>,
-    /// The next readout unit that gets `batch`; as many as there are when everybody has it.
+    /// The next readout unit that gets `batch`; the number of readout units when all have it.
     next_readout: usize,
 }
 
@@ -166,7 +167,7 @@ impl Releases {
         self.ended.push(position);
     }
 
-    /// Whether everybody knows of everything that ended.
+    /// Whether every readout unit knows of every event that ended.
     pub(super) fn is_idle(&self) -> bool {
         self.ended.is_empty() && self.batch.entries.is_empty()
     }
@@ -185,7 +186,8 @@ impl Manager {
         }
     }
 
-    /// The position of an event that this builder unit has in this attempt, or had and nobody else got since.
+    /// The position of an event that this builder unit has in this attempt, or had without a later assignment to
+    /// another unit.
     fn held_by(&self, builder: u16, key: EventKey, attempt: Attempt) -> Option<u64> {
         let Place::Inside(position) = self.table.find(key) else { return None };
         if position >= self.table.head() {
@@ -298,7 +300,8 @@ impl Manager {
         true
     }
 
-    /// Lets the window pass what is released, and whoever waits for that.
+    /// Moves the window past released events and updates what depends on it: lumisections, quiet readout units, the
+    /// floor.
     pub(super) fn move_tail(&mut self, now: Instant) {
         let before = self.table.tail();
         let Self { table, ended, floor, lumisections, .. } = self;
@@ -323,9 +326,9 @@ impl Manager {
 /// The most entries that are kept; a working builder unit never reports so many.
 const MOST_LACKING: usize = 1 << 20;
 
-/// The readout units whose fragments are missing in the records of events. Builder units report them before they acknowledge the
-/// events. A readout unit that holds such a fragment nevertheless is told that it is in no record. Empty as long as every readout
-/// unit answers.
+/// The readout units whose fragments are missing in the records of events. Builder units report them before they
+/// acknowledge the events. A readout unit that holds such a fragment nevertheless learns that it is in no record. Empty
+/// as long as every readout unit answers.
 #[derive(Debug, Default)]
 pub(super) struct LackingLog {
     /// Entries of events whose outcome is not known yet, each with the builder unit that reported it.
@@ -341,7 +344,7 @@ impl LackingLog {
         self.known.clear();
     }
 
-    /// A builder unit tells of events.
+    /// A builder unit reports events.
     pub(super) fn tell(&mut self, builder: u16, lacking: &Lacking) {
         let room = MOST_LACKING.saturating_sub(self.told.len());
         self.told.extend(lacking.entries.iter().take(room).map(|&entry| (builder, entry)));

@@ -6,7 +6,7 @@ use ropewalk_terms::{EventKey, Incarnation, Instant};
 use ropewalk_wire::message::{AnnounceEntry, Credit};
 use std::collections::VecDeque;
 
-/// One that waits for none of its sources is told of new events this often at most.
+/// How often a readout unit that waits for none of its sources learns of new events, at most.
 const FOLLOWING: Duration = Duration::from_millis(1);
 
 /// One readout unit. Bounds are exclusive: `settled` is the first key that is not settled.
@@ -22,7 +22,7 @@ pub(super) struct ReadoutLink {
     pub(super) announced: EventKey,
     /// Below this key it is not waited for: it was silent for too long.
     pub(super) left_out: EventKey,
-    /// Up to this key it was told that events exist, and when that was said last.
+    /// Up to this key the unit knows that events exist; and when it was last told so.
     pub(super) told: (EventKey, Instant),
     /// Announced further ahead than the table reaches; in key order.
     pub(super) waiting: VecDeque<AnnounceEntry>,
@@ -41,7 +41,7 @@ pub(super) struct ReadoutLink {
     pub(super) highest: Option<EventKey>,
     /// It announced something in this run.
     pub(super) heard: bool,
-    /// In some life it has told this event manager how far the run had come before.
+    /// In some life it has reported to this event manager how far the run had come before.
     pub(super) has_told: bool,
     /// It was asked to announce everything again. Until it answers the question behind that, what it says is no proof
     /// that nothing lies below: only the highest settled bound is kept here.
@@ -144,7 +144,7 @@ impl ReadoutLink {
         placed.max(self.left_out)
     }
 
-    /// When it is to be told at the earliest of events that others hold, one of which waits for it since `since`.
+    /// The earliest time to tell it of events that others hold, one of which has waited for it since `since`.
     pub(super) fn told_next(&self, since: Instant, haste: Duration) -> Instant {
         if self.follows { self.told.1.after(FOLLOWING.min(haste)) } else { since.max(self.told.1).after(haste) }
     }
@@ -171,9 +171,9 @@ pub(super) struct BuilderLink {
     pub(super) incarnation: Option<Incarnation>,
     /// Rows of the table that are assigned to it.
     pub(super) in_work: u32,
-    /// It told a successor everything that it has.
+    /// It has reported to a successor everything that it has.
     pub(super) told_all: bool,
-    /// When it was lost with events in work, until it has told what became of them or is not waited for any longer.
+    /// When it was lost with events in work, until it reports what became of them or is not waited for any longer.
     pub(super) lost: Option<Instant>,
     /// It said that it is finished.
     pub(super) finished: bool,

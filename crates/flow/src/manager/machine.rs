@@ -27,7 +27,7 @@ pub enum ManagerAction {
         /// The message.
         message: Message,
     },
-    /// Every event of a lumisection has ended. Readout and builder units are told, too.
+    /// Every event of a lumisection has ended. Readout and builder units get a message, too.
     LumisectionEnded(LumisectionEnd),
     /// Every node has finished or is not waited for any more: the run is over, a next one may be started.
     RunEnded,
@@ -71,7 +71,7 @@ pub struct Manager {
     /// Positions of events that were dropped, and that a lost builder unit may have kept.
     pub(super) undecided: Vec<u64>,
     pub(super) lumisections: Lumisections,
-    /// Of which nobody outside was told yet.
+    /// Lumisections that ended and are not reported to the caller yet.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
     pub(super) outbox: VecDeque<(NodeId, Message)>,
     pub(super) account: EventAccount,
@@ -81,7 +81,7 @@ pub struct Manager {
     pub(super) is_paused: bool,
     /// Parameters that were changed.
     pub(super) settings: Settings,
-    /// Sources of which somebody said that they take part no longer, or that they do again.
+    /// Sources that were masked or unmasked.
     masks: BTreeMap<SourceId, bool>,
 }
 
@@ -174,7 +174,7 @@ impl Manager {
         }
     }
 
-    /// The next thing to do; none when everything is done until the next input or [`Manager::next_deadline`].
+    /// The next thing to do; `None` when everything is done until the next input or [`Manager::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<ManagerAction> {
         loop {
             if let Some((to, message)) = self.outbox.pop_front() {
@@ -225,7 +225,8 @@ impl Manager {
         self.builders.get(usize::from(builder)).map_or((0, 0), |link| (link.free_events(), link.free_bytes()))
     }
 
-    /// Readout units of which an earlier life had taken part that told other event managers only, and where the present one began.
+    /// Readout units of which an earlier life took part that only earlier event managers knew, and where the present
+    /// life began.
     pub fn untold(&self) -> impl Iterator<Item = (NodeId, EventKey)> {
         let links = (0..).zip(&self.readouts);
         links.filter_map(|(index, link)| Some((NodeId::readout(index), link.untold_before?)))
@@ -247,7 +248,8 @@ impl Manager {
         self.phase.state()
     }
 
-    /// The oldest key that is not released, without those that an earlier event manager released, and the end of the lumisections that are over, which is not behind it.
+    /// The oldest key that is not released, disregarding events that an earlier event manager released; and the end of
+    /// the closed lumisections, which is at or after it.
     pub fn oldest(&self) -> (EventKey, EventKey) {
         let oldest = self.table.key_at(self.table.tail()).max(self.ended.below());
         (oldest, self.lumisections.closed_below())
@@ -284,7 +286,8 @@ impl Manager {
     }
 
     fn readout_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
-        // Who comes back in the same life before it was given up still has what it had: builders go on waiting for it.
+        // A unit that comes back in the same life before it was given up still has its data: builders go on waiting for
+        // it.
         if self.readouts[usize::from(node.index)].incarnation != Some(incarnation) {
             self.readout_lost(now, node.index);
         }
@@ -309,7 +312,8 @@ impl Manager {
                 self.ask_to_repeat(node);
                 self.tell_resyncs(node);
             }
-            // It still holds what was released while it was away, and is told before it lets go of everything.
+            // It still holds events that were released while it was away; it learns of them before it discards
+            // everything.
             Phase::Finishing { .. } if heard => self.ask_to_repeat(node),
             Phase::Finishing { .. } => self.send(node, Message::Finish),
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
@@ -383,7 +387,7 @@ impl Manager {
                 self.send(node, Message::Finish);
             }
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
-                // A successor does not know who is new: a start would end what the builder has in work.
+                // A successor does not know which builders are new: a start would end what the builder has in work.
                 let known = same_life || self.recovered.is_successor();
                 let start = Message::Start(Start::of_run(self.first));
                 self.tell_settings(node);
@@ -419,7 +423,7 @@ impl Manager {
     }
 }
 
-/// More sources than any system has: beyond that somebody tells nonsense.
+/// More sources than any system has: a longer list is not genuine.
 const MOST_MASKS: usize = 1 << 20;
 
 /// Sources that are masked: said to every readout unit, since only the one that has the source knows it; and said again to one that
@@ -436,12 +440,12 @@ impl Manager {
         }
     }
 
-    /// The sources that take no part, or were told not to.
+    /// The masked sources.
     pub fn masked(&self) -> impl Iterator<Item = SourceId> + '_ {
         self.masks.iter().filter(|&(_, is_masked)| *is_masked).map(|(&source, _)| source)
     }
 
-    /// A readout unit tells a successor what it was told before.
+    /// A readout unit reports to a successor which sources are masked.
     fn masked_before(&mut self, mask: Mask) {
         if self.masks.len() < MOST_MASKS {
             self.masks.entry(mask.source).or_insert(mask.is_masked);
@@ -455,7 +459,7 @@ impl Manager {
     }
 }
 
-/// Parameters that are changed while a run goes on: the event manager's own, and those that it tells every node.
+/// Parameters that change during a run: the event manager's own, and those that it sends to every node.
 impl Manager {
     /// A parameter has another value from now on. Before a run nodes hear of it before they begin.
     pub fn set(&mut self, setting: Setting) {
@@ -478,7 +482,7 @@ impl Manager {
         }
     }
 
-    /// A readout unit tells a successor what it was told before.
+    /// A readout unit reports to a successor the settings it has.
     fn set_before(&mut self, setting: Setting) {
         if self.settings.keep_unless_known(setting) {
             self.apply(setting);

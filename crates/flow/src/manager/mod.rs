@@ -57,7 +57,7 @@ pub struct ManagerConfig {
     /// How long draining may take, and then again how long nodes may take to finish.
     pub drain_timeout: Duration,
     /// The readout unit that has the trigger source: only events that it announces as triggered are built.
-    /// None: whatever any unit announces is an event.
+    /// `None`: an event is whatever any unit announces.
     pub trigger_readout: Option<u16>,
     /// How long a lumisection is.
     pub lumisection: LumisectionLength,
@@ -128,7 +128,7 @@ pub enum ManagerConfigError {
     TriggerReadout(u16),
 }
 
-/// Which builder unit gets the next events, among those that have credit.
+/// Which of the builder units with credit gets the next events.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AssignPolicy {
@@ -153,8 +153,8 @@ pub struct BuilderLoad {
 }
 
 impl AssignPolicy {
-    /// The builder to be given the next events, or none where `candidates` is empty. Among equals it is the
-    /// turn of the first after `last`, who was chosen before.
+    /// The builder to be given the next events, `None` if `candidates` is empty. Among equals it is the
+    /// turn of the first after `last`, which was chosen before.
     pub fn choose(self, last: Option<u16>, candidates: impl Iterator<Item = BuilderLoad>) -> Option<u16> {
         let weight = |load: &BuilderLoad| match self {
             Self::RoundRobin => 0,

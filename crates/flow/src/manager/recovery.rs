@@ -1,4 +1,4 @@
-//! A successor takes over: it asks everybody, and rebuilds the table from the answers.
+//! A successor takes over: it asks every node, and rebuilds the table from the answers.
 //!
 //! Readout units announce again what they hold, builder units tell what they have in work and what they did
 //! lately. An event that a builder has or did is not assigned again; all others are, with attempts that no
@@ -13,22 +13,22 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Ending, EventAccount, EventKey, Instant, NodeId, Outcome};
 use std::collections::VecDeque;
 
-/// A builder unit that lost its connection alone is back by then, and has told what it kept.
+/// A builder unit that lost only its connection is back by then, and has reported what it kept.
 pub(super) const RETURN: Duration = Duration::from_secs(1);
 
-/// What builder units told a successor, in key order; of one key the highest attempt comes last.
+/// What builder units reported to a successor, in key order; of one key the highest attempt comes last.
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
     entries: VecDeque<(u16, UnreleasedEntry)>,
     /// Attempts of a successor begin above this, so that none is used twice.
     attempts_before: u16,
-    /// The highest key that builder units told of later. It does not show that readout units have nothing higher.
+    /// The highest key that builder units reported later. It does not show that readout units have nothing higher.
     pub(super) told_late: Option<EventKey>,
     /// The run's last key, where its end was fixed before.
     stop: Option<EventKey>,
     /// Events had ended before.
     pub(super) had_events: bool,
-    /// Somebody asks for the stop meanwhile, with the run's last key or without one.
+    /// A stop was commanded meanwhile, with the run's last key or without one.
     stop_after: Option<Option<EventKey>>,
 }
 
@@ -48,12 +48,12 @@ impl Recovered {
         self.attempts_before > 0
     }
 
-    /// The oldest key that a builder told of and that was not met yet.
+    /// The oldest key that a builder reported and that was not met yet.
     pub(super) fn oldest(&self) -> Option<EventKey> {
         self.entries.front().map(|(_, entry)| entry.key)
     }
 
-    /// A builder acknowledges what it told of before the key was met. Whether it is one of those.
+    /// A builder acknowledges an event that it reported before its key was met. Returns whether it is such an event.
     fn acknowledge(&mut self, builder: u16, entry: UnreleasedEntry) -> bool {
         let told = |&(who, told): &(u16, UnreleasedEntry)| (who, told.key, told.attempt);
         let found = self.entries.iter().position(|one| told(one) == told(&(builder, entry)));
@@ -72,7 +72,7 @@ impl Recovered {
         self.entries.make_contiguous().sort_by_key(|(_, entry)| (entry.key, entry.attempt));
     }
 
-    /// What was told of `key` in the highest attempt.
+    /// The report on `key` with the highest attempt.
     fn of(&self, key: EventKey) -> Option<(u16, UnreleasedEntry)> {
         let end = self.entries.partition_point(|(_, entry)| entry.key <= key);
         self.entries.get(end.checked_sub(1)?).copied().filter(|(_, entry)| entry.key == key)
@@ -94,7 +94,7 @@ impl Recovered {
 
 impl Manager {
     /// Takes over a run that an event manager with a lower epoch began at `first`, and goes on when every
-    /// configured node has told what it has, or after the event time-out. Ignored while a run goes on.
+    /// configured node has reported what it has, or after the event time-out. Ignored while a run goes on.
     pub fn recover(&mut self, now: Instant, first: EventKey, last: Option<EventKey>) {
         if self.phase != Phase::Idle {
             return;
@@ -119,7 +119,7 @@ impl Manager {
 
     /// A builder unit tells what it has, to a successor or after a lost connection.
     pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
-        // Whoever held them may have died: the run ends behind them all the same.
+        // The readout units that held them may have died: the run ends behind them all the same.
         let highest = unreleased.entries.iter().map(|entry| entry.key).max();
         if self.phase.is_recovering() {
             self.highest = self.highest.max(highest);
@@ -144,14 +144,14 @@ impl Manager {
         }
     }
 
-    /// An acknowledgement of what no row knows: of something that the builder told of and that was not met yet?
+    /// An acknowledgement of an event without a row: was it reported by the builder, and not met yet?
     pub(super) fn acknowledged_early(&mut self, builder: u16, entry: &AcknowledgeEntry) -> bool {
         let AcknowledgeEntry { key, attempt, ending } = *entry;
         self.recovered.acknowledge(builder, UnreleasedEntry { key, attempt, ending: Some(ending) })
     }
 
-    /// Whether every configured node is there and has told what it has.
-    pub(super) fn everybody_told(&self) -> bool {
+    /// Whether every configured node is there and has reported what it has.
+    pub(super) fn all_reported(&self) -> bool {
         self.readouts.iter().all(|link| link.present && link.repeats.is_none())
             && self.builders.iter().all(|link| link.connected && link.told_all)
     }
@@ -195,8 +195,8 @@ impl Manager {
         }
     }
 
-    /// Readout units that did not answer are taken as they are. Who has not said a word knows of no run, perhaps, and
-    /// begins where the others are; one that is in the run already takes no notice of that.
+    /// Readout units that did not answer are taken as they are. One that has been silent may know of no run, and
+    /// begins where the others are; one that is in the run already ignores the start.
     fn start_the_silent(&mut self, now: Instant) {
         let (first, has_ended) = (self.restart_key(), self.recovered.had_events);
         for readout in 0..self.config.readouts {
@@ -232,7 +232,8 @@ impl Manager {
         }
     }
 
-    /// Gives rows to settled keys that builders told of and nobody announced, so that the cursor meets them.
+    /// Gives rows to settled keys that builder units reported and no readout unit announced, so that the cursor meets
+    /// them.
     pub(super) fn reach_recovered(&mut self) {
         while let Some(oldest) = self.recovered.oldest().filter(|&key| key < self.floor.key && self.phase.assigns()) {
             match self.table.find(oldest) {
@@ -243,7 +244,8 @@ impl Manager {
         }
     }
 
-    /// The cursor passes a key that nobody announced: whoever held it is lost, but a builder may have it in work.
+    /// The cursor passes a key that no readout unit announced: its holder is lost, but a builder unit may have it in
+    /// work.
     pub(super) fn adopt_unannounced(&mut self, position: u64) {
         let key = self.table.row(position).key;
         if self.recovered.oldest().is_none_or(|oldest| oldest > key) {
@@ -260,7 +262,8 @@ impl Manager {
         self.recovered.forget_through(key);
     }
 
-    /// A builder did an event that nobody holds any more, and of which no earlier manager left word: it is counted here.
+    /// A builder unit finished an event that no readout unit holds any more, and that no earlier manager accounted for:
+    /// it is counted here.
     fn adopt_ended(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let Some(ending) = entry.ending.filter(|_| row.stage == Stage::Empty && row.key >= self.ended.below()) else {
@@ -284,7 +287,7 @@ impl Manager {
         }
     }
 
-    /// Lost builder units are not waited for any longer that could have told by now what they kept. Whether that decided anything.
+    /// Gives up lost builder units that have had time to report what they kept. Returns whether that decided anything.
     pub(super) fn give_up_lost_builders(&mut self, now: Instant) -> bool {
         let undecided = self.undecided.len();
         if undecided == 0 {
@@ -312,7 +315,7 @@ impl Manager {
     }
 
     /// Takes a builder's word for an event that this manager did not assign, or that it thought lost with the
-    /// builder and gave to nobody else.
+    /// builder and did not assign again.
     fn adopt(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let same = row.builder == builder && row.attempt == entry.attempt;
@@ -352,7 +355,7 @@ pub(super) struct EndedLog {
     before: EventAccount,
     /// That, and what has left this manager's own table.
     all: EventAccount,
-    /// Events that left the table since the readout units were told.
+    /// Events that left the table since the last report to the readout units.
     untold: u64,
 }
 
@@ -366,7 +369,7 @@ impl EndedLog {
         self.untold += 1;
     }
 
-    /// Readout units tell a successor; whoever was told last knows most.
+    /// Readout units report to a successor; the one with the newest information knows most.
     fn learn(&mut self, ended: &Ended) {
         if ended.below > self.below {
             self.below = ended.below;

@@ -28,9 +28,9 @@ pub enum ManagerState {
 /// How far the run has come, with what that needs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// No run. `ended` until the end of the last one was told.
+    /// No run.
     Idle,
-    /// Until every node has told what it has, at latest until the deadline.
+    /// Until every node has reported what it has, at latest until the deadline.
     Recovering { deadline: Instant },
     /// Between start and stop.
     Running,
@@ -76,12 +76,12 @@ impl Phase {
         }
     }
 
-    /// Whether events are assigned: not before it is known who has which.
+    /// Whether events are assigned: not before it is known which node has which.
     pub(super) const fn assigns(self) -> bool {
         self.is_open() && !matches!(self, Self::Recovering { .. })
     }
 
-    /// Whether it is still being asked who has what.
+    /// Whether nodes are still being asked what they have.
     pub(super) const fn is_recovering(self) -> bool {
         matches!(self, Self::Recovering { .. })
     }
@@ -149,9 +149,9 @@ impl Manager {
         }
     }
 
-    /// A successor that has not heard from some readout unit how far the run had come, while others could still tell: they do
-    /// not know yet, perhaps, that their event manager is dead, and have not called. Where all readout units have told,
-    /// builder units know nothing more, for they have their events from them.
+    /// A successor that has not heard from some readout unit how far the run had come, while others could still report
+    /// it: these may not know yet that their event manager is dead, and have not connected. When all readout units have
+    /// reported, builder units know nothing more, for they have their events from them.
     fn may_know_too_little(&self) -> bool {
         let is_untold = self.readouts.iter().any(|link| !link.has_told);
         let may_be_told = self.readouts.iter().any(|link| !link.present && !link.has_told)
@@ -159,7 +159,7 @@ impl Manager {
         self.recovered.is_successor() && is_untold && may_be_told
     }
 
-    /// Stops with this last key, which somebody knows that the sources will reach: everything up to it is waited
+    /// Stops with this last key, which the sources are known to reach: everything up to it is waited
     /// for and drained. Ignored as [`Manager::stop`].
     pub fn stop_at(&mut self, now: Instant, last: EventKey) {
         if self.phase.is_recovering() {
@@ -226,7 +226,7 @@ impl Manager {
         match self.phase {
             Phase::Idle => return false,
             Phase::Recovering { deadline } => {
-                if now < deadline && !self.everybody_told() {
+                if now < deadline && !self.all_reported() {
                     return false;
                 }
                 self.complete_recovery(now);
@@ -340,7 +340,7 @@ impl Manager {
         self.end_lumisections();
         self.tell_ended_now();
         for (readout, link) in (0..).zip(&self.readouts) {
-            // Who was away is asked what it holds, and first told how that ended.
+            // A unit that was away is asked what it holds, and first learns how that ended.
             if link.present && link.repeats.is_none() {
                 self.outbox.push_back((NodeId::readout(readout), Message::Finish));
             }
@@ -358,7 +358,7 @@ pub enum LumisectionLength {
     Run,
     /// So many assigned events, at least 1.
     Events(u64),
-    /// So long, whatever comes.
+    /// So long, regardless of events.
     Time(Duration),
 }
 
@@ -370,20 +370,20 @@ pub enum LumisectionLength {
 ///  ... 2 ------|--------- 3 -----------|----------- 4 ----------------|  next to assign
 ///        tail -->  passes it: 2 is over
 /// ```
-/// One begins before an event of it is assigned, and builder units are told first. Events that are assigned again stay where
-/// they were, for a lumisection is a range of keys.
+/// A lumisection begins before an event of it is assigned, and builder units hear of it first. An event that is
+/// assigned again stays in its lumisection, which is a range of keys.
 #[derive(Debug, Default)]
 pub(super) struct Lumisections {
-    /// Those that have begun and are not over, the oldest first.
+    /// Lumisections that have begun and are not over, the oldest first.
     open: VecDeque<Lumisection>,
     /// How the events before the oldest one ended.
     before: Ended,
     /// Events of the newest one that were assigned, and when it began.
     assigned: u64,
     began: Instant,
-    /// Those that are over, until everybody was told.
+    /// Lumisections that are over, until every node was told.
     over: VecDeque<LumisectionEnd>,
-    /// The last ones that are, for whoever was away.
+    /// The last of them, repeated for nodes that were away.
     told: VecDeque<LumisectionEnd>,
     /// What others knew of them when this manager took over, by number.
     recovered: BTreeMap<u32, EventKey>,
@@ -392,7 +392,7 @@ pub(super) struct Lumisections {
 impl Lumisections {
     /// So many are open at most. While events of the oldest one do not end the newest one grows.
     const OPEN: usize = 8;
-    /// So many ends are told again.
+    /// So many ends are repeated.
     const TOLD: usize = 16;
 
     /// A run begins.
@@ -413,7 +413,7 @@ impl Lumisections {
         matches!(length, LumisectionLength::Events(events) if self.assigned >= events.max(1)) && self.may_begin()
     }
 
-    /// When another one begins whatever comes.
+    /// When another one begins because its time has come.
     fn deadline(&self, length: LumisectionLength) -> Option<Instant> {
         match length {
             LumisectionLength::Time(time) if self.may_begin() => Some(self.began.after(time)),
@@ -433,7 +433,7 @@ impl Lumisections {
         next
     }
 
-    /// All events before `key` have ended, in this way: those that lie before it are over.
+    /// All events before `key` have ended, in this way: lumisections before it are over.
     pub(super) fn pass(&mut self, key: EventKey, ended: &EventAccount) {
         while let Some(next) = self.open.get(1).filter(|next| next.first <= key) {
             self.close(next.first, ended);
@@ -452,13 +452,13 @@ impl Lumisections {
         self.before.below
     }
 
-    /// What somebody says who is to know it, in order.
+    /// The messages, in order, for a node that has to learn the present state.
     fn known(&self) -> impl Iterator<Item = Message> {
         let told = self.told.iter().map(|end| Message::LumisectionEnd(*end));
         told.chain(self.open.iter().map(|one| Message::Lumisection(*one)))
     }
 
-    /// Goes on where the one ended that others know of as the last, and with those that they know to have begun.
+    /// Goes on behind the last lumisection whose end a node reports, with the ones that nodes know to have begun.
     fn take_over(&mut self, now: Instant) {
         let Some(&last) = self.told.back() else { return self.take_over_from(now, 0, self.before.below) };
         self.before = last.ended;
@@ -468,7 +468,7 @@ impl Lumisections {
     fn take_over_from(&mut self, now: Instant, over: u32, mut first: EventKey) {
         self.open.clear();
         let newest = self.recovered.last_key_value().map_or(over + 1, |(&number, _)| number.max(over + 1));
-        // One that nobody knows any more has no event of its own. Whoever is too far ahead is not believed.
+        // A lumisection that no node knows any more has no event. Numbers too far ahead are not believed.
         for number in over + 1..=newest.min(over + Self::OPEN as u32) {
             first = self.recovered.get(&number).map_or(first, |&told| told.max(first));
             self.open.push_back(Lumisection { number, first });
@@ -496,7 +496,7 @@ impl Manager {
         due | self.close_lumisections()
     }
 
-    /// When a lumisection begins whatever comes.
+    /// When a lumisection begins because its time has come.
     pub(super) fn lumisection_deadline(&self) -> Option<Instant> {
         self.lumisections.deadline(self.config.lumisection).filter(|_| self.phase.assigns())
     }
@@ -565,7 +565,7 @@ impl Manager {
         }
     }
 
-    /// Everybody has told what they know: it goes on from there.
+    /// Every node has reported what it knows: lumisections go on from there.
     pub(super) fn recover_lumisections(&mut self, now: Instant) {
         if !is_planted(Flaw::LumisectionsForgotten) {
             self.lumisections.take_over(now);

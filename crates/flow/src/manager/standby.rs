@@ -6,11 +6,11 @@
 //!       ^  |                        ^   |
 //!       |  +-- Ask, again and again-+   +-- Ask for more, Granted(same epoch): it lasts longer
 //! ```
-//! The service grants the lease to one at a time, with a higher epoch for each new holder, and to nobody else for
+//! The service grants the lease to one at a time, with a higher epoch for each new holder, and to no other for
 //! [`LeaseConfig::term`] after it granted. It may be late and lose answers. Clocks are not compared: a lease is counted
-//! from the moment at which it was *asked* for, by the clock of who asked, and ends early by what two clocks may drift
-//! apart meanwhile and by a margin. Whoever sleeps through the end finds it over when it wakes up; what it said before it
-//! knew that is refused by nodes that obey a higher epoch.
+//! from the moment at which it was *asked* for, by the asker's own clock, and ends early by what two clocks may drift
+//! apart meanwhile and by a margin. An event manager that sleeps through the end finds the lease over when it wakes up;
+//! what it said before it noticed is refused by nodes that obey a higher epoch.
 
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 /// How a lease is counted. All event managers of a run and the service have the same.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LeaseConfig {
-    /// How long the service gives the lease to nobody else after it granted it.
+    /// How long after a grant the service grants the lease to no other event manager.
     pub term: Duration,
     /// How long before its end an active event manager stops to speak.
     pub margin: Duration,
@@ -79,8 +79,8 @@ pub enum StandbyAction {
     Ask {
         /// The number of the question.
         question: u64,
-        /// The epoch of the lease that is to last longer; none where there is none any more. Then the service begins a
-        /// new epoch even for whom it takes for the holder: otherwise it would renew for ever what nobody uses.
+        /// The epoch of the lease to extend; `None` if it has ended. Then the service begins a new epoch even for the
+        /// present holder: otherwise it would go on renewing a lease that is not used.
         renews: Option<Epoch>,
     },
     /// Speak, in this epoch: take the run over, or start one.
@@ -126,8 +126,8 @@ impl Standby {
         }
     }
 
-    /// The service has answered. An answer to any but the last question is ignored: it would count from a moment that
-    /// nobody knows any more.
+    /// The service has answered. An answer to any but the last question is ignored: the moment from which it counts is
+    /// no longer known.
     pub fn answered(&mut self, now: Instant, question: u64, answer: LeaseAnswer) {
         let Some((_, asked)) = self.asked.take_if(|(number, _)| *number == question) else { return };
         self.look(now);
@@ -165,7 +165,7 @@ impl Standby {
         self.over = self.over.max(Epoch(epoch.0.saturating_sub(1)));
     }
 
-    /// The next thing to do; none until the next input or [`Standby::next_deadline`].
+    /// The next thing to do; `None` until the next input or [`Standby::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<StandbyAction> {
         self.look(now);
         if self.actions.is_empty() && now >= self.next_question {
@@ -198,7 +198,7 @@ impl Standby {
     fn end(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.over = self.over.max(lease.epoch);
-            // Who fell asleep before it heard that it is active never was.
+            // One that fell asleep before it heard that it is active never was.
             let unheard = StandbyAction::BecomeActive { epoch: lease.epoch };
             if self.actions.back() == Some(&unheard) {
                 self.actions.pop_back();

@@ -24,7 +24,7 @@ pub(super) enum Stage {
     Undecided,
     /// It ended; the readout units do not know yet.
     Done,
-    /// The readout units were told to forget it.
+    /// It was released to the readout units.
     Released,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Row {
     pub(super) bytes: u32,
     /// The attempt in which it was assigned last; 0 for never.
     pub(super) attempt: Attempt,
-    /// To whom it was assigned last.
+    /// The builder unit that it was assigned to last.
     pub(super) builder: u16,
     /// Other builder units had it in earlier attempts.
     pub(super) is_repeated: bool,
@@ -76,7 +76,7 @@ pub(super) enum Place {
     Behind(u64),
     /// Newer than the window: it must wait.
     Ahead,
-    /// Of a resync count that has not begun.
+    /// In a resync count that has not begun.
     NewResync,
     /// Before a resync count's first key or behind its last one.
     Nowhere,

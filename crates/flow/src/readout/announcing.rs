@@ -14,19 +14,19 @@ use std::collections::VecDeque;
 pub(super) struct Announcing {
     /// Events before this one were announced.
     next: Position,
-    /// Up to which key the event manager knows everything to be settled; none where it is a new one.
+    /// Up to which key the event manager knows everything to be settled; `None` for a new event manager.
     told: Option<EventKey>,
-    /// It was told that nothing more comes at all.
+    /// The event manager knows that no more events come at all.
     pub(super) told_all: bool,
-    /// How the events ended that nobody holds any more, as the event manager left it here for its successor.
+    /// How the events ended that no node holds any more, as the event manager left it here for its successor.
     ended: Option<Ended>,
     /// No source is waited for: events are settled as others show them.
     pub(super) follows: bool,
-    /// What the event manager was told of that.
+    /// The state of `follows` that the event manager knows.
     told_follows: bool,
-    /// The lumisections that it told of, for its successor too.
+    /// The lumisections that it reported, for its successor too.
     pub(super) lumisections: KnownLumisections,
-    /// A new event manager has not been told of that, of masked sources and changed parameters, and of the run's end.
+    /// A new event manager has not got these, the masked sources and changed parameters, and the run's end yet.
     ended_due: bool,
     lumisections_due: VecDeque<Message>,
     orders_due: VecDeque<Message>,
@@ -55,7 +55,7 @@ impl Default for Announcing {
 }
 
 impl Readout {
-    /// The next announcement; none when the event manager knows everything.
+    /// The next announcement; `None` when the event manager knows everything.
     pub(super) fn next_announce(&mut self) -> Option<Announce> {
         let told = self.announcing.told;
         if self.announcing.next == self.head && told.is_some() && !self.may_announce_end() {
@@ -91,7 +91,7 @@ impl Readout {
         }
     }
 
-    /// Whether there is an end that the event manager has not been told.
+    /// Whether there is an end that the event manager does not know yet.
     fn may_announce_end(&self) -> bool {
         match &self.stop {
             Some(stop) => !stop.announced && self.head >= stop.end,
@@ -99,7 +99,7 @@ impl Readout {
         }
     }
 
-    /// Takes note that the end is told by this announcement; says whether it is.
+    /// Notes that this announcement reports the end. Returns whether it does.
     fn note_end_announced(&mut self) -> bool {
         if self.announcing.next < self.head || !self.may_announce_end() {
             return false;

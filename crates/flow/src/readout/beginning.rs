@@ -192,7 +192,7 @@ impl Readout {
             let Some((raw, ..)) = own else { continue };
             for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
                 let agree = begun.iter().filter(|&&(other, begun)| is_begun(other, begun, begin)).count();
-                // Of numbers that as many show the usual one is taken, then the lowest one.
+                // If as many show several numbers, the usual one is taken, then the lowest one.
                 let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin);
                 best = best.max(Some(vote));
             }
@@ -232,11 +232,11 @@ pub(super) const MOST_DECLARED: usize = 8;
 ///   source 0   98  99 100 |  1   2   3      restarted: waits      declared: all go on as 1:1, 1:2, ...
 ///   source 1   98  99                       still in the old count: it is waited for
 /// ```
-/// The new count begins here when every source that events wait for has started again. Who starts again without a
-/// declaration, or does not after one, is out of sync after the time-out: what it sends is dropped until it takes
+/// The new count begins here when every source that events wait for has started again. A source that starts again
+/// without a declaration, or does not after one, is out of sync after the time-out: its data is dropped until it takes
 /// part in a later resynchronisation, or comes back over a new connection with an id that goes on. Back-pressure is not
-/// absence: the time in which a source is not read does not count, nor that in which events are held that were there when
-/// a source started again, since the trigger source's readout unit holds them too and may have no room to read it.
+/// absence: the time in which a source is not read does not count, nor that in which events are held that were there
+/// when a source started again, since the trigger source's readout unit holds them too and may have no room to read it.
 impl Readout {
     /// The trigger source declared a new resync count, here or in another readout unit.
     pub(super) fn declare(&mut self, now: Instant, first: EventKey) {
@@ -289,7 +289,7 @@ impl Readout {
         Some(fragment)
     }
 
-    /// Begins the new count that was declared, now that nobody is waited for in the old one. Says whether it did.
+    /// Begins the new count that was declared, once no source is waited for in the old one. Returns whether it did.
     pub(super) fn begin_declared_segment(&mut self, now: Instant) -> bool {
         if self.declared.is_empty() || !self.timeline.has_room(self.table.base()) {
             return false;
@@ -412,7 +412,7 @@ impl Readout {
         }
     }
 
-    /// A source that went on with the run started its numbering again with this number, and nothing tells where it is.
+    /// A source that went on with the run started its numbering again with this number, and nothing shows where it is.
     fn note_out_of_sync(&mut self, source: usize, raw: u64) {
         let key = self.timeline.key(self.sources[source].sequence.last() + 1);
         let input = &mut self.sources[source];

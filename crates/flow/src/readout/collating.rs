@@ -25,7 +25,7 @@ pub(super) struct Collating {
 }
 
 impl Collating {
-    /// None where all sources number their events one by one.
+    /// `None` if all sources number their events one by one.
     pub(super) fn new(config: &ReadoutConfig) -> Option<Self> {
         let grows = |&index: &usize| config.sources[index].numbers_grow;
         let sources: Vec<usize> = (0..config.sources.len()).filter(grows).collect();
@@ -46,7 +46,7 @@ impl Collating {
         Some(Self { collator, sources, leaving, numbered: Vec::with_capacity(1) })
     }
 
-    /// Who has nothing for so long is not waited for.
+    /// How long a source may have nothing before it is no longer waited for.
     pub(super) const fn set_timeout(&mut self, timeout: Duration) {
         self.collator.set_timeout(timeout);
     }
@@ -65,7 +65,7 @@ impl Collating {
         self.lane_of(source).map_or(0, |lane| self.collator.held_of(lane) as u64)
     }
 
-    /// How many more of a source are taken; none where it is not numbered here.
+    /// How many more fragments of a source are taken; `None` if it is not numbered here.
     pub(super) fn room(&self, source: usize) -> Option<usize> {
         self.lane_of(source).map(|lane| self.collator.room(lane))
     }
@@ -104,7 +104,8 @@ impl Readout {
                 }
             }
             self.note_times(&mut collating);
-            // Whose turn it is may have no room until it is known who has nothing of the oldest events.
+            // The source whose turn it is may have no room until it is known which sources have nothing of the oldest
+            // events.
             if !self.pass_by(now, &mut collating) {
                 break;
             }
@@ -124,8 +125,8 @@ impl Readout {
         }
     }
 
-    /// Whoever has shown a later event has no more of those before it, although what it has shown cannot go on into the tables yet.
-    /// Says whether that settles any.
+    /// A source that has shown a later event has no more fragments of earlier ones, even if the later one does not fit
+    /// into the tables yet. Returns whether that settles any.
     fn pass_by(&mut self, now: Instant, collating: &mut Collating) -> bool {
         let before = self.head;
         for (lane, &source) in collating.sources.iter().enumerate() {
@@ -141,7 +142,7 @@ impl Readout {
         self.head > before
     }
 
-    /// The connection of a source has ended whose words are still waiting here; false where there are none.
+    /// The connection of a source has ended while its data still waits here; false if none waits.
     pub(super) fn leaves_later(&mut self, now: Instant, source: usize) -> bool {
         let Some(collating) = &mut self.collating else { return false };
         let Some(lane) = collating.lane_of(source) else { return false };
@@ -164,7 +165,7 @@ impl Readout {
         }
     }
 
-    /// Nobody waits any longer for a source that is masked; until it says something, which then takes its turn.
+    /// A masked source is no longer waited for, until it sends something, which then takes its turn.
     pub(super) fn stop_collating(&mut self, now: Instant, source: usize) {
         let Some(collating) = &mut self.collating else { return };
         let Some(lane) = collating.lane_of(source) else { return };

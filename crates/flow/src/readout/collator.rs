@@ -5,10 +5,11 @@
 //!  source 2:  70    95      --+--> the lowest time, once every source has shown one as high, or was silent for too long
 //!                                  70 -> 1, 90 -> 2 (without source 2), 95 -> 3 (without source 1), then 100 waits
 //! ```
-//! Whoever is behind is waited for, so that nothing is out of order behind it; a fragment that comes after all, when higher
-//! times were numbered already, is late. Which times are believed is for each source's [`Lane`] to say, and for what other
-//! sources show: a time that is equal to one of theirs is right. A source that goes back behind itself for good has begun anew:
-//! it is out of sync and events do not wait for it, until it returns to its old times, or all connected sources restart.
+//! A source that is behind is waited for, so that it does not deliver out of order; a fragment that comes after all,
+//! when higher times were numbered already, is late. Each source's [`Lane`] decides which times to believe, together
+//! with what the other sources show: a time that is equal to one of theirs is right. A source that goes back behind
+//! itself for good has begun anew: it is out of sync and events do not wait for it, until it returns to its old times,
+//! or all connected sources restart.
 
 use super::doubt::is_unreliable;
 use super::lane::{Claim, Doubted, Lane, LaneConfig, MOST_DOUBTED, PROOF, Time};
@@ -17,13 +18,13 @@ use core::time::Duration;
 use ropewalk_terms::{Cause, Instant};
 use std::collections::VecDeque;
 
-/// A doubt lasts no longer than this, whatever the time-out.
+/// The longest doubt, for any time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
 /// Between the times of one beginning and those of the next lies more than any field can show, and a multiple of that.
 const MARGIN: Time = 1 << 66;
 
-/// Times that were numbered last, by which those that lag are known.
+/// The times numbered last, by which lagging fragments are recognised.
 const MOST_RECENT: usize = 64;
 
 /// The event that was numbered last.
@@ -42,7 +43,7 @@ struct Last {
 #[derive(Debug)]
 pub(super) struct Collator {
     lanes: Vec<Lane>,
-    /// None where none was since all began, or began anew.
+    /// `None` before the first event, and after all sources began anew.
     last: Option<Last>,
     recent: VecDeque<Time>,
     /// The number that was given last.
@@ -51,7 +52,7 @@ pub(super) struct Collator {
     origin: Time,
     /// Since when the lowest number waits.
     since: Option<Instant>,
-    /// Until when it waits for those that it may have overtaken.
+    /// Until when it waits for fragments that it may have overtaken.
     in_order_at: Option<Instant>,
     /// Since when nothing but silence is against a new beginning.
     adrift_since: Option<Instant>,
@@ -60,7 +61,8 @@ pub(super) struct Collator {
 }
 
 impl Collator {
-    /// For these sources, each with `most` fragments here at once; who has nothing for so long is not waited for.
+    /// For these sources, each with `most` fragments here at once; a source with nothing for `timeout` is not waited
+    /// for.
     pub(super) fn new(lanes: impl IntoIterator<Item = LaneConfig>, most: usize, timeout: Duration) -> Self {
         Self {
             lanes: lanes.into_iter().map(|config| Lane::new(config, most)).collect(),
@@ -76,7 +78,7 @@ impl Collator {
         }
     }
 
-    /// Who has nothing for so long is not waited for.
+    /// How long a source may have nothing before it is no longer waited for.
     pub(super) const fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
@@ -112,7 +114,7 @@ impl Collator {
         self.weigh(now);
     }
 
-    /// A source is done, or has gone: nobody waits for it until it says something.
+    /// A source has ended, or disconnected: it is not waited for until it sends something.
     pub(super) fn leave(&mut self, now: Instant, lane: usize) {
         let one = &mut self.lanes[lane];
         (one.is_awaited, one.has_left) = (false, true);
@@ -168,7 +170,7 @@ impl Collator {
         if last.only.is_some_and(|only| only == lane || last.is_weak) { last.before } else { Some(last.time) }
     }
 
-    /// The time that a source's number stands for, where another source has shown it, or just come as far.
+    /// The time that a source's number means, if another source has shown it or has just come as far.
     fn shown(&self, lane: usize, raw: u64) -> Option<Time> {
         let own = &self.lanes[lane];
         let others = self.lanes.iter().enumerate().filter(|&(other, _)| other != lane);
@@ -408,8 +410,8 @@ impl Collator {
         own.forget();
     }
 
-    /// The next fragment, with its event's number from 1 on, and whose it is; none while something must be waited for, or where
-    /// there is no room (`has_room`) for whose turn it is.
+    /// The next fragment, with its event's number from 1 on, and its lane; `None` while something must be waited for,
+    /// or if the source whose turn it is has no room (`has_room`).
     pub(super) fn next(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
         self.in_order_at = None;
         self.weigh(now);
@@ -430,7 +432,7 @@ impl Collator {
                 return None;
             };
             if !has_room(lane) {
-                // While whose turn it is must wait itself, nobody's silence counts.
+                // While the source whose turn it is must wait itself, the silence of others does not count.
                 self.since = None;
                 return None;
             }
@@ -454,7 +456,8 @@ impl Collator {
         }
     }
 
-    /// Keeps a damaged fragment of the event that was numbered last; gives up those that no other source has confirmed in time.
+    /// Returns a damaged fragment of the event that was numbered last; gives up damaged fragments that no other source
+    /// has confirmed in time.
     fn take_damaged(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
         let patience = self.patience();
         for lane in 0..self.lanes.len() {
@@ -544,7 +547,7 @@ impl Collator {
             if let (true, Some(to)) = (own.is_off() && own.has_joined, first) {
                 own.note(NumberingKind::Restart, to);
             }
-            // Who was silent is not waited for until it speaks.
+            // A source that was silent is not waited for until it speaks.
             own.is_awaited = !own.has_left && (own.is_anew || own.late > 1 || own.held() > 0);
             own.forget();
         }
@@ -582,8 +585,8 @@ impl Collator {
         Some((lane, fragment))
     }
 
-    /// The last event of which a source has nothing more, as what it shows next tells; none where that tells nothing. It is taken at
-    /// its word.
+    /// The last event of which a source has nothing more, judging by its next fragment; `None` if that shows nothing.
+    /// The fragment's time is believed.
     pub(super) fn passed_by(&mut self, now: Instant, lane: usize) -> Option<u64> {
         let (own, last) = (&mut self.lanes[lane], self.last?.time);
         let first = own.waiting.front().filter(|entry| !entry.is_weak && entry.time >= last)?;

@@ -31,7 +31,7 @@ const PROOF: i32 = 4;
 /// A first number this close to the run's first one means that the source lost the events between.
 pub(super) const NEAR: Position = 16;
 
-/// Events wait no longer than this for a source whose numbers are in doubt, whatever the source time-out.
+/// How long events wait at most for a source whose numbers are in doubt, for any source time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
 /// How often it is looked meanwhile whether others have come as far as a source that waits for them.
@@ -70,7 +70,8 @@ pub(super) struct Doubt {
     /// The event that the oldest number that is held may stand for, where time has passed without evidence: those before it do not
     /// wait for the source any longer.
     tentative: Option<Position>,
-    /// It seems to have started its numbering again, and others have not yet brought what tells where it is: it is not read meanwhile.
+    /// It seems to have started its numbering again, and others have not yet shown where it is: it is not read
+    /// meanwhile.
     awaits_others: bool,
     /// The last number that was given up for lack of time, and how many in a row agreed with it.
     given_up: Option<(u64, u32)>,
@@ -305,7 +306,7 @@ impl Readout {
         let (last, next) = (input.sequence.last(), input.sequence.next());
         let reading = input.doubt.numbers(&input.sequence, input.may_repeat).best(Start::Anew, |_| true, |_| true);
         let given_up = reading.members().next_back().map(|last| input.doubt.held[last].meta.raw_id);
-        // Those that were given up before were of events, too.
+        // Fragments that were given up before belonged to events, too.
         let gone = input.doubt.gone.min(shown.saturating_sub(last + 1));
         let mut passed = if input.has_joined { gone } else { 0 };
         self.each_held(source, |readout, place, one| {
@@ -562,7 +563,8 @@ impl Readout {
         self.note_waiting(source);
     }
 
-    /// Numbers are missing in front of these, counted from the last one; those that are `there` are not.
+    /// Notes missing numbers in front of each of `gaps`, counted from the last one; the numbers `there` are not
+    /// missing.
     fn note_gaps(&mut self, source: usize, key: EventKey, gaps: &[u64], there: &[u64]) {
         let input = &mut self.sources[source];
         let (step, from) = (input.sequence.step_length(), input.sequence.last_raw());

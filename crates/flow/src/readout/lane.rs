@@ -25,7 +25,7 @@ pub(super) const MOST_DOUBTED: usize = 16;
 /// So many times that lie close together, and are the last that came, show where their source is.
 pub(super) const PROOF: usize = 4;
 
-/// A step that is at most so many times as long as the longest of late goes on plausibly.
+/// A step that is at most so many times as long as the longest recent one is plausible.
 const PLAUSIBLE: Time = 4;
 
 /// Times belong together that lie at most so many of the shorter steps apart.
@@ -105,19 +105,19 @@ pub(super) enum Claim {
 #[derive(Debug)]
 pub(super) struct Lane {
     config: LaneConfig,
-    /// Those that are believed, in the order of their times.
+    /// Believed fragments, in the order of their times.
     pub(super) waiting: VecDeque<Entry>,
-    /// Those that are not, in the order in which they came.
+    /// Doubted fragments, in the order in which they came.
     pub(super) doubted: VecDeque<Doubted>,
     /// Damaged fragments; each gets a place if other sources show its time.
     pub(super) damaged: VecDeque<Damaged>,
-    /// Those that are in no event.
+    /// Fragments that are in no event.
     pub(super) given_up: VecDeque<Received>,
-    /// The highest time that is believed; none before the first one.
+    /// The highest time that is believed; `None` before the first one.
     pub(super) top: Option<Time>,
     /// Where it was before it jumped without a witness, and how often it had gone on by then.
     before_jump: Option<(Time, u64)>,
-    /// The longest step, of late.
+    /// The longest recent step.
     stride: Time,
     /// Believed fragments that came.
     order: u64,
@@ -247,7 +247,7 @@ impl Lane {
         self.top.is_some_and(|top| time <= top && top - time <= self.reach())
     }
 
-    /// Where a time belongs among those that wait: behind its equals.
+    /// The place of a time among the waiting fragments: behind equal times.
     fn place_of(&self, time: Time) -> usize {
         match self.waiting.back() {
             Some(last) if last.time > time => self.waiting.partition_point(|entry| entry.time <= time),
@@ -255,7 +255,7 @@ impl Lane {
         }
     }
 
-    /// A fragment goes on: ahead of all others, or among those that wait.
+    /// A fragment is believed: behind all that wait, or in its place among them.
     pub(super) fn believe(&mut self, now: Instant, time: Time, is_weak: bool, fragment: Received) {
         self.order += 1;
         let entry = Entry { time, is_weak, fragment, came: now, order: self.order };
@@ -431,7 +431,7 @@ impl Lane {
         if is_sure || now >= until { Ok(()) } else { Err(until) }
     }
 
-    /// The usual step between those that are doubted: one of the shorter ones, since a wrong number makes two that are long.
+    /// The usual step between doubted fragments: one of the shorter ones, since a wrong number makes two long steps.
     fn scale(&self) -> Time {
         let mut steps = ArrayVec::<u64, MOST_DOUBTED>::new();
         let from = self.doubted.len().saturating_sub(MOST_DOUBTED + 1);
@@ -442,7 +442,7 @@ impl Lane {
         steps.get(steps.len().saturating_sub(1) / 4).map_or(0, |&step| Time::from(step))
     }
 
-    /// How far two of those that are doubted may lie apart and belong together.
+    /// How far apart two doubted fragments may be and still belong together.
     fn together(&self) -> Time {
         let usual = if self.stride > 0 { self.stride.min(self.scale().max(1)) } else { self.scale() };
         TOGETHER * usual
@@ -500,7 +500,7 @@ impl Lane {
         (first, begin)
     }
 
-    /// Takes the usual step of those that are doubted for its own, where it has none and there are enough of them.
+    /// Learns the usual step from the doubted fragments, if it has none and there are enough of them.
     pub(super) fn learn_scale(&mut self) {
         let scale = self.scale();
         if self.stride == 0 && self.doubted.len() >= PROOF && scale <= Time::from(self.mask() >> 2) {

@@ -290,7 +290,7 @@ impl Readout {
         }
     }
 
-    /// The next thing to be done; none when there is nothing more until the next input or deadline.
+    /// The next thing to be done; `None` when there is nothing more until the next input or deadline.
     pub fn poll(&mut self, now: Instant) -> Option<ReadoutAction> {
         self.pass_time(now);
         if self.started {
@@ -389,7 +389,7 @@ impl Readout {
 
     /// Starts the clock where an event has become the oldest incomplete one, and ends it where none is left.
     ///
-    /// An event that no source here has seen waits for nobody, even where the run's last event is known: its trigger
+    /// An event that no source here has seen waits for none, even if the run's last event is known: its trigger
     /// may still come. One for which there is no room could not be filled by any source.
     pub(super) fn watch(&mut self, now: Instant, head_moved: bool) {
         let waits = self.started && self.behind > 0 && self.opened() > self.head && self.head < self.table.limit();
@@ -398,7 +398,7 @@ impl Readout {
             self.timeout_check = Instant::FAR_FUTURE;
         } else if head_moved || !self.oldest.is_waiting() {
             self.oldest.begin(now);
-            // Not before; whether the clocks of those that lag stood still is looked at then.
+            // Not before; whether the clocks of lagging sources stood still is checked then.
             self.timeout_check = now.after(self.source_timeout);
         }
     }
@@ -431,7 +431,7 @@ impl Readout {
         known.max().map_or(0, |latest| latest + 1)
     }
 
-    /// The highest key that any source has shown; the one before the run's first where there is none.
+    /// The highest key that any source has shown; before the first fragment, the one before the run's first key.
     pub(super) fn highest(&self) -> EventKey {
         let highest = self.sources.iter().map(Source::highest).max().unwrap_or(ORIGIN - 1);
         let position = highest.max(self.table.end() - 1);
@@ -465,7 +465,7 @@ impl Readout {
         self.requests.refused()
     }
 
-    /// Whether an event is held that is settled: room comes when it is released, whatever the sources do.
+    /// Whether a settled event is held: its release makes room without any source.
     pub const fn holds_settled(&self) -> bool {
         self.table.base() < self.head
     }
@@ -517,11 +517,11 @@ impl Readout {
         self.started = true;
         self.timeline = Timeline::new(first);
         self.first_number = origin.number();
-        // Who begins again in mid-run finds counters that say nothing of where they began.
+        // A readout unit that begins again in mid-run finds counters that do not show where they began.
         self.first_is_open &= first == origin;
         self.begin_masked(origin);
         for source in 0..self.sources.len() {
-            // Who starts again in mid-run finds the counters where they are by now.
+            // A readout unit that starts again in mid-run finds the counters where they are by now.
             let input = &mut self.sources[source];
             input.sequence.restart(ORIGIN - 1, first.number().wrapping_sub(origin.number()));
             input.resync = first.resync();
@@ -534,9 +534,10 @@ impl Readout {
         self.advance(now);
     }
 
-    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for, with
-    /// the usual time-out as soon as a source has shown it. What none shows is the event manager's matter, who hears of
-    /// it from the others. A run that is stopped before its known end ends earlier; nothing makes it end later.
+    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for,
+    /// with the usual time-out as soon as a source has shown it. An event that none shows is up to the event manager,
+    /// which hears of it from the others. A run that is stopped before its known end ends earlier; nothing makes it end
+    /// later.
     fn stop_at(&mut self, now: Instant, last: EventKey) {
         if !self.started {
             return;
@@ -564,7 +565,7 @@ impl Readout {
         stop.announced && self.table.base() >= stop.end
     }
 
-    /// No event is needed any more: whatever is still held is dropped, and the farewell begins.
+    /// No event is needed any more: drops everything that is still held, and begins the farewell.
     pub(super) fn finish(&mut self) {
         self.end_collating();
         let mut in_flight = 0;
@@ -601,9 +602,9 @@ impl Readout {
 
 /// Which events are settled: everything before `head`, the oldest event that some source may still contribute to.
 ///
-/// Each source has a frontier, before which it delivered or will not deliver; `head` is the smallest of those that
-/// events wait for. Only when every source has left `head` behind is the smallest looked for again, so that this
-/// costs a constant time per fragment on average.
+/// Each source has a frontier, before which it delivered or will not deliver; `head` is the smallest frontier of the
+/// sources that events wait for. Only when every source has left `head` behind is the smallest looked for again, so
+/// that this costs a constant time per fragment on average.
 impl Readout {
     /// A source has come further, or events have begun or ceased to wait for it.
     pub(super) fn moved(&mut self, now: Instant, source: usize) {
@@ -620,7 +621,7 @@ impl Readout {
         input.frontier = frontier;
     }
 
-    /// Settles whatever nobody waits for any more.
+    /// Settles all events that wait for no source any more.
     pub(super) fn advance(&mut self, now: Instant) {
         let before = self.head;
         while self.started && self.behind == 0 {
@@ -660,7 +661,7 @@ impl Readout {
         self.set_head(end);
     }
 
-    /// Moves `head` and counts anew who it waits for.
+    /// Moves `head` and counts anew the sources that it waits for.
     pub(super) fn set_head(&mut self, head: Position) {
         self.head = head;
         self.behind = self.sources.iter().filter(|source| source.frontier <= head).count();

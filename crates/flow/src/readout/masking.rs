@@ -149,7 +149,8 @@ impl Readout {
         self.moved(now, source);
     }
 
-    /// The run begins, or this readout unit in mid-run: whoever was masked before does not take part from the first event on.
+    /// The run begins, or this readout unit in mid-run: a source that is masked already takes no part from the first
+    /// event on.
     pub(super) fn begin_masked(&mut self, origin: EventKey) {
         let first = self.timeline.key(ORIGIN);
         for Masking { turns, begun, .. } in self.sources.iter_mut().map(|source| &mut source.masking) {
@@ -178,8 +179,9 @@ impl Readout {
         input.sequence.keep_up(head);
         let raw = fragment.meta.raw_id;
         let Step::Forward(position) = input.sequence.step(raw, fragment.restarts, head) else { return false };
-        // One that is a little behind the others would be so for ever if nobody waited for it: from the oldest event on that is not
-        // settled somebody does. One that is far behind catches up first, which is quicker while what it sends is thrown away.
+        // A source that is a little behind the others would stay so for ever if events did not wait for it: from the
+        // oldest unsettled event on they do. One that is far behind catches up first, which is quicker while its data
+        // is thrown away.
         let to = position.max(head);
         if to >= end || to - position > window {
             return false;
@@ -200,7 +202,7 @@ impl Readout {
         masked.map(|source| Message::Mask(Mask { source: source.id, is_masked: true }))
     }
 
-    /// A source's bytes made no sense: whatever was in them counts as one fragment that was dropped. The
+    /// A source's bytes made no sense: all of the lost bytes count as one dropped fragment. The
     /// connection is closed and [`Readout::source_disconnected`] follows.
     pub fn framing_lost(&mut self, source: usize, error: FramingError) {
         let input = &mut self.sources[source];

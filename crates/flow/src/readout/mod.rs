@@ -71,7 +71,7 @@ pub enum OnClose {
 pub struct SourceConfig {
     /// Its id, as its fragments carry it.
     pub id: SourceId,
-    /// How the bytes of its connection are framed; none where it has no connection, but is an e-link of a card.
+    /// How the bytes of its connection are framed; `None` for an e-link of a card, which has no connection.
     pub format: Option<Format>,
     /// What its absence means.
     pub requirement: Requirement,
@@ -98,10 +98,10 @@ pub struct SourceConfig {
     pub numbers_grow: bool,
     /// Where its numbers grow: a fragment may be overtaken by so many others, which are put in order behind it.
     pub reorder: u8,
-    /// Where its numbers grow: each fragment waits so long for those that it may have overtaken.
+    /// If its numbers grow: each fragment waits so long for fragments that it may have overtaken.
     pub reorder_timeout: Duration,
-    /// Frames of one event that follow each other become one fragment, and the next one is waited for so long; none where each
-    /// frame is a fragment. Of described frames alone.
+    /// Consecutive frames of one event become one fragment, and the next frame is waited for so long; `None` makes each
+    /// frame a fragment. Of described frames alone.
     pub gather: Option<Duration>,
 }
 
@@ -133,8 +133,8 @@ impl SourceConfig {
         }
     }
 
-    /// The same for a source whose frames are described, with their counter: that of their events, or of the frames
-    /// themselves where they have no other, or of those that came.
+    /// The same for a source whose frames are described, with their counter: the event counter, or without one the
+    /// frame counter, or without either the number of frames received.
     pub fn of_frames(id: SourceId, framing: &impl Framing, has_event: bool) -> Self {
         let widths = framing.widths();
         let counter_bits = if has_event { widths.event } else { widths.sequence };
@@ -248,17 +248,17 @@ pub enum ReadoutConfigError {
     #[error("a readout unit has at most 65,535 sources, not {0}")]
     Sources(usize),
     /// An id stands twice.
-    #[error("source {0} stands there twice: each source of a readout unit has an id of its own")]
+    #[error("source {0} is configured twice: each source of a readout unit has an id of its own")]
     Twice(SourceId),
     /// The trigger source is somewhere else.
-    #[error("the trigger source {0} is none of this readout unit's sources")]
+    #[error("the trigger source {0} is not a source of this readout unit")]
     Trigger(SourceId),
     /// The counter is too narrow or too wide.
     #[error("the event counter of source {source_id} has {bits} bits: it must have 8 to 64")]
     CounterBits {
         /// Whose.
         source_id: SourceId,
-        /// How wide it is said to be.
+        /// Its configured width.
         bits: u8,
     },
     /// The believed jump is too long for a counter.

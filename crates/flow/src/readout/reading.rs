@@ -2,7 +2,7 @@
 //!
 //! An explanation picks the numbers that are right, its members, which grow from one to the next. Every other number needs a reason:
 //! ```text
-//!   last 1523 |  2548  1525         1525 is right; 2548 is wrong and stands for 1524                      cost 2
+//!   last 1523 |  2548  1525         1525 is right; 2548 is wrong and replaces 1524                        cost 2
 //!                                   2548 is right behind a gap; 1525 is wrong                             cost 3
 //!   last 1523 |  1525  1524  1526   1525 and 1526 are right; 1524 is where it belongs, and came late      cost 1
 //!   last 1523 |  1523  1524         1524 is right; 1523 came twice                                        cost 1
@@ -26,7 +26,7 @@ pub(super) const WRONG: i32 = 2;
 /// What a number costs that came twice, or late.
 pub(super) const KNOWN: i32 = 1;
 
-/// What numbers cost that are missing in front of a member, in a row, and that no other fragment stands for.
+/// The cost of a row of missing numbers in front of a member that no other fragment accounts for.
 const GAP: i32 = 1;
 
 /// Numbers behind the last one that count as sent twice.
@@ -75,7 +75,7 @@ pub(super) struct Reading {
     members: u16,
     /// Those in front of which numbers are missing.
     gaps: u16,
-    /// Numbers that are missing, and that nothing stands for.
+    /// Missing numbers that no wrong number accounts for.
     missing: u64,
     pub(super) cost: i32,
 }
@@ -96,7 +96,7 @@ impl Reading {
         (0..MOST).filter(move |place| members & 1 << place != 0)
     }
 
-    /// How many numbers are missing, and nothing stands for them.
+    /// How many numbers are missing that no wrong number accounts for.
     pub(super) const fn missing(&self) -> u64 {
         self.missing
     }
@@ -143,7 +143,7 @@ struct Link {
     cost: i32,
     /// Whether numbers are missing between them.
     is_gap: bool,
-    /// How many, if whatever may be a wrong number stands for one.
+    /// How many are missing, if every possibly wrong number accounts for one.
     missing: u64,
 }
 
@@ -151,7 +151,7 @@ struct Link {
 pub(super) struct Numbers<'a> {
     pub(super) held: ArrayVec<Number, MOST>,
     pub(super) sequence: &'a Sequence,
-    /// Several fragments of an event are usual: none of the same number stands for another event.
+    /// Several fragments of an event are usual: a fragment with the same number never belongs to another event.
     pub(super) may_repeat: bool,
 }
 
@@ -324,7 +324,7 @@ impl Mark {
     }
 }
 
-/// Whether a row of marks is of the same events as another one, as far as that can be told; false where nothing tells.
+/// Whether a row of marks is of the same events as another one, as far as they show; false if they show nothing.
 fn is_same_row(row: &[Mark], other: &[Mark]) -> bool {
     if row.len() != other.len() || !row.iter().zip(other).all(|(one, two)| one.fits(two)) {
         return false;
@@ -337,7 +337,7 @@ fn is_same_row(row: &[Mark], other: &[Mark]) -> bool {
         || row.len() >= ENOUGH_TIMES && intervals_agree(row, other) && !(1..=2).any(times_repeat)
 }
 
-/// Whether intervals between time stamps have the same ratios to each other, whatever the clocks' units.
+/// Whether intervals between time stamps have the same ratios to each other, independent of the clocks' units.
 fn intervals_agree(row: &[Mark], other: &[Mark]) -> bool {
     let intervals = |row: &[Mark]| -> Option<ArrayVec<u64, MOST_MARKS>> {
         let interval = |pair: &[Mark]| Some(pair[1].time?.checked_sub(pair[0].time?)?.max(1));
@@ -385,8 +385,8 @@ impl Strayed {
 }
 
 impl Readout {
-    /// The event that the first member of a row of numbers stands for, where a source started its numbering again without a word
-    /// and what its fragments hold says where they belong.
+    /// The event of the first member of a row of numbers, if a source restarted its numbering without a word
+    /// and the contents of its fragments say where they belong.
     pub(super) fn realigned(&self, source: usize, row: Reading) -> Option<Position> {
         let input = &self.sources[source];
         if !input.has_joined || !self.declared.is_empty() {
@@ -553,8 +553,8 @@ mod tests {
         assert_eq!(read(&[1527, 1528, 1529]), (vec![0, 1, 2], 1), "a gap");
         assert_eq!(read(&[1527, 1530, 1532, 1540]), (vec![0, 1, 2, 3], 4), "a gap before each");
         assert_eq!(read(&[2548, 2549, 1526, 1527]), (vec![2, 3], 4), "two wrong ones in a row");
-        assert_eq!(read(&[1525, 1525, 1526]), (vec![1, 2], 2), "the first of them stands for 1524");
-        assert_eq!(read(&[1521, 1525]), (vec![1], 2), "a wrong number that was there before stands for 1524");
+        assert_eq!(read(&[1525, 1525, 1526]), (vec![1, 2], 2), "the first of them replaces 1524");
+        assert_eq!(read(&[1521, 1525]), (vec![1], 2), "a wrong number that was there before replaces 1524");
         assert_eq!(read(&[1522, 1525, 1525]), (vec![1], 3), "the first is right, the second may be 1526");
         assert_eq!(read(&[1526, 1521, 1526]), (vec![2], 3), "both in front of it may be wrong ones");
         assert_eq!(read(&[1522, 1523, 1527, 1528]), (vec![2, 3], 3), "two came twice, in front of a gap");
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_compared_whatever_the_clocks() {
+    fn intervals_are_compared_between_any_clocks() {
         let own = timed(&[100, 350, 420, 900, 1000, 1700]);
         let others: Vec<u64> = [100, 350, 420, 900, 1000, 1700].iter().map(|time| 77_000 + 10 * time).collect();
         assert!(is_same_row(&own, &timed(&others)));

@@ -183,7 +183,7 @@ impl Readout {
         self.admit_believed(now, source);
     }
 
-    /// Counts the source among those that wait, or not any more.
+    /// Updates the number of sources that wait.
     pub(super) fn note_waiting(&mut self, source: usize) {
         let input = &mut self.sources[source];
         let waits = !input.waiting.is_empty();
@@ -206,7 +206,7 @@ impl Readout {
             masking.is_open() && masking.covers(self.head)
         };
         if is_masked && !self.comes_back(source, &fragment) {
-            // Nobody looks at its numbers meanwhile.
+            // Its numbers are not checked while it is masked.
             self.sources[source].account.dropped.add(Cause::Masked, 1);
             return None;
         }

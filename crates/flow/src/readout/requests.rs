@@ -79,7 +79,7 @@ impl Requests {
         self.ready += 1;
     }
 
-    /// Nobody asks for anything.
+    /// No requests wait.
     pub(super) const fn is_empty(&self) -> bool {
         self.ready + self.unsettled == 0
     }
@@ -136,7 +136,7 @@ impl Readout {
         let Self { requests, table, timeline, sources, .. } = self;
         let (head, stop_end) = (self.head, self.stop.as_ref().map_or(Position::MAX, |stop| stop.end));
         let judge = |entry: &RequestEntry| {
-            // Who was masked is known also of events of which nothing else is.
+            // Masks are known even for events of which nothing else is.
             let of_nothing = || {
                 let is_masked = sources.iter().any(|source| source.masking.has_covered(entry.key));
                 Ready::Now(if is_masked {
@@ -155,7 +155,7 @@ impl Readout {
                     State::Released => Ready::Now(Err(Cause::Late)),
                     State::Open => Ready::Later,
                 },
-                // Everybody skipped so much at once that there was no room to note it.
+                // All sources skipped so much at once that there was no room to note it.
                 None if position < head => of_nothing(),
                 None if position >= stop_end => Ready::Now(Err(Cause::NotHeld)),
                 None => Ready::Later,
@@ -170,7 +170,7 @@ impl Readout {
         Some(ReadoutAction::Answer { builder, entry })
     }
 
-    /// What is held of a settled event; none where it is not settled, not held or released.
+    /// The fragments held of a settled event; `None` if it is not settled, not held or released.
     pub fn super_fragment(&self, key: EventKey) -> Option<SuperFragment<'_>> {
         // A count may have ended here before others showed all of its events: these have no position.
         let is_over = key.resync() < self.timeline.resync();
@@ -234,7 +234,7 @@ impl Readout {
     }
 }
 
-/// The fragments of one settled event that a readout unit holds, and the places of those that will not come.
+/// The fragments of one settled event that a readout unit holds, and the places of missing ones.
 #[derive(Copy, Clone, Debug)]
 pub struct SuperFragment<'a> {
     table: &'a Table,
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_ask_for_ever() {
+    fn requests_are_bounded() {
         let mut requests = Requests::new(1);
         for number in 0..MOST as u64 + 5 {
             requests.add(0, entry(number));

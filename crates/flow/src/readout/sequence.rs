@@ -1,8 +1,8 @@
 //! From a source's narrow event counter to positions: what does the next raw id mean?
 //!
 //! A source's stream is ordered, so an id lies ahead of the last one (the event, or a later one: those between were
-//! skipped), on it or behind it (sent twice or late), back at the first one (the counter was reset), or so far ahead
-//! that nobody believes it.
+//! skipped), on it or behind it (sent twice or late), back at the first one (the counter was reset), or too far ahead
+//! to be believed.
 
 use super::table::Position;
 
@@ -44,7 +44,7 @@ pub(super) struct Sequence {
     last_raw: u64,
     /// The last event that this source delivered or passed.
     last: Position,
-    /// How far its numbers lie behind those that it would show had it not started its numbering again, in the counter's bits.
+    /// How far its numbers lie behind the ones of its original numbering, in the counter's bits.
     shift: u64,
 }
 
@@ -211,7 +211,7 @@ impl Sequence {
         }
     }
 
-    /// Whether an id begins the numbering again, whatever came before.
+    /// Whether an id begins the numbering again, at any place.
     pub(super) const fn is_first(&self, raw: u64, restarts: bool) -> bool {
         restarts || raw == self.first
     }
@@ -221,7 +221,7 @@ impl Sequence {
         self.distance(raw) < 0
     }
 
-    /// The counter shows `raw` at `position`, whatever it showed before.
+    /// The counter shows `raw` at `position`, which replaces the present numbering.
     pub(super) const fn renumber(&mut self, position: Position, raw: u64) {
         let expected = self.plus(self.last_raw, position.wrapping_sub(self.last).wrapping_mul(self.plain.0));
         self.shift = self.plus(self.shift, self.between(raw, expected));
@@ -234,7 +234,7 @@ impl Sequence {
         self.shift != 0
     }
 
-    /// The event of a number that stands for the one at `position`, were the numbering again that with which the source began.
+    /// The event of the number at `position` if the source returned to the numbering with which it began.
     pub(super) fn before_renumbering(&self, position: Position) -> Option<Position> {
         position.checked_sub(self.shift).filter(|&before| self.is_renumbered() && before > self.last)
     }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_nobody_believes() {
+    fn implausible_ids_are_not_believed() {
         let mut sequence = fed();
         sequence.advance(50, 50);
         assert_eq!(sequence.step(1050, false, 1), Step::Forward(1050));

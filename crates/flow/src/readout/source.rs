@@ -137,7 +137,7 @@ pub(super) struct Source {
     pub(super) waiting: VecDeque<Received>,
     /// How many of them, the first ones, have numbers that are not in doubt any more.
     pub(super) believed: usize,
-    /// Whether it is among those that the readout unit counts as waiting.
+    /// Whether the readout unit counts it as waiting.
     pub(super) counts_as_waiting: bool,
     /// The event of the first one that waits; [`NEVER`] where none waits or its event is not known.
     pub(super) waiting_at: Position,
@@ -316,7 +316,7 @@ impl Source {
         if self.waiting_at == NEVER { self.sequence.last() } else { self.waiting_at }
     }
 
-    /// Why the source has no fragment in an event that is settled without it; none where none is required.
+    /// Why the source has no fragment in an event that is settled without it; `None` if it needs none.
     pub(super) fn missing_cause(&self, position: Position) -> Option<Cause> {
         if self.requirement != Requirement::Required {
             return None;
@@ -427,7 +427,7 @@ fn first_words(fragment: &Received) -> [u64; ReportEntry::CORRUPT_WORDS] {
 pub(super) struct Oldest {
     /// Grows each time another event becomes the oldest.
     generation: u64,
-    /// When it became the oldest; none while no event waits for anybody.
+    /// When it became the oldest; `None` while no event waits for any source.
     since: Option<Instant>,
 }
 
@@ -438,7 +438,7 @@ impl Oldest {
         self.since = Some(now);
     }
 
-    /// No event waits for anybody.
+    /// No event waits for any source.
     pub(super) const fn end(&mut self) {
         self.since = None;
     }
@@ -452,7 +452,7 @@ impl Oldest {
 /// How long the oldest incomplete event has waited for one source.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct AbsenceClock {
-    /// Since when it runs; none while the source is not read.
+    /// Since when it runs; `None` while the source is not read.
     running_since: Option<Instant>,
     /// What it showed when it stopped, for the event of `generation`.
     shown: Duration,
@@ -517,8 +517,8 @@ impl Stretch {
 pub(super) struct Gaps(ArrayVec<Stretch, { ReportEntry::MOST_GAPS }>);
 
 impl Gaps {
-    /// It is missing in this event, of which that was not said before: because it did not come, or because the event was
-    /// recorded without it, which is known later. Where there is no room for one more stretch the nearest one before it reaches
+    /// Notes that it is missing in this event, if that was not noted before: it did not come, or the event was
+    /// recorded without it, which is known later. Without room for one more stretch, the nearest one before it reaches
     /// further, over events in which the source is not missing as well. Stretches that touch stay two, so that
     /// each keeps its number in reports.
     pub(super) fn note(&mut self, position: Position, key: EventKey) {

@@ -198,7 +198,7 @@ impl Table {
             let index = self.index(position);
             let slot = &mut self.slots[index];
             if slot.position != position {
-                // Of several causes the first one is kept; who was masked is known of each source.
+                // Of several causes the first one is kept; masks are known of each source.
                 let missing = (0..self.sources).filter_map(|source| cause(source, position));
                 let first = |(count, first): (u16, Option<Cause>), cause| {
                     (count + 1, first.or(Some(cause).filter(|&cause| cause != Cause::Masked)))
@@ -228,7 +228,8 @@ impl Table {
         }
     }
 
-    /// Lets go of these events, as far as they lie in the table. `released` is told how many fragments each source had.
+    /// Releases these events, as far as they lie in the table. `released` gets each source and the number of its
+    /// fragments.
     pub(super) fn release(&mut self, positions: Range<Position>, mut released: impl FnMut(usize, u64)) {
         let positions = positions.start.max(self.base)..positions.end.min(self.limit());
         if positions.is_empty() {
@@ -433,7 +434,7 @@ impl Timeline {
         self.key(position).previous()
     }
 
-    /// The position of a key; none where it lies before the run, behind its segment's end, or in a resync count
+    /// The position of a key; `None` if it lies before the run, behind its segment's end, or in a resync count
     /// that has not begun.
     pub(super) fn position(&self, key: EventKey) -> Option<Position> {
         let (segment, end) = self.segment_of(key)?;
@@ -441,7 +442,7 @@ impl Timeline {
         (position < end).then_some(position)
     }
 
-    /// One past the last position whose key is not larger; none where the key's resync count has not begun.
+    /// One past the last position whose key is not larger; `None` if the key's resync count has not begun.
     pub(super) fn end_of(&self, key: EventKey) -> Option<Position> {
         match self.segment_of(key) {
             Some((segment, end)) => Some(match key.since(segment.first) {

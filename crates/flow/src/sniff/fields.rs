@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 const LEAST_PAIRS: usize = 4;
 /// Bits of a counter that is believed.
 const LEAST_BITS: u32 = 4;
-/// So many slow counters are told: of more they are parts of clocks, behind the frame's header.
+/// So many slow counters are reported: if there are more, they are parts of clocks, behind the frame's header.
 const MOST_SLOW: usize = 2;
-/// Zeros between a counter and what stands above it.
+/// Zeros between a counter and the field above it.
 const LEAST_ZEROS: u32 = 6;
 /// What chance must not have done: bits that were as they should be, in all pairs together.
 const LEAST_EVIDENCE: u64 = 24;
@@ -50,7 +50,7 @@ pub(super) fn find_counters(table: &Table<'_>) -> Vec<Guess> {
             }
         }
     }
-    // Of fields that overlap the one counts for which more speaks.
+    // Of overlapping fields the one with the most evidence counts.
     found.sort_by_key(|(_, growth)| core::cmp::Reverse((growth.holds, growth.moved)));
     let mut guesses: Vec<Guess> = Vec::new();
     for (number, growth) in found {
@@ -74,7 +74,7 @@ fn window(lowest: usize, is_big_endian: bool, reach: usize) -> Number {
     }
 }
 
-/// How far a counter reaches whose lowest bit is bit `bit` of a window's lowest byte; none where there is none.
+/// How far a counter reaches whose lowest bit is bit `bit` of a window's lowest byte; `None` if there is no counter.
 fn grow(pairs: &[(&Row<'_>, &Row<'_>)], window: &Number, bit: u32) -> Option<Growth> {
     let value = |row: &Row<'_>| read(row, window) >> bit;
     // Most places are none: a few pairs show that.
@@ -227,7 +227,7 @@ const MOST_DRIFT: f64 = 0.002;
 /// Two neighbours in time: how much of the deviation differs between them, where nothing accumulates (white noise: 2).
 const LEAST_WHITENESS: f64 = 0.5;
 
-/// So many clocks are told: of more they are those of single hits, behind the frame's header.
+/// So many clocks are reported: if there are more, they are the times of single hits, behind the frame's header.
 const MOST_CLOCKS: usize = 4;
 /// Ticks per nanosecond of the fastest clock that is expected: more are digits of something else.
 const FINEST: f64 = 1.1;
@@ -284,8 +284,8 @@ fn begins_with_a_lively_byte(table: &Table<'_>, number: &Number) -> bool {
     table.liveliness(lowest) * 2 >= most
 }
 
-/// The straightest line; of those that are as straight the field that is as numbers usually are, and of these the one that
-/// has the digits below another one's.
+/// The straightest line; among lines about as straight, the field with the most usual position and width, and of these
+/// the one that includes the lower digits.
 fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
     let straightest = lines.iter().min_by(|one, other| one.1.deviation.total_cmp(&other.1.deviation))?;
     let close = |(number, line): &&(Number, Line)| {
@@ -301,7 +301,7 @@ fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
     lines.iter().filter(close).min_by_key(rank).copied()
 }
 
-/// Sums of a straight line through points that are told one by one; each segment has an offset of its own.
+/// Sums of a straight line through points that are added one by one; each segment has an offset of its own.
 #[derive(Default)]
 struct Fit {
     points: Vec<(f64, f64)>,

@@ -17,7 +17,7 @@ pub struct Findings {
 /// Peers that send to one place.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Who they are.
+    /// The peers of the group.
     pub peers: Vec<PeerAccount>,
     /// Frames that were looked at.
     pub frames: u64,
@@ -25,7 +25,7 @@ pub struct Group {
     pub least_frame: usize,
     /// Bytes of the longest of them.
     pub most_frame: usize,
-    /// How a stream's frames are found; none of datagrams, and where nothing was found.
+    /// How a stream's frames are found; `None` for datagrams, and if nothing was found.
     pub framing: Option<Frame>,
     /// What their bytes mean.
     pub guesses: Vec<Guess>,
@@ -125,7 +125,7 @@ impl Guess {
         if self.of == 0 { 0.0 } else { self.holds as f64 / self.of as f64 }
     }
 
-    /// The number that it is about; none for constant bytes.
+    /// The number that it is about; `None` for constant bytes.
     pub const fn number(&self) -> Option<&Number> {
         match &self.meaning {
             Meaning::Length(length) => Some(&length.number),

@@ -185,7 +185,7 @@ impl Cutting {
         Some(cutting)
     }
 
-    /// Where the frames of a stream are, part by part; none where one of its parts is made of something else.
+    /// The ranges of the frames of a stream, part by part; `None` if one of its parts is made of something else.
     pub(super) fn frames_of(&self, stream: &Stream) -> Option<Vec<Range<usize>>> {
         // Anything falls apart into frames of one size: they must be seen there, too.
         if matches!(self.frame, Frame::Fixed { .. })
@@ -202,7 +202,7 @@ impl Cutting {
         Some(all)
     }
 
-    /// The frames of bytes that may begin within one; none where they do not lead to the end.
+    /// The frames of bytes that may begin within one; `None` if they do not lead to the end.
     fn fitting(&self, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
         (0..=self.longest.min(bytes.len())).find_map(|begin| {
             let rest = &bytes[begin..];
@@ -292,7 +292,7 @@ fn by_length(bytes: &[u8]) -> Option<(Frame, Option<Frame>, bool)> {
             continue;
         }
         match found.iter_mut().find(|(_, _, known)| *known == starts) {
-            // Of those that are as good the first one, which is the simplest.
+            // Among equally good lengths the first one, which is the simplest.
             Some((most, known, _)) if bits_each > *most * 1.01 => (*most, *known) = (bits_each, length),
             Some(_) => {}
             None => found.push((bits_each, length, starts)),
@@ -328,7 +328,7 @@ fn possible_lengths() -> impl Iterator<Item = Length> {
     })
 }
 
-/// What a length says of the frame that begins at `at`; none where it cannot be.
+/// The size that a length states for the frame that begins at `at`; `None` if it is not possible.
 fn stated(bytes: &[u8], at: usize, length: &Length, uncounted: i64) -> Option<usize> {
     let end = length.number.at as usize + usize::from(length.number.bytes);
     let head = bytes.get(at..)?;
@@ -448,7 +448,7 @@ fn frequent_words(bytes: &[u8]) -> Vec<([u8; WORD], Vec<usize>)> {
         found.map(|(place, _)| place).collect::<Vec<usize>>()
     };
     let mut found: Vec<([u8; WORD], Vec<usize>)> = words.iter().map(|(_, word)| (*word, places(word))).collect();
-    // What stands before a frame's begin changes; within a longer run of the same bytes it does not.
+    // The bytes in front of a frame change; within a longer run of the same bytes they do not.
     let is_within = |places: &[usize]| {
         let before: Vec<u8> = places.iter().filter_map(|place| bytes.get(place.wrapping_sub(1)).copied()).collect();
         before.iter().filter(|byte| **byte == before[0]).count() * 10 >= before.len() * 9

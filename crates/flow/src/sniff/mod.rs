@@ -44,7 +44,7 @@ impl Transport {
     }
 }
 
-/// Who sends, and where to.
+/// A sender, and where it sends to.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer {
     /// The port that it sends to.
@@ -55,7 +55,7 @@ pub struct Peer {
     pub from: SocketAddr,
 }
 
-/// How much is looked at. Memory is what they come to, whatever is sent.
+/// How much is looked at. The limits bound the memory for any input.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Peers that are looked at; of further ones the packets are counted.
@@ -143,7 +143,7 @@ impl Stream {
             return;
         }
         self.bytes.extend_from_slice(&bytes[..taken]);
-        // Of more pieces the ends are not known apart: a frame's time is then that of the last mark.
+        // The ends of further pieces are not kept: a frame's time is then that of the last mark.
         if self.marks.len() < limits.frames {
             self.marks.push((self.bytes.len(), now));
         }

@@ -45,7 +45,7 @@ impl Frames {
         &self.bytes
     }
 
-    /// Where the frame, or the datagram, with this index lies; none behind the last one.
+    /// Where the frame, or the datagram, with this index lies; `None` behind the last one.
     pub fn range(&self, index: usize) -> Option<Range<usize>> {
         let begin = index.checked_sub(1).map_or(0, |before| self.ends.get(before).copied().unwrap_or(0));
         self.ends.get(index).map(|&end| begin..end)
@@ -99,15 +99,15 @@ pub struct FrameMaker {
     /// The longest frame.
     most: usize,
     payload: Vec<u8>,
-    /// Of a named format: the bytes of an empty frame, and of one with [`TRIAL_BYTES`] of payload beside these.
+    /// For a named format: the bytes of an empty frame, and of one with [`TRIAL_BYTES`] of payload beside these.
     measure: (usize, usize),
     /// Where its frames hold several events: the one that is filled.
     packet: Option<Packet>,
 }
 
 impl FrameMaker {
-    /// Frames of this source, of at most `most` bytes, whose numbers begin with `first`. Of those that come in datagrams none
-    /// is longer than UDP allows.
+    /// Frames of this source, of at most `most` bytes, whose numbers begin with `first`. Frames that come in datagrams
+    /// are no longer than UDP allows.
     pub fn new(source: SourceId, first: u64, kind: FrameKind, most: usize, comes_in_datagrams: bool) -> Self {
         let in_pieces = matches!(&kind, FrameKind::Described(description) if description.comes_in_pieces());
         let most = if comes_in_datagrams && !in_pieces { most.min(MOST_DATAGRAM) } else { most };

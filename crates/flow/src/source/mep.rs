@@ -124,7 +124,7 @@ impl MepSources {
         Self { config, sets: 0, gateway: 0, order, next, twice: None, later: VecDeque::with_capacity(room) }
     }
 
-    /// What they were told.
+    /// Their configuration.
     pub const fn config(&self) -> &MepSourceConfig {
         &self.config
     }

@@ -69,7 +69,7 @@ pub const ORBIT: u64 = 3564;
 /// How often triggers come.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum TriggerRate {
-    /// As fast as everybody can.
+    /// As fast as all sources can.
     Unlimited,
     /// At equal distances.
     Periodic {
@@ -84,7 +84,7 @@ pub enum TriggerRate {
 }
 
 impl TriggerRate {
-    /// Triggers a second on average; none where there is no limit.
+    /// Triggers a second on average; `None` without a limit.
     pub const fn hertz(self) -> Option<f64> {
         match self {
             Self::Unlimited => None,

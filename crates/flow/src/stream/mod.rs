@@ -1,14 +1,14 @@
-//! Chunks to whoever subscribed to their e-links.
+//! Chunks for the subscribers of their e-links.
 //!
 //! ```text
 //!  ring of a card --> StreamInput: ChunkDecoder --> Router --> a queue per subscriber --> messages for the drive to send
 //!                                                     ^
 //!               subscriptions: e-links, policy, group, sample      DownLink: bytes for an e-link --> blocks for the card
 //! ```
-//! A chunk goes to every subscriber that asked for its e-link, and to one member of each group. Where a queue is full its
-//! own policy decides: the chunk is dropped there and counted, or the input waits, and with it the card. So that a slow
-//! monitor costs nobody else anything, who may lose chunks must not hold the card's memory for long either: it is sent
-//! copies, and what waits for it when the card has no room is copied or dropped.
+//! A chunk goes to every subscriber that asked for its e-link, and to one member of each group. Where a queue is full
+//! its own policy decides: the chunk is dropped there and counted, or the input waits, and with it the card. So that a
+//! slow monitor costs other subscribers nothing, a subscriber that may lose chunks must not hold the card's memory for
+//! long either: it is sent copies, and what waits for it when the card has no room is copied or dropped.
 //!
 //! The account of every subscriber balances at any time, with what is queued counted from the queue:
 //! `offered = sent + dropped[cause] + moved + queued`. *Moved* is what a member of a group left to the others when it went.
@@ -123,7 +123,7 @@ pub struct StreamCounts {
     pub chunks: ChunkReport,
     /// Bytes that were decoded.
     pub bytes: u64,
-    /// How often somebody who must miss nothing was waited for.
+    /// How often a subscriber that must not lose chunks was waited for.
     pub waits: u64,
 }
 
@@ -136,7 +136,7 @@ pub struct StreamInput {
     rules: EventRules,
     /// Up to where blocks were decoded.
     position: u64,
-    /// How far the last batch was handed on; none when all of it was.
+    /// How far the last batch was handed on; `None` when all of it was.
     cursor: Option<BatchCursor>,
     waits: u64,
     is_broken: bool,
@@ -183,7 +183,8 @@ impl StreamInput {
         self.cursor.is_some()
     }
 
-    /// Whether the card waits for room although everything that it wrote was handed on: whoever holds it keeps it.
+    /// Whether the card waits for room although everything that it wrote was handed on: references to its memory are
+    /// still held.
     pub fn is_starved(&self) -> bool {
         self.cursor.is_none() && self.ring.is_full() && self.undecoded() < self.format.block_bytes()
     }
@@ -236,7 +237,7 @@ impl StreamInput {
         passed + 1
     }
 
-    /// What is behind the oldest open chunk may be written again, as soon as nobody refers to it.
+    /// Memory before the oldest open chunk may be written again, as soon as no reference to it is left.
     fn done(&mut self) {
         let open = self.decoder.oldest_open().unwrap_or(u64::MAX);
         self.ring.done_to(self.position.min(open));
@@ -279,7 +280,7 @@ impl DownLink {
         true
     }
 
-    /// The blocks so far; those that are not full are filled up, for a command must not wait for the next one.
+    /// The blocks so far; partly filled ones are padded, for a command must not wait for the next one.
     pub fn blocks(&mut self) -> &[u8] {
         for encoder in self.encoders.values_mut() {
             encoder.flush(&mut self.blocks);

@@ -6,7 +6,7 @@
 //!  scattered, pieces    of the items that are scattered, in their order
 //!  apart    | a chunk with bytes of its own | ...                       copies, and what a rule chose chunk by chunk
 //! ```
-//! Where the bytes of a run lie is a position in the ring; [`Pages`] keeps the pages while anybody needs them.
+//! Where the bytes of a run lie is a position in the ring; [`Pages`] keeps the pages while any queue needs them.
 
 use super::RouterConfig;
 use crate::readout::felix::{ChunkBatch, Piece, Run, Scattered};
@@ -84,7 +84,7 @@ pub(super) struct Queue {
     amount: Amount,
 }
 
-/// How far somebody came in the arrays of a queue.
+/// A position in the arrays of a queue.
 #[derive(Copy, Clone, Default, Debug)]
 struct Places {
     items: usize,
@@ -226,7 +226,7 @@ impl Queue {
         taken
     }
 
-    /// How many chunks of a run fit into a message behind those that were taken.
+    /// How many chunks of a run fit into a message behind the ones that were taken.
     #[inline]
     fn fitting(&self, run: &QueuedRun, at: Places, mut taken: Amount, limits: MessageLimits) -> usize {
         let fits = |all: Amount| {
@@ -376,9 +376,9 @@ fn is_scattered(item: SubChunk) -> bool {
 /// A chunk with bytes of its own: it keeps them wherever it goes.
 #[derive(Clone, Debug)]
 pub struct StreamChunk {
-    /// What stands before it.
+    /// The header in front of it.
     pub head: ChunkHead,
-    /// The event that it is of, for groups that share by event; 0 where nobody asked for it.
+    /// Its event, for groups that share by event; 0 if no group does.
     pub event: u64,
     /// Its bytes, where the card left them.
     pub payload: Payload,
@@ -401,7 +401,7 @@ pub(super) enum Kind<'a> {
 }
 
 impl QueuedChunk<'_> {
-    /// What stands before it.
+    /// The header in front of it.
     #[inline]
     pub const fn head(&self) -> ChunkHead {
         match &self.0 {
@@ -469,8 +469,9 @@ struct Held {
     slice: Slice,
 }
 
-/// One slice of each page that chunks in any queue lie in: a reference for a page, not for a chunk. Who waits says from
-/// where on; for a ring's pages come home in their order, and one that is needed keeps all behind it anyway.
+/// One slice of each page that chunks in any queue lie in: a reference for a page, not for a chunk. A waiting queue
+/// gives only its first position; for a ring's pages come home in their order, and one that is needed keeps all behind
+/// it anyway.
 #[derive(Debug)]
 pub(super) struct Pages {
     /// Whose pages they are: the first ring from which a batch came.
@@ -505,7 +506,7 @@ impl Pages {
         let from = needs_from.max(position.saturating_sub(PAGES_BACK * page)) / page * page;
         let from = from.max(ring.done());
         if self.held.is_empty() || self.end < ring.done() {
-            // What came since was nobody's, and the reader is done with it.
+            // What came since was needed by no queue, and the reader is done with it.
             (self.tail, self.end) = (from, from);
         }
         while self.tail > from && self.held.front().is_some_and(|first| first.start == self.tail) {
@@ -525,7 +526,7 @@ impl Pages {
         self.tail.max(needs_from)
     }
 
-    /// Nobody needs what lies before this position.
+    /// Releases everything before this position.
     pub(super) fn release_before(&mut self, position: u64) {
         while self.held.front().is_some_and(|first| position >= first.start + self.page_bytes) {
             self.held.pop_front();

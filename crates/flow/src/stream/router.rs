@@ -42,17 +42,17 @@ struct Place {
     life: u32,
 }
 
-/// Hands chunks to subscribers' queues. Allocates where somebody joins, and nowhere else but where a member of a group
+/// Hands chunks to subscribers' queues. Allocates only when a subscriber joins, and when a member of a group
 /// takes over what another one left.
 #[derive(Debug)]
 pub struct Router {
     pub(super) config: RouterConfig,
     places: Vec<Place>,
-    /// By e-link: the set of those who asked for it.
+    /// By e-link: the set of subscribers that asked for it.
     pub(super) wanted: Box<[u64]>,
-    /// The set of those who share with others.
+    /// The set of subscribers that share with others.
     sharing: u64,
-    /// The set of those who asked for anything: to look for them in `wanted` would cost 16 KiB of memory a turn.
+    /// The set of subscribers that asked for anything: to look for them in `wanted` would cost 16 KiB of memory a turn.
     asking: u64,
     /// What queues need of the ring.
     pub(super) pages: Pages,
@@ -61,12 +61,12 @@ pub struct Router {
     /// Where [`Self::poll`] goes on, so that none starves.
     next: usize,
     finishing: bool,
-    /// Somebody shares by event: what event a chunk is of must be known.
+    /// At least one group shares by event: the event of each chunk must be known.
     shares_by_event: bool,
-    /// Chunks that came, those that nobody wanted included.
+    /// Chunks that came, unwanted ones included.
     pub(super) received: u64,
     pub(super) unwanted: u64,
-    /// What became of those who left.
+    /// The accounts of subscribers that left.
     past: SubscriberAccount,
 }
 
@@ -91,7 +91,7 @@ impl Router {
         }
     }
 
-    /// Somebody joins, who has asked for nothing yet.
+    /// A subscriber joins, and has asked for nothing yet.
     ///
     /// # Errors
     /// [`SubscribeError::Full`].
@@ -172,10 +172,10 @@ impl Router {
         account
     }
 
-    /// A chunk came: it waits for all who should get it.
+    /// A chunk came: it waits for all subscribers that should get it.
     ///
     /// # Errors
-    /// The chunk comes back, and nothing changes, where somebody who wants it must not miss it and has no room.
+    /// The chunk comes back, and nothing changes, if a subscriber that must not miss it has no room.
     pub fn offer(&mut self, chunk: StreamChunk, now: Instant) -> Result<(), StreamChunk> {
         let set = self.wanted[chunk.head.elink.index()];
         let Some(takers) = self.choose(set, &chunk) else { return Err(chunk) };
@@ -202,17 +202,18 @@ impl Router {
         Ok(())
     }
 
-    /// Who gets a chunk: everybody who is alone, and one of each group. Nobody where somebody must be waited for.
+    /// Chooses the subscribers of a chunk: all that do not share, and one of each group. `None` if one must be waited
+    /// for.
     fn choose(&self, set: u64, chunk: &StreamChunk) -> Option<u64> {
         let (mut left, mut takers) = (set, 0);
         let bytes = u64::from(chunk.head.length);
         while left != 0 {
             let first = left.trailing_zeros() as usize;
-            let subscriber = self.places[first].subscriber.as_ref().expect("who wants something is there");
+            let subscriber = self.places[first].subscriber.as_ref().expect("a subscriber that wants chunks is present");
             let members = self.members(left, subscriber.share) | 1 << first;
             left &= !members;
             let taker = self.pick(members, subscriber.share, chunk)?;
-            let taker_is = self.places[taker].subscriber.as_ref().expect("it was picked from those who are there");
+            let taker_is = self.places[taker].subscriber.as_ref().expect("it was picked from the present ones");
             if taker_is.must_wait(bytes, &self.config) {
                 return None;
             }
@@ -229,7 +230,7 @@ impl Router {
         self.subscribers().filter(is_member).fold(0, |members, (index, _)| members | 1 << index)
     }
 
-    /// Which of the members gets the chunk; none where there is none.
+    /// Picks the member that gets the chunk; `None` without members.
     fn pick(&self, members: u64, share: Share, chunk: &StreamChunk) -> Option<usize> {
         if members == 0 {
             return None;
@@ -255,7 +256,7 @@ impl Router {
         }
     }
 
-    /// Remembers whom a group that shares by turns gave its chunk.
+    /// Remembers which member got the last chunk of a group that shares by turns.
     fn remember(&mut self, set: u64, index: usize) {
         let Some(Share::Group(group, Balance::RoundRobin)) =
             self.places[index].subscriber.as_ref().map(|one| one.share)
@@ -281,7 +282,7 @@ impl Router {
         None
     }
 
-    /// When [`Self::poll`] has somebody even if nothing happens.
+    /// When [`Self::poll`] returns a subscriber even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.subscribers().filter_map(|(_, subscriber)| subscriber.deadline(&self.config)).min()
     }
@@ -353,7 +354,7 @@ impl Router {
         self.finishing = true;
     }
 
-    /// Whether nothing waits for anybody.
+    /// Whether all queues are empty.
     pub fn is_empty(&self) -> bool {
         self.subscribers().all(|(_, subscriber)| subscriber.account().queued == 0)
     }
@@ -364,14 +365,14 @@ impl Router {
         place.subscriber.as_ref().map(Subscriber::account)
     }
 
-    /// The sum of all accounts, those included who left.
+    /// The sum of all accounts, including the subscribers that left.
     pub fn total(&self) -> SubscriberAccount {
         let mut total = self.past;
         self.subscribers().for_each(|(_, subscriber)| total.merge(&subscriber.account()));
         total
     }
 
-    /// Chunks that came, and those among them that nobody wanted.
+    /// Chunks that came, and how many of them no subscriber wanted.
     pub const fn received(&self) -> (u64, u64) {
         (self.received, self.unwanted)
     }
@@ -386,12 +387,12 @@ impl Router {
         self.asking.count_ones()
     }
 
-    /// Whether anybody wants this e-link.
+    /// Whether any subscriber wants this e-link.
     pub fn is_wanted(&self, elink: ELink) -> bool {
         self.wanted[elink.index()] != 0
     }
 
-    /// Whether anybody shares by event. To look for the number costs a cache line of each chunk.
+    /// Whether any group shares by event. To look for the number costs a cache line of each chunk.
     pub const fn shares_by_event(&self) -> bool {
         self.shares_by_event
     }
@@ -417,7 +418,7 @@ impl Router {
     }
 
     pub(super) fn at(&mut self, index: usize) -> &mut Subscriber {
-        self.places[index].subscriber.as_mut().expect("who was picked is there")
+        self.places[index].subscriber.as_mut().expect("a picked subscriber is present")
     }
 }
 
@@ -429,7 +430,7 @@ const fn mixed(event: u64, member: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// How far somebody came with a batch: the next item that it has not seen. Everybody who consumes a batch has its own.
+/// How far a consumer came with a batch: the next item that it has not seen. Each consumer of a batch has its own.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct BatchCursor {
     /// Its run.
@@ -446,13 +447,14 @@ impl BatchCursor {
 }
 
 impl Router {
-    /// Hands a batch on from where `cursor` stands, in the order of its runs, until all of it is with its subscribers or
-    /// somebody must be waited for: the cursor says which. Returns how many chunks and signals were passed. Subscribers
-    /// get slices of `ring`, in which the batch lies; the event's number is looked for by `rules` where a group needs it.
+    /// Hands a batch on from where `cursor` stands, in the order of its runs, until all of it is with its subscribers
+    /// or one of them must be waited for: the cursor says where. Returns how many chunks and signals were passed.
+    /// Subscribers get slices of `ring`, in which the batch lies; the event's number is looked for by `rules` where a
+    /// group needs it.
     ///
     /// The batch is only read, and the router keeps what it needs of it: so the same batch can be consumed by others as
     /// well, each with a cursor of its own and in any order (a readout unit takes its fragments by
-    /// [`CardInput`](crate::readout::felix::CardInput)). Who owns decoder and ring does, for each batch:
+    /// [`CardInput`](crate::readout::felix::CardInput)). The owner of decoder and ring does, for each batch:
     ///
     /// ```text
     ///  decode                   a new batch; every consumer's cursor is BatchCursor::default()
@@ -499,8 +501,8 @@ impl Router {
         self.pages.hold(ring, batch.needs_from(), batch.position(), batch.end())
     }
 
-    /// Items of a run for subscribers none of whom shares with others: what one of them does is nothing to another, but
-    /// that all wait for who must miss nothing. Returns how many items were taken.
+    /// Routes items of a run to subscribers that do not share: they do not affect each other, except that
+    /// all wait for one that must not miss any. Returns how many items were taken.
     fn route_run(&mut self, set: u64, lot: Lot<'_>, ring: &mut RingReader) -> usize {
         let (config, mut taken, mut left) = (self.config, lot.items.len(), set);
         while left != 0 {
@@ -522,7 +524,7 @@ impl Router {
         taken
     }
 
-    /// The same, chunk by chunk, each where the rules of those who share want it.
+    /// The same, chunk by chunk, each as the rules of groups choose.
     fn route_chunks(
         &mut self,
         batch: &ChunkBatch,
@@ -542,7 +544,7 @@ impl Router {
     }
 }
 
-/// A chunk for the router; none for a signal. What nobody wants is only counted there and needs no bytes.
+/// A chunk for the router; `None` for a signal. An unwanted chunk is only counted and needs no bytes.
 #[inline]
 pub(super) fn chunk(
     chunk: Chunk<'_>,

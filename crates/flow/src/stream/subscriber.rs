@@ -53,7 +53,7 @@ impl Subscriber {
         config.has_room(self.queue.amount(), bytes)
     }
 
-    /// Whether there is room for all of these chunks, in whatever order they come.
+    /// Whether there is room for all of these chunks, in any order.
     #[inline]
     const fn has_room_for(&self, more: Amount, config: &RouterConfig) -> bool {
         let queued = self.queue.amount();
@@ -155,17 +155,17 @@ impl Subscriber {
         }
     }
 
-    /// It goes: takes the next chunk that waits, which somebody else may have.
+    /// It leaves: takes the next waiting chunk, which another member may get.
     pub(super) fn pop(&mut self, pages: &Pages) -> Option<StreamChunk> {
         self.queue.pop(pages)
     }
 
-    /// A chunk that it left is somebody else's now.
+    /// Another member has taken over a chunk that it left.
     pub(super) const fn count_moved(&mut self) {
         self.account.moved += 1;
     }
 
-    /// Nobody takes a chunk that it left.
+    /// No member takes over a chunk that it left.
     pub(super) fn count_lost(&mut self, chunk: &StreamChunk) {
         self.drop_chunk(chunk, Cause::Disconnected);
     }
@@ -233,7 +233,7 @@ impl<'a> Lot<'a> {
         self
     }
 
-    /// Bytes of a chunk; none of a signal.
+    /// Bytes of a chunk; `None` for a signal.
     fn bytes(&self, item: SubChunk) -> Option<u64> {
         match Trailer(item.trailer).kind() {
             SubChunkType::OutOfBand => None,

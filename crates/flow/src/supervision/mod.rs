@@ -1,4 +1,4 @@
-//! Functions of somebody else run in a process of their own, which may crash, hang or lie: what becomes of the process and of
+//! Runs users' functions in a process of their own, which may crash, hang or lie: what becomes of the process and of
 //! the work that it had.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!                             |  +----- ended ----+ crashed, hung (Kill), or not to be believed (Kill)
 //!                             +-- Start, after a pause, and not too often
 //! ```
-//! The piece of work that a process had when it ended is tried once more with the next process; if that ends over it as well,
-//! it has failed. Pieces that were answered before stay answered, and those behind it are not harmed. When processes
-//! end too often nobody starts another one, and all work fails at once, so that nothing waits for ever.
+//! The piece of work that a process had when it ended is tried once more with the next process; if that ends over it as
+//! well, it has failed. Pieces that were answered before stay answered, and those behind it are not harmed. When
+//! processes end too often no other one is started, and all work fails at once, so that nothing waits for ever.
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +53,7 @@ impl Default for SupervisorConfig {
 /// What is to be done with the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Start one; there is none.
+    /// Start a process; none runs.
     Start,
     /// Let it do these pieces of work, in their order.
     Ask {
@@ -139,7 +139,7 @@ impl Supervisor {
         self.failures
     }
 
-    /// Whether nobody is started any more.
+    /// Whether no process is started any more.
     pub const fn is_given_up(&self) -> bool {
         self.process.is_given_up()
     }
@@ -236,7 +236,7 @@ impl Supervisor {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
-    /// There is none, and until then none is started.
+    /// No process runs, and until then none is started.
     Down { until: Instant },
     /// It was started, and is not ready.
     Starting { since: Instant },
@@ -251,7 +251,7 @@ enum State {
 /// What is to be done with the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ProcessOrder {
-    /// Start one; there is none.
+    /// Start a process; none runs.
     Start,
     /// End it, and tell when it is certain that it has ended.
     Kill,
@@ -268,7 +268,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// There is none yet, and the first one is started at once.
+    /// No process runs yet, and the first one is started at once.
     pub(crate) fn new(config: SupervisorConfig) -> Self {
         let restarts = VecDeque::with_capacity(config.restarts as usize + 1);
         Self { config, state: State::Down { until: Instant::ZERO }, restarts, restarted: 0 }
@@ -289,7 +289,7 @@ impl Process {
         matches!(self.state, State::Ending { .. })
     }
 
-    /// Whether nobody is started any more.
+    /// Whether no process is started any more.
     pub(crate) const fn is_given_up(&self) -> bool {
         matches!(self.state, State::GivenUp)
     }
@@ -301,7 +301,7 @@ impl Process {
         }
     }
 
-    /// It is to end: whoever is to end is not listened to.
+    /// It is to be killed; it is not listened to any more.
     pub(crate) fn condemn(&mut self) {
         if let State::Starting { .. } | State::Ready = self.state {
             self.state = State::Ending { is_ordered: false };

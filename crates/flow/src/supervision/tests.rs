@@ -76,7 +76,7 @@ fn a_process_that_hangs_is_ended_and_its_end_waited_for() {
     assert_eq!(supervisor.poll(at(190)), Some(Order::Kill));
     assert_eq!((supervisor.poll(at(5000)), supervisor.next_deadline()), (None, None), "it is not certain yet");
     supervisor.progressed(at(5000), 2);
-    assert_eq!(outcomes(&supervisor, 2), "a-", "whoever is to end is not listened to");
+    assert_eq!(outcomes(&supervisor, 2), "a-", "a process that is being killed is not listened to");
     supervisor.ended(at(5001));
     assert_eq!(supervisor.poll(at(5051)), Some(Order::Start));
     assert_eq!(supervisor.poll(at(6051)), Some(Order::Kill), "it is not ready in time");
@@ -169,7 +169,7 @@ fn a_lie_that_is_found_when_its_process_has_gone_counts_as_a_try() {
 }
 
 #[test]
-fn a_lie_that_is_found_when_nobody_is_started_any_more_is_a_failure_and_what_comes_behind_it() {
+fn a_lie_that_is_found_when_no_process_is_started_any_more_fails_its_work_and_the_work_behind_it() {
     let mut supervisor = busy(3);
     supervisor.progressed(at(1), 3);
     for _ in 0..4 {
@@ -217,7 +217,7 @@ fn what_makes_no_sense_changes_nothing() {
 }
 
 #[test]
-fn whoever_waits_knows_when_to_look_again() {
+fn every_wait_has_a_deadline() {
     let mut supervisor = Supervisor::new(CONFIG, 8);
     assert_eq!(supervisor.next_deadline(), Some(at(0)));
     assert_eq!(supervisor.poll(at(5)), Some(Order::Start));
@@ -232,8 +232,8 @@ fn whoever_waits_knows_when_to_look_again() {
 }
 
 proptest! {
-    /// Whatever a process does, no piece of work waits for ever, and none that was answered is taken back unless it was not
-    /// believed.
+    /// For any acts of a process, no piece of work waits for ever, and no answer is taken back unless the process was
+    /// not believed.
     #[test]
     fn all_work_is_settled(acts in proptest::collection::vec(0u8..5, 0..200), count in 1usize..8) {
         let (mut supervisor, mut now, mut acts) = (Supervisor::new(CONFIG, 8), at(0), acts.into_iter());

@@ -7,7 +7,7 @@ use ropewalk_terms::Utc;
 use ropewalk_wire::framing::Tick;
 use std::collections::BTreeMap;
 
-/// Boards that are told apart; what further ones send is told with the last of them.
+/// Boards that are accounted for one by one; further boards are counted with the last of them.
 const MOST_BOARDS: usize = 4096;
 
 /// What came of a trial.
@@ -48,7 +48,7 @@ pub struct BadPlace {
     pub bytes: Vec<u8>,
     /// How many of them stand before it.
     pub before: usize,
-    /// Which bytes the rule looks at, counted from where the frame begins; none where it looks at all of them.
+    /// The bytes that the rule looks at, counted from the beginning of the frame; `None` if it looks at all of them.
     pub marked: Option<Range<usize>>,
 }
 
@@ -86,9 +86,9 @@ impl TrialAccount {
 /// Which board: by its address, and by the number that tells boards apart.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Board {
-    /// The address; none of a file.
+    /// The address; `None` for a file.
     pub from: Option<IpAddr>,
-    /// The number in its frames; none where they have none.
+    /// The number in its frames; `None` if they have none.
     pub number: Option<u64>,
 }
 
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_twice_late_or_anew_is_told_apart() {
+    fn missing_repeated_late_and_restarted_numbers_are_distinguished() {
         assert_eq!(counted([1, 2, 6, 7], 32, 1), [3, 0, 0, 0]);
         assert_eq!(counted([1, 2, 2, 3], 32, 1), [0, 1, 0, 0]);
         assert_eq!(counted([1, 3, 2, 4], 32, 1), [0, 0, 1, 0]);

@@ -6,7 +6,8 @@
 //!                                       \    differences of time -> accounts of each board
 //!                                        \-> the first bad place: the rule that failed, and the bytes around it
 //! ```
-//! The frames are those that a readout unit would find, by the same description. Memory is bounded by the longest frame.
+//! The frames are the ones that a readout unit would find, by the same description. Memory is bounded by the longest
+//! frame.
 
 mod account;
 #[cfg(test)]
@@ -40,7 +41,7 @@ pub struct Trial<'a> {
     gathers: bool,
     /// Event numbers grow, but not one by one.
     grows: bool,
-    /// Whose frames are looked at; everybody's where this is none.
+    /// The board whose frames are looked at; `None` for all boards.
     own: Option<&'a OwnBoard>,
     /// The boards in the order in which they appeared, where that tells whose they are.
     seen: Vec<Board>,
@@ -58,7 +59,7 @@ pub struct Trial<'a> {
 /// Where bytes come from, and when.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Arrival {
-    /// Who sent them; none of a file.
+    /// Their sender; `None` for a file.
     pub from: Option<IpAddr>,
     /// When they came.
     pub time: Option<Utc>,
@@ -321,7 +322,7 @@ impl<'a> Trial<'a> {
         let Some(own) = self.own else { return true };
         let OwnBoard::InOrder(order) = own else { return own.is(board, 0) };
         let known = self.seen.iter().position(|seen| seen == board);
-        // Who comes after the source's own board need not be remembered.
+        // Boards after the source's own one need not be remembered.
         let others = known.unwrap_or(self.seen.len());
         if known.is_none() && others <= *order {
             self.seen.push(*board);
@@ -335,7 +336,7 @@ impl<'a> Trial<'a> {
             Description::Layout(plan) => {
                 self.bad_at(offset, key, what, place_of(plan, key, length), before, here);
             }
-            // A format is one rule, whatever fails.
+            // A format counts as one rule.
             Description::Format(_) | Description::Board(..) => self.bad_at(offset, FORMAT, what, None, before, here),
         }
     }
@@ -398,13 +399,13 @@ impl Parts {
         None
     }
 
-    /// Frames that did not become whole, those that are still open included.
+    /// Frames that did not become whole, including the ones that are still open.
     pub fn unfinished(&self) -> u64 {
         self.given_up + self.senders.values().map(|assembly| assembly.unfinished() as u64).sum::<u64>()
     }
 }
 
-/// Where the rule with this key looks, in a frame of so many bytes; none where it looks at all of it.
+/// Where the rule with this key looks, in a frame of so many bytes; `None` if it looks at all of it.
 fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
     let layout = plan.layout();
     let place = |at: i32, bytes: usize| {
@@ -431,7 +432,7 @@ fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
     }
 }
 
-/// The places in the frame, and what is wrong there; none of a layout, whose rules are looked at one by one.
+/// The places in the frame, and what is wrong there; empty for a layout, whose rules are looked at one by one.
 fn contradictions(framing: &Description, frame: &[u8]) -> Vec<(usize, &'static str)> {
     let mut found = Found::default();
     if let Description::Format(format) | Description::Board(format, _) = framing {

@@ -1,4 +1,4 @@
-//! What is wrong with a board's frames is told with its place; what is right is not.
+//! Faults of a board's frames are reported with their place, and good frames are not.
 
 use super::*;
 use core::net::Ipv4Addr;
@@ -60,7 +60,7 @@ fn a_good_stream_has_no_bad_place_however_it_is_cut() {
     }
 }
 
-/// Of a captured connection a place is the packet in which it shows itself, however a frame lies in packets.
+/// In a captured connection a place is the packet in which it shows itself, however a frame lies in packets.
 #[test]
 fn a_place_in_a_capture_is_a_packet() {
     let plan = plan(&layout());
@@ -77,7 +77,7 @@ fn a_place_in_a_capture_is_a_packet() {
 }
 
 #[test]
-fn gaps_doubles_and_a_board_that_restarts_are_told_apart() {
+fn gaps_doubles_and_a_board_that_restarts_are_distinguished() {
     let plan = plan(&layout());
     let bytes =
         frames(&plan, [100, 101, 105, 106, 106, 104, 107, 0, 1].map(|number| number + 1000 * u64::from(number > 1)))
@@ -108,7 +108,7 @@ fn damage_is_counted_once_and_points_at_its_rule() {
 }
 
 #[test]
-fn a_length_that_nobody_believes_ends_a_stream_without_anything_to_look_for() {
+fn an_impossible_length_ends_a_stream_without_anything_to_look_for() {
     let plan = plan(&Layout { matches: None, checksum: None, ..layout() });
     let mut all = frames(&plan, 0..4);
     all[2][4..8].copy_from_slice(&5000_u32.to_le_bytes());

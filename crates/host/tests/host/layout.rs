@@ -86,7 +86,7 @@ fn readers_of_one_card_leave_the_interrupts_of_the_other_alone() {
     let two = plan(&machine, &[eth2(), eth3()]);
     assert_eq!((cpus(&two, "ru0"), cpus(&two, "ru1")), ("4".to_owned(), "7".to_owned()));
     let three = plan(&machine, &[eth2(), eth3(), eth3()]);
-    assert_eq!(cpus(&three, "ru2"), "7", "there are no others, and those that read the same card share them");
+    assert_eq!(cpus(&three, "ru2"), "7", "there are no others, and the threads that read the same card share them");
 }
 
 /// An interrupt on the second hardware thread of a core keeps the whole core busy.
@@ -126,7 +126,7 @@ fn the_card_is_found_by_the_address_that_a_unit_listens_on() {
 }
 
 #[test]
-fn who_listens_everywhere_is_fed_by_the_fastest_card_and_told_so() {
+fn an_item_that_listens_on_every_card_is_placed_by_the_fastest_with_a_remark() {
     let made =
         MadeMachine::new(2, 4, 1).card("eth0", 0, &[(83, "eth0-0", "0")]).card("eth2", 1, &[(84, "eth2-0", "5")]);
     made.write("sys/class/net/eth0/speed", "1000");
@@ -136,7 +136,7 @@ fn who_listens_everywhere_is_fed_by_the_fastest_card_and_told_so() {
 }
 
 #[test]
-fn a_card_that_is_not_there_is_told_with_those_that_are() {
+fn a_missing_card_is_reported_with_the_present_ones() {
     let machine = MadeMachine::new(1, 4, 1).card("eth2", 0, &[(84, "eth2-0", "1")]).read_machine();
     let items = run_of(&[Feed::Card("eth7".to_owned())]);
     let error = Policy::default().automatic().plan(&machine, &items).unwrap_err();
@@ -163,7 +163,7 @@ fn a_card_without_a_node_is_where_its_interrupts_are() {
 }
 
 #[test]
-fn interrupts_that_come_to_the_wrong_node_are_told() {
+fn interrupts_that_come_to_the_wrong_node_are_reported() {
     let made = MadeMachine::new(2, 4, 1).card("eth2", 1, &[(84, "eth2-0", "0")]);
     let plan = plan(&made.read_machine(), &[eth2()]);
     assert_eq!((cpus(&plan, "ru0"), cpus(&plan, "bu0")), ("4".to_owned(), "1-3".to_owned()));
@@ -223,7 +223,7 @@ fn more_readers_than_cores_share_them() {
     assert!(remarked(&plan, "3 threads that read eth2 share 2 cores"), "{:?}", plan.remarks);
 }
 
-/// Isolated CPUs were set apart for somebody: for who reads. Threads that share CPUs are not moved between them.
+/// Isolated CPUs are set apart for readers. Threads that share CPUs are not moved between them.
 #[test]
 fn isolated_cpus_are_for_readers_and_never_for_threads_that_share() {
     let made = MadeMachine::new(2, 4, 1).card("eth2", 1, &[(84, "eth2-0", "4")]).isolated("2-3,7");
@@ -262,7 +262,7 @@ fn rules_come_before_the_layout_and_what_they_pin_is_left_alone() {
 
 // ---- pictures of machines and placements
 
-/// The picture stands in the page about placement; it is that of the paper's readout machine.
+/// The page about placement shows this picture, of the paper's readout machine.
 const PAGE: &str = include_str!("../../../../docs/placement.md");
 
 #[test]

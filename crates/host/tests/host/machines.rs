@@ -149,7 +149,7 @@ fn sockets_caches_and_memory_are_read() {
     assert_eq!(machine.whole_cores(&list("10")), list("2,10"));
 }
 
-/// Isolated CPUs are not among those that the kernel lists as allowed, and are what people isolate them for.
+/// Isolated CPUs are not among the ones that the kernel lists as allowed, although a process may be pinned to them.
 #[test]
 fn isolated_cpus_are_permitted_as_far_as_the_container_has_them() {
     let free = MadeMachine::new(2, 4, 1).isolated("2-5").read_machine();
@@ -171,7 +171,7 @@ fn rights_are_read_with_their_limits() {
 }
 
 #[test]
-fn a_list_of_a_card_that_is_none_names_its_file() {
+fn a_malformed_list_of_a_card_names_its_file() {
     let made = MadeMachine::new(1, 2, 1).card("eth0", 0, &[(38, "eth0-0", "one")]);
     let error = Machine::read(made.root()).unwrap_err().to_string();
     assert!(error.contains("proc/irq/38/smp_affinity_list: `one` is no list of CPUs"), "{error}");

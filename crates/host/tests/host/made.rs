@@ -48,7 +48,7 @@ impl MadeMachine {
                 machine.write(&format!("{directory}/topology/physical_package_id"), &socket.to_string());
                 machine.write(&format!("{directory}/topology/thread_siblings_list"), &siblings.to_string());
             }
-            // The kernel tells of a cache at each of its CPUs; once is enough, and many small files take their time.
+            // The kernel lists a cache at each of its CPUs; once is enough, and many small files take their time.
             let cache = format!("sys/devices/system/cpu/cpu{}/cache/index3", socket * cores);
             machine.write(&format!("{cache}/level"), "3");
             machine.write(&format!("{cache}/type"), "Unified");
@@ -129,7 +129,7 @@ impl MadeMachine {
         self.status("Cpus_allowed_list", &allowed).status("Mems_allowed_list", nodes)
     }
 
-    /// The process has no rights beyond those of everybody, and may lock so many bytes.
+    /// The process has no rights beyond every user's, and may lock so many bytes.
     pub(crate) fn without_rights(self, locked: &str) -> Self {
         let limits =
             format!("Max locked memory         {locked}   {locked}   bytes\nMax realtime priority     0   0\n");
@@ -137,7 +137,7 @@ impl MadeMachine {
         self.status("CapEff", "0000000000000000")
     }
 
-    /// What it looks like to who reads it.
+    /// The machine as read from these files.
     pub(crate) fn read_machine(&self) -> Machine {
         Machine::read(&self.root).expect("the made-up machine is whole")
     }

@@ -33,7 +33,7 @@ fn the_first_rule_that_matches_decides() {
         rule("^reader-1$", Some("1"), None),
         rule("^reader-", Some("0,3"), Some(1)),
         rule("disk$", None, Some(1)),
-        rule("^nobody", Some("0"), None),
+        rule("^absent", Some("0"), None),
     ];
     let names = ["reader-0", "reader-1", "bu0-disk", "manager"];
     let plan = plan(&machine("two-sockets"), rules, &names).unwrap();
@@ -72,7 +72,7 @@ fn a_node_of_memory_alone_gives_memory() {
     assert_eq!(plan.placements[0].node, Some(2));
 }
 
-/// Memory of a node may be had by one who may not run there.
+/// A process may use the memory of a node on which it may not run.
 #[test]
 fn a_pool_needs_no_cpu_of_its_node() {
     let confined = Machine { allowed: list("0-1"), permitted: list("0-1"), ..machine("two-sockets") };

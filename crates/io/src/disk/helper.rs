@@ -51,7 +51,7 @@ pub(super) struct Helper {
     bell: Arc<Doorbell>,
     idle: Vec<Loan>,
     failure: Option<DiskCause>,
-    /// The block that is being filled, how far, and where it will stand; none between two passes.
+    /// The block that is being filled, how far, and where it will stand; `None` between two passes.
     filling: Option<Loan>,
     filled: usize,
     offset: u64,
@@ -83,8 +83,8 @@ impl Helper {
         })
     }
 
-    /// A pass begins: what is added follows `tail`, which stands in the file from `offset` on, a multiple of `granule`. So is where
-    /// it ends, by zeros behind the last byte: [`ALIGNMENT`], or 1 where the page cache takes any.
+    /// Begins a pass: what is added follows `tail`, which belongs to the file from `offset` on, a multiple of
+    /// `granule`. Zeros behind the last byte make its end one too: [`ALIGNMENT`], or 1 where the page cache takes any.
     pub(super) fn begin(&mut self, tail: &[u8], offset: u64, granule: usize) {
         (self.filled, self.offset, self.granule) = (tail.len(), offset, granule);
         self.filling = self.buffer();

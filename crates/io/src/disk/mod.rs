@@ -137,7 +137,7 @@ pub enum Completion {
         file: FileToken,
         /// As given.
         cookie: u64,
-        /// Whether that is so.
+        /// Whether it does.
         result: Result<(), DiskCause>,
     },
     /// Of [`Disk::publish`]: the file is closed and has its final name. After an error it is still open.
@@ -146,7 +146,7 @@ pub enum Completion {
         file: FileToken,
         /// As given.
         cookie: u64,
-        /// Whether that is so.
+        /// Whether it has.
         result: Result<(), DiskCause>,
     },
     /// Of [`Disk::remove`].
@@ -221,7 +221,7 @@ pub trait Disk: Send {
     fn next_deadline(&self) -> Option<Instant>;
 }
 
-/// Where the checksum of a file stands, and what stands there.
+/// The path and the text of the file with the checksum of a file.
 pub fn checksum_file(path: &Path, checksum: Checksum) -> (PathBuf, String) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!("{name}{CHECKSUM_EXTENSION}"));

@@ -24,9 +24,9 @@ const DIRECT_FROM: u64 = 1 << 20;
 pub(super) struct OpenFile {
     pub(super) token: FileToken,
     descriptor: OwnedFd,
-    /// For writes past the page cache; none where they are not wanted, or the file system does not know them.
+    /// For writes past the page cache; `None` if they are not wanted, or the file system does not support them.
     direct: Option<Direct>,
-    /// What packs appends; none where they are written as they are.
+    /// Packs appends; `None` if they are written unpacked.
     packing: Option<Packing>,
     /// Of everything in the file, where it is asked for.
     checksum: Option<Checksum>,
@@ -50,7 +50,7 @@ struct Packing {
     packer: Packer,
     /// Bytes that are in the file, as they were before they were packed.
     length: u64,
-    /// The same with those that are packed and will be in the file if nothing fails.
+    /// The same including packed appends that will be in the file if nothing fails.
     prepared: u64,
     /// Memory for what is gathered and packed, which appends before had.
     spare: Vec<(Vec<u8>, Vec<u8>)>,
@@ -61,7 +61,7 @@ struct Direct {
     descriptor: OwnedFd,
     /// The least bytes that go this way.
     from: u64,
-    /// What stands behind the last multiple of [`ALIGNMENT`].
+    /// The bytes behind the last multiple of [`ALIGNMENT`].
     tail: ArrayVec<u8, ALIGNMENT>,
 }
 
@@ -165,7 +165,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Writes appends in order, and those that come meanwhile; those behind one that fails fail too. Tells `tally` what that took.
+    /// Writes appends in order, and the ones that come meanwhile; if one fails, the appends behind it fail too. Reports
+    /// the cost to `tally`.
     pub(super) fn append(
         &mut self,
         mut intake: Intake<'_>,
@@ -188,8 +189,8 @@ impl OpenFile {
         }
     }
 
-    /// The next append of a pass, packed where the file is, behind so many that wait to be written; none where none has come, or
-    /// none is packed yet. Tells of those that must not be written.
+    /// The next append of a pass, packed if the file is, behind so many that wait to be written; `None` if none has
+    /// come, or none is packed yet. Reports as failed the appends that must not be written.
     fn next(
         &mut self,
         intake: &mut Intake<'_>,
@@ -406,8 +407,8 @@ impl Packing {
         packed
     }
 
-    /// An append whose bytes are gathered, and where it stands among those that are not packed. One that knows of other
-    /// failures of the file than there were will not be part of it.
+    /// An append whose bytes are gathered, and its offset in the file before packing. One that knows of another number
+    /// of failures of the file will not be part of it.
     fn prepare(&mut self, mut append: Append, failures: u32) -> (Append, u64) {
         if append.packed.capacity() == 0 {
             (append.gathered, append.packed) = self.spare.pop().unwrap_or_default();
@@ -549,10 +550,10 @@ const INVALID: i32 = Errno::INVAL.raw_os_error();
 /// The error of a call that gets no memory (`ENOMEM`).
 const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
 
-/// A second descriptor of a file, past the page cache; none where the file system offers none or has no use for it.
+/// A second descriptor of a file, past the page cache; `None` if the file system offers none or has no use for it.
 fn open_direct(path: &Path) -> Option<OwnedFd> {
     let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Files in memory are their own page cache, whatever their file system says.
+    // Files in memory are their own page cache, although their file system accepts the flag.
     let is_memory = fs::fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS);
     (!is_memory).then_some(file)
 }
@@ -569,7 +570,7 @@ pub(super) fn write(file: impl AsFd, gathered: &[IoSlice<'_>], offset: u64) -> R
     }
 }
 
-/// A small file with this text, whatever was there before.
+/// Writes a small file with this text, in place of an existing one.
 fn write_small(path: &Path, text: &str, durable: bool) -> Result<(), DiskCause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
@@ -606,7 +607,7 @@ pub(super) fn remove(path: &Path) -> Result<(), DiskCause> {
     fs::unlink(path).map_err(cause)
 }
 
-/// Whether there is a file; none either where a directory of its path is something else by now.
+/// Looks whether a file exists; not found too if a directory of its path is no directory by now.
 pub(super) fn look_for(path: &Path) -> Result<(), DiskCause> {
     match fs::stat(path) {
         Ok(_) => Ok(()),

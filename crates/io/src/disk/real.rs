@@ -97,7 +97,7 @@ pub struct RealDisk {
 /// What the user's thread knows of a file.
 struct Known {
     file: FileToken,
-    /// The failures that the user was told.
+    /// The number of failures that the user knows.
     failures: u32,
     /// Which thread writes it.
     lane: usize,
@@ -116,7 +116,7 @@ impl RealDisk {
         })
     }
 
-    /// Starts the writer threads; `on_start` is told the name of each, and what it gives runs on that thread first.
+    /// Starts the writer threads; `on_start` gets the name of each, and what it returns runs on that thread first.
     ///
     /// # Errors
     /// Where the system gives no thread or no descriptor.

@@ -1,9 +1,9 @@
 //! The writer thread: executes commands in order, and writes successive appends to one file together.
 //!
-//! A pass over a file takes its appends from an [`Intake`]: those that arrived together, and those that arrive while it
-//! writes. zstd and LZ4 take all of a thread's time, so separate threads pack ([`Packers`]); the writer collects what
-//! is to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of one kind in
-//! order, while the thread that hands them over goes on.
+//! A pass over a file takes its appends from an [`Intake`]: appends that arrived together, and the ones that arrive
+//! while it writes. zstd and LZ4 take all of a thread's time, so separate threads pack ([`Packers`]); the writer
+//! collects what is to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of
+//! one kind in order, while the thread that hands them over goes on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -150,10 +150,10 @@ pub(super) struct Writer {
     pub(super) user_bell: Arc<Doorbell>,
     config: RealDiskConfig,
     tally: Arc<Tally>,
-    /// What writes past the page cache, and what is packed; none where that is not wanted, or it cannot be started. Dropped before
+    /// Writes past the page cache, and packed appends; `None` if it is not wanted or cannot be started. Dropped before
     /// the files.
     helper: Option<Helper>,
-    /// The packing threads; none where none are wanted, or they cannot be started.
+    /// The packing threads; `None` if they are not wanted or cannot be started.
     packers: Option<Packers>,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
@@ -171,7 +171,7 @@ impl Writer {
         Self { commands, done, own_bell, user_bell, config, tally, helper: None, packers: None, files, batch }
     }
 
-    /// Works until it is told to stop or its user is gone.
+    /// Works until it gets the command to stop or its user is gone.
     pub(super) fn run(mut self) {
         if self.config.mode != WriteMode::Buffered {
             self.start_helper();
@@ -323,9 +323,9 @@ pub(super) type Batch<'a> = std::vec::Drain<'a, Append>;
 pub(super) struct Intake<'a> {
     pub(super) first: Batch<'a>,
     pub(super) file: FileToken,
-    /// Where more come from; none where what comes now is the next pass's.
+    /// Where more come from; `None` if what comes now is left to the next pass.
     pub(super) commands: Option<&'a mut Consumer<Command>>,
-    /// The packing threads; none where none are wanted, or they cannot be started.
+    /// The packing threads; `None` if they are not wanted or cannot be started.
     pub(super) packers: Option<&'a mut Packers>,
     /// Rung for the writer when there is a command, when something is packed, and when something is written.
     pub(super) own_bell: &'a Doorbell,
@@ -369,7 +369,7 @@ impl<'a> Vigil<'a> {
         Self { bell, is_armed: false }
     }
 
-    /// There was nothing to do: sleeps when that is so for the second time in a row.
+    /// There was nothing to do: sleeps at the second such call in a row.
     pub(super) fn nothing_to_do(&mut self) {
         if self.is_armed {
             self.bell.wait();
@@ -465,7 +465,7 @@ impl Packing {
         (append, is_packed)
     }
 
-    /// None where the library has no memory.
+    /// `None` if the library has no memory.
     fn packer(&mut self, compression: Compression) -> Option<&mut Packer> {
         let known = self.packers.iter().position(|(known, _)| *known == compression);
         let place = match known {

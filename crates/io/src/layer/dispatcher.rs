@@ -60,7 +60,7 @@ impl EventDispatcher {
         })
     }
 
-    /// The service point's address as bound, for those who connect.
+    /// The service point's address as bound, to be given to peers.
     pub fn address_of(&self, service_point: ServicePoint) -> Option<String> {
         self.inner.address_of(service_point)
     }
@@ -317,7 +317,7 @@ impl EventDispatcher {
         }
     }
 
-    /// Everything that was posted comes back, and then the end is told.
+    /// Returns everything that was posted, and then reports the end.
     fn end(&mut self, endpoint: Endpoint, how: Ended) {
         let Self { works, exchange, .. } = self;
         let Some((_, mut work)) =
@@ -411,7 +411,7 @@ impl EventDispatcher {
             WorkRequest::Send { endpoint, cookie, .. } => (endpoint, cookie, Work::Send),
             WorkRequest::Receive { endpoint, cookie, .. } => (endpoint, cookie, Work::Receive),
             WorkRequest::Connect { cookie, .. } => {
-                // There is no end point: an end of none is told.
+                // There is no end point: the end is reported for `Endpoint::NONE`.
                 let how = Ended::NotConnected(match why {
                     PostError::Address(EndpointError::System { source, .. }) => {
                         ConnectCause::System(source.raw_os_error().unwrap_or(0))

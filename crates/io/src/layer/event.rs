@@ -19,11 +19,11 @@ pub enum Event {
         /// Who asks.
         peer: Peer,
     },
-    /// The connection stands; both sides are told.
+    /// The connection is established; both sides get this event.
     Established {
         /// The end point.
         endpoint: Endpoint,
-        /// That of the connect request; none on the side that accepted.
+        /// The cookie of the connect request; `None` on the side that accepted.
         cookie: Option<Cookie>,
     },
     /// Posted work has come to an end, or provided buffers have received something.
@@ -48,11 +48,11 @@ pub enum Event {
         /// The end point.
         endpoint: Endpoint,
     },
-    /// The end of the end point, told once, after everything that was posted has come back.
+    /// The end of the end point, reported once, after everything that was posted has come back.
     Ended {
         /// The end point.
         endpoint: Endpoint,
-        /// That of the connect request; none on the side that accepted.
+        /// The cookie of the connect request; `None` on the side that accepted.
         cookie: Option<Cookie>,
         /// How it ended.
         how: Ended,
@@ -64,7 +64,7 @@ pub enum Event {
     },
 }
 
-/// Who may take an event, where several threads share the work (paper 3, III-A: a thread for each task).
+/// Which task may take an event, if several threads share the work (paper 3, III-A: a thread for each task).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Connections that come, go and fail; marks; the user's own events.
@@ -133,7 +133,7 @@ pub enum FlushReason {
 /// Bytes that have come.
 #[derive(Debug)]
 pub struct Received {
-    /// That of the buffer they lie in; none where the dispatcher provides the buffers.
+    /// The cookie of the posted buffer that they lie in; `None` if the dispatcher provides the buffers.
     pub cookie: Option<Cookie>,
     /// The bytes, where they were received. With posted buffers in one piece; otherwise a chain.
     pub payload: Payload,
@@ -143,7 +143,7 @@ pub struct Received {
     pub is_last: bool,
 }
 
-/// Why bytes are told of now.
+/// Why bytes are reported now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Why {
     /// The buffer is full.
@@ -198,7 +198,7 @@ pub enum WorkRequest {
     },
     /// Sends a message behind those before it. It completes when the transport has taken it.
     Send {
-        /// To whom.
+        /// The receiver.
         endpoint: Endpoint,
         /// What; sent from where it lies.
         message: Payload,
@@ -208,7 +208,7 @@ pub enum WorkRequest {
     /// Receives into this buffer, behind those before it. From the first one on, the end point receives into posted
     /// buffers alone; without any, blocks of the dispatcher's pool are provided, recycled and never freed.
     Receive {
-        /// From whom.
+        /// The sender.
         endpoint: Endpoint,
         /// Where to.
         buffer: Loan,
@@ -246,7 +246,7 @@ pub enum WorkRequest {
 
 /// How an end point behaves.
 pub enum Setting {
-    /// Messages end where this says; without one, whatever has come is received.
+    /// Finds the ends of messages; without one, bytes are received as they come.
     Framer(Box<dyn Framer>),
     /// Bytes that do not fill a buffer or end a message are received after so long; at first at once, with the turn in
     /// which they came.

@@ -49,7 +49,7 @@ pub trait HeaderRule: Send {
     /// What follows, by a header of that many bytes.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a valid header.
     fn part(&mut self, header: &[u8]) -> Result<Part, FramingError>;
 }
 
@@ -385,7 +385,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_cut_or_refused_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000), cuts in any_cuts()) {
+        fn any_bytes_are_cut_or_refused_and_never_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000), cuts in any_cuts()) {
             let mut framers: Vec<Box<dyn Framer>> = vec![
                 Box::new(FixedSize::new(0)),
                 Box::new(LengthField::U32.framer(1 << 20)),

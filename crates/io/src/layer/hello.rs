@@ -80,7 +80,7 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    /// There is none.
+    /// An end point without a greeting.
     pub(super) const fn none() -> Self {
         Self { stage: Stage::Done, word: [0; WORD_BYTES], have: 0, deadline: None }
     }
@@ -115,7 +115,7 @@ impl Hello {
         replace(&mut self.stage, next)
     }
 
-    /// Takes bytes off the front; the word when it is whole, and `Err` where it is none.
+    /// Takes bytes off the front; returns the word when it is whole, and `Err` if the bytes are no word.
     pub(super) fn read(&mut self, slice: &mut Slice) -> Result<Option<Word>, ()> {
         let taken = slice.len().min(WORD_BYTES - self.have);
         self.word[self.have..self.have + taken].copy_from_slice(&slice[..taken]);

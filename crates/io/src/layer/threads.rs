@@ -71,8 +71,8 @@ pub struct Requester {
 }
 
 impl Requests for Requester {
-    /// [`PostError::Full`] and [`PostError::Closed`] alone are known here. Whatever else stands against a request, its
-    /// completion says.
+    /// Only [`PostError::Full`] and [`PostError::Closed`] are known here. Any other reason against a request comes with
+    /// its completion.
     fn post(&mut self, request: WorkRequest) -> Result<(), Box<Refused>> {
         if self.requests.is_abandoned() {
             return Err(Box::new(Refused { request, why: PostError::Closed }));

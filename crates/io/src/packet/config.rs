@@ -11,7 +11,7 @@ use ropewalk_wire::internet::ip_number;
 /// The packets that belong together: all that one receiver gets and one sender sends.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Flow {
-    /// UDP. The port stands in the address.
+    /// UDP. The port is part of the address.
     Udp,
     /// Straight in IPv4 packets of this protocol number, as in paper 1: one that no one else on the machine uses.
     Ip(u8),
@@ -107,8 +107,8 @@ pub struct ReceiveConfig {
     pub batch: usize,
     /// Bytes of the longest payload; longer packets are refused. Sockets set so much room aside for each packet of a batch.
     pub largest: usize,
-    /// Bytes that wait in the kernel at most, 0 for its own default. The kernel counts a packet as more than it has, and gives
-    /// no more than `net.core.rmem_max` to who is not the administrator.
+    /// Bytes that wait in the kernel at most, 0 for its own default. The kernel counts a packet as more than it has,
+    /// and gives no more than `net.core.rmem_max` without the administrator's rights.
     pub socket_buffer: usize,
     /// The address of the interface at which the group of a multicast address is joined; none: where the kernel's routes lead.
     pub interface: Option<IpAddr>,

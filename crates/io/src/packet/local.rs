@@ -23,7 +23,7 @@ const ALIGNMENT: usize = 16;
 /// Packets of one batch.
 const BATCH: usize = 256;
 
-/// A packet on its way: who sent it, when, where a recording says so, and what.
+/// A packet on its way: its sender, its time if a recording says so, and its bytes.
 type Waiting = (SocketAddr, Option<Instant>, Slice);
 
 /// Where packets are put in: of one thread.

@@ -34,8 +34,8 @@ impl PacketMemory {
         Self::Pool(PoolMemory { pool, loan: None })
     }
 
-    /// Where there is room for a packet of `least` bytes, or for several, and for how many bytes; none while all of it is
-    /// held. Of what the C library gives nothing is initialised.
+    /// Where there is room for a packet of `least` bytes, or for several, and for how many bytes; `None` while all of
+    /// it is held. Memory of the C library is not initialised.
     pub(super) fn room(&mut self, least: usize) -> Option<(*mut u8, usize)> {
         match self {
             Self::Pool(PoolMemory { pool, loan }) => {

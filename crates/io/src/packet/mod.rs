@@ -53,7 +53,7 @@ pub struct Packet {
     /// What UDP carried, or IP itself: whole packets alone, put together again where they came in fragments. Mostly one
     /// slice; empty if there was nothing in it.
     pub payload: Payload,
-    /// When it came, where a recording says so: on that recording's own clock. None where it comes now.
+    /// When it came, on the clock of the recording that says so. `None` if it comes now.
     pub came: Option<Instant>,
 }
 

@@ -1,5 +1,5 @@
-//! What the kernel tells of other sockets, of the way to another machine, and of what this machine lost of any flow: its own
-//! counts, as differences from when the receiver was made ([`Around`]).
+//! What the kernel reports about other sockets, about the way to another machine, and about this machine's losses of
+//! any flow: its own counts, as differences from when the receiver was made ([`Around`]).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -64,12 +64,12 @@ pub fn path_mtu(address: IpAddr, most: u32) -> io::Result<Option<u32>> {
         }
     };
     let socket = UdpSocket::bind(any)?;
-    // Whole or not at all: no packet is cut into pieces, whatever the kernel believes of the way.
+    // Whole or not at all: no packet is cut into pieces, even if the kernel assumes a smaller limit on the way.
     set_number(&socket, level, option, probe)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.connect((address, DISCARD))?;
     let came = |size: u32| came(&socket, size.min(SIZES[0]).saturating_sub(headers));
-    // Who does not answer the smallest one says nothing of the others.
+    // A peer that does not answer the smallest one says nothing of the others.
     if !came(most.min(SMALLEST))? {
         return Ok(None);
     }

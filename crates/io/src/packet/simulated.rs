@@ -129,7 +129,7 @@ type Place = (Flow, SocketAddrV4);
 struct State {
     faults: PacketFaults,
     rules: Rules,
-    /// What happened since the last request; none where nothing is to be recorded.
+    /// What happened since the last request; `None` if nothing is recorded.
     passages: Option<Vec<Passage>>,
     random: Random,
     inboxes: BTreeMap<Place, Inbox>,
@@ -423,7 +423,7 @@ impl SimulatedReceiver {
     }
 }
 
-/// Copies a packet into memory; none where there is no room.
+/// Copies a packet into memory; `None` without room.
 fn store(memory: &mut PacketMemory, bytes: &[u8]) -> Option<Payload> {
     if bytes.is_empty() {
         return Some(Payload::default());
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_faults_of_its_own_and_who_watches_sees_what_becomes_of_each_packet() {
+    fn a_path_has_faults_of_its_own_and_a_watcher_sees_what_becomes_of_each_packet() {
         let network = PacketNetwork::new(1, PacketFaults { queue: 1, ..PacketFaults::default() });
         let (mut sender, mut receiver) = pair(&network);
         let home = Ipv4Addr::LOCALHOST;

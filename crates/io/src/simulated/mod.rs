@@ -1,6 +1,6 @@
 //! Endpoints on a simulated network: virtual time, one seed, and the fault model of the project.
 //!
-//! Time is what [`poll`](crate::Dispatcher::poll) is told. A driver polls all dispatchers at one instant until
+//! [`poll`](crate::Dispatcher::poll) gets the time as an argument. A driver polls all dispatchers at one instant until
 //! none has work, then moves to the earliest [`next_deadline`](crate::Dispatcher::next_deadline). As over a
 //! real network, received bytes are copied into the receiver's own pool.
 

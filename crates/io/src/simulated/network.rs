@@ -1,4 +1,4 @@
-//! The simulated network: who listens, what is under way, what is cut.
+//! The simulated network: its listeners, what is under way, what is cut.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,10 +25,10 @@ pub(super) struct Request {
 }
 
 pub(super) struct State {
-    /// The latest time that any dispatcher was told.
+    /// The latest time that any dispatcher was polled at.
     pub(super) now: Instant,
     pub(super) faults: Faults,
-    /// Of what travels between two hosts, the lower number first, where it differs from the rest.
+    /// Faults between two hosts, the lower number first, if they differ from the rest.
     pub(super) links: BTreeMap<(u32, u32), Faults>,
     random: Random,
     listeners: BTreeMap<String, (u32, ServicePoint)>,
@@ -307,7 +307,7 @@ impl State {
     pub(super) fn forget(&mut self, number: u64, side: usize) {
         let Some(wire) = self.wires.get_mut(&number) else { return };
         wire.names[side] = None;
-        // An acceptor that was never told does not keep it.
+        // An acceptor that never learned of it does not keep it.
         if wire.names[1 - side].is_none() && !self.requests.iter().flatten().any(|request| request.wire == number) {
             self.wires.remove(&number);
         }

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_none_it_is_epoll_which_says_why() {
+    fn without_io_uring_epoll_is_taken_and_says_why() {
         let none = || Err(io::Error::other("this kernel has no io_uring"));
         let (taken, ring) = choice(Mechanism::Auto, none()).expect("epoll is always there");
         assert_eq!((taken.mechanism, ring), (Mechanism::Epoll, None));

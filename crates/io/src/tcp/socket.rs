@@ -180,7 +180,7 @@ pub(super) fn reset(socket: &OwnedFd) {
     let _ = net::connect_unspec(socket).or_else(|_| net::shutdown(socket, Shutdown::Both));
 }
 
-/// Who is at the other end; `None` if the connection is gone.
+/// The address of the peer; `None` if the connection is gone.
 pub(super) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
     net::getpeername(socket).ok().flatten().and_then(|address| address.try_into().ok())
 }
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_nobody_knows_is_told_from_an_address_that_is_none() {
+    fn an_unknown_name_is_distinguished_from_a_malformed_address() {
         for known in ["127.0.0.1:80", "[::1]:0", "localhost:9"] {
             assert!(resolve(known).is_ok(), "{known}");
         }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_there_is_not_awaited_and_a_new_time_replaces_the_old_one() {
+    fn a_present_peer_is_not_awaited_and_a_new_time_replaces_the_old_one() {
         let mut timers = Timers::with_capacity(4);
         timers.start(ONE, Duration::from_secs(5));
         timers.start(OTHER, Duration::from_secs(5));

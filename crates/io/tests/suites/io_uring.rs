@@ -96,7 +96,7 @@ fn the_kernel_has_given_everything_back_when_a_dispatcher_is_gone() {
 /// Only the thread that polled can make the kernel give something back and know it: what it may still have is not used
 /// again, be the thread gone or not.
 #[test]
-fn on_another_thread_the_kernel_keeps_what_it_has_and_the_peers_are_told() {
+fn on_another_thread_the_kernel_keeps_what_it_has_and_the_peers_learn_of_the_end() {
     let Standstill { here, mut there, mut sent, .. } = Standstill::new();
     std::thread::spawn(move || drop(here)).join().expect("it is dropped");
     assert!(!is_full(&mut sent));
@@ -134,5 +134,5 @@ fn on_another_thread_every_endpoint_ends_with_the_cause() {
         assert!(poll(&mut here).is_empty());
     })
     .join()
-    .expect("it is told");
+    .expect("the thread ends");
 }

@@ -352,7 +352,7 @@ fn pool(name: &str, block: usize, blocks: usize) -> Pool {
     Pool::new(PoolConfig::heap(name, block, blocks)).expect("memory for a test")
 }
 
-/// Sends back whatever comes, and counts the bytes of each endpoint.
+/// Sends back all bytes that come, and counts the bytes of each endpoint.
 struct Crowd {
     dispatcher: Box<dyn Dispatcher>,
     received: Vec<usize>,

@@ -8,7 +8,7 @@
 //! with AVX2 takes a step of eight blocks with each gather, and has several such groups in flight; the lines of blocks
 //! further on are prefetched a few at each step, so that memory is never idle and never overrun. Where chunks are short
 //! and equally long it leaves the walk to `steady`, which guesses what trailers say. Their scalar twin takes one block
-//! after the other. What the formats mean stands in `wire::felix`; here is only as much as a walk needs.
+//! after the other. `wire::felix` explains the formats; here is only as much as a walk needs.
 
 mod steady;
 #[cfg(test)]
@@ -60,11 +60,11 @@ mod fault {
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(C)]
 pub struct BlockWalk {
-    /// The header as it stands there.
+    /// The header as it is in the block.
     pub header: u32,
     /// Its first sub-chunk.
     pub first: u32,
-    /// How many sub-chunks it has; none if it is damaged.
+    /// How many sub-chunks it has; 0 if it is damaged.
     pub count: u32,
     /// What is wrong with it (the number of a `wire::felix::BlockError`), or 0.
     pub fault: u16,
@@ -108,7 +108,7 @@ impl Walked {
         &self.sub_chunks
     }
 
-    /// Blocks and sub-chunks, for who takes them apart where they lie.
+    /// Blocks and sub-chunks, for a caller that takes them apart in place.
     pub fn parts(&mut self) -> (&[BlockWalk], &mut [SubChunk]) {
         (&self.blocks[..self.filled], &mut self.sub_chunks)
     }
@@ -152,7 +152,7 @@ impl Kernel {
 pub struct Walker {
     layout: Layout,
     kernel: Kernel,
-    /// Whether somebody calls [`Self::rest`].
+    /// Whether the caller prefetches [`Self::rest`].
     leaves_rest: bool,
     steady: steady::Steady,
     #[cfg(target_arch = "x86_64")]
@@ -197,7 +197,8 @@ impl Walker {
     }
 
     /// From now on a part of each block's lines is left to [`Self::rest`], which must be called once for each
-    /// block before it is walked: by somebody who has to do with what was walked before. Then memory is busy meanwhile.
+    /// block before it is walked, by a caller that still works on what was walked before. Then memory is busy
+    /// meanwhile.
     pub fn leave_rest(&mut self) {
         self.leaves_rest = true;
     }
@@ -236,7 +237,7 @@ impl Walker {
     }
 }
 
-/// Has the line that this place lies in fetched, where the processor can be told so. Nothing is read.
+/// Prefetches the line that this place lies in, if the processor has an instruction for it. Nothing is read.
 #[inline]
 #[allow(unsafe_code)]
 fn prefetch(place: *const u8) {
@@ -249,7 +250,7 @@ fn prefetch(place: *const u8) {
     let _ = place;
 }
 
-/// Two lines of each block that somebody else than the walk prefetches, block by block.
+/// Two lines of each block that the caller prefetches instead of the walk, block by block.
 #[derive(Clone, Debug)]
 pub struct Rest {
     /// The first one of the next block, and how far it is to the one in the block behind.

@@ -1,5 +1,5 @@
-//! Every kernel finds the same as its scalar twin, whatever the bytes. (What the twin finds is held against the
-//! checked decoder in `wire`, in that crate's tests.)
+//! Every kernel finds the same as its scalar twin, for any bytes. (Tests in `wire` compare what the twin finds with the
+//! checked decoder.)
 
 use super::*;
 use proptest::prelude::*;

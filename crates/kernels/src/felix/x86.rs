@@ -64,7 +64,7 @@ impl Lanes {
             let next = block.wrapping_add(walked_lines(block_bytes) * LINE_BYTES);
             return Rest { next, block_bytes, other: LINE_BYTES };
         }
-        // Of the blocks behind those that are walked next: of these themselves they must be there when a walk peeks.
+        // Lines of blocks further on: the lines of the next blocks must be there already when a walk peeks.
         Rest { next: block.wrapping_add(behind * block_bytes), block_bytes, other: block_bytes - LINE_BYTES }
     }
 }
@@ -243,7 +243,7 @@ impl Group {
         let active = _mm256_cmpgt_epi32(self.at, header);
         let word = gather(blocks, block_bytes, self.at);
         let kind = _mm256_srli_epi32::<29>(word);
-        // Types 0 and 7 have no data whatever their length says: with 1 added they are 0 and 8.
+        // Types 0 and 7 have no data, with any length: with 1 added they are 0 and 8.
         let with_one = _mm256_add_epi32(word, _mm256_set1_epi32(1 << 29));
         let has_no_data = _mm256_cmpeq_epi32(_mm256_srli_epi32::<30>(with_one), _mm256_setzero_si256());
         let flags = _mm256_set1_epi32(if WIDE { 0xFE00_0000_u32 } else { 0xFC00_0000 } as i32);
@@ -286,7 +286,7 @@ impl Group {
     }
 }
 
-/// The four bytes before `at` in each of eight blocks; of a place that is none, the header or the end.
+/// The four bytes before `at` in each of eight blocks; `at` is limited to between the header and the end.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn gather(blocks: &[u8], block_bytes: usize, at: __m256i) -> __m256i {
@@ -421,7 +421,7 @@ impl Ahead {
     }
 }
 
-/// Prefetches the second trailers of the blocks behind those that are walked: their last ones are there already.
+/// Prefetches the second trailers of the next blocks, whose last trailers are there already.
 struct Peek<'a> {
     bytes: &'a [u8],
     /// Behind the next block.

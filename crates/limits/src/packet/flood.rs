@@ -44,7 +44,7 @@ impl Flood {
         self.socket.frame(index * FRAME, bytes)
     }
 
-    /// Queues a frame; false where the queue is full.
+    /// Queues a frame; false if the queue is full.
     pub fn put(&mut self, index: usize) -> bool {
         let is_queued = self.socket.put(index * FRAME, usize::from(self.lengths[index]));
         self.queued += u64::from(is_queued);

@@ -131,12 +131,13 @@ impl BareReceiver {
             Loop::Xdp(xdp) => xdp.descriptor(),
         };
         let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
-        // Whatever it says, the next thing is to look.
+        // With any result, the next step is to look.
         let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&at_most));
     }
 }
 
-/// Keeps an address without receiving anything: for the kernel somebody listens, so that it does not answer that nobody does.
+/// Keeps an address without receiving anything: the kernel sees a listener, so that it does not answer with an ICMP
+/// error.
 ///
 /// # Errors
 /// What the kernel says.

@@ -58,11 +58,11 @@ pub(super) fn attach(card: u32, mac: [u8; 6], socket: &OwnedFd) -> io::Result<[O
     Ok([link(&program, card, ATTACH_XDP, IN_DRIVER)?, map])
 }
 
-/// IPv4 that comes in at a card for this host ends behind those who want everything, and protocols do not see it, until what is
-/// returned is dropped.
+/// IPv4 that comes in at a card for this host ends after the sockets that take every packet, and protocols do not see
+/// it, until what is returned is dropped.
 pub(super) fn drop_behind(card: u32) -> io::Result<OwnedFd> {
     let steps = [
-        step(0x61, 0x15, 4, 0), // r5 = for whom it is
+        step(0x61, 0x15, 4, 0), // r5 = packet type
         step(0x56, 0x05, 4, libc::PACKET_HOST as i32),
         step(0x61, 0x15, 16, 0), // r5 = type
         step(0x56, 0x05, 2, 0x0008),
@@ -91,7 +91,7 @@ fn link(program: &OwnedFd, card: u32, attachment: u32, flags: u32) -> io::Result
 }
 
 fn descriptor(command: i32, what: &[u64]) -> io::Result<OwnedFd> {
-    // SAFETY: new, and nobody else's.
+    // SAFETY: new, and owned by nothing else.
     ask(command, what).map(|number| unsafe { OwnedFd::from_raw_fd(number) })
 }
 

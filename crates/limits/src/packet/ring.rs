@@ -78,7 +78,7 @@ pub(super) struct RingLoop {
     sender: OwnedFd,
     /// What came into the ring ends there.
     _spare: OwnedFd,
-    /// For the kernel somebody listens.
+    /// Makes the kernel see a listener.
     pub(super) listener: (OwnedFd, SocketAddrV4),
 }
 
@@ -181,7 +181,7 @@ impl RingLoop {
     }
 
     fn kick(&self) {
-        // SAFETY: sends what stands in the ring: there are no bytes of its own.
+        // SAFETY: sends the frames of the ring; the call has no bytes of its own.
         unsafe { libc::send(self.sender.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
     }
 }

@@ -16,7 +16,7 @@ const IP_HEADER: usize = 20;
 /// Control messages: a header of 16 bytes and a number.
 const CONTROL: usize = 24;
 
-/// A socket, and all that its calls are told.
+/// A socket, and all arguments of its calls.
 pub(super) struct SocketLoop {
     socket: OwnedFd,
     pub(super) address: SocketAddrV4,
@@ -45,8 +45,8 @@ impl SocketLoop {
         }
         let mut room = vec![0; (BATCH * ROOM).max(TRAIN)].into_boxed_slice();
         // SAFETY: numbers and pointers, for which zeros are good.
-        let (nobody, empty) = unsafe { (zeroed::<libc::sockaddr_in>(), zeroed::<libc::mmsghdr>()) };
-        let mut addresses = vec![nobody; BATCH].into_boxed_slice();
+        let (unset, empty) = unsafe { (zeroed::<libc::sockaddr_in>(), zeroed::<libc::mmsghdr>()) };
+        let mut addresses = vec![unset; BATCH].into_boxed_slice();
         let piece =
             |index| libc::iovec { iov_base: room.as_mut_ptr().wrapping_add(index * ROOM).cast(), iov_len: ROOM };
         let mut pieces: Box<[libc::iovec]> = (0..BATCH).map(piece).collect();

@@ -35,7 +35,7 @@ fn frame(cable: &Cable, from: SocketAddrV4, to: SocketAddrV4, is_raw: bool) -> V
     bytes
 }
 
-/// Packets that have come, at least so many unless they are lost.
+/// Packets that have come, at least this many unless they are lost.
 fn received(socket: &OwnedFd, awaited: u64) -> u64 {
     let (mut count, until) = (0, std::time::Instant::now() + Duration::from_secs(5));
     loop {

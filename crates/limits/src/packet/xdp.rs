@@ -107,7 +107,7 @@ pub(super) struct XdpSocket {
 unsafe impl Send for XdpSocket {}
 
 impl XdpSocket {
-    /// With so many frames of so many bytes: 2,048 or 4,096.
+    /// With this many frames of this many bytes: 2,048 or 4,096.
     pub(super) fn open(card: u32, frames: usize, frame_bytes: usize) -> io::Result<Self> {
         let family = AddressFamily::from_raw(libc::AF_XDP as u16);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -174,7 +174,7 @@ impl XdpSocket {
         unsafe { std::slice::from_raw_parts_mut(self.memory.0.add(place), bytes) }
     }
 
-    /// Queues bytes of the memory; false where the ring is full.
+    /// Queues bytes of the memory; false if the ring is full.
     pub(super) fn put(&mut self, place: usize, bytes: usize) -> bool {
         let has_room = self.transmit.room() > 0;
         if has_room {
@@ -189,7 +189,7 @@ impl XdpSocket {
         self.transmit.publish();
         loop {
             let socket = self.socket.as_raw_fd();
-            // SAFETY: sends what stands in the ring: there are no bytes of its own.
+            // SAFETY: sends the frames of the ring; the call has no bytes of its own.
             let sent = unsafe { libc::sendto(socket, null_mut(), 0, libc::MSG_DONTWAIT, null_mut(), 0) };
             let error = io::Error::last_os_error();
             for _ in 0..self.completion.available() {
@@ -252,7 +252,7 @@ pub(super) struct XdpLoop {
     socket: XdpSocket,
     /// The program, as long as it is to be there.
     _program: [OwnedFd; 2],
-    /// For the kernel somebody listens.
+    /// Makes the kernel see a listener.
     pub(super) listener: (OwnedFd, SocketAddrV4),
 }
 

@@ -104,7 +104,7 @@ pub struct Stopwatch<'a> {
 }
 
 impl<'a> Stopwatch<'a> {
-    /// Measures `duration` after `warm_up`, and then tells the sender to stop.
+    /// Measures `duration` after `warm_up`, and then stops the sender.
     pub fn new(warm_up: Duration, duration: Duration, stop: &'a AtomicBool) -> Self {
         Self { warm_up, duration, stop, began: None, measuring: None, figures: None }
     }
@@ -181,7 +181,7 @@ pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
     })
 }
 
-/// Two connected sockets over loopback, which do not block: whoever connected first.
+/// Two connected sockets over loopback, which do not block: the connecting one first.
 fn connection(sockets: PairSockets, no_delay: bool) -> io::Result<[OwnedFd; 2]> {
     let socket = || -> io::Result<OwnedFd> {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -44,7 +44,7 @@ fn send_all(socket: &OwnedFd, epoll: &OwnedFd, mut bytes: &[u8]) -> io::Result<(
     Ok(())
 }
 
-/// Sends until it is told to stop; returns how many bytes.
+/// Sends until the flag is set; returns how many bytes.
 pub(super) fn send(socket: &OwnedFd, message: &[u8], stop: &AtomicBool) -> io::Result<u64> {
     let (epoll, mut sent) = (watch(socket, EventFlags::OUT)?, 0);
     while !stop.load(Ordering::Relaxed) {

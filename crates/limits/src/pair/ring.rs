@@ -35,12 +35,12 @@ fn new_ring() -> io::Result<IoUring> {
     })
 }
 
-/// Sends until it is told to stop; returns how many bytes.
+/// Sends until the flag is set; returns how many bytes.
 pub(super) fn send(socket: &OwnedFd, message: PlacedBytes, stop: &AtomicBool) -> io::Result<u64> {
     let mut ring = new_ring()?;
     let sent = send_from(socket, &mut ring, &message, stop);
     if sent.is_err() {
-        // The operation may still be under way, and would read memory that is somebody else's by then.
+        // The operation may still be under way, and would read memory that has another owner by then.
         std::mem::forget(message);
     }
     sent
@@ -94,7 +94,7 @@ pub(super) fn receive(socket: &OwnedFd, stopwatch: &mut Stopwatch<'_>) -> io::Re
     buffers.publish();
     let received = receive_into(socket, &mut ring, &mut buffers, stopwatch);
     if received.is_err() {
-        // The operation may still be under way, and would write to memory that is somebody else's by then.
+        // The operation may still be under way, and would write to memory that has another owner by then.
         std::mem::forget(buffers);
     }
     received

@@ -109,7 +109,7 @@ impl Chain {
         joined
     }
 
-    /// Adds a slice at the end, behind those that are there.
+    /// Adds a slice at the end.
     pub(super) fn push(&mut self, slice: Slice) {
         self.length += slice.len();
         // SAFETY: as in `join`.
@@ -273,7 +273,7 @@ impl Stripe {
     pub(super) fn join(&mut self, next: &Slice) -> bool {
         let (last, end) = self.last();
         let follows = next.start().as_ptr() == end;
-        // Of two pieces the second says how long all are, hence may grow.
+        // With two pieces the second sets the length of all, hence may grow.
         let piece = if follows && self.count() == 2 { last + next.len() } else { usize::from(self.piece) };
         let fits = if follows {
             last + next.len() <= piece

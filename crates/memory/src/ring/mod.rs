@@ -1,4 +1,4 @@
-//! A ring that somebody else writes: a link card by DMA, or who takes its place, on another thread or in another process.
+//! A ring that another writer fills: a link card by DMA, or its emulation, on another thread or in another process.
 //!
 //! ```text
 //!            released           done                 written
@@ -8,10 +8,10 @@
 //!  RingWriter::space ◄── read pointer            write pointer ──► RingReader::poll, bytes, append
 //! ```
 //! Places are *positions*: bytes written before, since the ring began; its memory comes round again and again. The ring
-//! is cut into pages, the foreign kind of a pool's blocks: each is lent when the write pointer enters it, its bytes leave
-//! as ordinary slices, and when the reader is done with it and the last slice was dropped, on whatever thread, it comes
-//! home. The read pointer follows the pages that came home in the order of the ring, so the writer never touches a byte
-//! that anybody can still see.
+//! is cut into pages, the foreign kind of a pool's blocks: each is lent when the write pointer enters it, its bytes
+//! leave as ordinary slices, and when the reader is done with it and the last slice was dropped, on any thread, it
+//! comes home. The read pointer follows the pages that came home in the order of the ring, so the writer never touches
+//! a byte that can still be seen.
 //!
 //! The two pointers stand on cache lines of their own in front of the first page (`pointers`, which loom checks), so that
 //! a ring in a memfd is complete: another process opens the file and writes. What it writes is not trusted, that it
@@ -111,7 +111,7 @@ impl Area {
     /// A ring that another process laid out.
     ///
     /// # Errors
-    /// If there is none in the mapping.
+    /// If the mapping has no ring.
     fn find(mapping: Mapping) -> Result<Self, RingError> {
         if mapping.bytes() < LEAST_PAGE {
             return Err(RingError::NotARing);
@@ -208,8 +208,8 @@ impl RingReader {
         unsafe { &self.shared.as_ref().table }
     }
 
-    /// Looks how far the writer has come, and takes home the pages that nobody needs any more. Returns the position up
-    /// to which [`Self::bytes`] can be asked for.
+    /// Looks how far the writer has come, and takes home the pages that are no longer referred to. Returns the position
+    /// up to which [`Self::bytes`] can be asked for.
     ///
     /// # Errors
     /// Where the writer says what cannot be: nothing more of it must be believed.
@@ -299,7 +299,7 @@ impl RingReader {
         unsafe { registry::give_back(self.id.0, block, left) }
     }
 
-    /// Takes home the pages whose last reference was dropped, and lets the writer have those that are at the front.
+    /// Takes home the pages whose last reference was dropped, and gives the front ones of them to the writer.
     pub fn collect(&mut self) {
         if !self.table().has_returned() {
             return;
@@ -319,8 +319,8 @@ impl RingReader {
         }
     }
 
-    /// Before the reader's thread sleeps: false if there is something to do at once. Otherwise the writer is told that
-    /// its next word must be followed by the bell.
+    /// Before the reader's thread sleeps: false if there is something to do at once. Otherwise asks the writer to ring
+    /// the bell after its next word.
     pub fn prepare_wait(&mut self) -> bool {
         let pointers = self.area.pointers();
         pointers.fall_asleep();
@@ -387,8 +387,8 @@ impl RingReader {
         self.pages.len()
     }
 
-    /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) ring, for
-    /// [`RingWriter::open`] in another process. Nobody can change its size.
+    /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) ring, for [`RingWriter::open`] in another
+    /// process. Its size cannot be changed.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.area.mapping.file()
     }
@@ -431,7 +431,7 @@ impl core::fmt::Debug for RingReader {
     }
 }
 
-/// Writes into a ring: the only one who does.
+/// The only writer of a ring.
 pub struct RingWriter {
     area: Area,
     written: u64,
@@ -439,7 +439,7 @@ pub struct RingWriter {
     released: u64,
 }
 
-// SAFETY: the memory belongs to no thread; the writer is the only one who touches what it has not handed over.
+// SAFETY: the memory belongs to no thread; only the writer touches what it has not handed over.
 unsafe impl Send for RingWriter {}
 
 impl RingWriter {
@@ -448,7 +448,7 @@ impl RingWriter {
     }
 
     /// The ring of another process, from its [`RingReader::file`]. Two rules hold between the
-    /// processes, and nobody can check them: at most one writes at a time, and both keep to the pointers. A writer that
+    /// processes and cannot be checked: at most one writes at a time, and both keep to the pointers. A writer that
     /// comes after another one goes on where that one stopped.
     ///
     /// # Errors
@@ -466,7 +466,7 @@ impl RingWriter {
         let room = |released: u64| (released + self.area.bytes).saturating_sub(self.written);
         let wanted = self.area.until_end(self.written);
         if room(self.released) < wanted {
-            // Another process may have written anything there: no room is better than room that is none.
+            // Another process may have written anything there: no room is better than room that does not exist.
             let released = pointers.released();
             if released <= self.written && released >= self.released {
                 self.released = released;

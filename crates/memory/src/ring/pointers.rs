@@ -106,10 +106,11 @@ impl Pointers {
 
     /// The reader is about to sleep: what it waits for must be looked at after this.
     pub(super) fn fall_asleep(&self) {
-        // A store would do. Where a sleep ended without the bell, the writer's swap may have replaced the word of waking;
-        // it stands directly behind that word in the order of all writes, so this one comes later and is what the
-        // writer sees next. Loom knows that only of swaps that somebody has read: with a store here it lets the writer
-        // see its own old swap, and reports a bell that nobody rings. With a swap it tries every order without a bound.
+        // A store would do. Where a sleep ended without the bell, the writer's swap may have replaced the word of
+        // waking; it stands directly behind that word in the order of all writes, so this one comes later and is what
+        // the writer sees next. Loom knows that only of swaps whose value was read: with a store here it lets the
+        // writer see its own old swap, and reports a bell that is never rung. With a swap it tries every order without
+        // a bound.
         self.states.0.asleep.swap(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
@@ -121,7 +122,7 @@ impl Pointers {
 }
 
 /// Loom's models: run by `RUSTFLAGS="--cfg loom" cargo test -p ropewalk-memory --lib loom`. Bytes are played by loom's
-/// cells, which fail a model when a write is not ordered against every read; a bell that nobody rings is a deadlock.
+/// cells, which fail a model when a write is not ordered against every read; a bell that is never rung is a deadlock.
 #[cfg(all(loom, test))]
 mod loom_models {
     use super::*;
@@ -196,7 +197,7 @@ mod loom_models {
         });
     }
 
-    /// Every order, however often the thread changes, whatever bound others are run with.
+    /// Tries every order, with any number of thread switches, regardless of the bound of other models.
     fn model(scene: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = None;

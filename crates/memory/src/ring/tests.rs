@@ -143,9 +143,9 @@ fn a_reader_pointer_that_cannot_be_gives_no_room() {
 }
 
 #[test]
-fn a_reader_that_sleeps_is_told_once_and_never_sleeps_on_news() {
+fn a_sleeping_reader_is_woken_once_and_never_sleeps_on_news() {
     let (mut writer, mut reader) = small(2);
-    assert!(!writer.commit(0), "nobody sleeps");
+    assert!(!writer.commit(0), "no reader sleeps");
     reader.poll().unwrap();
     assert!(reader.prepare_wait());
     writer.space()[0] = 1;
@@ -245,7 +245,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 64 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_anybody_sees_is_ever_overwritten(
+    fn visible_bytes_are_never_overwritten(
         steps in prop::collection::vec((0..5_u8, 0..3000_usize, any::<prop::sample::Index>()), 1..STEPS),
     ) {
         let (mut writer, mut reader) = small(3);

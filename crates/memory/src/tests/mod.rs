@@ -228,7 +228,7 @@ fn a_payload_of_many_slices_reads_like_one() {
 }
 
 #[test]
-fn staging_lets_somebody_write_where_there_is_room() {
+fn staging_lets_the_caller_write_where_there_is_room() {
     let mut staging = Staging::new(pool(8, 2));
     let fill = |bytes: &'static [u8]| {
         move |space: &mut [u8]| {
@@ -325,7 +325,7 @@ fn next(state: &mut u32) -> u32 {
     *state
 }
 
-/// A block waits a little for readers when there is none.
+/// Takes a loan; waits for readers to return a block if none is free.
 fn loan(pool: &mut Pool) -> crate::Loan {
     loop {
         match pool.loan(Owner::SHARED) {

@@ -67,7 +67,7 @@ fn every_kind_of_memory_says_what_it_is_and_keeps_its_bytes() {
 }
 
 #[test]
-fn memory_that_others_can_read_is_listed_once_and_stays_while_somebody_has_it() {
+fn memory_that_others_can_read_is_listed_once_and_stays_while_it_is_held() {
     let listed_at = |address: usize| {
         let all = crate::shared_memories();
         all.into_iter().filter(|memory| memory.addresses().contains(&address)).collect::<Vec<_>>()
@@ -85,7 +85,7 @@ fn memory_that_others_can_read_is_listed_once_and_stays_while_somebody_has_it() 
     assert_eq!(rustix::io::pread(kept.file(), &mut there, offset as u64).unwrap(), 3);
     assert_eq!(&there, b"one");
     let anonymous = Pool::new(config(MemoryKind::Anonymous, HugePages::Never)).unwrap();
-    assert!(listed_at(anonymous.address().as_ptr().addr()).is_empty(), "nobody else can have it");
+    assert!(listed_at(anonymous.address().as_ptr().addr()).is_empty(), "no other process can map it");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_locked_pool_stays_in_memory_until_it_is_dropped() {
     }
     let pool = Pool::new(config(MemoryKind::Anonymous, HugePages::Never)).unwrap();
     assert_eq!((pool.report().lock, locked_bytes()), (Lock::NotAsked, 0));
-    // 2.5 MiB: within what everybody may lock.
+    // 2.5 MiB: within every user's limit of locked memory.
     for (memory, huge_pages) in MAPPED {
         let wanted = PoolConfig { lock: true, ..config(memory, huge_pages) };
         let pool = Pool::new_untouched(wanted).unwrap();
@@ -210,7 +210,7 @@ fn more_memory_than_there_are_addresses_is_an_error() {
     }
 }
 
-/// Here the kernel is a pipe and a plain `read`: what matters is who has which bytes when.
+/// Here the kernel is a pipe and a plain `read`: what matters is which side has which bytes when.
 #[test]
 fn the_kernel_fills_a_posted_block_while_its_head_is_read() {
     let mut pool = Pool::new(config(MemoryKind::Anonymous, HugePages::Auto)).unwrap();
@@ -221,7 +221,7 @@ fn the_kernel_fills_a_posted_block_while_its_head_is_read() {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let fill = |posted: &crate::Posted, bytes: &[u8]| {
         rustix::io::write(&writer, bytes).unwrap();
-        // SAFETY: nobody else has these bytes while the block is posted.
+        // SAFETY: no other reference to these bytes exists while the block is posted.
         let result = unsafe { libc::read(raw(&reader), posted.address().as_ptr().cast(), posted.capacity()) };
         assert_eq!(result, bytes.len() as isize);
     };
@@ -249,7 +249,7 @@ fn a_posted_block_that_is_not_reclaimed_stays_out() {
     assert_eq!(held(&mut pool), 1);
 }
 
-/// Runs in its own process, whose mappings nobody else changes meanwhile.
+/// Runs in its own process, so that no other test changes the mappings meanwhile.
 #[test]
 fn dropped_pools_leave_no_mapping_behind() {
     if !is_alone("tests::system::dropped_pools_leave_no_mapping_behind") {
@@ -276,7 +276,7 @@ fn a_block_that_was_given_out_comes_home_with_its_only_slice_or_as_a_loan() {
     let mut pool = pool(64, 3);
     let blocks: Vec<u32> = std::iter::from_fn(|| pool.give_out()).collect();
     assert_eq!((blocks.len(), pool.available(Owner::SHARED)), (3, 0));
-    // SAFETY: each is given out, and nobody writes to it.
+    // SAFETY: each is given out, and is not written.
     let (first, second) = unsafe { (pool.filled(blocks[0], 0, 64), pool.filled(blocks[1], 60, 4)) };
     assert_eq!((first.len(), second.len()), (64, 4));
     assert_eq!(second.as_ptr().addr() - pool.address().as_ptr().addr(), blocks[1] as usize * 64 + 60);

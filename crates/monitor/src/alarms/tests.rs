@@ -1,8 +1,8 @@
 //! Alarms on made-up runs.
 
 use super::{AlarmError, Alarms, Condition, Quantity, Rule, Severity, State, built_in};
-use crate::bottleneck::Limit;
 use crate::made_up::{node, sample, source};
+use crate::quality::{ProblemKind, Quality, QualityMonitor};
 use crate::{Activity, RunTrend, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Counter, EventAccount, NodeId, Utc};
@@ -33,10 +33,10 @@ fn holding(seconds: u64, blocks: u64) -> Sample {
     sample
 }
 
-/// The alarm after a sample a second, each with so many blocks held.
+/// The alarm after a sample a second, each with this many blocks held.
 fn states(alarms: &mut Alarms, from: u64, blocks: &[u64]) -> Vec<State> {
     let after = |(place, &blocks): (usize, &u64)| {
-        alarms.observe(holding(from + place as u64, blocks), None);
+        alarms.observe(holding(from + place as u64, blocks), None, &Quality::default());
         alarms.all()[0].state
     };
     blocks.iter().enumerate().map(after).collect()
@@ -56,7 +56,7 @@ fn without_a_hold_time_it_is_raised_at_once() {
 }
 
 #[test]
-fn a_latched_alarm_stays_until_somebody_knows() {
+fn a_latched_alarm_stays_until_it_is_acknowledged() {
     let mut alarms = alarms(rule(Duration::ZERO, true));
     assert_eq!(states(&mut alarms, 1, &[11, 0, 0]), [State::Active, State::Latched, State::Latched]);
     assert_eq!(alarms.shown().len(), 1);
@@ -76,7 +76,7 @@ fn an_acknowledged_alarm_ends_by_itself_and_is_raised_anew() {
     assert_eq!(by, ["Ada"]);
 }
 
-/// Known before: it was shelved until so long after the machine had been switched on.
+/// Known before: it was shelved until this long after the machine had been switched on.
 #[test]
 fn what_is_shelved_before_the_first_look_is_shelved_from_then_on() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
@@ -106,7 +106,7 @@ fn without_a_run_nothing_is_wrong_and_shelves_come_to_their_end() {
 }
 
 #[test]
-fn who_knows_of_an_alarm_and_who_shelved_it_is_said_as_long_as_it_is_so() {
+fn an_alarm_names_who_acknowledged_and_who_shelved_it_while_that_lasts() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
     states(&mut alarms, 1, &[11]);
     alarms.acknowledge("pool", "Ada").expect("it is raised");
@@ -126,7 +126,7 @@ fn who_knows_of_an_alarm_and_who_shelved_it_is_said_as_long_as_it_is_so() {
 fn a_run_that_differs_from_its_reference_raises_an_alarm() {
     let quantity: Quantity = "reference:bytes_in_per_second".parse().expect("there is such a series");
     assert_eq!(quantity.to_string(), "reference:bytes_in_per_second");
-    let wrong = "reference:beauty".parse::<Quantity>().expect_err("there is none").to_string();
+    let wrong = "reference:beauty".parse::<Quantity>().expect_err("there is no such series").to_string();
     assert!(wrong.contains("pool_share"), "{wrong}");
     let mut alarms = alarms(Rule { quantity, condition: Condition::Below(-20.0), ..rule(Duration::ZERO, false) });
     let bytes = vec![Some(1000.0), Some(1000.0), Some(2000.0), None, Some(0.0)];
@@ -134,7 +134,7 @@ fn a_run_that_differs_from_its_reference_raises_an_alarm() {
     let trend = Arc::new(RunTrend { schema: RunTrend::SCHEMA.to_owned(), run: 2, step_seconds: 1, series });
     let mut after = |age: u64, received: u64| {
         alarms.compare_with(Some((Arc::clone(&trend), Duration::from_secs(age))));
-        alarms.observe(sample(100 + age, vec![source(1, received)]), None);
+        alarms.observe(sample(100 + age, vec![source(1, received)]), None, &Quality::default());
         (alarms.all()[0].state, alarms.all()[0].value)
     };
     // A fragment has 100 bytes; at the first look there is no rate.
@@ -144,7 +144,7 @@ fn a_run_that_differs_from_its_reference_raises_an_alarm() {
     assert_eq!(after(3, 30), (State::Active, Some(-50.0)), "of what is not known nothing is said");
     assert_eq!(after(4, 40), (State::Normal, Some(100.0)), "there was nothing, and now there is");
     alarms.compare_with(None);
-    alarms.observe(sample(105, vec![source(1, 40)]), None);
+    alarms.observe(sample(105, vec![source(1, 40)]), None, &Quality::default());
     assert_eq!(alarms.all()[0].value, Some(100.0), "without a reference nothing is compared");
 }
 
@@ -154,7 +154,7 @@ fn what_is_not_raised_or_not_there_cannot_be_acknowledged() {
     assert_eq!(alarms.acknowledge("pool", "Ada"), Err(AlarmError::NotRaised("pool".to_owned())));
     states(&mut alarms, 1, &[11]);
     assert_eq!(alarms.acknowledge("pool", "Ada"), Err(AlarmError::NotRaised("pool".to_owned())));
-    let error = alarms.acknowledge("pond", "Ada").expect_err("there is none");
+    let error = alarms.acknowledge("pond", "Ada").expect_err("there is no such alarm");
     assert_eq!(error.to_string(), "there is no alarm pond; there are pool");
 }
 
@@ -186,14 +186,14 @@ fn what_cannot_be_told_leaves_an_alarm_as_it_is() {
         sample.sources[0].numbers.add(Counter::CrcErrors, count);
         sample
     };
-    alarms.observe(wrong(1, 4), None);
+    alarms.observe(wrong(1, 4), None, &Quality::default());
     assert_eq!((alarms.all()[0].state, alarms.all()[0].value), (State::Normal, None));
-    alarms.observe(wrong(3, 8), None);
+    alarms.observe(wrong(3, 8), None, &Quality::default());
     assert_eq!((alarms.all()[0].state, alarms.all()[0].value), (State::Active, Some(2.0)));
     // The same moment once more has no rate.
-    alarms.observe(wrong(3, 8), None);
+    alarms.observe(wrong(3, 8), None, &Quality::default());
     assert_eq!(alarms.all()[0].state, State::Active);
-    alarms.observe(wrong(4, 8), None);
+    alarms.observe(wrong(4, 8), None, &Quality::default());
     assert_eq!(alarms.all()[0].state, State::Normal);
 }
 
@@ -213,7 +213,7 @@ fn a_name_that_is_too_long_is_cut_between_characters() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
     states(&mut alarms, 1, &[11]);
     alarms.acknowledge("pool", &"aé".repeat(50)).expect("it is raised");
-    let by = alarms.changes_from(0).last().and_then(|change| change.by.clone()).expect("somebody did");
+    let by = alarms.changes_from(0).last().and_then(|change| change.by.clone()).expect("an operator did");
     assert_eq!(by, format!("{}a", "aé".repeat(21)));
 }
 
@@ -227,12 +227,13 @@ fn two_alarms_of_one_name_are_refused() {
 /// Which of the built-in alarms are shown after twenty seconds of this, a sample a second.
 fn shown_after(of: impl Fn(u64) -> Sample) -> Vec<String> {
     let (mut alarms, mut activity) = (Alarms::new(built_in()).expect("their names differ"), Activity::default());
-    let mut last: Option<Sample> = None;
+    let (mut last, mut quality) = (None::<Sample>, QualityMonitor::default());
     for second in 1..=20 {
         let sample = of(second);
         activity.observe(&sample);
         let finding = last.as_ref().and_then(|before| crate::bottleneck::find(before, &sample, &activity));
-        alarms.observe(sample.clone(), finding.map(|finding| finding.limit));
+        quality.observe(sample.clone());
+        alarms.observe(sample.clone(), finding.as_ref(), quality.quality());
         last = Some(sample);
     }
     alarms.shown().into_iter().map(|alarm| alarm.rule.name.clone()).collect()
@@ -243,7 +244,7 @@ fn built(events: u64) -> EventAccount {
 }
 
 #[test]
-fn no_triggers_is_told_from_a_data_acquisition_that_is_dead() {
+fn no_triggers_and_a_dead_data_acquisition_are_told_apart() {
     let good = |second| Sample { events: built(second), ..sample(second, vec![source(1, second)]) };
     assert!(shown_after(good).is_empty());
     let no_triggers = |_| sample(0, vec![source(1, 5)]);
@@ -265,7 +266,7 @@ fn no_triggers_is_told_from_a_data_acquisition_that_is_dead() {
 fn the_worst_is_shown_first() {
     let critical = Rule { name: "worse".to_owned(), severity: Severity::Critical, ..rule(Duration::ZERO, false) };
     let mut alarms = Alarms::new(vec![rule(Duration::ZERO, false), critical]).expect("their names differ");
-    alarms.observe(holding(1, 11), Some(Limit::Sources));
+    alarms.observe(holding(1, 11), None, &Quality::default());
     assert_eq!(alarms.shown()[0].rule.name, "worse");
     assert_eq!(alarms.worst(), Some(Severity::Critical));
 }
@@ -279,6 +280,7 @@ fn quantities_are_written_as_they_are_read() {
         "total:crc_errors",
         "per_second:events_built",
         "limited_by:disk_full",
+        "data:source_out_of_step",
         "phase:draining",
     ] {
         let quantity: Quantity = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -288,6 +290,7 @@ fn quantities_are_written_as_they_are_read() {
         ("events", "`events` is no quantity"),
         ("total:crc_error", "is it crc_errors"),
         ("limited_by:gremlins", "unknown variant `gremlins`"),
+        ("data:gremlins", "unknown variant `gremlins`"),
         ("phase:lunch", "there are initial, configured"),
         ("sum:crc_errors", "`sum:crc_errors` is no quantity"),
     ] {
@@ -303,7 +306,38 @@ fn a_rule_on_a_phase_holds_in_that_phase() {
     for (second, phase, state) in
         [(1, "running", State::Normal), (2, "draining", State::Active), (3, "ended", State::Normal)]
     {
-        alarms.observe(Sample { phase, ..holding(second, 0) }, None);
+        alarms.observe(Sample { phase, ..holding(second, 0) }, None, &Quality::default());
         assert_eq!(alarms.all()[0].state, state, "{phase}");
     }
+}
+
+#[test]
+fn each_problem_of_the_data_raises_the_alarm_of_its_name_with_its_sentence() {
+    let names: Vec<_> = built_in().into_iter().map(|rule| (rule.quantity, rule.name)).collect();
+    for kind in ProblemKind::ALL {
+        let quantity = Quantity::Data(kind);
+        assert!(names.contains(&(quantity, quantity.to_string().replace("data:", ""))), "{kind:?}");
+    }
+    let (mut alarms, mut quality) = (Alarms::new(built_in()).expect("their names differ"), QualityMonitor::default());
+    for second in 1..=3 {
+        let mut late = sample(second, vec![source(1, second)]);
+        late.sources[0].account.late = 2;
+        late.events.built = second;
+        quality.observe(late.clone());
+        alarms.observe(late, None, quality.quality());
+    }
+    let shown: Vec<_> =
+        alarms.shown().iter().map(|alarm| (alarm.rule.name.as_str(), alarm.sentence.as_str())).collect();
+    assert_eq!(shown, [("fragments_lost", "source 1: 2 fragments lost: 2 late")]);
+}
+
+#[test]
+fn the_manual_has_a_section_for_each_alarm_with_its_severity() {
+    let manual = include_str!("../../../../docs/alarms.md");
+    let sections: Vec<_> = manual.split("\n## ").skip(1).collect();
+    for rule in built_in() {
+        let begin = format!("{}\n**{:?}.**", rule.name, rule.severity);
+        assert!(sections.iter().any(|section| section.starts_with(&begin)), "no section begins with {begin}");
+    }
+    assert_eq!(sections.len(), built_in().len());
 }

@@ -6,7 +6,7 @@ use crate::{Activity, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, NodeId, RunNumber};
 
-/// What is found between two samples of a run, of which nothing was seen before. Whatever it is, those on shift read what to do.
+/// What is found between two samples of a run, of which nothing was seen before. Every finding has a row in the manual.
 fn found(before: &Sample, now: &Sample) -> Finding {
     let mut activity = Activity::default();
     activity.observe(before);
@@ -16,7 +16,7 @@ fn found(before: &Sample, now: &Sample) -> Finding {
     finding
 }
 
-/// Whether the manual's table has a row for a sentence, which begins as the row does; `...` stands for any words.
+/// Whether the manual's table has a row for a sentence, which begins as the row does; `...` matches any words.
 fn is_in_manual(sentence: &str) -> bool {
     let manual = include_str!("../../../../docs/operating.md");
     let (_, behind) = manual.split_once("\n## The sentence under the state\n").expect("the manual has it");
@@ -45,6 +45,23 @@ fn a_run_that_takes_all_is_not_limited() {
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.evidence[0].value), (Limit::Sources, 20_000.0));
     assert_eq!(finding.sentence, "not limited: sources send 200 fragments a second, 0.0 MB/s, and everything is taken");
+}
+
+#[test]
+fn a_run_whose_events_are_incomplete_is_never_said_to_be_well() {
+    let (before, mut now) = healthy();
+    (now.events.built, now.events.incomplete_emitted) = (900, 100);
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::Incomplete);
+    assert_eq!(finding.sentence, "the rate is not limited, but events are incomplete: 100 of the last 1,000");
+}
+
+#[test]
+fn sources_that_never_sent_are_no_missing_triggers() {
+    let begun = |seconds| sample(seconds, vec![source(1, 0), source(2, 0)]);
+    let finding = found(&begun(10), &begun(20));
+    assert_eq!(finding.limit, Limit::NoSources);
+    assert_eq!(finding.sentence, "no source has sent anything: waiting for source 1 and 1 more");
 }
 
 #[test]
@@ -133,11 +150,11 @@ fn a_source_that_stopped_while_another_goes_on_or_waits_is_silent() {
     let before = sample(10, vec![source(1, 1_000), source(2, 1_000)]);
     let goes_on = sample(20, vec![source(1, 2_000), source(2, 1_000)]);
     let finding = found(&before, &goes_on);
-    assert_eq!((finding.limit, finding.sentence.as_str()), (Limit::SourceSilent, "source 2 is silent since 10.0 s"));
+    assert_eq!((finding.limit, finding.sentence.as_str()), (Limit::SourceSilent, "source 2: no data for 10.0 s"));
     let mut waits = sample(20, vec![held_back(source(1, 1_000), of_ten_seconds(0.9)), source(2, 1_000)]);
     assert_eq!(found(&before, &waits).subject, "source 2");
     waits.sources[1].numbers.add(Counter::SourceDisconnections, 1);
-    assert!(found(&before, &waits).sentence.ends_with("since 10.0 s and has no connection"));
+    assert!(found(&before, &waits).sentence.ends_with("no data for 10.0 s, no connection"));
 }
 
 #[test]
@@ -189,7 +206,7 @@ fn a_disk_that_writes_all_the_time_is_named_with_its_builder_unit() {
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::Disk, "bu0"));
     assert_eq!(finding.sentence, "rate limited by builder unit bu0: disk writing 97 % busy, at 5.0 MB/s");
-    // With room for further events it holds nobody up, and neither does one that has time.
+    // With room for further events it holds up no other node, and neither does one that has time.
     let (before, now) = held_up(&[], &[(Counter::BuilderFullTime, 0.2), (Counter::DiskBusyTime, 0.97)]);
     assert_eq!(found(&before, &now).limit, Limit::BehindReadout);
     let (before, now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.7)]);
@@ -208,7 +225,7 @@ fn of_two_builder_units_the_one_with_the_busiest_disk_is_named() {
 }
 
 #[test]
-fn another_builder_unit_with_room_is_given_the_events_and_nobody_is_slow() {
+fn another_builder_unit_with_room_is_given_the_events_and_none_is_named_slow() {
     let (mut before, mut now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.97)]);
     for sample in [&mut before, &mut now] {
         sample.nodes.push(node(NodeId::builder(1), &[(Counter::BuilderFullTime, 0)]));
@@ -240,7 +257,7 @@ fn a_full_link_is_named_before_the_builder_unit_that_waits_for_it_unless_that_do
 }
 
 #[test]
-fn a_builder_unit_whose_thread_always_has_work_is_told_from_one_with_too_few_places() {
+fn a_builder_unit_with_a_busy_thread_and_one_with_too_few_places_are_told_apart() {
     let full = (Counter::BuilderFullTime, 0.9);
     let (before, now) = held_up(&[], &[full, (Counter::ThreadBusyTime, 0.99)]);
     assert_eq!(found(&before, &now).limit, Limit::Builder);
@@ -251,7 +268,7 @@ fn a_builder_unit_whose_thread_always_has_work_is_told_from_one_with_too_few_pla
 }
 
 #[test]
-fn a_readout_unit_whose_thread_always_has_work_is_named_where_nobody_waits() {
+fn a_readout_unit_whose_thread_always_has_work_is_named_where_no_source_waits() {
     let (mut before, mut now) = healthy();
     before.nodes[0].numbers.add(Counter::ThreadBusyTime, 0);
     now.nodes[0].numbers.add(Counter::ThreadBusyTime, of_ten_seconds(0.99).as_nanos() as u64);
@@ -262,12 +279,12 @@ fn a_readout_unit_whose_thread_always_has_work_is_named_where_nobody_waits() {
 }
 
 #[test]
-fn where_nobody_sends_and_everything_is_connected_there_are_no_triggers() {
+fn where_no_source_sends_and_everything_is_connected_there_are_no_triggers() {
     let (before, _) = healthy();
     let finding = found(&before, &sample(20, vec![source(1, 1_000), source(2, 1_000)]));
     assert_eq!(
         (finding.limit, finding.sentence.as_str()),
-        (Limit::NoData, "no source sends, and all nodes are connected: no triggers")
+        (Limit::NoData, "no triggers: all nodes are connected, and no source sends")
     );
     let mut dead = sample(20, vec![source(1, 1_000), source(2, 1_000)]);
     dead.nodes[0].is_connected = false;
@@ -301,7 +318,7 @@ fn some_sources_that_wait_do_so_for_the_one_that_is_furthest_behind() {
     let fast = held_back(source(1, 2_000), of_ten_seconds(0.6));
     let finding = found(&before, &sample(20, vec![fast, source(2, 1_900), source(3, 1_950)]));
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::SourceSlow, "source 2"));
-    let sentence = "limited by source 2, or ru0 which reads it: it comes with 100 fragments per second, and 1 of 3 sources wait, \
+    let sentence = "limited by source 2, or by ru0 which reads it: it sends 100 fragments a second, and 1 of 3 sources wait for it, \
                     for up to 60 % of the time";
     assert_eq!(finding.sentence, sentence);
 }

@@ -18,11 +18,11 @@ pub(super) const READ_ONLY: u64 = u64::MAX;
 /// Signals of crashes; SIGSYS is what a forbidden call becomes.
 pub(super) const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// Less memory than this can be had: then it had run out. It is more than what most programs ask for at once, which is
-/// how they find out.
+/// If the process cannot get this much memory, it had run out. It is more than what most programs ask for at once,
+/// which is how they find out.
 const LITTLE_MEMORY: usize = 4 << 20;
 
-// A handler of signals gets no word from those who installed it but through these.
+// A signal handler can only get data through statics such as these.
 static PLACE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 static READ_ONLY_START: AtomicUsize = AtomicUsize::new(0);
 static READ_ONLY_END: AtomicUsize = AtomicUsize::new(0);
@@ -38,7 +38,7 @@ impl LastWords {
     /// `place` points to [`WORDS`] numbers that stay there as long as what is returned.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses it.
     pub unsafe fn leave_at(place: *mut AtomicU64, read_only: Range<usize>) -> io::Result<Self> {
         READ_ONLY_START.store(read_only.start, Ordering::Relaxed);
         READ_ONLY_END.store(read_only.end, Ordering::Relaxed);
@@ -68,7 +68,7 @@ fn handle(signal: c_int) -> io::Result<()> {
     }
 }
 
-/// The head of what the kernel tells of SIGSYS (`_sigsys` in asm-generic/siginfo.h, on machines with addresses of 64 bits).
+/// The head of the kernel's data on SIGSYS (`_sigsys` in asm-generic/siginfo.h, on machines with addresses of 64 bits).
 #[repr(C)]
 struct OfCall {
     signal: c_int,
@@ -81,10 +81,10 @@ struct OfCall {
 
 extern "C" fn on_signal(signal: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
     let about = if signal == libc::SIGSYS {
-        // SAFETY: the kernel told of this signal, with this layout, which is shorter than the whole.
+        // SAFETY: the kernel sent this signal, with this layout, which is shorter than the whole.
         unsafe { (*information.cast::<OfCall>()).call as u64 }
     } else {
-        // SAFETY: as above: of a crash it tells an address, and of `abort` something that is not looked at.
+        // SAFETY: as above: of a crash it gives an address, and of `abort` something that is not looked at.
         of_address(unsafe { (*information).si_addr() } as usize)
     };
     let place = PLACE.load(Ordering::Acquire);
@@ -96,7 +96,7 @@ extern "C" fn on_signal(signal: c_int, information: *mut libc::siginfo_t, _: *mu
         }
     }
     if signal == libc::SIGSYS {
-        // The call was not made. Whoever made it is not to go on as if it had failed.
+        // The call was not made. Its caller must not go on as if it had failed.
         // SAFETY: it ends the process, with nothing else before.
         unsafe { libc::_exit(128 + signal) }
     }
@@ -108,11 +108,11 @@ fn of_address(address: usize) -> u64 {
     if is_read_only { READ_ONLY } else { 0 }
 }
 
-/// Whether hardly any memory can be had.
+/// Whether the process can hardly get any memory.
 fn is_out_of_memory() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a mapping where the kernel finds room for it, that nobody uses; a handler may ask for one. Where it is had, the
-    // process ends with it.
+    // SAFETY: the kernel chooses the place of the mapping, which is not used; a handler may call `mmap`. If it
+    // succeeds, the mapping ends with the process.
     let mapped = unsafe { libc::mmap(null_mut(), LITTLE_MEMORY, libc::PROT_NONE, flags, -1, 0) };
     mapped == without_provenance_mut(usize::MAX)
 }

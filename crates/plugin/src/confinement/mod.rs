@@ -1,4 +1,4 @@
-//! What the process of a plug-in gives up, whatever kind of plug-in it is.
+//! What the process of a plug-in gives up, for every kind of plug-in.
 //!
 //! ```text
 //!  LastWords --> before_loading --> its library is loaded --> before_work --> it computes, and speaks over what it was given
@@ -6,14 +6,14 @@
 //!  says why      terminal; reads                                              what that was
 //!                files alone
 //! ```
-//! The constructors of a library are its code like any other: whatever can do harm is given up before they run. What comes after them,
-//! `before_work`, takes back what loading needed, and stops what a plug-in does by mistake; one that means harm was kept from it
-//! before.
+//! The constructors of a library are its code like any other: everything that can do harm is given up before they run.
+//! `before_work` comes after them: it takes back what loading needed, and stops what a plug-in does by mistake; a
+//! hostile one was stopped before.
 //!
-//! Rights, the terminal, memory and processes are given up everywhere. System calls (seccomp: a list of what is allowed, so that one which
-//! nobody thought of is not) and files (landlock) are where the system can do that; what it cannot is [`Missing`], and said.
-//! A program is not loaded but becomes the process (`before_program`), which keeps it from files, others' processes and rights alone.
-//! Nothing of this is undone: it holds until the process ends.
+//! Rights, the terminal, memory and processes are given up on every system. System calls (seccomp: a list of allowed
+//! calls, so that a forgotten one is refused) and files (landlock) are limited if the kernel can; if not, [`Missing`]
+//! reports it. A program is not loaded but replaces the process (`before_program`), which only loses access to files,
+//! to other processes and to rights. Nothing of this is undone: it holds until the process ends.
 
 mod last_words;
 
@@ -47,7 +47,8 @@ use last_words::{CRASHES, READ_ONLY};
 
 pub use last_words::{LastWords, WORDS, WORDS_BYTES};
 
-/// What a library and those that it needs may take while they are loaded, in bytes, beside the memory that is allowed later.
+/// What a library and its dependencies may take while they are loaded, in bytes, beside the memory that is allowed
+/// later.
 const LIBRARY: u64 = 1 << 30;
 
 /// What the process of a plug-in keeps.
@@ -82,7 +83,7 @@ impl Missing {
     pub fn texts(self) -> impl Iterator<Item = &'static str> {
         let seccomp = "seccomp is refused here: its process may make any call of the system that its user may";
         let landlock = "landlock is refused here: its process may open files that its user may";
-        let both = "seccomp and landlock are refused here: its process may do whatever its user may";
+        let both = "seccomp and landlock are refused here: its process may do all that its user may";
         match (self.seccomp, self.landlock) {
             (false, false) => None,
             (true, false) => Some(seccomp),
@@ -94,13 +95,14 @@ impl Missing {
 }
 
 impl Confinement {
-    /// From now on this process can load a library, and do little else: it reads files that anybody may read, starts no other
-    /// process or thread, speaks to nobody new, has no terminal, changes nothing of other processes, and dies with the one who
-    /// started it. `prepare` runs when its rights have gone, before files and calls of the system are limited.
+    /// From now on this process can load a library, and do little else: it reads files that every user may read, starts
+    /// no other process or thread, opens no new connection, has no terminal, changes nothing of other processes, and
+    /// dies with the process that started it. `prepare` runs when its rights have gone, before files and system calls
+    /// are limited.
     ///
     /// # Errors
-    /// Where a limit is refused that every system has, other threads run that would keep what this one gives up, or whoever
-    /// started it has gone.
+    /// If a limit is refused that every system has, if other threads run that would keep what this one gives up, or if
+    /// the process that started it has gone.
     pub fn before_loading(&self, prepare: impl FnOnce()) -> io::Result<Missing> {
         be_alone()?;
         leave_terminal()?;
@@ -127,7 +129,7 @@ impl Confinement {
     /// memory than it may. [`Confinement::before_loading`] comes before it.
     ///
     /// # Errors
-    /// Where a limit is refused that every system has.
+    /// If a limit is refused that every system has.
     pub fn before_work(&self) -> io::Result<Missing> {
         // What took more while it was loaded keeps that, and gets nothing: a limit cannot be raised.
         let present = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
@@ -140,10 +142,10 @@ impl Confinement {
         Ok(Missing { seccomp: seccomp.is_err(), landlock })
     }
 
-    /// From now on this process, and the program that it becomes, reads and starts files and changes none, speaks to nobody new over TCP,
-    /// looks into no process outside, has no terminal, gains no rights and has none of root's but to read files, takes no more memory of
-    /// its own than it may, and dies with the one who started it. Which calls of the system it makes is not limited, for a program may
-    /// need any.
+    /// From now on this process, and the program that replaces it, reads and starts files and changes none, opens no
+    /// new TCP connection, looks into no process outside, has no terminal, gains no rights and has none of root's but
+    /// to read files, takes no more memory of its own than allowed, and dies with the process that started it. Its
+    /// system calls are not limited, for a program may need any.
     ///
     /// # Errors
     /// As [`Confinement::before_loading`].
@@ -169,14 +171,14 @@ impl Confinement {
             .allow_where(READING, 0, &reads_too)?
             .allow_where(SPEAKING, 0, &speaks_over)?
             .allow_where(PRINTING, 0, &prints_too)?
-            // How `abort` ends this process; another one is none of its business.
+            // `abort` ends this process so; it may not signal another one.
             .allow_where(SIGNALLING, 0, &[own_id()])
     }
 
     fn die_with_starter(&self) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() as u32 != self.starter) {
-            return Err(io::Error::other("whoever started it has gone"));
+            return Err(io::Error::other("the process that started it has gone"));
         }
         Ok(())
     }
@@ -207,8 +209,8 @@ fn leave_terminal() -> io::Result<()> {
     }
 }
 
-/// The session of this process; 0 where its leader is outside this PID namespace, as in a container. `rustix::process::getsid` takes
-/// that 0 for a process id and panics.
+/// The session of this process; 0 if its leader is outside this PID namespace, as in a container.
+/// `rustix::process::getsid` takes that 0 for a process id and panics.
 fn session() -> io::Result<u32> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The name in parentheses may contain anything. Behind it: state, parent, process group, session.
@@ -227,18 +229,18 @@ fn mapped() -> io::Result<u64> {
 /// The user and group that have no rights.
 const NOBODY: u32 = 65_534;
 
-/// From now on this process is not one of root and has no capabilities, whatever it starts. Where there is no other user, as in a
-/// container with a single one, it keeps its user, and what that may do to its own files.
+/// From now on this process and its children do not run as root and have no capabilities. If there is no other user, as
+/// in a container with a single one, it keeps its user, and what that may do to its own files.
 fn drop_all() -> io::Result<()> {
     bound(CapabilitySet::empty())?;
     if getuid().is_root() {
-        // Where that is refused the capabilities go all the same.
+        // Even if that is refused, the capabilities are dropped.
         let _ = become_nobody();
     }
     keep_in_effect(CapabilitySet::empty())
 }
 
-/// From now on this process, and whatever it becomes, has no capabilities but those of these that it had.
+/// Drops all capabilities of this process, and of programs that replace it, except those of `kept` that it had.
 fn keep(kept: CapabilitySet) -> io::Result<()> {
     bound(kept)?;
     keep_in_effect(kept)
@@ -291,7 +293,7 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 /// socket, sends no signal to others, and looks into no process outside.
 ///
 /// # Errors
-/// Where the kernel has no landlock.
+/// If the kernel has no landlock.
 fn allow(files: Files) -> io::Result<()> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let (paths, access) = match files {
@@ -334,7 +336,7 @@ const CHANGES: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
 struct Filter(BTreeMap<i64, Vec<SeccompRule>>);
 
 impl Filter {
-    /// These are allowed, whatever their arguments are.
+    /// These are allowed, with any arguments.
     fn allow(mut self, calls: &[Call]) -> Self {
         self.0.extend(calls.iter().map(|&(_, number)| (number, Vec::new())));
         self
@@ -346,7 +348,7 @@ impl Filter {
         self.allow_if(calls, argument, is_one)
     }
 
-    /// These are allowed where an argument is one of those that the list names.
+    /// These are allowed if an argument is one that the list names.
     fn allow_by_argument(self, calls: &[(Call, Argument)]) -> io::Result<Self> {
         calls.iter().try_fold(self, |filter, (call, argument)| filter.allow_where(&[*call], argument.0, argument.1))
     }
@@ -377,7 +379,7 @@ impl Filter {
     }
 }
 
-/// From now on these calls fail, and whoever makes them goes on. They must be allowed otherwise.
+/// From now on these calls fail, and their caller goes on. They must be allowed otherwise.
 fn refuse(calls: &[Call]) -> io::Result<()> {
     let rules = calls.iter().map(|&(_, number)| (number, Vec::new())).collect();
     install(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))
@@ -407,7 +409,7 @@ macro_rules! call {
     };
 }
 
-/// Whoever computes makes these: memory, time, waiting, signals of its own, what it is and where it runs, its end.
+/// The calls of a computation: memory, time, waiting, signals of its own, its identity and place, its end.
 const COMPUTING: &[Call] = calls! {
     SYS_brk SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_futex SYS_getrandom
     SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_sched_yield
@@ -542,7 +544,7 @@ impl Ending {
             Some(same) if same as u64 == signal => {
                 Self::Crashed { signal: same, is_out_of_memory: is_out_of_memory != 0 }
             }
-            // A program of somebody's own leaves no words; nor does one that has no stack left for them.
+            // A program of the user's own leaves no words; nor does a process without stack left for them.
             Some(crash) if CRASHES.contains(&crash) => Self::Crashed { signal: crash, is_out_of_memory: false },
             Some(other) => Self::Ended(other),
             None => Self::Left(status.code().unwrap_or(0)),

@@ -247,7 +247,7 @@ unsafe extern "C" fn histogram(host: *const RawHost, name: *const c_char, bins: 
 }
 
 impl Declared {
-    /// Where it stands; none where there is no place, or another one has its name.
+    /// Its place; `None` if there is no room, or another shape has its name.
     fn declare(&mut self, shape: HistogramShape) -> Option<c_int> {
         let known = self.shapes.iter().position(|known| known.name() == shape.name());
         let place = match known {
@@ -368,7 +368,7 @@ impl Created {
         if said < 0 { Said::Undecided } else { Said::Decided(decision) }
     }
 
-    /// Why it could not decide; empty where it does not say it.
+    /// Why it could not decide; empty if it does not say it.
     pub(super) fn why(&mut self) -> String {
         // SAFETY: the state is there, as in `begin_run`.
         self.error.map_or_else(String::new, |error| text(unsafe { error(self.state) }))
@@ -382,14 +382,14 @@ pub(super) const fn dropped(decision: &RawDecision) -> u32 {
 
 /// Takes what a filter filled in.
 pub(super) fn take_fill(fill: RawFill, into: &mut Fills) {
-    // A number that no histogram has is none that could be meant: it is dropped by whoever knows what was declared.
+    // No histogram has this number: the caller, which knows what was declared, drops it.
     into.push(Fill { histogram: u16::try_from(fill.histogram).unwrap_or(u16::MAX), value: fill.value });
 }
 
 impl Drop for Created {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy {
-            // SAFETY: the state is there, as in `begin_run`, and nobody uses it again.
+            // SAFETY: the state is there, as in `begin_run`, and is not used again.
             unsafe { destroy(self.state) }
         }
     }
@@ -413,7 +413,7 @@ impl Filter {
     /// Loads and creates it.
     ///
     /// # Errors
-    /// Where the library is no filter of this version, or does not want to.
+    /// If the library is no filter of this version, or does not want to.
     pub fn new(config: &FilterConfig) -> Result<Self, PluginError> {
         Ok(Self {
             created: Created::new(Library::open(&config.library)?, &config.configuration)?,
@@ -441,10 +441,10 @@ impl Filter {
         self.created.end_run();
     }
 
-    /// What it decides on an event; none where it says that it cannot decide.
+    /// What it decides on an event; `None` if it says that it cannot decide.
     ///
     /// # Errors
-    /// Where what it says cannot be true.
+    /// If what it says cannot be true.
     pub fn process(&mut self, event: &impl FilterEvent) -> Result<Option<Decision<'_>>, Nonsense> {
         self.shown.clear();
         let mut flags = if event.is_complete() { 0 } else { INCOMPLETE };
@@ -484,7 +484,7 @@ impl Filter {
         }
     }
 
-    /// Why it could not decide on the last event; empty where it does not say it.
+    /// Why it could not decide on the last event; empty if it does not say it.
     pub fn why(&mut self) -> String {
         self.created.why()
     }

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// The most bytes that a filter can store with an event: `ROPEWALK_RESULT_CAPACITY`.
 pub const MOST_RESULT: usize = 65_536;
 
-/// Which filter, and what it is told.
+/// Which filter, and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterConfig {
     /// The library.
@@ -41,7 +41,7 @@ pub trait FilterEvent {
     /// Every required source is there.
     fn is_complete(&self) -> bool;
 
-    /// The event's trigger type; 0 where it has none.
+    /// The event's trigger type; 0 if it has none.
     fn trigger_type(&self) -> u16;
 
     /// Its fragments, in the order of the sources.
@@ -77,7 +77,7 @@ pub struct Decision<'a> {
     pub accept: bool,
     /// The triggers that it passed.
     pub bits: TriggerBits,
-    /// What is stored with it, at most [`MOST_RESULT`] bytes; nothing where it is empty.
+    /// What is stored with it, at most [`MOST_RESULT`] bytes; nothing if it is empty.
     pub result: &'a [u8],
     /// What it fills into its histograms.
     pub fills: &'a Fills,

@@ -20,10 +20,10 @@ use crate::library::Library;
 use crate::splitter::{Created, Said};
 use ropewalk_wire::framing::MOST_PIECES;
 
-/// What the process does: standard input is the socket of the one who started it. Returns when that one has gone.
+/// What the process does: standard input is the socket of the process that started it. Returns when that one has gone.
 ///
 /// # Errors
-/// Where standard input is no such socket, or the splitter cannot be had; the other side was told then.
+/// If standard input is no such socket, or the splitter cannot be obtained; the caller got the reason then.
 pub fn serve() -> io::Result<()> {
     let caller = Caller::connect()?;
     let (greeting, [frames, answers]) = caller.greeting("a source with a `splitter`")?;
@@ -61,7 +61,7 @@ impl Served {
         Ok((Self { places, created, _last_words: last_words, frames, answers }, missing))
     }
 
-    /// Does what it is asked for until nobody is there any more.
+    /// Does what it is asked for until the caller has gone.
     fn work(&mut self, mut caller: Caller) -> io::Result<()> {
         let mut asked = [0; 16];
         while caller.receive(&mut asked)? > 0 {
@@ -94,10 +94,10 @@ impl Served {
     }
 }
 
-/// Times that a plug-in is told about that it could do nothing with, on standard error.
+/// How many useless answers of a plug-in are reported, on standard error.
 const MOST_TOLD: u32 = 10;
 
-/// The one who started this process, over its standard input.
+/// The process that started this one, over standard input.
 #[derive(Debug)]
 pub(crate) struct Caller {
     socket: OwnedFd,
@@ -105,7 +105,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Closes what came along from the one who started this, beside standard input, output and error.
+    /// Closes inherited descriptors other than standard input, output and error.
     pub(crate) fn connect() -> io::Result<Self> {
         // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
         let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
@@ -116,17 +116,17 @@ impl Caller {
         Ok(Self { socket, told: 0 })
     }
 
-    /// The first message, with the descriptors of two memories; `user` is who has a run start such a process.
+    /// The first message, with the descriptors of two memories; `user` is what has a run start such a process.
     pub(crate) fn greeting<const N: usize>(&self, user: &str) -> io::Result<(Greeting<N>, [OwnedFd; 2])> {
         let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
-        // Where standard input is something else the system's words for that help nobody.
+        // If standard input is something else, the system's error message does not help.
         let length = self.receive_with(&mut bytes, &mut descriptors).unwrap_or_default();
         let greeting = length.and_then(|length| Greeting::decode(&bytes[..length]));
         let memories = descriptors.try_into().ok();
         greeting.zip(memories).ok_or_else(|| io::Error::other(format!("a run starts this by itself for {user}")))
     }
 
-    /// Waits for a message with descriptors; returns how long it is. None where it was cut short.
+    /// Waits for a message with descriptors; returns its length. `None` if it was cut short.
     pub(crate) fn receive_with(&self, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Option<usize>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -140,7 +140,7 @@ impl Caller {
         Ok(is_whole.then_some(received.bytes))
     }
 
-    /// Waits for a message; returns how long it is, and 0 when nobody is there any more.
+    /// Waits for a message; returns its length, and 0 when the caller has gone.
     pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         Ok(recv(&self.socket, into, RecvFlags::empty())?.0)
     }
@@ -151,7 +151,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Says something unless so much was said already that was not heard: then it need not be said.
+    /// Sends a message unless many were sent already that were not read: then it is not needed.
     pub(crate) fn ring(&self, message: &[u8]) -> io::Result<()> {
         match send(&self.socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
@@ -195,7 +195,7 @@ impl Caller {
         }
     }
 
-    /// Tells people on standard error that the plug-in could not do something, and what it says of that, the first times.
+    /// Reports on standard error that the plug-in could not do something, with its reason, the first times.
     pub(crate) fn complain(&mut self, what: impl FnOnce() -> String, why: impl FnOnce() -> String) {
         if self.told < MOST_TOLD {
             self.told += 1;
@@ -208,7 +208,7 @@ impl Caller {
     }
 }
 
-/// A copy of a library that only the user of the run could read, and this process cannot any more; none where it can.
+/// A copy of a library that only the user of the run could read, and this process no longer can; `None` if it can.
 fn copied(path: &Path, found: io::Result<File>) -> Option<OwnedFd> {
     let mut found = found.ok()?;
     if File::open(path).is_ok() {
@@ -225,6 +225,6 @@ fn print_line_by_line() {
     unsafe extern "C" {
         static mut stdout: *mut libc::FILE;
     }
-    // SAFETY: the C library has made its standard output, which nobody has written to yet.
+    // SAFETY: the C library has made its standard output, and nothing has been written to it yet.
     let _ = unsafe { libc::setvbuf(stdout, core::ptr::null_mut(), libc::_IOLBF, 0) };
 }

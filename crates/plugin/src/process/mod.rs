@@ -43,7 +43,7 @@ pub const MOST_FRAMES: usize = 32;
 pub struct ProcessConfig {
     /// Which splitter.
     pub splitter: SplitterConfig,
-    /// Bytes of memory that it may take, beside those that it shares.
+    /// Bytes of memory that it may take, beside the shared ones.
     pub memory: u64,
     /// The program and its arguments that call [`serve`].
     pub command: Vec<PathBuf>,
@@ -80,7 +80,7 @@ impl SplitterProcess {
     /// Lays out the memory; nothing is started.
     ///
     /// # Errors
-    /// Where memory is refused, or the configuration is longer than 64 KiB.
+    /// If memory is refused, or the configuration is longer than 64 KiB.
     pub fn new(config: ProcessConfig) -> io::Result<Self> {
         let places = Places::new(config.splitter.max_frame as u64)
             .ok_or_else(|| io::Error::other("frames of that length do not fit into memory"))?;
@@ -179,7 +179,7 @@ impl SplitterProcess {
     /// Appends the pieces of a frame of the batch that is done.
     ///
     /// # Errors
-    /// Where what it said cannot be true.
+    /// If what it said cannot be true.
     pub fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
         let checked = self.checked(index, pieces);
         if let Err(nonsense) = checked {
@@ -242,7 +242,7 @@ const DONE: usize = 0;
 const LAST_WORDS: usize = TABLE - WORDS_BYTES;
 
 impl Places {
-    /// For frames of at most so many bytes; none where so long ones do not fit into memory.
+    /// For frames of at most this many bytes; `None` if such frames do not fit into memory.
     fn new(max_frame: u64) -> Option<Self> {
         let most = usize::try_from(max_frame).ok()?.max(1).checked_next_multiple_of(64)?;
         most.checked_mul(MOST_FRAMES)?.checked_add(TABLE)?;

@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicU64;
 /// A huge page, reserved or transparent.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Who may write to a region beside the one who made it.
+/// Who may write to a region beside its maker.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Writable {
-    /// Nobody: whoever maps it from now on can only read.
+    /// No other process: it can only be mapped for reading from now on.
     ByMakerAlone,
-    /// Whoever has its descriptor.
+    /// Every process that has its descriptor.
     ByOthers,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Region {
 unsafe impl Send for Region {}
 
 impl Region {
-    /// New memory, all zero, that nobody can resize; and its descriptor, for another process.
+    /// New memory, all zero, that cannot be resized; and its descriptor, for another process.
     pub(crate) fn new(name: &str, bytes: usize, writable: Writable) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
@@ -57,7 +57,7 @@ impl Region {
     /// Addresses for several memories, which can be read: zeros until [`Region::place_at`] puts one there. They begin where a huge
     /// page may.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
-        let room = bytes.checked_add(HUGE_PAGE).ok_or_else(|| io::Error::other("so many addresses there are not"))?;
+        let room = bytes.checked_add(HUGE_PAGE).ok_or_else(|| io::Error::other("there are not that many addresses"))?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping where the kernel finds room for it.
         let whole = unsafe { mmap_anonymous(core::ptr::null_mut(), room, ProtFlags::READ, flags) }?.cast::<u8>();
@@ -65,7 +65,7 @@ impl Region {
         let start = whole.wrapping_add(before);
         for (margin, length) in [(whole, before), (start.wrapping_add(bytes), room - before - bytes)] {
             if length > 0 {
-                // SAFETY: the margins of the mapping made above, used by nobody.
+                // SAFETY: the margins of the mapping made above, which are not used.
                 unsafe { munmap(margin.cast(), length) }?;
             }
         }
@@ -113,13 +113,15 @@ impl Region {
         unsafe { place.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) }
     }
 
-    /// The bytes from `at` on. For whoever was handed them over and gives them back before they are written again.
+    /// The bytes from `at` on, for a reader that they were handed to, and that gives them back before they are written
+    /// again.
     ///
     /// # Safety
     /// The other process must not write to them while they are looked at.
     pub(crate) unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
         let place = self.place(at, length);
-        // SAFETY: the bytes lie in the mapping (`place`), are initialised, and nobody writes to them (the caller's promise).
+        // SAFETY: the bytes lie in the mapping (`place`), are initialised, and are not written meanwhile (the caller's
+        // promise).
         unsafe { core::slice::from_raw_parts(place.as_ptr(), length) }
     }
 
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_another_length_than_was_said_is_refused_and_nobody_else_writes_to_it() {
+    fn memory_of_another_length_than_was_said_is_refused_and_only_its_maker_writes_to_it() {
         let (mut region, file) = Region::new("test", 8192, Writable::ByMakerAlone).expect("memory");
         region.write(4096, b"what it says");
         assert!(Region::open(&file, 4096, false).is_err() && Region::open(&file, 16384, false).is_err());

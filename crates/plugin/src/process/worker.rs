@@ -43,12 +43,12 @@ pub(crate) struct Seen {
     pub(crate) has_ended: bool,
 }
 
-/// A process that is there.
+/// A running process.
 #[derive(Debug)]
 struct Running {
     child: Child,
     socket: OwnedFd,
-    /// Becomes readable when the process ends; watched by [`Worker::waits`] as long as it is there.
+    /// Becomes readable when the process ends; watched by [`Worker::waits`] until then.
     _end: OwnedFd,
     is_ready: bool,
     /// Since when it is known to have closed the socket, as it does when it ends.
@@ -63,9 +63,9 @@ pub(crate) struct Worker {
     /// The program and its arguments.
     command: Vec<PathBuf>,
     running: Option<Running>,
-    /// Watches whichever process there is: whoever sleeps until something comes asks once what to wait for.
+    /// Watches the current process: a thread that sleeps gets what to wait for once, although processes change.
     waits: OwnedFd,
-    /// It could not be started: that is told as its end.
+    /// It could not be started: that is reported as its end.
     has_failed: bool,
     journal: Journal,
     missing: Missing,
@@ -76,7 +76,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Nothing is started. What the processes print is told with this name in front of it.
+    /// Starts nothing. Lines that the processes print get this name as prefix.
     pub(crate) fn new(command: Vec<PathBuf>, name: &str) -> io::Result<Self> {
         Ok(Self {
             command,
@@ -90,7 +90,7 @@ impl Worker {
         })
     }
 
-    /// Starts it, and lets `greet` say over its socket what it is told first; that any of this failed is seen as its end.
+    /// Starts it, and lets `greet` send the first message over its socket; a failure of either is seen as its end.
     pub(crate) fn start(&mut self, greet: impl FnOnce(&OwnedFd) -> io::Result<()>) {
         self.told.clear();
         match self.spawn(greet) {
@@ -125,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// From now on whatever comes over the socket, and the end of the process, wake up.
+    /// From now on a message over the socket, and the end of the process, wake up.
     fn watch(&self, socket: &OwnedFd, end: &OwnedFd) -> io::Result<()> {
         for one in [socket, end] {
             epoll::add(&self.waits, one, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
@@ -309,7 +309,7 @@ pub(crate) const MOST_GREETING: usize = 64 << 10;
 /// The longest text that says why the process is not ready.
 pub(crate) const MOST_TEXT: usize = 4096;
 
-/// What a process is told first.
+/// The first message to a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Greeting<const N: usize> {
     /// Bytes of memory that it may take beside the shared ones.
@@ -375,7 +375,7 @@ pub(crate) fn declaration(shape: &HistogramShape) -> Vec<u8> {
     out
 }
 
-/// The histogram that a message declares; none where it is another message, an error where there can be no such one.
+/// The histogram that a message declares; `None` for another kind of message, an error if it is not a valid one.
 pub(crate) fn declared(message: &[u8]) -> Option<Result<HistogramShape, HistogramError>> {
     let rest = message.strip_prefix(b"H")?.get(3..)?;
     let (bins, rest) = rest.split_first_chunk()?;
@@ -390,11 +390,11 @@ pub(crate) fn declared(message: &[u8]) -> Option<Result<HistogramShape, Histogra
 //
 // [`Lines`] limits the lines per second and prints how many it left out.
 
-/// Bytes of a line that are told; the rest of a longer one is left out.
+/// Bytes of a line that are printed; the rest of a longer one is left out.
 const MOST_BYTES: usize = 1000;
-/// Lines that are told at once.
+/// Lines that are printed at once.
 const BURST: f64 = 200.0;
-/// Lines a second that are told from then on.
+/// Lines a second that are printed from then on.
 const A_SECOND: f64 = 20.0;
 /// How long it is waited for the last lines.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -410,7 +410,7 @@ pub fn print_with(print: fn(&str)) {
 fn print(line: &str) {
     match PRINT.get() {
         Some(print) => print(line),
-        // Nobody may be there to read it.
+        // Standard error may be closed.
         None => _ = writeln!(io::stderr(), "{line}"),
     }
 }
@@ -423,12 +423,12 @@ pub(crate) fn name_of(library: &Path, command: &[PathBuf]) -> String {
     file.and_then(Path::file_name).unwrap_or(OsStr::new("plug-in")).to_string_lossy().into_owned()
 }
 
-/// The pipe of a plug-in's processes, and the thread that tells what comes out of it.
+/// The pipe of a plug-in's processes, and the thread that prints what comes out of it.
 #[derive(Debug)]
 pub(crate) struct Words {
     /// None as soon as nothing more is to come.
     pipe: Option<OwnedFd>,
-    /// Is closed when everything is told.
+    /// Is closed when everything is printed.
     end: Receiver<()>,
 }
 
@@ -459,7 +459,7 @@ impl Drop for Words {
     }
 }
 
-/// Tells what comes until nobody has the other end any more.
+/// Prints what comes until the other end is closed.
 fn tell(from: &mut impl Read, mut lines: Lines, mut print: impl FnMut(&str)) {
     let (mut bytes, begin) = ([0; 4096], Instant::now());
     loop {
@@ -478,7 +478,7 @@ struct Lines {
     name: String,
     /// The line that has begun.
     line: Vec<u8>,
-    /// Lines that may be told now, as of a time.
+    /// Lines that may be printed now, as of a time.
     allowed: f64,
     as_of: Duration,
     left_out: u64,
@@ -546,7 +546,7 @@ mod tests {
         let greeting = Greeting { memory: 1 << 40, sizes: [9000, u64::MAX], starter: 77, library, configuration };
         let bytes = greeting.encode();
         assert_eq!(Greeting::decode(&bytes), Some(greeting));
-        assert!((0..43).all(|cut| Greeting::<2>::decode(&bytes[..cut]).is_none()), "one that is cut is none");
+        assert!((0..43).all(|cut| Greeting::<2>::decode(&bytes[..cut]).is_none()), "a cut one is not read");
     }
 
     #[test]
@@ -554,7 +554,7 @@ mod tests {
         let shape = HistogramShape::new("sum of samples", 100, -1.5, 1e6).expect("there can be one");
         let message = declaration(&shape);
         assert_eq!(declared(&message), Some(Ok(shape)));
-        assert!((0..24).all(|cut| declared(&message[..cut]).is_none()), "one that is cut is none");
+        assert!((0..24).all(|cut| declared(&message[..cut]).is_none()), "a cut one is not read");
         assert!(matches!(declared(&message[..24]), Some(Err(HistogramError::Name(_)))));
         assert_eq!(declared(b"R\0"), None);
     }

@@ -71,7 +71,7 @@ impl Driven {
         }
     }
 
-    /// What it decides on one event, in a process that is started where there is none.
+    /// What it decides on one event, in a process that is started if none runs.
     fn decide(&mut self, event: &Event) -> Outcome {
         self.decide_within(event, LONG)
     }
@@ -137,7 +137,7 @@ fn text(outcome: &Outcome) -> &str {
     std::str::from_utf8(result).expect("text")
 }
 
-/// In whatever memory it lies, the event is seen as it is; only what nobody else can be given is copied.
+/// In any kind of memory, the event is seen as it is; only what cannot be shared is copied.
 #[test]
 fn a_process_gets_all_that_is_known_of_an_event_and_decides() {
     let directory = TemporaryDirectory::new();
@@ -171,7 +171,8 @@ fn a_process_gets_all_that_is_known_of_an_event_and_decides() {
     }
 }
 
-/// Whoever takes decisions slowly or in bursts gets all of them, in order, each with what was computed from the event's bytes.
+/// A caller that takes decisions slowly or in bursts gets all of them, in order, each with what was computed from the
+/// event's bytes.
 #[test]
 fn many_events_go_through_and_none_is_mixed_up() {
     let directory = TemporaryDirectory::new();
@@ -346,7 +347,7 @@ fn what_will_never_have_room_is_known() {
     assert_eq!(filter.process.offer(2, &much), Offer::Full, "that is known when the process has nothing else");
 }
 
-/// Whatever it does costs the event that it has, and is known by name; the next process decides again.
+/// Any misdeed costs only the event at hand, and is known by name; the next process decides again.
 #[test]
 fn an_event_that_ends_its_process_is_lost_alone_and_the_reason_is_known() {
     let directory = TemporaryDirectory::new();
@@ -393,7 +394,7 @@ fn what_a_process_writes_that_cannot_be_true_is_not_believed() {
         let mut filter = Driven::new(&library);
         assert!(matches!(filter.decide(&of(&mut memory, &[bad])), Outcome::Decided { .. }));
         if let Nonsense::Event { .. } = expected {
-            // Not told of it: nobody but the first event wrote there.
+            // This event writes nothing there: only the first one did.
             assert_eq!(filter.process.offer(4711, &of(&mut memory, b".")), Offer::Taken);
         }
         assert_eq!(filter.next(), Some(Outcome::Nonsense(expected)));
@@ -431,7 +432,7 @@ fn a_process_that_closes_its_descriptors_is_ended() {
 
 /// The kernel closes its socket a moment before it says that it has ended: that is not the reason.
 #[test]
-fn a_process_that_somebody_else_ends_is_said_to_be_ended_from_outside() {
+fn a_process_that_is_killed_is_said_to_be_ended_from_outside() {
     let directory = TemporaryDirectory::new();
     let mut memory = pool(MemoryKind::Memfd, 64 << 10, 16);
     let mut filter = Driven::new(&build(&directory, MISBEHAVING_FILTER, &[]));

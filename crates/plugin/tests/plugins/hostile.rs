@@ -1,4 +1,4 @@
-//! Filters that attack whoever runs them, while they are loaded and over events: they come to nothing, and are named.
+//! Filters that attack their run, while they are loaded and over events: they fail, and are named.
 
 use crate::support::{Event, TemporaryDirectory, build, fragment, pool, process_config};
 use ropewalk_memory::MemoryKind;
@@ -17,24 +17,24 @@ const HOSTILE: &str = "crates/plugin/tests/hostile.c";
 static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn print(line: &str) {
-    PRINTED.lock().expect("nobody panics there").push(line.to_owned());
+    PRINTED.lock().expect("no holder panics").push(line.to_owned());
 }
 
 /// What the plug-in of this library printed. Its process must have gone.
 fn printed(library: &Path) -> Vec<String> {
     let name = format!("{}: ", library.file_name().expect("it is a file").to_string_lossy());
-    let printed = PRINTED.lock().expect("nobody panics there");
+    let printed = PRINTED.lock().expect("no holder panics");
     printed.iter().filter_map(|line| line.strip_prefix(&name).map(ToOwned::to_owned)).collect()
 }
 
-/// What is told of a filter that is loaded and created.
+/// The result of loading and creating a filter.
 fn tried_out(config: ProcessConfig, patience: Duration) -> String {
     print_with(print);
     let mut process = FilterProcess::new(config).expect("it can be had");
     process.try_out(patience).map_or_else(|error| error.to_string(), |()| "good".to_owned())
 }
 
-/// What is told of a filter that does this while it is loaded, and what it printed.
+/// The result of a filter that does this while it is loaded, and what it printed.
 fn loaded(directory: &TemporaryDirectory, loading: &str) -> (String, Vec<String>) {
     let library = build(directory, HOSTILE, &[&format!("LOADING=\"{loading}\"")]);
     let patience = Duration::from_secs(if loading == "hang" { 1 } else { 30 });
@@ -84,12 +84,12 @@ fn a_library_reaches_nothing_of_its_parent_and_no_terminal_while_it_is_loaded() 
 }
 
 #[test]
-fn what_a_plug_in_prints_is_told_with_its_name_and_does_nothing_to_a_terminal() {
+fn what_a_plug_in_prints_gets_its_name_as_prefix_and_does_nothing_to_a_terminal() {
     let directory = TemporaryDirectory::new();
     assert_eq!(loaded(&directory, "print").1, ["a line", "\u{fffd}]0;a title\u{fffd}"]);
 }
 
-/// The process of a library is nobody's before the library is loaded.
+/// The process of a library has no rights of root's before the library is loaded.
 #[test]
 fn a_library_that_root_alone_can_read_is_loaded_without_roots_rights() {
     if !getuid().is_root() {

@@ -47,7 +47,7 @@ impl Supervised {
         self.process.journal().ends().into_iter().map(|(end, times)| (end.to_string(), times)).collect()
     }
 
-    /// What becomes of a batch of frames: the key of each one's first piece, or why there is none.
+    /// What becomes of a batch of frames: the key of each one's first piece, or why it has none.
     fn divide(&mut self, frames: &[&[u8]]) -> Vec<Result<u64, Cause>> {
         let mut memory = memory();
         self.process.clear();
@@ -135,7 +135,7 @@ fn frames_are_divided_in_batches_by_one_process() {
     assert_eq!(splitter.process.copied_bytes(), 8 + 32 * 60_002);
 }
 
-/// Whatever a frame makes the process do, that frame alone is lost, and the others are divided.
+/// Any misdeed over a frame loses that frame alone, and the others are divided.
 #[test]
 fn a_frame_that_ends_its_process_is_lost_alone_and_the_reason_is_known() {
     let directory = TemporaryDirectory::new();
@@ -209,7 +209,7 @@ fn a_process_that_jumps_to_what_is_long_gone_harms_no_other_frame() {
 fn what_is_odd_and_can_be_true_is_believed() {
     let directory = TemporaryDirectory::new();
     let mut quiet = process_config(config(&build(&directory, MISBEHAVING, &[]), ""));
-    // A megabyte on the screen helps nobody.
+    // Without the megabyte on the screen.
     let silenced = ["/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"].map(PathBuf::from);
     quiet.command = silenced.into_iter().chain(quiet.command).collect();
     let mut splitter = Supervised::with(quiet);
@@ -254,7 +254,7 @@ fn a_process_dies_with_the_thread_that_started_it() {
         splitter.process.clear();
         splitter.process.put(&frame(&mut memory, b"h."));
         splitter.process.ask(0, 1);
-        // Nobody ends it, and nobody hangs up.
+        // Without ending the process or closing its socket.
         std::mem::forget(splitter);
         id
     });
@@ -302,9 +302,9 @@ fn a_library_can_do_no_more_while_it_is_loaded_than_it_needs() {
     drop(inherited);
 }
 
-/// Where the system knows neither seccomp nor landlock, the process works all the same, and that is told.
+/// Without seccomp and landlock the process still works, and what is missing is reported.
 #[test]
-fn what_the_system_cannot_do_is_told() {
+fn what_the_system_cannot_do_is_reported() {
     let directory = TemporaryDirectory::new();
     let library = build(&directory, MISBEHAVING, &[]);
     for (macros, seccomp, landlock) in
@@ -345,7 +345,7 @@ fn what_is_waited_for_stays_the_same_from_process_to_process() {
             let long = Timespec { tv_sec: 20, tv_nsec: 0 };
             loop {
                 let mut events = [PollFd::new(&known, PollFlags::IN)];
-                assert_eq!(poll(&mut events, Some(&long)).expect("it can be waited for"), 1, "nobody wakes");
+                assert_eq!(poll(&mut events, Some(&long)).expect("it can be waited for"), 1, "no wake-up came");
                 if what(&process.look()) {
                     return;
                 }

@@ -162,11 +162,11 @@ pub(crate) fn pool(memory: MemoryKind, block_size: usize, blocks: usize) -> Stag
     Staging::new(Pool::new(config).expect("memory"))
 }
 
-/// A fragment whose bytes lie in pieces of at most so many.
+/// A fragment whose bytes lie in pieces of at most this many.
 pub(crate) fn fragment(memory: &mut Staging, source: u32, bytes: &[u8], piece: usize) -> Fragment {
     let mut payload = Payload::default();
     for part in bytes.chunks(piece) {
-        // A byte that belongs to nobody keeps neighbours apart.
+        // A byte between neighbours keeps them apart.
         let room = memory.write(&[part, b"|"].concat());
         let mut slice = room.expect("room");
         slice.truncate(part.len());

@@ -13,7 +13,7 @@ use ropewalk_terms::{Cause, RunNumber, TriggerBits};
 use ropewalk_wire::framing::{Piece, PieceKey};
 use std::path::Path;
 
-/// The frame of the example's board for these triggers, with so many bytes of hits each.
+/// The frame of the example's board for these triggers, with this many bytes of hits each.
 fn triggers(numbers: &[(u32, u16)]) -> Vec<u8> {
     let mut bytes = [b"TB".as_slice(), &(numbers.len() as u16).to_le_bytes()].concat();
     for (number, hits) in numbers {
@@ -71,7 +71,7 @@ fn what_a_splitter_says_that_cannot_be_true_is_not_believed() {
 }
 
 fn refused(library: &Path, configuration: &str) -> String {
-    Splitter::new(&config(library, configuration)).expect_err("it is none").to_string()
+    Splitter::new(&config(library, configuration)).expect_err("it is refused").to_string()
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn libraries_that_are_no_filter_are_refused_with_what_to_do() {
     let directory = TemporaryDirectory::new();
     let built = |macros: &[&str]| build(&directory, MISBEHAVING_FILTER, macros);
     let refused = |library: &Path, configuration: &str| {
-        Filter::new(&filter_config(library, configuration)).expect_err("it is none").to_string()
+        Filter::new(&filter_config(library, configuration)).expect_err("it is refused").to_string()
     };
     for (macros, words) in [
         (&["VERSION=2"][..], ["built for version 2 of the interface of filters", "ropewalk_filter.h"]),

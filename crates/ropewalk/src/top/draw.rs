@@ -30,6 +30,7 @@ pub(crate) struct Live {
     pub(crate) nodes: Vec<Node>,
     pub(crate) rates: Option<Rates>,
     pub(crate) limit: Option<Limited>,
+    pub(crate) quality: Quality,
     pub(crate) alarms: Vec<Alarm>,
     pub(crate) disk_free_bytes: Option<u64>,
     pub(crate) disk_left_s: Option<u64>,
@@ -43,6 +44,15 @@ pub(crate) struct Ledger {
     pub(crate) events: BTreeMap<String, Value>,
     pub(crate) pools: BTreeMap<String, Value>,
     pub(crate) unbalanced: Vec<Unbalanced>,
+}
+
+/// The quality of the data.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Quality {
+    pub(crate) state: String,
+    pub(crate) is_current: bool,
+    pub(crate) sentence: String,
 }
 
 /// An equation that does not hold now.
@@ -67,13 +77,13 @@ pub(crate) struct Source {
     /// Seconds since something came of it.
     pub(crate) silent_s: Option<f64>,
     pub(crate) has_ended: bool,
-    /// Whatever else is said of it.
+    /// All other fields of the source.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
 }
 
 impl Source {
-    /// Fragments that came wrong or not at all on their way here.
+    /// Fragments that arrived damaged or were lost.
     pub(crate) const fn errors(&self) -> u64 {
         self.crc_errors + self.frames_missing + self.corrupt
     }
@@ -141,6 +151,7 @@ pub(crate) struct Alarm {
     pub(crate) name: String,
     pub(crate) severity: String,
     pub(crate) state: String,
+    pub(crate) sentence: String,
     pub(crate) known_by: Option<String>,
 }
 
@@ -205,14 +216,16 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     let lines = [
         Constraint::Length(1),
         Constraint::Length(1),
+        Constraint::Length(1),
         Constraint::Length(ALARM_LINES),
         Constraint::Length(4),
         Constraint::Length(1),
         Constraint::Min(3),
         Constraint::Length(1),
     ];
-    let [head, limit, alarms, numbers, tabs, page, foot] = Layout::vertical(lines).areas(frame.area());
+    let [head, quality, limit, alarms, numbers, tabs, page, foot] = Layout::vertical(lines).areas(frame.area());
     frame.render_widget(Paragraph::new(head_line(screen)), head);
+    frame.render_widget(Paragraph::new(quality_line(screen)), quality);
     frame.render_widget(Paragraph::new(limit_line(screen)).bold(), limit);
     frame.render_widget(Paragraph::new(alarm_lines(&screen.live.alarms)), alarms);
     draw_numbers(frame, screen, numbers);
@@ -251,6 +264,17 @@ fn head_line(screen: &Screen) -> Line<'_> {
     line
 }
 
+fn quality_line(screen: &Screen) -> Line<'_> {
+    let quality = &screen.live.quality;
+    let style = match (quality.state.as_str(), quality.is_current) {
+        ("good", _) => GOOD,
+        ("incomplete" | "doubtful", true) => BAD,
+        ("incomplete" | "doubtful", false) => WAIT,
+        _ => QUIET,
+    };
+    Line::styled(format!("data: {}", quality.sentence), style)
+}
+
 fn limit_line(screen: &Screen) -> &str {
     screen.live.limit.as_ref().map_or("what limits the run is not known yet", |limit| &limit.sentence)
 }
@@ -266,7 +290,8 @@ fn alarm_lines(alarms: &[Alarm]) -> Vec<Line<'_>> {
             _ => Style::new(),
         };
         let known = alarm.known_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        Line::styled(format!("{}: {} ({}{known})", alarm.severity, alarm.name.replace('_', " "), alarm.state), style)
+        let said = if alarm.sentence.is_empty() { alarm.name.replace('_', " ") } else { alarm.sentence.clone() };
+        Line::styled(format!("{}: {said} ({}{known}; manual: {})", alarm.severity, alarm.state, alarm.name), style)
     };
     let mut lines: Vec<Line<'_>> = alarms.iter().map(line).collect();
     let more = lines.len().saturating_sub(usize::from(ALARM_LINES));

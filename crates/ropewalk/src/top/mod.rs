@@ -32,10 +32,10 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        let why = "top: it draws on a terminal, and this is none; `ropewalk ctl state --json` says how a run stands";
+        let why = "top: it needs a terminal; `ropewalk ctl state --json` says how a run stands";
         return Err(Failure::Usage(why.to_owned()));
     }
-    // Whoever mistyped the address reads that as a line, not on a screen that stays empty.
+    // A mistyped address is reported as a line, not on a screen that stays empty.
     let no_answer = |error: ClientError| Failure::Environment(error.to_string());
     let client = Client::new(&options.url, None, options.ca.as_deref()).map_err(no_answer)?;
     client.look("state").map_err(no_answer)?;
@@ -51,7 +51,7 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
     Ok(exit::GOOD)
 }
 
-/// Draws what comes until somebody leaves.
+/// Draws what comes until the user quits.
 fn show(terminal: &mut DefaultTerminal, news: &Receiver<News>, mut screen: Screen) -> io::Result<()> {
     let mut heard = Instant::now();
     loop {
@@ -86,7 +86,7 @@ fn is_control(key: KeyEvent, letter: char) -> bool {
     key.code == KeyCode::Char(letter) && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
-/// Asks again and again, until nobody listens any more.
+/// Asks again and again, until the receiver has gone.
 fn watch(client: &Client, sender: &Sender<News>) {
     let mut last_entry = 0;
     loop {
@@ -117,7 +117,7 @@ fn ask(client: &Client, last_entry: &mut u64) -> Result<Vec<News>, ClientError> 
     Ok(news)
 }
 
-/// One answer; none where the server has no such thing.
+/// One answer; `None` if the server has no such thing.
 fn part<T: DeserializeOwned>(client: &Client, what: &str) -> Result<Option<T>, ClientError> {
     let replied = client.look(what)?;
     Ok(if replied.status == 200 { serde_json::from_value(replied.body).ok() } else { None })

@@ -99,7 +99,7 @@ pub(crate) enum News {
     Journal(Vec<Entry>),
     /// All incidents, the latest first.
     Incidents(Vec<Incident>),
-    /// Nobody answers, and why.
+    /// The server does not answer, and why.
     Away(String),
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum News {
 pub(crate) enum Next {
     /// Go on.
     Stay,
-    /// Somebody wants to leave.
+    /// The user quits.
     Quit,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Screen {
     /// Where was asked.
     pub(crate) url: String,
     pub(crate) live: Live,
-    /// Why nobody answers; none while somebody does.
+    /// Why the server does not answer; `None` while it does.
     pub(crate) away: Option<String>,
     /// Events per second, the newest last.
     pub(crate) curve: VecDeque<u64>,
@@ -138,7 +138,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Before anything was heard.
+    /// Before the first answer.
     pub(crate) fn new(url: &str) -> Self {
         Self { url: url.to_owned(), ..Self::default() }
     }
@@ -170,10 +170,10 @@ impl Screen {
         }
     }
 
-    /// Nothing came for so long.
+    /// Nothing came for this long.
     pub(crate) fn grow_old(&mut self, age: Duration) {
         if age > OLD && self.away.is_none() {
-            self.away = Some(format!("what stands here is more than {} s old", OLD.as_secs()));
+            self.away = Some(format!("this screen is more than {} s old", OLD.as_secs()));
         }
     }
 
@@ -190,7 +190,7 @@ impl Screen {
             KeyCode::Char(digit @ '1'..='5') => self.turn(Page::ALL[digit as usize - '1' as usize]),
             KeyCode::Char('s') => {
                 self.sorting = self.sorting.next();
-                // Of whatever counts, the most is looked for; of ids, the first.
+                // Counts begin with the greatest; ids with the lowest.
                 self.is_down = self.sorting != Sorting::Id;
             }
             KeyCode::Char('r') => self.is_down = !self.is_down,
@@ -245,7 +245,7 @@ impl Screen {
             Sorting::Errors => source.errors() as f64,
             Sorting::HeldBack => rates.back_pressure_share,
         };
-        // Those that are alike stay in the order of their ids, whichever way the others go.
+        // Equal ones stay in the order of their ids, in both directions.
         sorted.sort_by(|one, other| {
             let order = value(one).total_cmp(&value(other));
             if self.is_down { order.reverse() } else { order }.then(one.0.id.cmp(&other.0.id))

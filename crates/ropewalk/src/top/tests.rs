@@ -31,7 +31,8 @@ fn live() -> Live {
             "nodes": [{ "node": "ru0", "rate_hz": 905.0, "bytes_per_second": 9_050.0, "pool_share": 0.95, "busy_share": null }],
         },
         "limit": { "kind": "disk", "sentence": "rate limited by builder bu0: disk writing 97 % busy" },
-        "alarms": [{ "name": "disk_full", "severity": "critical", "state": "active" }],
+        "alarms": [{ "name": "disk_full", "severity": "critical", "state": "active", "sentence": "stopped by bu0: its disk is full" }],
+        "quality": { "state": "incomplete", "is_current": true, "sentence": "boardC (source 3): no data for 2.5 s" },
     }))
     .expect("a view")
 }
@@ -68,12 +69,17 @@ fn press(screen: &mut Screen, keys: &[KeyCode]) {
 fn state_limit_alarms_and_rates_stand_above_the_sources() {
     let lines = lines(&screen(), 120, 30);
     assert!(lines[0].contains("run 7  RUNNING  01:02:05  http://daq1:8900"), "{}", lines[0]);
-    assert!(lines[1].starts_with("rate limited by builder bu0: disk writing 97 % busy"), "{}", lines[1]);
-    assert!(lines[2].starts_with("critical: disk full (active)"), "{}", lines[2]);
-    assert!(lines[5].contains("12,345 events/s   in 2.4 MiB/s"), "{}", lines[5]);
-    assert!(lines[6].contains("1,990 built      live time 90 %"), "{}", lines[6]);
-    assert!(lines[8].contains("buffers 95 %"), "{}", lines[8]);
-    assert!(lines[10].contains("id ▲") && lines[12].trim_start().starts_with('2'), "{lines:#?}");
+    assert!(lines[1].starts_with("data: boardC (source 3): no data for 2.5 s"), "{}", lines[1]);
+    assert!(lines[2].starts_with("rate limited by builder bu0: disk writing 97 % busy"), "{}", lines[2]);
+    assert!(
+        lines[3].starts_with("critical: stopped by bu0: its disk is full (active; manual: disk_full)"),
+        "{}",
+        lines[3]
+    );
+    assert!(lines[6].contains("12,345 events/s   in 2.4 MiB/s"), "{}", lines[6]);
+    assert!(lines[7].contains("1,990 built      live time 90 %"), "{}", lines[7]);
+    assert!(lines[9].contains("buffers 95 %"), "{}", lines[9]);
+    assert!(lines[11].contains("id ▲") && lines[13].trim_start().starts_with('2'), "{lines:#?}");
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn a_silent_source_is_red_and_one_that_has_ended_is_not() {
     let colour = |screen: &Screen| {
         let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("memory");
         terminal.draw(|frame| draw(frame, screen)).expect("memory");
-        // Source 3 stands in the last of three rows below the head.
+        // Source 3 is in the last of three rows below the head.
         terminal.backend().buffer()[(0, 13)].fg
     };
     let mut screen = screen();
@@ -157,7 +163,7 @@ fn pages_are_turned_and_show_what_they_are_called() {
 }
 
 #[test]
-fn a_server_that_is_away_is_told_and_one_that_is_back_too() {
+fn a_lost_server_is_shown_and_so_is_its_return() {
     let mut screen = screen();
     screen.hear(News::Away("connection refused".to_owned()));
     assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: connection refused"));
@@ -172,10 +178,10 @@ fn what_is_old_is_marked_until_something_new_comes() {
     screen.grow_old(Duration::from_millis(2_900));
     assert!(screen.away.is_none());
     screen.grow_old(Duration::from_millis(3_100));
-    assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: what stands here is more than 3 s old"));
+    assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: this screen is more than 3 s old"));
     screen.hear(News::Live(Box::new(live())));
     assert!(screen.away.is_none());
-    // Why nobody answers says more.
+    // The client's error says more.
     screen.hear(News::Away("connection refused".to_owned()));
     screen.grow_old(Duration::from_secs(60));
     assert_eq!(screen.away.as_deref(), Some("connection refused"));

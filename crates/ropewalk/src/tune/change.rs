@@ -170,7 +170,7 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
             Fate::Unreadable { why } => tell!("warning: {setting} cannot be read: {why}"),
             Fate::Foreign { present } => {
                 tell!(
-                    "warning: {setting} is left at {present}: somebody else has changed it since; it was {old} before"
+                    "warning: {setting} is left at {present}: another program has changed it since; it was {old} before"
                 );
             }
         }
@@ -220,7 +220,7 @@ pub(crate) struct PersistOptions {
 /// What a line of the file says of a kernel parameter.
 struct Line {
     value: String,
-    /// The rule that asked for it; empty where the file does not say.
+    /// The rule that asked for it; empty if the file does not say.
     rule: String,
 }
 

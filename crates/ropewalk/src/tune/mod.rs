@@ -53,19 +53,19 @@ Exit status: 0 where nothing harmful was found, 1 where something loses data or 
 
 Exit status: 0 where everything is as it was, 1 where something is left, 4 where it cannot be done.")]
     Undo(change::UndoOptions),
-    /// Write the kernel parameters of the plan, and those that were applied, into a file that is read at each start.
+    /// Write the kernel parameters of the plan, and the applied ones, into a file that is read at each start.
     #[command(after_help = "Examples:
   sudo ropewalk tune persist my-setup.toml
   ropewalk tune persist --file 90-ropewalk.conf")]
     Persist(change::PersistOptions),
 }
 
-/// What is looked at.
+/// What to look at.
 #[derive(Debug, Args)]
 pub(crate) struct LookOptions {
     /// The configuration whose needs are to be met; without one, those of any data taking.
     pub(crate) config: Option<PathBuf>,
-    /// An interface to look at, besides those that feed the configuration; where data comes through it large packets are
+    /// An interface to look at, besides the configuration's feeding ones; where data comes through it large packets are
     /// planned, too. As often as wanted.
     #[arg(long = "interface", value_name = "NAME")]
     pub(crate) interfaces: Vec<String>,
@@ -111,7 +111,7 @@ pub(crate) fn tune(command: &TuneCommand) -> Result<u8, Failure> {
     }
 }
 
-/// The rules that find something harmful on this machine for a configuration; none where it cannot be looked at.
+/// The rules that find something harmful on this machine for a configuration; empty if the machine cannot be read.
 pub(crate) fn harmful(configuration: &Configuration) -> BTreeSet<&'static str> {
     let Ok(machine) = Machine::read(Path::new("/")) else { return BTreeSet::new() };
     let mut wish = wish::of_pull(configuration, &machine);
@@ -144,7 +144,7 @@ impl LookOptions {
 }
 
 impl ChangeOptions {
-    /// What would be changed on a machine. What somebody there takes back at once is told.
+    /// What would be changed on a machine. Warns of changes that irqbalance would take back at once.
     pub(crate) fn plan(&self, place: &mut Place) -> Result<Plan, Failure> {
         let (found, plan) = self.looked(place)?;
         let plan = self.part(plan);
@@ -201,7 +201,7 @@ pub(crate) struct CheckReport<'a> {
     /// The form's name and version.
     #[schemars(extend("const" = Self::SCHEMA))]
     schema: &'static str,
-    /// The demands of the configuration on the host; none without a configuration.
+    /// The demands of the configuration on the host; null without a configuration.
     wish: &'a Wish,
     /// The number of findings of each grade.
     counts: Counts,
@@ -341,7 +341,7 @@ pub(crate) struct ToldApplied<'a> {
 /// Why nothing was changed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ToldFailure<'a> {
-    /// The setting that failed; null where it was none.
+    /// The setting that failed; null if it was none.
     setting: Option<&'a Setting>,
     /// What happened.
     why: &'a str,
@@ -415,7 +415,7 @@ mod tests {
     use crate::arguments::Arguments;
     use clap::Parser;
 
-    /// Whoever types what a rule names is not told that there is no such thing.
+    /// Every command that a rule names can be typed as it is.
     #[test]
     fn every_command_that_a_rule_names_is_one() {
         let mut count = 0;

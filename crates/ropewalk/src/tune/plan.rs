@@ -79,7 +79,7 @@ mod tests {
     use ropewalk_tune::{Group, Setting};
 
     #[test]
-    fn no_value_ends_the_comment_that_it_stands_in() {
+    fn no_value_ends_its_comment() {
         let setting = Setting::Mtu { interface: "e\nid".to_owned() };
         let (from, to, rule) = ("0\ntouch it".to_owned(), "9000".to_owned(), "mtu".to_owned());
         let plan = Plan { changes: vec![Change { setting, from, to, group: Group::Card, rule }] };

@@ -23,7 +23,7 @@ pub(super) fn of_file(file: &Path, root: &Path) -> Result<Wish, Failure> {
     if root == Path::new("/") {
         resolve(&mut wish.outputs);
     } else {
-        // Where the other machine has links nobody here knows.
+        // The links of the other machine are unknown here.
         let whole = |output: &PathBuf| std::path::absolute(output).unwrap_or_else(|_| output.clone());
         wish.outputs = wish.outputs.iter().map(whole).collect();
     }
@@ -37,7 +37,7 @@ pub(crate) fn resolve(outputs: &mut Vec<PathBuf>) {
     outputs.dedup();
 }
 
-/// Links are followed as far as the directory is there; a run makes the rest.
+/// Links are followed as far as the directory exists; a run makes the rest.
 fn resolved(output: &Path) -> PathBuf {
     let Ok(whole) = std::path::absolute(output) else { return output.to_owned() };
     let there = whole.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
@@ -65,7 +65,7 @@ fn of_machine(file: &Path, machine: &Machine) -> Result<Wish, Failure> {
 
 /// What readout units, datagrams of sources, and builder units need.
 pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish {
-    // Rules that this machine cannot follow are an error of whoever begins a run.
+    // Rules that this machine cannot follow are reported when a run begins.
     let plan = placement_on(configuration, machine).unwrap_or_default();
     let placed = |thread: &str| match by_rule(&plan, machine, thread) {
         // Where it finds too few cores now, it may find them when the interrupts are where they should be.
@@ -143,7 +143,7 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
     elsewhere(readouts.chain(managers).chain(boards).filter_map(address), machine)
 }
 
-/// The other machines of a push system: who sends packets, and who hears of the throttle.
+/// The other machines of a push system: senders of packets, and receivers of the throttle.
 fn push_peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
     let flows = configuration.flow.iter().filter(|flow| flow.emulate.is_none());
     let sources = flows.flat_map(|flow| {
@@ -209,7 +209,7 @@ fn of_push(configuration: &Configuration, machine: &Machine) -> Wish {
 }
 
 /// Bytes of all flows that come to one queue of a gateway in a second, without their headers: the trigger names each as
-/// often as the others. None where a flow comes from front ends, or as fast as it goes.
+/// often as the others. `None` if a flow comes from front ends, or at full speed.
 fn bytes_to_each_queue(configuration: &Configuration, machine: &Machine) -> Option<u64> {
     let bytes = |flow: &FlowSection| {
         let emulate = flow.emulate.as_ref()?;
@@ -261,7 +261,7 @@ fn card_of<'a>(readout: &ReadoutSection, machine: &'a Machine) -> Option<&'a Car
     card_at(machine, address?.ip())
 }
 
-/// The address that tells by which interface a source's datagrams come; none for other sources.
+/// The address that tells by which interface a source's datagrams come; `None` for other sources.
 fn datagrams_at(listen: Option<&NetworkAddress>) -> Option<IpAddr> {
     match listen? {
         NetworkAddress::Udp(_, Some(interface)) => Some(*interface),

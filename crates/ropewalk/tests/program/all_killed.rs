@@ -1,9 +1,10 @@
 //! Every process of a run is killed with -9 at a random moment: event manager, readout unit, builder units and the filters' own.
-//! What was acknowledged as written is there.
+//! Every event that was acknowledged as written is in the files.
 //!
-//! A builder unit's acknowledgement is its promise, and leaves it for the event manager. So the test stands between the two and
-//! remembers every acknowledgement that came out of a builder unit's socket, also one that no event manager lived to read: whoever
-//! released memory on such a promise knew no more. Nobody's own account is asked, since all who had one are dead.
+//! A builder unit's acknowledgement is its promise, and leaves it for the event manager. So the test sits between the
+//! two and remembers every acknowledgement that came out of a builder unit's socket, also one that no event manager
+//! lived to read: a readout unit that released memory on such a promise knew no more. No node's own account is asked,
+//! since all nodes are dead.
 
 use crate::cluster::Cluster;
 use crate::filters::{children, compile};
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 /// More than can be built before the last moment.
 const EVENTS: u64 = 1 << 20;
-/// Everybody is dead so long after the front ends have begun at the latest, in milliseconds.
+/// The latest time after the start of the front ends at which all processes are dead, in milliseconds.
 const LONGEST: u64 = 500;
 const BUILDERS: [&str; 2] = ["bu0", "bu1"];
 /// Two streams that share what the filters accept, and two processes of theirs at each builder unit.
@@ -47,8 +48,8 @@ fn cluster(seed: u64, has_filters: bool) -> Cluster {
     cluster
 }
 
-/// Everybody dies, one right after the other, in an order that the seed chooses.
-fn kill_everybody(cluster: &mut Cluster, random: &mut Random) {
+/// Kills every process, one right after the other, in an order that the seed chooses.
+fn kill_all(cluster: &mut Cluster, random: &mut Random) {
     let filters: Vec<_> = BUILDERS.iter().flat_map(|builder| children(cluster.node(builder).id())).collect();
     let mut nodes = vec!["manager", "ru0", "bu0", "bu1"];
     let order: Vec<_> = (1..=nodes.len() as u64).rev().map(|left| nodes.remove(random.below(left) as usize)).collect();
@@ -99,7 +100,7 @@ fn kill_a_run(seed: u64, has_filters: bool) -> usize {
             scope.spawn(|| front_end.send_until_closed(1..=EVENTS, Duration::ZERO));
         }
         std::thread::sleep(moment);
-        kill_everybody(&mut cluster, &mut random);
+        kill_all(&mut cluster, &mut random);
     });
     let directories = BUILDERS.map(|builder| cluster.run_directory(builder)).into_iter();
     let directories: Vec<_> = directories.filter(|directory| directory.exists()).collect();
@@ -119,7 +120,7 @@ fn kill_a_run(seed: u64, has_filters: bool) -> usize {
 #[test]
 fn what_was_acknowledged_outlives_the_death_of_every_process() {
     let acknowledged: usize = (0..kills()).map(|seed| kill_a_run(seed, false)).sum();
-    assert!(acknowledged > 0, "nothing was written before everybody was killed");
+    assert!(acknowledged > 0, "nothing was written before the kill");
     eprintln!("{acknowledged} events were acknowledged");
 }
 
@@ -127,6 +128,6 @@ fn what_was_acknowledged_outlives_the_death_of_every_process() {
 #[test]
 fn with_filters_and_streams_as_well() {
     let acknowledged: usize = (1000..1000 + kills()).map(|seed| kill_a_run(seed, true)).sum();
-    assert!(acknowledged > 0, "nothing was decided before everybody was killed");
+    assert!(acknowledged > 0, "nothing was decided before the kill");
     eprintln!("{acknowledged} events were acknowledged");
 }

@@ -17,7 +17,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// No node runs yet; each must be started after those that it calls.
+    /// No node runs yet; each must be started after the nodes that it calls.
     pub(crate) fn new(setup: Setup) -> Self {
         let config = setup.file();
         let (addresses, relays) = (BTreeMap::new(), BTreeMap::new());
@@ -42,7 +42,7 @@ impl Cluster {
         self.setup.directory().join(name).join(format!("run{run:06}"))
     }
 
-    /// Starts a node, and waits until it tells that it is there.
+    /// Starts a node, and waits until it says that it is ready.
     pub(crate) fn start(&mut self, name: &str, more: &[&str]) {
         let role = match &name[..2] {
             "ru" => "readout",
@@ -82,7 +82,7 @@ impl Cluster {
         self.node(readout).expect_line(&format!("ready {readout} front ends "))
     }
 
-    /// The same of a node that is there for the so manieth run, counted from 1, since it was started.
+    /// The same of a node that is there for the run with this number, counted from 1 since its start.
     pub(crate) fn front_end_address_in(&mut self, readout: &str, life: usize) -> String {
         self.node(readout).expect_line_number(life, &format!("ready {readout} front ends "))
     }

@@ -135,12 +135,12 @@ fn commands_that_cannot_be_had_say_what_can() {
     assert!(unknown.expect_status(2).errors.contains("configure, start"), "{unknown:#?}");
     controlled.program.interrupt();
     controlled.program.end().expect_status(0);
-    let nobody = Program::run(["ctl", "state", "--url", "http://127.0.0.1:9"]);
-    assert!(nobody.expect_status(4).errors.contains("--control ADDRESS"), "{nobody:#?}");
+    let unanswered = Program::run(["ctl", "state", "--url", "http://127.0.0.1:9"]);
+    assert!(unanswered.expect_status(4).errors.contains("--control ADDRESS"), "{unanswered:#?}");
 }
 
 #[test]
-fn ctl_asks_whom_it_is_told_to_ask_and_no_proxy() {
+fn ctl_asks_the_given_server_and_no_proxy() {
     let setup = Setup::new("control-proxy", &[841]);
     let controlled = Controlled::start(&setup, &["--idle"]);
     controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
@@ -167,7 +167,7 @@ fn expect_post(hook: &TcpListener) {
 }
 
 #[test]
-fn a_webhook_is_told_where_it_is_and_by_no_proxy() {
+fn a_webhook_is_called_at_its_address_and_by_no_proxy() {
     let hook = TcpListener::bind("127.0.0.1:0").expect("a free port");
     hook.set_nonblocking(true).expect("it is open");
     let address = hook.local_addr().expect("it has one");
@@ -201,7 +201,7 @@ fn watch(url: &str) -> (u16, TcpStream) {
 }
 
 #[test]
-fn whoever_only_watches_leaves_the_run_what_it_has_open_and_commands_their_places() {
+fn watching_clients_leave_the_run_its_descriptors_and_commands_their_places() {
     const EVENTS: u64 = 200;
     let setup = Setup::new("control-watched", &[841, 843]);
     let file = setup.file();
@@ -236,7 +236,7 @@ fn an_open_address_without_a_token_is_refused() {
 }
 
 #[test]
-fn with_a_certificate_ctl_asks_whom_it_believes_and_a_key_that_others_read_is_refused() {
+fn with_a_certificate_ctl_asks_a_trusted_server_and_a_key_that_others_read_is_refused() {
     let setup = Setup::new("control-tls", &[841]);
     let (certificate, key) = (setup.directory().join("alone.pem"), setup.directory().join("alone.key"));
     std::fs::write(&certificate, include_str!("../../../control/src/tests/certificates/alone.pem")).expect("a file");
@@ -297,7 +297,7 @@ impl Controlled {
 
 /// Whether operators' commands are printed follows the log level; a new level takes effect at once.
 #[test]
-fn what_is_told_follows_the_log_level() {
+fn what_is_printed_follows_the_log_level() {
     let setup = Setup::new("log-level", &[1]);
     let controlled = Controlled::start(&setup, &["--idle"]);
     let run_and_set = |text: &str| {
@@ -426,7 +426,7 @@ fn counts(histograms: &Value, name: &str, source: &str) -> (Value, Value) {
     (counted["counts"].clone(), counted["overflow"].clone())
 }
 
-/// After so many events of both sources.
+/// After this many events of both sources.
 fn expect_counts(histograms: &Value, events: u64) {
     let (none, all) = (json!(0), json!(events));
     for (name, source, bins, above) in [

@@ -1,4 +1,4 @@
-//! Pages of numbers, read from outside: of nodes that run, of one that was killed, at the end, and where none can be had.
+//! Pages of numbers, read from outside: of running nodes, of a killed one, at the end, and without pages.
 
 use crate::cluster::Cluster;
 use crate::forms::{expect_form, schema};
@@ -134,7 +134,7 @@ fn at_the_end_the_pages_have_the_numbers_of_the_account() {
 }
 
 #[test]
-fn whoever_watches_is_told_how_fast_numbers_grow() {
+fn counters_that_are_watched_show_how_fast_numbers_grow() {
     let setup = Setup::new("counters-watch", &[]);
     let directory = setup.directory().join("pages");
     let text = format!("[monitor]\npages = {:?}\n", directory.display().to_string());

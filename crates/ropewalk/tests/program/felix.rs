@@ -81,7 +81,7 @@ fn what_is_no_block_or_not_there_is_status_2_and_says_what_would_be_right() {
 }
 
 #[test]
-fn who_stops_reading_has_enough() {
+fn a_reader_that_stops_is_no_error() {
     let directory = TemporaryDirectory::new("felix-head");
     let file = generated(&directory, &["--chunks", "5000", "--chunk-size", "500"]);
     for arguments in [&["felix", "decode", &file][..], &["felix", "dump", &file, "--blocks", "0.."]] {
@@ -220,8 +220,11 @@ fn a_server_that_is_not_there_or_refuses_is_named() {
     server.interrupt();
     taken.end().expect_status(0);
     server.end().expect_status(0);
-    let nobody = Program::run(["felix", "subscribe", &address]);
-    assert!(nobody.expect_status(4).errors.contains(&address) && nobody.errors.contains("--reconnect"), "{nobody:#?}");
+    let unanswered = Program::run(["felix", "subscribe", &address]);
+    assert!(
+        unanswered.expect_status(4).errors.contains(&address) && unanswered.errors.contains("--reconnect"),
+        "{unanswered:#?}"
+    );
     for (arguments, hint) in [
         (&["felix", "subscribe", &address, "--send", "reset"][..], "5=reset"),
         (&["felix", "subscribe", &address, "--one-in", "0"], "one-in"),

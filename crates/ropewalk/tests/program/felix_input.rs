@@ -102,7 +102,7 @@ fn blocks_come_through_a_fifo_and_through_standard_input() {
     let card = format!("input = \"fifo:{}\"", fifo.display());
     let running = Program::start(run_arguments(&configuration(&directory, LINKS, &card), &directory));
     wait_for("the FIFO", || fifo.exists().then_some(()));
-    std::fs::copy(&file, &fifo).expect("somebody reads it");
+    std::fs::copy(&file, &fifo).expect("the run reads it");
     expect_everything(&running.end().expect_status(0).account());
 
     let input = Stdio::from(File::open(&file).expect("it is there"));
@@ -111,7 +111,7 @@ fn blocks_come_through_a_fifo_and_through_standard_input() {
 }
 
 #[test]
-fn a_run_whose_fifo_says_nothing_ends_when_it_is_told() {
+fn a_run_whose_fifo_says_nothing_ends_at_a_signal() {
     let directory = TemporaryDirectory::new("felix-silent");
     let fifo = directory.path().join("blocks.fifo");
     let config = configuration(&directory, LINKS, &format!("input = \"fifo:{}\"", fifo.display()));
@@ -165,8 +165,8 @@ fn the_cards_of_a_configuration_are_served_without_a_builder() {
     let config = configuration(&directory, LINKS, "[felix.emulate]");
     let refused = Program::run(["felix", "serve", &config, "--loop"]);
     assert!(refused.expect_status(2).errors.contains("flx0 is emulated"), "{refused:#?}");
-    let nobody = Program::run(["felix", "serve", &configuration(&directory, LINKS, "")]);
-    assert!(nobody.expect_status(2).errors.contains("no blocks for flx0"), "{nobody:#?}");
+    let refused = Program::run(["felix", "serve", &configuration(&directory, LINKS, "")]);
+    assert!(refused.expect_status(2).errors.contains("no blocks for flx0"), "{refused:#?}");
 }
 
 // ---- a card whose blocks another process writes, which may be killed

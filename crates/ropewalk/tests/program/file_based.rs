@@ -95,7 +95,7 @@ fn a_killed_broker_is_followed_by_another_one_and_units_may_come_by_themselves()
     drop(broker);
     let mut second = Program::start(["filter-files", &run, "--units", "0", "--json"]);
     let ended = loop {
-        // There is none before the second broker listens.
+        // It fails until the second broker listens.
         let unit = Program::run(["filter-unit", &run, "--trigger", "every = 10"]);
         if unit.status == Some(0) {
             break unit;
@@ -285,7 +285,7 @@ fn what_files_of_events_cannot_hold_is_refused_before_the_run() {
     let there = format!("units = 0\ndirectory = {:?}", path("memory"));
     let file = example(&directory, "file-based-hlt.toml", &[("units = 2", &there)]);
     let run = |output: &str| Program::run(["run", &file, "--events", "50", "--output", &path(output), "--json"]);
-    assert_eq!(run("one").expect_status(0).account()["file_based"], serde_json::Value::Null, "nobody filters");
+    assert_eq!(run("one").expect_status(0).account()["file_based"], serde_json::Value::Null, "no filter is configured");
     let ended = run("two");
     assert!(ended.expect_status(2).errors.contains("files of another run"), "{ended:#?}");
     let broker = Program::run(["filter-files", &path("memory/run000001"), "--units", "1", "--json"]);

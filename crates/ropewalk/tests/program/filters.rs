@@ -538,7 +538,7 @@ fn answer(address: &str, bytes: &[u8]) -> (Vec<Kind>, String) {
     (kinds, text)
 }
 
-/// The next message of a node: its kind and its body; none behind the last one.
+/// The next message of a node: its kind and its body; `None` after the last one.
 fn next_message(stream: &mut TcpStream) -> Option<(Kind, Vec<u8>)> {
     let mut head = [0; FRAME_BYTES];
     stream.read_exact(&mut head).ok()?;
@@ -548,7 +548,7 @@ fn next_message(stream: &mut TcpStream) -> Option<(Kind, Vec<u8>)> {
     Some((frame.kind, body))
 }
 
-/// What a run says first to its node, which is looked at by being that node.
+/// The first messages of a run to its node; the test is that node.
 fn greeting(directory: &TemporaryDirectory, config: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let run_config = with_nodes(directory, config, &[&listener.local_addr().expect("it listens").to_string()]);
@@ -594,7 +594,7 @@ fn what_was_decided_before_a_filter_ended_is_said_before_the_connection_ends() {
 }
 
 #[test]
-fn callers_who_are_none_are_refused_and_harm_nobody() {
+fn hostile_callers_are_refused_and_do_no_harm() {
     let directory = TemporaryDirectory::new("filter-node-hostile");
     let config = configuration(&directory, "units = 1\nevents = 64");
     let (mut node, address) = node(&config, "127.0.0.1:0");

@@ -13,7 +13,7 @@ fn emulated(name: &str) -> Setup {
 }
 
 #[test]
-fn run_follows_run_until_somebody_stops_it() {
+fn run_follows_run_until_a_signal() {
     let setup = emulated("following");
     let file = setup.file();
     let program = Program::start(["run", &file.display().to_string(), "--events", "200", "--then", "next", "--json"]);
@@ -73,7 +73,7 @@ fn what_a_configuration_says_now_holds_after_it_is_configured_again() {
     assert!(kept.contains("10kHz"), "{kept}");
 }
 
-/// Whoever serves it knows of every node: what is masked is masked where the source is.
+/// The event manager that serves it knows of every node: what is masked is masked where the source is.
 #[test]
 fn an_event_manager_that_is_a_process_of_its_own_serves_run_control() {
     let mut cluster = Cluster::new(Setup::new("served", &[841, 843]));
@@ -155,7 +155,7 @@ fn runs_of_several_processes_follow_each_other_and_a_node_that_died_between_two_
     }
     ctl(&["shutdown"]);
     cluster.take("manager").end().expect_status(0);
-    // They wait for another event manager, until somebody ends them.
+    // They wait for another event manager, until a signal ends them.
     for name in ["ru0", "bu0"] {
         cluster.node(name).interrupt();
         cluster.take(name).end().expect_status(130);
@@ -194,19 +194,19 @@ fn nodes_that_were_cut_off_through_the_end_of_their_run_take_part_in_the_next_on
     }
 }
 
-/// How much a builder unit has told that is free where it writes, as Prometheus would hear it.
+/// The free space that a builder unit has reported, as Prometheus would get it.
 fn told_room(url: &str, unit: &str) -> Option<f64> {
     let address = url.strip_prefix("http://")?.trim_end_matches('/');
-    let mut stream = TcpStream::connect(address).expect("somebody serves");
+    let mut stream = TcpStream::connect(address).expect("run control listens");
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("somebody serves");
+    stream.write_all(request.as_bytes()).expect("run control reads");
     let mut metrics = String::new();
     stream.read_to_string(&mut metrics).expect("metrics are text");
     let of_unit = |line: &&str| line.starts_with("ropewalk_output_room_bytes{") && line.contains(&format!("{unit:?}"));
     metrics.lines().find(of_unit)?.rsplit(' ').next()?.parse().ok()
 }
 
-/// Whoever serves run control has not the disk itself: the builder unit tells how much room it has.
+/// The process that serves run control does not have the disk itself: the builder unit reports its room.
 #[test]
 fn a_run_is_refused_while_a_builder_unit_elsewhere_has_no_room() {
     let setup = Setup::new("room-elsewhere", &[841]).and("[storage]\nstart_free = \"4MiB\"\n");

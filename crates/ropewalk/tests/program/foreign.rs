@@ -1,4 +1,4 @@
-//! Files of other people's formats on the command line.
+//! Files of other formats on the command line.
 
 use crate::forms::{expect_form, schema};
 use crate::process::Program;
@@ -112,7 +112,7 @@ fn a_run_reads_standard_input() {
     );
 }
 
-/// A file of FED fragments by a configuration that has a source of them, and one of whom nothing was recorded.
+/// A file of FED fragments by a configuration that has a source of them, and one without any recording.
 #[test]
 fn a_recording_becomes_a_run_directory_by_a_configuration() {
     let directory = TemporaryDirectory::new("convert-by");
@@ -249,7 +249,7 @@ fn captured_of(datagrams: impl Iterator<Item = (u8, u32, Vec<u8>)>) -> Vec<u8> {
     bytes
 }
 
-/// A gap in the board's own numbers, a datagram that came twice, and a board that nobody knows.
+/// A gap in the board's own numbers, a datagram that came twice, and an unknown board.
 #[test]
 fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     let directory = TemporaryDirectory::new("foreign-amiss");
@@ -339,7 +339,7 @@ fn frame_counters_that_run_free_begin_anywhere() {
     }
 }
 
-/// A capture of 40 datagrams again and again, until the run has 100 events; whoever plays it does not stop by itself.
+/// A capture of 40 datagrams again and again, until the run has 100 events; the player does not stop by itself.
 #[test]
 fn a_capture_is_played_into_a_run_without_an_end() {
     let directory = TemporaryDirectory::new("foreign-loop");
@@ -372,7 +372,7 @@ fn a_capture_is_played_into_a_run_without_an_end() {
 
 /// Numbers that jump as times do, beside a board that sends nothing; and a capture of another port.
 #[test]
-fn who_gets_nothing_out_of_a_board_is_told_which_key_to_look_at() {
+fn a_run_without_frames_of_a_board_names_the_key_to_look_at() {
     let directory = TemporaryDirectory::new("foreign-advice");
     let file = written(&directory, "board.pcapng", &captured((1..=40).map(|number| (2, 1_000_000 * number))));
     let place = directory.path().display().to_string();
@@ -393,7 +393,7 @@ fn who_gets_nothing_out_of_a_board_is_told_which_key_to_look_at() {
         assert!(errors.contains(advice), "{advice}: {errors}");
     }
     let helped = text.replace("type = \"u32be\"", "type = \"u32be\", numbers = \"growing\"");
-    let helped = helped.split("[[source]]\nid = 6").next().expect("what stands before it");
+    let helped = helped.split("[[source]]\nid = 6").next().expect("the text before it");
     let config = written(&directory, "helped.toml", helped.as_bytes());
     let told = Program::run(["run", &config]);
     assert!(!told.expect_status(0).errors.contains("advice"), "{told:#?}");
@@ -477,7 +477,7 @@ fn a_draft_of_a_stream_fits_what_it_was_made_from() {
 #[test]
 fn what_is_unknown_or_not_there_is_status_2_and_says_what_would_be_right() {
     let directory = TemporaryDirectory::new("foreign-wrong");
-    let text = written(&directory, "text", b"just a text of nobody's format");
+    let text = written(&directory, "text", b"just a text of no format");
     let good = file(&directory, "good.dat", ForeignFormat::Dune, 1..3);
     let empty = written(&directory, "empty", b"");
     let converted = directory.path().display().to_string();

@@ -35,13 +35,13 @@ pub(crate) fn differences(value: &Value, schema: &Value, root: &Value, place: &s
         one => one.as_str().into_iter().collect(),
     });
     if !types.is_empty() && !types.iter().any(|name| is_of_type(value, name)) {
-        into.push(format!("{place}: {value} is none of {types:?}"));
+        into.push(format!("{place}: {value} is not one of {types:?}"));
     }
     if schema.get("const").is_some_and(|constant| constant != value) {
         into.push(format!("{place}: {value} is not {}", schema["const"]));
     }
     if schema["enum"].as_array().is_some_and(|known| !known.contains(value)) {
-        into.push(format!("{place}: {value} is none of {}", schema["enum"]));
+        into.push(format!("{place}: {value} is not one of {}", schema["enum"]));
     }
     for choices in ["anyOf", "oneOf"].iter().filter_map(|rule| schema[rule].as_array()) {
         let found = |choice| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The sources: a trigger, a telescope and a slow control as a user has them, and one of the test's own.
 const SOURCES: u64 = 4;
 
-/// The programs of the front ends; they call until run control is there.
+/// The programs of the front ends; they call until run control answers.
 struct FrontEnds {
     line: String,
     control: String,
@@ -58,7 +58,7 @@ impl FrontEnds {
 
 /// Run control, which takes a run, and the other nodes.
 fn nodes(setup: Setup, more: &[&str]) -> Cluster {
-    // Whoever comes back has another address for the builder units, and the same for front ends.
+    // A unit that comes back has another address for the builder units, and the same for front ends.
     let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::None);
     cluster.start("manager", &[more, &["--json"]].concat());
     for node in ["ru0", "bu0", "bu1"] {
@@ -106,7 +106,7 @@ fn nodes_of_their_own_take_a_run_of_front_ends_under_run_control_to_its_last_eve
     assert!(!readings.expect_status(0).out.is_empty(), "the slow control reports");
 }
 
-/// The end is nobody's number but the trigger's, which is asked first.
+/// Only the trigger, which is asked first, sets the last event.
 #[test]
 fn nodes_of_their_own_end_a_run_where_the_trigger_was_vetoed() {
     let front_ends = FrontEnds::start().with_own();
@@ -152,7 +152,8 @@ fn front_ends_send_on_to_a_readout_unit_that_came_back() {
     expect_good_ends(&mut cluster);
 }
 
-/// The answer to a pause comes when the trigger has said that it is held: whatever it accepted before has a number by then.
+/// The answer to a pause comes when the trigger has said that it is held: all that it accepted before has a number by
+/// then.
 #[test]
 fn a_pause_by_ctl_is_done_when_the_trigger_is_held_and_the_run_goes_on_without_a_gap() {
     let front_ends = FrontEnds::start().with_another_telescope();

@@ -107,7 +107,8 @@ fn wait_beyond(controlled: &Controlled, before: u64) -> u64 {
     wait_for("further events", || Some(assigned(controlled)).filter(|&now| now > before))
 }
 
-/// How many events have come when no more do and all are decided: the trigger hears of a pause a moment after the operator is answered.
+/// How many events have come when no more do and all are decided: the trigger gets a pause a moment after the operator
+/// is answered.
 fn last_assigned(controlled: &Controlled) -> u64 {
     let decided = || {
         let events = controlled.good("ledger")["events"].clone();
@@ -191,7 +192,7 @@ fn expect_histograms(account: &Value) {
     let (said, said_bins) = counted(histograms, "said", "1005");
     assert_eq!((said, said_bins), (sizes, bins), "a bank says what it has");
     assert_eq!(counted(histograms, "sizes", "7").0, 25 * of_7);
-    assert_eq!(counted(histograms, "intervals", "1005").0, of_1005 - 1, "of the first packet there is none");
+    assert_eq!(counted(histograms, "intervals", "1005").0, of_1005 - 1, "the first packet has no interval");
     assert_eq!(histograms[2]["sources"].as_object().map(serde_json::Map::len), Some(1));
 }
 
@@ -262,7 +263,7 @@ fn expect_fragments(sample: &Value, ids: std::ops::Range<u64>, bytes: u64) {
 
 /// On one thread and on two: clients that watch get copies of events, whichever half of the gateway has the sets.
 #[test]
-fn whoever_watches_a_push_system_gets_samples_of_whole_events() {
+fn clients_of_a_push_system_get_samples_of_whole_events() {
     let change = [("poisson(20kHz)", "poisson(2kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
     for architecture in ["run_to_completion", "threads"] {
         let directory = TemporaryDirectory::new("gateway-samples");
@@ -356,7 +357,8 @@ fn sources_that_push_are_masked_and_begun_anew_while_the_run_goes_on() {
     assert!(times.iter().all(|&events| events > 0), "{times:?} events with and without it");
 }
 
-/// Trigger, sources and farm are other processes, which stay from run to run: they hear of all commands by the throttle alone.
+/// Trigger, sources and farm are other processes, which stay from run to run: they get all commands by the throttle
+/// alone.
 #[test]
 fn a_gateway_alone_takes_run_after_run_of_sources_that_never_stop() {
     let directory = TemporaryDirectory::new("gateway-control-alone");

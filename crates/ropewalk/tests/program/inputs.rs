@@ -34,7 +34,7 @@ fn capture() -> Vec<u8> {
     file
 }
 
-/// Packs as people do; none where the machine lacks the program.
+/// Packs as people do; `None` if the machine lacks the program.
 fn packed_by(program: &str, options: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     let child =
         Command::new(program).arg(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -81,7 +81,7 @@ impl Case {
 }
 
 #[test]
-fn what_programs_packed_is_read_and_what_they_packed_and_somebody_cut_off_is_named() {
+fn what_programs_packed_is_read_and_a_packed_file_that_is_cut_off_is_named() {
     let case = Case::new("inputs-packed");
     let capture = capture();
     // Blocks that are not much larger than the capture: so that one of them is whole.
@@ -200,7 +200,7 @@ fn verified(directory: &Path) -> Value {
     Program::run(["verify".as_ref(), directory.as_os_str(), "--json".as_ref()]).expect_status(0).account()
 }
 
-/// Starts a run of so many events and returns it with the address for front ends.
+/// Starts a run of this many events and returns it with the address for front ends.
 fn started(setup: &Setup, events: u64) -> (Program, String) {
     let file = setup.file().display().to_string();
     let mut run = Program::start(["run", &file, "--events", &events.to_string(), "--json"]);
@@ -436,7 +436,7 @@ fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
 }
 
 #[test]
-fn a_run_that_there_is_not_is_named_with_those_that_there_are() {
+fn a_missing_run_is_named_with_the_existing_ones() {
     let temporary = TemporaryDirectory::new("runs-none");
     let output = temporary.path();
     std::fs::create_dir(output.join("run000003")).expect("it can be made");

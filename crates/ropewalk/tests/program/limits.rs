@@ -1,4 +1,4 @@
-//! What limits a run, really provoked, and what whoever asks run control is told of it within seconds.
+//! What limits a run, really provoked, and what run control reports of it within seconds.
 
 use crate::cluster::Cluster;
 use crate::filters::compile;
@@ -88,7 +88,7 @@ fn a_builder_unit_with_a_single_place_is_named() {
 
 /// A board sends faster than its readout unit may keep: the pool is full, and the socket behind it.
 #[test]
-fn datagrams_that_a_socket_drops_are_told_with_what_helps() {
+fn datagrams_that_a_socket_drops_are_reported_with_what_helps() {
     let setup = Setup::new("dropped", &[]).readout("pool = \"2MiB\"\nblock = \"16KiB\"\nwindow = 64\ncapacity = 256\n");
     let setup = setup
         .source("id = 1\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:0\"\nframe = \"datagram\"\nevent = { at = 0, type = \"u32be\" }")
@@ -124,7 +124,7 @@ fn wait_for_alarm(url: &str, wanted: Option<&str>) {
 
 /// Front ends that send nothing are another thing than a builder unit that stands still, and that than one that is gone.
 #[test]
-fn no_beam_is_told_from_a_data_acquisition_that_is_dead() {
+fn no_beam_and_a_dead_data_acquisition_are_told_apart() {
     let alarms = "[[alarm]]\nname = \"no_triggers\"\nquantity = \"limited_by:no_data\"\nabove = 0\nseverity = \"notice\"\nfor = \"1s\"\n\
                   [[alarm]]\nname = \"data_acquisition_dead\"\nquantity = \"dead\"\nabove = 0\nseverity = \"critical\"\nfor = \"1s\"\n";
     let mut cluster = Cluster::new(Setup::new("no-beam", &[841, 843]).and(alarms));
@@ -169,7 +169,7 @@ impl Flood {
                 }
                 let mut datagram = [0; 1000];
                 datagram[..4].copy_from_slice(&event.to_be_bytes());
-                // Nobody may listen at the end.
+                // The run may listen no longer at the end.
                 let _ = socket.send_to(&datagram, &address);
             }
         };

@@ -19,6 +19,7 @@ mod inputs;
 mod limits;
 mod nodes;
 mod process;
+mod quality;
 mod referee;
 mod reference;
 mod splitters;

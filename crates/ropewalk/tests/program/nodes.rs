@@ -193,7 +193,7 @@ fn a_run_ends_where_a_readout_unit_dies_while_its_sources_leave() {
         let bytes: u64 = files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len()).sum();
         (bytes > 100_000).then_some(())
     });
-    // The readout unit has told that its sources came.
+    // The readout unit has reported that its sources came.
     std::thread::sleep(Duration::from_secs(2));
     cluster.kill("ru0");
     drop(front_ends);
@@ -297,9 +297,9 @@ fn a_run_waits_for_its_next_event_manager() {
     expect_once(&mut cluster, &front_ends);
 }
 
-/// The one that takes over may be told to stop, as any other.
+/// The one that takes over can be stopped, as any other.
 #[test]
-fn a_run_that_was_taken_over_stops_when_it_is_told_to() {
+fn a_run_that_was_taken_over_stops_at_a_signal() {
     let mut cluster = cluster("manager-stopped", &["--json"]);
     let mut front_ends = front_ends(&mut cluster);
     front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS / 2));

@@ -162,7 +162,7 @@ fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
         let files = std::fs::read_dir(&directory).into_iter().flatten().filter_map(|entry| entry.ok()?.metadata().ok());
         files.map(|metadata| metadata.len()).sum::<u64>()
     };
-    // The builder unit has told the manager of some events, and remembers them.
+    // The builder unit has reported some events to the manager, and remembers them.
     wait_for("events in files", || (written() > 1 << 20).then_some(()));
     cluster.kill("ru0");
     cluster.kill("manager");

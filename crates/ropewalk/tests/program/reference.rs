@@ -4,7 +4,7 @@ use crate::process::Program;
 use crate::support::{Setup, wait_for};
 use serde_json::{Value, json};
 
-/// A source of so many fragments a second, and an alarm where that is less than half of what it was.
+/// A source of this many fragments a second, and an alarm where that is less than half of what it was.
 fn setup() -> Setup {
     Setup::new("reference", &[])
         .source("id = 1\nreadout = \"ru0\"\nemulate = { rate = \"10kHz\", fragment_size = \"1KiB\" }")
@@ -43,7 +43,7 @@ fn a_run_that_is_slower_than_its_reference_raises_the_alarm_that_looks_at_it() {
         let slower = alarms.as_array().into_iter().flatten().find(|alarm| alarm["name"] == "slower").cloned()?;
         (slower["state"] == "active").then_some(slower)
     };
-    let value = wait_for("the alarm", is_raised)["value"].as_f64().expect("it was told");
+    let value = wait_for("the alarm", is_raised)["value"].as_f64().expect("it has a value");
     assert!((-100.0..-50.0).contains(&value), "{value}");
     assert_eq!(ctl(&["reference", "off"], 0)["run"], Value::Null);
     ctl(&["shutdown"], 0);

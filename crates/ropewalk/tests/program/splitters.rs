@@ -14,7 +14,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/splitter").join(name)
 }
 
-/// A splitter that does whatever the frames tell it.
+/// A splitter that misbehaves as the frames ask it to.
 fn misbehaving() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugin/tests/misbehaving.c")
 }
@@ -34,7 +34,7 @@ fn compile(directory: &TemporaryDirectory, source: &Path, macros: &[&str]) -> Pa
     library
 }
 
-/// The example's configuration with another library, address and whatever else; and that address.
+/// The example's configuration with another library, another address and more keys; and that address.
 fn configuration(directory: &TemporaryDirectory, library: &Path, keys: &str) -> (String, String) {
     let address = free_address();
     let text = std::fs::read_to_string(example("run.toml")).expect("the example is there");
@@ -245,7 +245,7 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
 
 /// What a splitter does in its process costs the frame at which it does it, whose reason the account has.
 #[test]
-fn a_splitter_that_does_what_it_may_not_loses_those_frames_alone_and_its_reasons_are_told() {
+fn a_splitter_that_does_what_it_may_not_loses_those_frames_alone_and_its_reasons_are_reported() {
     let directory = TemporaryDirectory::new("splitter-forbidden");
     let library = compile(&directory, &misbehaving(), &[]);
     let keys = "restarts = 100\nrestart_delay = \"5ms\"\nmemory = \"16MiB\"";

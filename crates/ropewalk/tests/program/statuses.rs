@@ -193,11 +193,11 @@ fn a_run_without_any_input_is_good() {
 
 /// The program reports at once what a run waits for, and that it goes on by itself when there is room.
 #[test]
-fn a_full_disk_is_told_at_once() {
+fn a_full_disk_is_reported_at_once() {
     let setup = Setup::new("told", &[841]);
     let output = setup.output();
     let Some(_disk) = SmallDisk::mount(&output) else {
-        return ropewalk_tidy::skipped("statuses::a_full_disk_is_told_at_once", "may not mount");
+        return ropewalk_tidy::skipped("statuses::a_full_disk_is_reported_at_once", "may not mount");
     };
     let filler = output.join("filler");
     fs::write(&filler, vec![1; 7 << 20]).expect("the file fits");
@@ -221,7 +221,7 @@ fn a_full_disk_is_told_at_once() {
 
 /// Nothing is lost and nothing is missing, so that the run is good; its files are not what a checksum says they are.
 #[test]
-fn wrong_checksums_of_a_front_end_are_told_by_the_run_and_are_an_error_to_verify() {
+fn wrong_checksums_of_a_front_end_are_reported_by_the_run_and_are_an_error_to_verify() {
     for arguments in [&["--events", "10"][..], &["--events", "10", "--json"]] {
         let setup = Setup::new("checksums", &[841, 843]);
         let file = setup.file();
@@ -256,7 +256,7 @@ fn wrong_checksums_of_a_front_end_are_told_by_the_run_and_are_an_error_to_verify
 
 /// The run waits until the disk is mended; if it is ended instead, the program reports what was not written, and why.
 #[test]
-fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
+fn a_disk_that_fails_is_reported_with_its_error_and_is_no_full_disk() {
     let setup = Setup::new("failing", &[841]);
     let output = setup.directory().join("vanishes");
     let timeouts = "[timeouts]\nreadout = \"300ms\"\nbuilder = \"400ms\"\nmanager = \"500ms\"\ndrain = \"2s\"\n";
@@ -289,7 +289,7 @@ fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
 
 /// The account is printed even if the disk cannot keep it.
 #[test]
-fn an_account_that_cannot_be_kept_is_told_all_the_same() {
+fn an_account_that_cannot_be_kept_is_printed_all_the_same() {
     let setup = Setup::new("unkept", &[841]);
     let file = setup.file();
     let arguments = ["--duration", "500ms", "--json"].map(AsRef::as_ref);
@@ -432,7 +432,7 @@ fn expect_good_account(setup: &Setup) -> Value {
 }
 
 #[test]
-fn a_run_is_good_where_nobody_reads_its_words() {
+fn a_run_is_good_although_standard_error_is_closed() {
     let setup = Setup::new("unread-words-closed", &[841]);
     let mut demo = demo(&setup, Stdio::piped(), closed());
     let out = demo.stdout.take().expect("it is piped");
@@ -455,7 +455,7 @@ fn a_run_goes_on_and_ends_where_standard_error_is_blocked() {
 }
 
 #[test]
-fn results_that_nobody_reads_cost_the_exit_status_and_nothing_else() {
+fn results_without_a_reader_cost_the_exit_status_and_nothing_else() {
     let setup = Setup::new("unread-results-closed", &[841]);
     let mut closed = demo(&setup, closed(), Stdio::null());
     assert_eq!(status(&mut closed), Some(4));
@@ -601,7 +601,7 @@ fn a_run_on_a_terminal_draws_a_table_and_leaves_its_account() {
 #[test]
 fn a_pipe_and_a_server_that_is_not_there_are_refused_in_words() {
     let piped = Program::run(["top"]);
-    assert!(piped.expect_status(2).errors.contains("draws on a terminal"), "{piped:#?}");
+    assert!(piped.expect_status(2).errors.contains("needs a terminal"), "{piped:#?}");
     let mut lonely = OnTerminal::start("top --url http://127.0.0.1:1");
     lonely.expect(&["is there a `ropewalk run ... --control ADDRESS`?"]);
     let status = wait_for("the end", || lonely.child.try_wait().expect("a child"));

@@ -69,7 +69,7 @@ fn another_machine_is_drawn_with_what_would_be_placed_on_it() {
 }
 
 #[test]
-fn a_machine_that_is_none_and_a_card_that_is_not_there_are_told() {
+fn an_invalid_machine_and_a_missing_card_are_reported() {
     let setup = Setup::new("no-machine", &[841]);
     let nowhere = setup.directory().join("nowhere");
     let ended = Program::run(["topology".as_ref(), "--root".as_ref(), nowhere.as_os_str()]);
@@ -105,7 +105,7 @@ fn config_check_says_where_each_thread_and_pool_goes_and_by_which_rule() {
 
 /// As `config check setup.toml | head -1` does.
 #[test]
-fn who_reads_no_further_than_he_wants_makes_no_error() {
+fn a_reader_that_stops_early_makes_no_error() {
     let setup = Setup::new("checked-head", &[841]);
     let place = TemporaryDirectory::new("checked-head-run");
     let file = setup.file().display().to_string();

@@ -55,7 +55,7 @@ impl Machine {
         fs::write(self.root().join(path), text).expect("a file can be written");
     }
 
-    /// All files of the kernel, and what its cards tell.
+    /// All files of the kernel, and the reports of its cards.
     fn state(&self) -> BTreeMap<String, String> {
         let mut state = BTreeMap::new();
         for directory in ["proc", "sys"] {
@@ -101,7 +101,7 @@ fn a_plan_is_commands_and_json_and_changes_nothing() {
     let commands: Vec<_> = planned.out.iter().filter(|line| !line.starts_with('#')).collect();
     let changes = account["changes"].as_array().expect("a list");
     assert_eq!(changes.iter().map(|change| change["command"].as_str().expect("a text")).collect::<Vec<_>>(), commands);
-    // On the way to whoever reads, and in no one's commands.
+    // On standard error, and only for interrupts: not with the commands of cards.
     let warning =
         "warning: irqbalance runs as process 812 and moves interrupts 120-123 again within seconds: stop it first";
     assert!(planned.errors.contains(warning) && told.errors.contains(warning), "{planned:#?}");
@@ -135,7 +135,7 @@ fn what_is_applied_is_undone() {
 }
 
 #[test]
-fn programs_are_told_of_what_was_done() {
+fn programs_get_an_account_of_what_was_done() {
     let machine = Machine::new("tune-json");
     let json = |words: &[&str], status| {
         let form = schema(&format!("tune-{}.json", words[0]));
@@ -163,7 +163,7 @@ fn programs_are_told_of_what_was_done() {
 }
 
 #[test]
-fn whoever_is_killed_half_way_is_undone() {
+fn what_was_applied_before_a_kill_half_way_is_undone() {
     let machine = Machine::new("tune-killed");
     let before = machine.state();
     let planned = machine.tune(&["plan", "--only", "network"]).out.len() / 2;
@@ -177,13 +177,13 @@ fn whoever_is_killed_half_way_is_undone() {
 }
 
 #[test]
-fn what_somebody_else_has_changed_since_is_left() {
+fn what_another_program_has_changed_since_is_left() {
     let machine = Machine::new("tune-foreign");
     let before = machine.state();
     machine.tune(&["apply"]).expect_status(0);
     machine.write("proc/sys/net/core/rmem_max", "4711\n");
     let undone = machine.tune(&["undo"]);
-    let line = "net.core.rmem_max is left at 4711: somebody else has changed it since; it was 212992 before";
+    let line = "net.core.rmem_max is left at 4711: another program has changed it since; it was 212992 before";
     assert!(undone.expect_status(1).errors.contains(line), "{undone:#?}");
     assert!(machine.journal().exists());
     machine.tune(&["undo", "--force"]).expect_status(0);
@@ -244,7 +244,7 @@ fn kernel_parameters_are_made_to_last() {
     );
 }
 
-/// By its rule, also where the value is in force already and stands in no plan; and what was set otherwise since.
+/// By its rule, also if the value is in force already and is in no plan; and what was set otherwise since.
 #[test]
 fn what_is_not_meant_to_last_any_more_leaves_the_file() {
     let machine = Machine::new("tune-persist-less");
@@ -277,7 +277,7 @@ fn what_is_not_meant_to_last_any_more_leaves_the_file() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told() {
+fn what_cannot_be_done_is_reported() {
     let machine = Machine::new("tune-refused");
     let before = machine.state();
     let unknown = machine.tune(&["plan", "--interface", "eth77"]);
@@ -307,15 +307,15 @@ fn what_cannot_be_done_is_told() {
     assert!(damaged.expect_status(4).errors.contains("this is no record of a machine: "), "{damaged:#?}");
 }
 
-/// Whoever is not root, and has no capability that a container may have left him.
+/// A user without root's rights, and without the capabilities that a container may leave.
 #[test]
-fn all_rights_that_are_missing_are_told_before_the_journal_is_opened() {
+fn all_missing_rights_are_reported_before_the_journal_is_opened() {
     let machine = Machine::new("tune-rights");
     let program = machine.0.path().join("ropewalk");
     fs::copy(env!("CARGO_BIN_EXE_ropewalk"), &program).expect("a file can be copied");
-    let nobody = ["--reuid=65534", "--clear-groups", "--bounding-set=-all"];
+    let unprivileged = ["--reuid=65534", "--clear-groups", "--bounding-set=-all"];
     let refused = Command::new("setpriv")
-        .args(nobody)
+        .args(unprivileged)
         .arg(program)
         .args(["tune", "apply", "--root"])
         .arg(machine.root())
@@ -323,7 +323,7 @@ fn all_rights_that_are_missing_are_told_before_the_journal_is_opened() {
         .expect("util-linux is there");
     let errors = String::from_utf8_lossy(&refused.stderr);
     if errors.contains("setpriv:") {
-        let test = "tune::all_rights_that_are_missing_are_told_before_the_journal_is_opened";
+        let test = "tune::all_missing_rights_are_reported_before_the_journal_is_opened";
         return ropewalk_tidy::skipped(test, "may not become another user");
     }
     assert_eq!(refused.status.code(), Some(4), "{errors}");
@@ -390,13 +390,13 @@ fn a_configuration_says_what_feeds_it() {
         assert_eq!(told, (&"eth1".into(), &thread.into(), &"tcp".into(), &1.into()), "{wish:#}");
     }
     assert_eq!((&wish["realtime_priority"], &wish["outputs"][0]), (&40.into(), &output.into()), "{wish:#}");
-    // They are told how to run, and not where.
+    // The wish says how they run, and not where.
     assert_eq!((&wish["feeding"][0]["placed"], &wish["feeding"][1]["placed"]), (&"nobody".into(), &"nobody".into()));
-    // 1 GiB, what is usual, and what the builder unit receives into, whatever it may have in work.
+    // 1 GiB, the usual overhead, and what the builder unit receives into, however much it has in work.
     assert_eq!(wish["memory_bytes"], (1 << 30) + (128 << 20) + (2_u64 << 30), "{wish:#}");
     assert_eq!(wish["memory_by_node"], serde_json::json!({ "1": (1_u64 << 30) + (128 << 20) }), "{wish:#}");
     assert_eq!(wish["peers"], serde_json::json!(["10.10.0.9"]), "the other one is this machine's own");
-    // Large packets are for networks of which somebody says that they carry them.
+    // Large packets are for networks that the user names.
     for (more, has_large) in [(&[][..], false), (&["--interface", "eth1"], true)] {
         let planned = machine.tune(&[&["plan", &file], more].concat());
         let text_of_plan = planned.expect_status(0).out.join("\n");
@@ -445,7 +445,8 @@ fn interrupts_are_planned_around_the_threads_that_read() {
     }
 }
 
-/// The recorded machine has a run with units of these names; whoever has ended, or has another's number by now, is left alone.
+/// The recorded machine has a run with units of these names; a thread that has ended, or whose number another one has
+/// by now, is left alone.
 #[test]
 fn threads_of_a_run_that_goes_on_are_put_where_they_belong_and_back() {
     let machine = Machine::new("tune-threads");
@@ -520,7 +521,7 @@ fn a_run_goes_on_while_its_threads_are_put_elsewhere_and_back() {
     }
     let directory = TemporaryDirectory::new("tune-live");
     let within = |name: &str| directory.path().join(name).display().to_string();
-    // By a name that no other test has: of threads with one name in several processes nobody knows whose they are.
+    // By a name that no other test has: a name that threads of several processes have is skipped.
     let configuration = |cpu: u32| {
         let text = format!(
             "version = 1\n[run]\noutput = \"{}\"\n[[readout]]\nname = \"rutuned\"\n[[builder]]\nname = \"butuned\"\n\
@@ -575,7 +576,7 @@ fn each_queue_of_a_gateway_is_a_thread_that_reads() {
     let sources = [1, 2, 3, 4, 9, 10, 11, 12].map(|last| format!("10.10.1.{last}"));
     assert_eq!(wish["peers"], serde_json::json!(sources), "{wish:#}");
     // Both flows have four sources, and three queues share what they send.
-    assert_eq!(feeding[0]["bytes_per_second"], Value::Null, "nobody says what front ends send");
+    assert_eq!(feeding[0]["bytes_per_second"], Value::Null, "it is unknown what front ends send");
     let emulate = "emulate = { fragment_size = \"1KiB\", rate = \"100kHz\" }\n";
     let flows = [flow("l1", 1), flow("hlt", 9)].map(|flow| format!("{flow}{emulate}")).concat();
     fs::write(&file, format!("version = 1\n{flows}{gateway}")).expect("as above");

@@ -40,7 +40,7 @@ pub enum SystemPart {
     Whole,
     /// One gateway, by its name.
     Gateway(String),
-    /// The emulated sources of these flows, by their names; of all where none is named.
+    /// The emulated sources of these flows, by their names; of all if none is named.
     Sources(Vec<String>),
     /// These emulated nodes, by their numbers.
     Nodes(core::ops::Range<u16>),
@@ -124,10 +124,10 @@ struct Assembly<'a> {
 /// A thread's name and what it turns.
 type Unit = (String, Vec<Paged>);
 
-/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after so many.
+/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after this many.
 ///
 /// # Errors
-/// If memory, an address, a directory or a thread cannot be had.
+/// If memory, an address, a directory or a thread cannot be obtained.
 pub fn launch_part(
     configuration: &Configuration,
     part: &SystemPart,
@@ -178,7 +178,7 @@ pub fn prepare_part(
 /// Where rules put the threads of a system with gateways on a machine, in whichever process they are.
 ///
 /// # Errors
-/// Where a rule names CPUs or a node that are not there, or that were taken away from this process.
+/// If a rule names CPUs or a node that are not there, or that were taken away from this process.
 pub fn gateway_placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
     plan_of_threads(&configuration.thread, &threads(configuration), machine)
 }
@@ -298,7 +298,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Where the triggers that are in this process hear gateways.
+    /// Where the triggers of this process receive from gateways.
     fn trigger_receivers(&self, part: &SystemPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
         let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &FlowSection)| {
             if gate.is_none() {
@@ -428,7 +428,7 @@ impl Assembly<'_> {
         Ok(readers)
     }
 
-    /// Where hardware reads the throttle's state, if it is told.
+    /// Where hardware reads the throttle's state, if `tell` is configured.
     fn hardware(&mut self, queue: &Queue<'_>) -> Result<Option<Arc<ThrottleBoard>>, RunError> {
         let Some(tell) = &queue.gateway.throttle.tell else { return Ok(None) };
         let name = queue.name();
@@ -473,7 +473,7 @@ impl Assembly<'_> {
                 let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);
-                // What it counts the other half tells.
+                // The other half reports what it counts.
                 let sending = Paged::new(Box::new(sending), self.pages.page(&sender, PageRole::Gateway, []));
                 self.gateways.push((receiver, vec![receiving]));
                 self.gateways.push((sender, vec![sending]));
@@ -541,7 +541,7 @@ impl Assembly<'_> {
         filing_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 
-    /// What takes its accepted events; none where nothing is written.
+    /// What takes its accepted events; `None` if nothing is written.
     fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
         let name = queue.name();
         let records = |config: &StorageConfig| {

@@ -31,7 +31,7 @@ const MESSAGES_MEMORY: (usize, usize) = (256 << 10, 16);
 const CONNECTION_MEMORY: (usize, usize) = (16 << 10, 16);
 /// Memory for decisions that readers have not taken: more than the queues of a few of them.
 const DECISIONS_MEMORY: (usize, usize) = (256 << 10, 64);
-/// How often a node says that it is there.
+/// How often a node gives a sign of life.
 const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
 /// How long a node waits for the rest of an event.
 const NODE_PATIENCE: Duration = Duration::from_millis(100);
@@ -117,7 +117,7 @@ fn sending_socket(
     SocketSender::new(config, staging).map_err(packet_error(&name))
 }
 
-/// A node's way to so many gateways.
+/// A node's way to this many gateways.
 fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Link + Send>, RunError> {
     let name = format!("node-{node}");
     let staging = Staging::new(pool(&format!("{name}-send"), CONTROL_MEMORY)?);
@@ -159,7 +159,7 @@ pub(super) struct Farm<'a> {
     pub(super) is_over: &'a Arc<AtomicBool>,
 }
 
-/// The nodes of a part, and what they tell of themselves.
+/// The nodes of a part, and their reports.
 pub(super) type Nodes = (Vec<Paged>, Vec<Notice<FarmNodeReport>>);
 
 impl Farm<'_> {

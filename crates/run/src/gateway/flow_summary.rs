@@ -388,8 +388,8 @@ pub(super) fn is_explained(unexplained: i64, strangers: u64, lost: u64) -> bool 
 
 #[cfg(test)]
 #[test]
-fn where_strangers_send_as_well_nobody_knows_whose_packets_were_lost() {
-    assert!(is_explained(0, 0, 0) && is_explained(-3, 1, 3), "those that were lost may be theirs");
+fn where_strangers_send_as_well_lost_packets_may_be_theirs() {
+    assert!(is_explained(0, 0, 0) && is_explained(-3, 1, 3), "the lost ones may be theirs");
     assert!(
         !is_explained(-3, 0, 3) && !is_explained(-4, 1, 3),
         "there were no strangers, or too few packets of theirs"

@@ -116,7 +116,7 @@ impl Gateways {
         self.is_held.load(Ordering::Relaxed)
     }
 
-    /// Has gateways stop the trigger, or let it go on. They take the packets that are on their way.
+    /// Has gateways stop the trigger, or let it go on. They take the packets in flight.
     pub(crate) fn hold(&self, workers: &[Worker], is_held: bool) {
         self.is_held.store(is_held, Ordering::Release);
         workers.iter().for_each(Worker::wake);
@@ -132,7 +132,7 @@ impl Gateways {
         for gate in &self.gates {
             gate.close();
         }
-        // Triggers of other processes have no gate here: gateways tell them that they are busy.
+        // Triggers of other processes have no gate here: gateways send them their busy state.
         self.hold(workers, true);
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -202,7 +202,7 @@ pub(crate) enum Way {
     Command(Vec<String>),
 }
 
-/// A thread that tells hardware until the board is closed.
+/// A thread that passes the throttle to hardware until the board is closed.
 #[derive(Debug)]
 pub(crate) struct Hardware {
     thread: JoinHandle<()>,
@@ -213,7 +213,7 @@ impl Hardware {
     /// Starts it.
     ///
     /// # Errors
-    /// Where the system gives no socket or no thread.
+    /// If the system gives no socket or no thread.
     pub(crate) fn start(gateway: &str, way: Way, board: Arc<ThrottleBoard>) -> io::Result<Self> {
         let (gateway, read) = (gateway.to_owned(), Arc::clone(&board));
         let builder = std::thread::Builder::new().name(format!("{gateway}-tts"));

@@ -90,7 +90,7 @@ fn mebibytes(bytes: u64) -> String {
 /// The inputs of a gateway's queues.
 ///
 /// # Errors
-/// Where memory, an address, a card or a right cannot be had.
+/// If memory, an address, a card or a right cannot be obtained.
 pub(super) fn inputs(configuration: &Configuration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
     let flows = &configuration.flow;
     match queues.first().map(|queue| queue.gateway.receive) {
@@ -245,7 +245,7 @@ impl Queue<'_> {
         first.of_queue(self.index, flow.protocol.is_none()).expect("the configuration was checked")
     }
 
-    /// Where nodes are heard.
+    /// Where messages of nodes come.
     pub(super) fn control(&self, transport: TransportChoice) -> SocketAddrV4 {
         let has_ports = transport != TransportChoice::RawIp;
         self.gateway.control.of_queue(self.index, has_ports).expect("the configuration was checked")
@@ -364,13 +364,13 @@ pub(super) const fn farm_carrier(transport: TransportChoice) -> Flow {
     if matches!(transport, TransportChoice::RawIp) { Flow::Ip(FARM_PROTOCOL) } else { Flow::Udp }
 }
 
-/// What frames carry that a gateway sends, and from where: another port than that where it hears nodes.
+/// What frames carry that a gateway sends, and from where: not the port that receives from nodes.
 pub(super) fn frames(configuration: &Configuration, queue: &Queue<'_>) -> (Flow, SocketAddrV4) {
     let transport = configuration.farm.transport;
     (farm_carrier(transport), SocketAddrV4::new(*queue.control(transport).ip(), 0))
 }
 
-/// The emulated sources of a flow, and how often its events come; none where it has none.
+/// The emulated sources of a flow, and how often its events come; `None` without emulated sources.
 pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, TriggerRate)> {
     let emulate = section.emulate.as_ref()?;
     let sources = MepSourceConfig {

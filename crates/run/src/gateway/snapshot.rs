@@ -106,7 +106,7 @@ fn masks(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId
     turns.into_iter().map(|(source, turns)| (source, record_of(&turns))).collect()
 }
 
-/// What the turns of a source in each queue come to. All hear the same, some of them a moment later.
+/// What the turns of a source in each queue come to. All get the same, some of them a moment later.
 fn record_of(turns: &[&[EventKey]]) -> MaskRecord {
     let lengths = || turns.iter().map(|turns| turns.len());
     let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
@@ -207,6 +207,8 @@ impl GatewaySnapshot {
                 (Counter::BackPressureTime, held_back),
                 (Counter::SourceMasked, masked(source)),
             ]),
+            doubts: Vec::new(),
+            restarted_at: None,
             histograms: cells.remove(&source).unwrap_or_default(),
         };
         sample.sources = sources(self, flows).into_iter().map(source).collect();

@@ -173,9 +173,9 @@ impl ControlHandle {
         self.order(Order::Controls { request, by: by.to_owned(), reply: Box::new(reply) });
     }
 
-    /// Masks or unmasks sources in an operator's name, in the current run and in those that follow. `reply` is called
-    /// once, from another thread, when the run was told; the run's snapshot has the event from which on it holds. It
-    /// must not block.
+    /// Masks or unmasks sources in an operator's name, in the current run and in the following ones. `reply` is called
+    /// once, from another thread, when the run has the request; the run's snapshot has the event from which on it
+    /// holds. It must not block.
     pub fn mask(
         &self,
         request: MaskRequest,
@@ -197,8 +197,8 @@ impl ControlHandle {
         self.order(Order::Restart { sources, by: by.to_owned(), reply: Box::new(reply) });
     }
 
-    /// Changes parameters in an operator's name, in the current run and in those that follow. `reply` is called once,
-    /// from another thread, when the run was told; it must not block.
+    /// Changes parameters in an operator's name, in the current run and in the following ones. `reply` is called once,
+    /// from another thread, when the run has the request; it must not block.
     pub fn change(
         &self,
         request: ParameterRequest,
@@ -269,7 +269,7 @@ pub struct SessionView {
     pub front_ends: Option<FrontEndsAccount>,
     /// Names and addresses that the nodes listen on.
     pub addresses: Vec<(String, String)>,
-    /// Where copies of the run's events can be requested; none if no builder unit of the run is in this process.
+    /// Where copies of the run's events can be requested; `None` if no builder unit of the run is in this process.
     pub tap: Option<Tap>,
     /// What is counted of sources' fragments in the run that was set up last. The sample has the numbers.
     pub histograms: Arc<[HistogramDefinition]>,
@@ -362,7 +362,7 @@ pub enum ControlsRequest {
 pub struct ControlsTold {
     /// Who holds them now.
     pub holder: Option<Holder>,
-    /// Why the request was refused; none if it was granted.
+    /// Why the request was refused; `None` if it was granted.
     pub refusal: Option<String>,
 }
 
@@ -389,7 +389,7 @@ impl Rota {
         self.holder.as_ref()
     }
 
-    /// Why this operator's command is refused; none if it is accepted.
+    /// Why this operator's command is refused; `None` if it is accepted.
     pub(super) fn refusal(&mut self, now: Instant, by: &str) -> Option<String> {
         self.controls.permit(now, by).err().map(|refusal| self.why(&refusal))
     }
@@ -487,7 +487,7 @@ pub struct Entry {
     pub kind: EntryKind,
     /// During which run; null outside of runs.
     pub run: Option<u32>,
-    /// Who gave the command, as they call themselves; none where the program did it.
+    /// Who gave the command, as they call themselves; `None` for the program itself.
     pub by: Option<String>,
     /// For people.
     pub text: String,

@@ -46,7 +46,7 @@ pub trait Launch: Send + Sync {
 pub struct RunSettings {
     /// When a run ends by itself.
     pub limits: RunLimits,
-    /// What follows then; none if it does not say.
+    /// What follows then; `None` if it does not say.
     pub then: Option<AfterRun>,
     /// Timeouts of the steps of a run.
     pub timeouts: TimeoutSection,
@@ -269,7 +269,7 @@ pub struct ManagerProcess {
 /// State that stays from run to run.
 #[derive(Debug, Default)]
 pub struct ManagerService {
-    /// The service for front ends under run control, if there are any; none before the first run.
+    /// The service for front ends under run control, if there are any; `None` before the first run.
     front_ends: Option<Option<FrontEndService>>,
     /// Where the last run's event manager listened, and in which epoch.
     last: Option<(String, u32)>,

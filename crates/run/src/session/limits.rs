@@ -15,7 +15,8 @@ pub(super) fn task_limits(times: &TimeoutSection) -> TaskLimits {
         begin: times.begin.0,
         // Front ends under run control are waited for before the event manager is.
         pause: times.manager.0 + times.front_end.0,
-        // The event manager asks for the last event, drains, and waits for nodes to finish; front ends are told of the stop before and after.
+        // The event manager asks for the last event, drains, and waits for nodes to finish; front ends get the stop
+        // before and after.
         drain: nodes + 3 * times.front_end.0,
         force: nodes,
         close: times.close.0,

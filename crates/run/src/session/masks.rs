@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The sources, and which of them must or never take part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MaskRules {
-    /// Why a source cannot be masked or unmasked; none if it can.
+    /// Why a source cannot be masked or unmasked; `None` if it can.
     sources: BTreeMap<SourceId, Option<&'static str>>,
     /// Flows by name, with the sources that may be masked. At least one of each flow must take part.
     flows: Vec<(String, Vec<SourceId>)>,
@@ -41,7 +41,7 @@ impl MaskRules {
     }
 
     /// Refuses a mask that would leave no source, in all or in one of the flows that have sources.
-    fn expect_somebody(&self, takes_part: impl Fn(&SourceId) -> bool) -> Result<(), RequestRefusal> {
+    fn expect_a_source(&self, takes_part: impl Fn(&SourceId) -> bool) -> Result<(), RequestRefusal> {
         let empty = self.flows.iter().find(|(_, sources)| !sources.iter().any(&takes_part));
         let of_flow = empty.map(|(flow, _)| format!("no source of flow `{flow}` would be left to take part"));
         let of_all =
@@ -94,7 +94,7 @@ impl Masks {
         self.mentioned.iter().map(|&source| (source, self.masked.contains(&source)))
     }
 
-    /// A run begins. Returns what it must be told: whether each source that was ever mentioned is masked.
+    /// A run begins. Returns its masks: whether each source that was ever mentioned is masked.
     pub(super) fn begin(&mut self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
         self.turns = Some(self.masked.iter().map(|&source| (source, 1)).collect());
         self.said()
@@ -146,7 +146,7 @@ impl Masks {
         }
         let takes_part = |source: &SourceId| !masked.contains(source);
         if request.is_masked {
-            self.rules.expect_somebody(takes_part)?;
+            self.rules.expect_a_source(takes_part)?;
         }
         let changed: Vec<SourceId> = masked.symmetric_difference(&self.masked).copied().collect();
         changed.iter().try_for_each(|&source| self.expect_turns(source, 1))?;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_told_and_what_cannot_be_is_refused_as_a_whole() {
+    fn changed_masks_are_reported_and_an_impossible_request_is_refused_as_a_whole() {
         let rules = [(1, Some("it triggers")), (2, None), (3, None), (4, None)];
         let rules = MaskRules { sources: rules.map(|(id, why)| (SourceId(id), why)).into(), ..MaskRules::default() };
         let mut masks = Masks::new(rules);
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(ask(&mut masks, &[2, 3], false), Ok(ids(&[2, 3])));
         assert_eq!(ask(&mut masks, &[2], false), Ok(vec![]));
         let said = [(2, false), (3, false), (4, true)].map(|(id, is_masked)| (SourceId(id), is_masked));
-        assert_eq!(masks.begin().collect::<Vec<_>>(), said, "who takes part again is told so, too");
+        assert_eq!(masks.begin().collect::<Vec<_>>(), said, "sources that take part again are listed, too");
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
             ask(&mut masks, &[2], turn % 2 == 0).expect("it is recorded");
         }
         assert!(masks.expect_restart(&ids(&[2])).is_err() && masks.expect_restart(&ids(&[1])).is_ok());
-        assert!(matches!(ask(&mut masks, &[2], false), Ok(none) if none.is_empty()), "it is so already");
+        assert!(matches!(ask(&mut masks, &[2], false), Ok(none) if none.is_empty()), "it takes part already");
         let refused = ask(&mut masks, &[2], true);
         assert!(
             matches!(&refused, Err(RequestRefusal::Unfit(why)) if why.contains("64 times in this run")),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_takes_part() {
+    fn one_source_must_take_part() {
         let mut masks = Masks::new(all(&[1, 2]));
         assert_eq!(ask(&mut masks, &[1, 2], true), unfit("no source would be left to take part"));
         assert_eq!(ask(&mut masks, &[1], true), Ok(ids(&[1])));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_of_each_flow_takes_part() {
+    fn one_source_of_each_flow_must_take_part() {
         let text = "version = 1\n[[flow]]\nname = \"l1\"\npacking = 5\n\
                     sources = { count = 3, first = 0, address = \"127.0.0.1:23000\", masked = [1] }\n\
                     [[flow]]\nname = \"hlt\"\npacking = 5\nsources = { count = 2, first = 10, address = \"127.0.0.1:24000\" }\n\

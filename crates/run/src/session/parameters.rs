@@ -1,4 +1,4 @@
-//! Parameters that may be changed during a run: for that run, and for those that follow.
+//! Parameters that may be changed during a run: for that run, and for the following ones.
 
 use super::control_handle::RequestRefusal;
 use crate::REPORT_INTERVAL;
@@ -64,7 +64,7 @@ impl LiveParameter {
         }
     }
 
-    /// The setting for nodes; none if the parameter is not for them.
+    /// The setting for nodes; `None` if the parameter is not for them.
     const fn setting(&self) -> Option<Setting> {
         match self.subject {
             Subject::Nodes(parameter) => Some(Setting { parameter, of: self.of, value: self.value }),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_is_told_and_what_does_not_fit_is_refused_as_a_whole() {
+    fn changed_parameters_are_reported_and_an_unfit_request_is_refused_as_a_whole() {
         let mut all = parameters("[timeouts]\nreadout = \"1s\"\nbuilder = \"3s\"\nmanager = \"5s\"\ndrain = \"30s\"\n");
         assert_eq!(ask(&mut all, &[("timeouts.readout", "1s")]), Ok(vec![]));
         let words = "timeouts.readout is 2s now, in the place of 1s".to_owned();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_may_be_changed_and_nodes_do_not_hear_of_it() {
+    fn the_log_level_may_be_changed_and_nodes_do_not_hear_of_it() {
         let mut all = parameters("[monitor]\nlog_level = \"error\"\n");
         assert_eq!(log_level(&all), LogLevel::Error);
         let words = "monitor.log_level is info now, in the place of error".to_owned();

@@ -16,11 +16,11 @@ const MOST: usize = 32;
 pub struct Restarted {
     /// The source.
     pub source: SourceId,
-    /// The event from which on it is out, until it sends again; none if its readout unit has not reported it.
+    /// The event from which on it is out, until it sends again; `None` if its readout unit has not reported it.
     pub from: Option<EventKey>,
 }
 
-/// How a restart ended. Its sources take part again as soon as they send, whatever the outcome.
+/// How a restart ended. With any outcome its sources take part again as soon as they send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RestartOutcome {
     /// The event from which on each of them was out is known.
@@ -76,7 +76,7 @@ impl<R> Restarts<R> {
         Err(RequestRefusal::Unfit(format!("{MOST} restarts are under way: wait until one of them has ended")))
     }
 
-    /// The run was told that these sources take no part. The reply comes at `until` at the latest.
+    /// Begins a restart: the run has the request to mask these sources. The reply comes at `until` at the latest.
     pub(super) fn begin(&mut self, sources: Vec<SourceId>, by: String, until: Instant, reply: R) {
         self.under_way.push(Restart { sources, by, until, reply });
     }

@@ -501,7 +501,7 @@ impl RunController {
     /// Runs blocking work on a thread of its own.
     fn work(&mut self, number: TaskNumber, name: &str, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
-            self.trouble(format!("there is no thread to be had: {error}"));
+            self.trouble(format!("a thread could not be started: {error}"));
             self.operation.ended(self.clock.now(), number, Outcome::Failed);
         }
     }
@@ -577,7 +577,7 @@ impl RunController {
                 discard(handle);
                 Brought::Discarded(number)
             } else {
-                // Notes when that was, where it is so.
+                // Notes the time of the end, if it has ended.
                 handle.is_ended();
                 let is_ours = handle.refusal().is_none();
                 let account = handle.finish(LEAVING);

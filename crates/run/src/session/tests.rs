@@ -198,7 +198,7 @@ fn a_run_ends_with_its_limit_and_the_next_one_begins() {
 
 #[test]
 fn a_run_without_sources_starts_and_stops() {
-    let output = Output::new("nobody");
+    let output = Output::new("empty");
     let session = session(&output, false, "");
     let control = session.control();
     ask(&control, Command::Configure);
@@ -241,7 +241,7 @@ fn what_cannot_be_set_up_is_refused_with_its_reason() {
 }
 
 #[test]
-fn whoever_is_in_a_hurry_drops_what_is_left_and_the_account_says_so() {
+fn a_reset_drops_what_is_left_and_the_account_says_so() {
     let output = Output::new("hurry");
     let session = session(&output, true, "");
     let control = session.control();
@@ -265,7 +265,7 @@ fn command_of(control: &ControlHandle, by: &str, command: Command) -> Told {
 }
 
 #[test]
-fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_is() {
+fn only_the_operator_with_control_and_the_program_may_give_commands() {
     let output = Output::new("operators");
     let session = session(&output, false, "");
     let control = session.control();
@@ -364,7 +364,7 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
 }
 
 #[test]
-fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
+fn a_run_without_room_on_the_disk_does_not_start_and_says_what_to_do() {
     let output = Output::new("no-room");
     let with = |room: &str| {
         configuration(&output.0, true, &format!("[storage]\nstart_free = \"{room}\"\nleast_free = \"1KiB\""))
@@ -417,7 +417,7 @@ fn stand_still(file: &Path) {
 }
 
 #[test]
-fn a_disk_that_stands_still_at_the_start_holds_up_that_run_and_nobody_else() {
+fn a_disk_that_stands_still_at_the_start_holds_up_that_run_alone() {
     let output = Output::new("still");
     let mut configuration = configuration(&output.0, true, "");
     configuration.timeouts.begin = Time(Duration::from_secs(1));

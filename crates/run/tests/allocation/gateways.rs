@@ -33,7 +33,7 @@ fn configuration(output: &Path, architecture: &str, has_farm: bool) -> String {
     if has_farm { text } else { text.replace(farm, local).replace("output = \"stream\"\n", "") }
 }
 
-/// Waits until so many events more were written.
+/// Waits until this many events more were written.
 fn await_written(handle: &RunHandle, more: u64) {
     let written = || -> u64 {
         let gateways = handle.gateways().gateways;
@@ -61,7 +61,7 @@ fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_tw
         await_written(&handle, 10_000);
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);
-        // Somebody watches, and one of the wishes is never fulfilled.
+        // A client watches, and one of the wishes is never fulfilled.
         let tap = handle.tap().expect("gateways are in this process").clone();
         let huge = tap.ask(EventSelection { least_bytes: 1 << 30, ..EventSelection::default() }, 64);
         await_written(&handle, 10_000);

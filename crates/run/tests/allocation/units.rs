@@ -76,7 +76,7 @@ fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
     let tap = handle.tap().expect("builder units are in this process");
     let count = |round| {
         // Who watches brings the memory.
-        let mut asked = tap.ask(EventSelection::default(), 1 << 10).expect("nobody else asks");
+        let mut asked = tap.ask(EventSelection::default(), 1 << 10).expect("no other client asks");
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);
         round_begins.wait();

@@ -118,7 +118,7 @@ fn number(summary: &RunSummary, place: &str) -> u64 {
 }
 
 #[test]
-fn every_event_is_built_decided_and_written_whoever_gathers_it() {
+fn every_event_is_built_decided_and_written_with_every_way_to_gather() {
     for architecture in ARCHITECTURES {
         for (port, gather) in [(21_000, "iovec"), (21_100, "memcpy"), (21_200, "short_copy")] {
             let output = TemporaryDirectory::new("push-whole");
@@ -216,7 +216,7 @@ fn what_strangers_send_is_counted_and_leaves_the_account_in_balance() {
 
 /// Nodes reject everything, and for many events they take longer than there is time: what is accepted was so by default.
 #[test]
-fn what_nodes_decide_too_late_is_decided_by_default_and_holds_up_nobody() {
+fn what_nodes_decide_too_late_is_decided_by_default_and_holds_nothing_up() {
     for architecture in ARCHITECTURES {
         let output = TemporaryDirectory::new("push-default");
         let flow = "output = \"stream\"\ntimeout = \"1s\"\ndecision_timeout = \"1200ms\"\nbudget = \"400ms\"\n\
@@ -361,9 +361,9 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
     }
 }
 
-/// What waits in the kernel outlasts a gateway without a processor, if there is room: who has too little is told.
+/// The kernel's buffers outlast a gateway without a processor, if they are large enough: smaller ones cause a warning.
 #[test]
-fn who_gives_sockets_less_room_than_what_comes_while_a_gateway_is_not_heard_is_told() {
+fn a_socket_buffer_too_small_for_a_pause_of_its_gateway_is_warned_of() {
     for (port, buffer, is_short) in [(22_700, "64KiB", true), (22_800, "256KiB", false)] {
         let output = TemporaryDirectory::new("push-short");
         // 10 ms, and 1 ms until the trigger acts, of a set in 5 ms, and one set more: 36 packets of 2.3 KiB, twice as much in all.
@@ -503,7 +503,7 @@ fn expect_readers_to_get_every_decision(architecture: &str) {
 }
 
 #[test]
-fn hardware_is_told_the_throttle_by_datagram_and_by_command() {
+fn hardware_gets_the_throttle_by_datagram_and_by_command() {
     ARCHITECTURES.into_iter().for_each(expect_hardware_to_be_told);
 }
 
@@ -614,7 +614,7 @@ fn a_gateway_whose_disk_refuses_its_files_ends_its_run_and_names_what_is_not_wri
         let mut handle = run.start(&output);
         let begun = Instant::now();
         let refusals = |handle: &RunHandle| handle.gateways().gateways[0].1.storage.map(|storage| storage.refusals);
-        // The run waits for its disk until somebody stops it.
+        // The run waits for its disk until it is stopped.
         while refusals(&handle).unwrap_or(0) == 0 || begun.elapsed() < Duration::from_secs(1) {
             assert!(begun.elapsed() < Duration::from_secs(60) && !handle.is_ended(), "{:?}", handle.gateways());
             std::thread::sleep(Duration::from_millis(10));
@@ -627,7 +627,7 @@ fn a_gateway_whose_disk_refuses_its_files_ends_its_run_and_names_what_is_not_wri
 }
 
 #[test]
-fn closed_files_of_a_gateway_that_somebody_deletes_are_counted_by_their_events() {
+fn deleted_closed_files_of_a_gateway_are_counted_by_their_events() {
     for (port, architecture) in [25_600, 25_700].into_iter().zip(ARCHITECTURES) {
         let output = TemporaryDirectory::new("push-gone");
         let run = Run { architecture, sources: &at(port), segments: "segment_events = 100", ..Run::default() };

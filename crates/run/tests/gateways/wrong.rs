@@ -1,5 +1,5 @@
-//! Whatever can be wrong with a packet, in a whole run over loopback: the test is the sources. Each has its name in the account,
-//! and the files say which source an event lacks, and why.
+//! All that can be wrong with a packet, in a whole run over loopback: the test is the sources. Each fault has its name
+//! in the account, and the files say which source an event lacks, and why.
 
 use crate::support::{Held, TemporaryDirectory};
 use ropewalk_config::parse;
@@ -217,7 +217,8 @@ fn packets_that_the_system_refuses_to_send_are_counted_as_such_and_not_as_sent()
     assert_eq!((sent.sets, sent.packets, sent.failed), (10, 0, 30), "{sent:?}");
 }
 
-/// Sources that send on whatever the trigger is told: more than the gateway has sets for, so that the rest waits in its socket.
+/// Sources that ignore the throttle: they send more than the gateway has sets for, so that the rest waits in its
+/// socket.
 #[test]
 fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
     let (output, port) = (TemporaryDirectory::new("push-waiting"), PORT + 20);
@@ -227,7 +228,7 @@ fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
     // Where no rate is known an eighth of the queue is headroom.
     let is_nearly_full = |summary: &RunSummary| {
         let WaitingSummary { most_bytes, room_bytes } = summary.gateways["gw0"].waiting;
-        // At first nobody has looked how much there is.
+        // At first the gateway has not looked yet how much there is.
         room_bytes > 0 && most_bytes * 10 >= room_bytes * 9
     };
     while !is_nearly_full(&handle.summary()) {

@@ -13,7 +13,7 @@ const EVENTS: u32 = 60;
 /// The event of the frame that is bad.
 const BAD: u32 = 30;
 
-/// Frames of a length that stands in them, without anything else to know them by, and with.
+/// Frames with a length field, once as their only mark, and once with a sync word.
 const BARE: &str =
     "frame = { length = { at = 0, type = \"u32le\" }, max = \"1KiB\" }\nevent = { at = 4, type = \"u32le\" }";
 const WITH_WORD: &str = "frame = { sync = [0xca, 0xfe, 0xba, 0xbe], length = { at = 4, type = \"u32le\" }, max = \"1KiB\" }\n\
@@ -51,7 +51,7 @@ fn started(handle: &mut RunHandle) -> TcpStream {
 
 fn address_of(handle: &RunHandle, name: &str) -> String {
     let named = handle.addresses().iter().find(|(known, _)| known == name);
-    named.unwrap_or_else(|| panic!("{name} is none of {:?}", handle.addresses())).1.clone()
+    named.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1.clone()
 }
 
 /// A frame of 16 bytes that says that it has so many.
@@ -80,7 +80,7 @@ fn count_of(summary: &RunSummary, cause: Cause) -> u64 {
     summary.fragments.dropped.get(cause)
 }
 
-/// Nobody knows where the next frame begins: the connection is closed, and the board goes on over another one.
+/// The next frame cannot be found: the connection is closed, and the board goes on over another one.
 #[test]
 fn a_length_that_cannot_be_closes_the_connection_where_frames_have_no_mark() {
     for (length, name) in [(0, "zero"), (7, "short"), (1025, "long")] {
@@ -113,7 +113,7 @@ fn a_length_that_cannot_be_costs_one_frame_where_frames_have_a_sync_word() {
     }
 }
 
-/// The socket has no room for the whole: nobody sees what is left of it, and it is counted where the socket's losses are.
+/// The socket has no room for the whole: its rest is dropped, and it is counted with the socket's losses.
 #[test]
 fn a_datagram_that_the_socket_cut_is_no_fragment() {
     let output = TemporaryDirectory::new("bad-jumbo");
@@ -155,7 +155,7 @@ fn what_was_lost_before_the_run_is_no_loss_of_it() {
     assert!(summary.is_lossless() && summary.fragments.stale == 2, "{summary:#?}");
 }
 
-/// Of datagrams nobody can say whose they are: each event comes twice, and is taken once.
+/// Datagrams do not say which board sent them: each event comes twice, and is taken once.
 #[test]
 fn two_boards_that_send_datagrams_as_one_give_no_event_twice() {
     let output = TemporaryDirectory::new("bad-twins");

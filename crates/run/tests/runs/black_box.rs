@@ -122,7 +122,8 @@ fn a_corrupt_frame_of_a_stream_is_saved_with_what_came_before_it() {
     let report = tried(&configuration, &file, &saved[0]);
     let bad = report.first_bad.as_ref().expect("it is in there");
     assert_eq!((bad.key, report.bad_places, report.boards[0].checksums.wrong), ("checksum", 1, 1), "{report:#?}");
-    // It begins with a frame, and has what fits of whole arrivals: where nobody read for a while, up to 20 events came in one.
+    // It begins with a frame, and has what fits of whole arrivals: if the socket was not read for a while, up to 20
+    // events came in one.
     assert!(report.skipped_bytes == 0 && (21..=41).contains(&report.frames), "{report:#?}");
     let event = report.boards[0].event.expect("it has numbers");
     assert!(event.first < 131 && event.last >= 131 && event.missing == 0, "{event:?}");
@@ -159,7 +160,7 @@ fn datagram_is_saved(here: &str) {
     assert!(report.aside.is_empty() && (30..=40).contains(&report.frames), "{report:#?}");
     let event = report.boards[0].event.expect("it has numbers");
     assert!(event.first < 131 && event.last >= 131 && event.missing == 0, "{event:?}");
-    // From whom it came stands there, too.
+    // The sender's address is in the report, too.
     let from = board.local_addr().expect("it is bound").ip().to_string();
     assert_eq!(report.boards[0].board, from);
 }
@@ -183,7 +184,7 @@ fn a_length_that_leads_nowhere_is_the_last_thing_that_is_saved() {
         to(&frame(event));
     }
     let (summary, saved, configuration, file, _directory) = scene.end();
-    // Of the frame that was lost nobody has shown the event.
+    // The lost frame showed no event number.
     assert_eq!((summary.events.written, summary.events.incomplete_emitted), (199, 0), "{summary:#?}");
     assert_eq!(saved.len(), 1, "{saved:?}");
     let report = tried(&configuration, &file, &saved[0]);

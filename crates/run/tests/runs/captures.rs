@@ -64,7 +64,7 @@ fn tcp_with(from: SocketAddrV4, sequence: usize, flags: u8, payload: &[u8]) -> V
     ip(6, from, &[&ports[..], &(sequence as u32).to_be_bytes(), &rest, payload].concat())
 }
 
-/// What a board is told.
+/// A segment towards a board.
 fn tcp_to(to: SocketAddrV4, sequence: usize) -> Vec<u8> {
     let ports = [HERE.port().to_be_bytes(), to.port().to_be_bytes()].concat();
     let segment = [&ports[..], &(sequence as u32).to_be_bytes(), &[0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]].concat();
@@ -200,8 +200,8 @@ fn boards_with_addresses_of_ipv6_are_told_apart() {
     assert!(warnings.contains("malformed: 1") && warnings.contains("ip_fragment: 20"), "{warnings}");
 }
 
-/// One board of two that share a port falls silent for longer than anybody may run ahead: the other one's datagrams cannot be
-/// held up for ever by events that will never be whole.
+/// One board of two that share a port falls silent for longer than the window allows others to run ahead: events that
+/// will never be whole must not hold up the other one's datagrams for ever.
 #[test]
 fn a_board_that_falls_silent_is_given_up_though_another_one_fills_the_window() {
     let output = TemporaryDirectory::new("captures-silent");
@@ -340,8 +340,8 @@ fn converted(
 
 const BOARD: &str = "frame = \"datagram\"\nmatch = { at = 0, bytes = \"RB\" }\nmax_fragment = \"1KiB\"";
 
-/// The configuration is that of the run in which the boards were: two of them on one port, one on another, by a counter of
-/// 16 bits, and somebody who began a little later. The recording begins in the middle.
+/// The configuration is that of the run in which the boards were: two of them on one port, one on another, by a counter
+/// of 16 bits, and one that began a little later. The recording begins in the middle.
 #[test]
 fn a_capture_becomes_the_run_files_of_the_sources_that_a_configuration_describes() {
     let output = TemporaryDirectory::new("captures-converted");
@@ -393,8 +393,8 @@ fn what_a_stream_carried_becomes_run_files() {
     }
 }
 
-/// Three boards on one machine connect to one port, and are told that their bytes came. One is cut off and comes again by another
-/// port; one is no source.
+/// Three boards on one machine connect to one port, and get acknowledgements of their bytes. One is cut off and comes
+/// again by another port; one is no source.
 #[test]
 fn several_connections_of_a_capture_are_a_source_each() {
     const FIN: u8 = 1;
@@ -568,7 +568,7 @@ fn boards_of_a_layout_share_a_file_and_each_source_has_its_own_frames() {
         assert!(summary.is_lossless() && summary.events.written == 50, "{is:?}: {summary:#?}");
         let stranger = if is == named { "board 9: 50" } else { "board 5: 50" };
         let told = summary.warnings.iter().filter(|warning| warning.contains(stranger)).count();
-        assert_eq!(told, 1, "the frames of nobody are told once: {:?}", summary.warnings);
+        assert_eq!(told, 1, "the frames without a source are reported once: {:?}", summary.warnings);
         let (converted, _) = converted(&output, &[place.as_path()], &sources, &[]);
         assert!(converted.is_lossless() && converted.events.written == 50, "{is:?}: {converted:#?}");
         for directory in [&summary.directory, &converted.directory] {
@@ -612,7 +612,7 @@ fn behind_a_missing_segment_a_connection_goes_on_with_the_next_whole_frame() {
         packets.insert(20, packets[15].clone());
         write_capture(&capture, &packets);
         let keys = format!("input = {:?}\n{keys}", capture.display().to_string());
-        // Counting begins with the first frame that is there.
+        // Counting begins with the first frame.
         let events = if missing == Some(0) { 200 - lost } else { 200 };
         let summary = taken(launched(&output, std::slice::from_ref(&keys)), events);
         assert_eq!((summary.events.written, summary.is_lossless()), (200 - lost, lost == 0), "{summary:#?}");

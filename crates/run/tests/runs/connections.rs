@@ -23,7 +23,7 @@ fn garbage() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn garbage_on_a_port_costs_nobody_an_event() {
+fn garbage_on_a_port_costs_no_event() {
     let setup = Setup::new("garbage", &[841, 843]);
     let mut run = setup.start(Some(300));
     let (mut one, mut other) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
@@ -51,7 +51,7 @@ fn garbage_on_a_port_costs_nobody_an_event() {
 
 /// They say too little to be turned away, and must not use up what others need.
 #[test]
-fn many_connections_that_say_nothing_keep_nobody_out() {
+fn many_connections_that_say_nothing_keep_no_source_out() {
     let setup = Setup::new("silent", &[841, 843]);
     let mut run = setup.start(Some(100));
     let silent: Vec<TcpStream> = (0..40)
@@ -91,10 +91,10 @@ fn every_mechanism_of_tcp_builds_the_same_events() {
     }
 }
 
-/// What came before it was known whose it is stays in memory that all share, until its events are complete: that may
+/// What came before a source was identified stays in memory that all share, until its events are complete: that may
 /// not keep out the very sources that complete them.
 #[test]
-fn many_sources_that_come_one_after_the_other_keep_nobody_out() {
+fn many_sources_that_come_one_after_the_other_keep_no_source_out() {
     let ids: Vec<u32> = (1..=24).collect();
     let setup = Setup::new("many", &ids);
     let run = setup.start(Some(40));
@@ -110,7 +110,7 @@ fn many_sources_that_come_one_after_the_other_keep_nobody_out() {
 
 /// Each time it says who it is in memory that all share.
 #[test]
-fn a_source_that_comes_back_again_and_again_keeps_nobody_out() {
+fn a_source_that_comes_back_again_and_again_keeps_no_other_source_out() {
     let setup = Setup::new("flapping", &[841, 843]);
     let mut run = setup.start(Some(24));
     let mut flaps = FrontEnd::ferol(&run.address(), 841);
@@ -135,7 +135,7 @@ fn garbage_within_a_stream_costs_its_connection_alone() {
     one.send(1..=100);
     one.send_bytes(&[0x55; 4096]);
     one.expect_closed();
-    assert!(run.counter(Counter::SourceConnections) <= 2, "nobody else came");
+    assert!(run.counter(Counter::SourceConnections) <= 2, "no other source came");
     one.connect();
     one.send(101..=200);
     other.send(1..=200);
@@ -145,7 +145,7 @@ fn garbage_within_a_stream_costs_its_connection_alone() {
 }
 
 #[test]
-fn a_source_that_nobody_configured_is_turned_away() {
+fn a_source_that_is_not_configured_is_turned_away() {
     let setup = Setup::new("unknown", &[841]).source("id = 77\nreadout = \"ru0\"\nformat = \"generic\"");
     let mut run = setup.start(Some(50));
     for mut stranger in [FrontEnd::ferol(&run.address(), 844), FrontEnd::generic(&run.address(), 78)] {

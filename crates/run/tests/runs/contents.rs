@@ -41,8 +41,7 @@ fn wrong_checksums_are_flagged_and_their_events_still_built() {
     }
 }
 
-/// The end of such a fragment is where nobody will ever be: nothing behind the claim can be believed, and no memory
-/// is set aside for it.
+/// The end of such a fragment never comes: nothing behind the claim can be believed, and no memory is set aside for it.
 #[test]
 fn a_claim_of_four_gibibytes_closes_the_connection() {
     let setup = Setup::new("record", &[843]).source("id = 77\nreadout = \"ru0\"\nformat = \"generic\"");

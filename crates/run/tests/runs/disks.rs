@@ -15,7 +15,7 @@ const BEFORE: u64 = 100;
 const SOURCE: u32 = 841;
 /// What the system says of a file system that must not be changed (`EROFS`).
 const READ_ONLY: i32 = 30;
-/// A disk stands still for so long.
+/// A disk stands still for this long.
 const STALL: Duration = Duration::from_secs(5);
 
 /// A run that has written its first events.
@@ -34,7 +34,7 @@ fn directory_of(output: &Path) -> PathBuf {
 
 /// Events that were acknowledged stand in a file that has no name any more: they are written once more.
 #[test]
-fn a_run_directory_that_somebody_removes_is_made_again_with_what_was_written() {
+fn a_removed_run_directory_is_made_again_with_what_was_written() {
     let setup = Setup::new("removed", &[SOURCE]);
     let (run, mut front_end) = begun(&setup);
     fs::remove_dir_all(setup.output()).expect("it is ours");
@@ -67,7 +67,7 @@ fn deleted_closed_files_are_counted_by_their_events() {
 
 /// The directory is removed, and nothing may be made in its place: the run ends, and says what is gone.
 #[test]
-fn what_somebody_deletes_for_good_is_counted() {
+fn what_is_deleted_for_good_is_counted() {
     let setup = Setup::new("gone", &[SOURCE]).timeout("300ms");
     let (mut run, mut front_end) = begun(&setup);
     replace_with_file(&setup.output());
@@ -109,8 +109,8 @@ fn a_disk_that_stalls_holds_the_run_up_and_loses_nothing() {
     expect_everything(&[&front_end], &Held::in_directories(&[summary.directory]), EVENTS);
 }
 
-/// What the system makes of a damaged file system: everything that was acknowledged can still be read, the run waits and says why,
-/// and what never was written has its name when somebody stops it.
+/// What the kernel makes of a damaged file system: everything that was acknowledged can still be read, the run waits
+/// and says why, and what never was written has its name when the run is stopped.
 #[test]
 fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
     let setup = Setup::new("read-only", &[SOURCE]).timeout("300ms");

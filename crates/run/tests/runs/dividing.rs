@@ -30,7 +30,7 @@ fn packets(source: u32, last: u32) -> Vec<Vec<u8>> {
     (1..=last).step_by(PACKING[source as usize - 1] as usize).map(|first| packet(source, first)).collect()
 }
 
-/// A run of so many events; the two sources are listened for at these addresses. The window is smaller than a packet.
+/// A run of this many events; the two sources are listened for at these addresses. The window is smaller than a packet.
 fn launched(output: &TemporaryDirectory, places: [&str; 2], events: u32) -> RunHandle {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\nwindow = 24\n[[builder]]\nname = \"bu0\"\n",
@@ -49,7 +49,7 @@ fn launched(output: &TemporaryDirectory, places: [&str; 2], events: u32) -> RunH
 
 fn address_of(handle: &RunHandle, name: &str) -> String {
     let named = handle.addresses().iter().find(|(known, _)| known == name);
-    named.unwrap_or_else(|| panic!("{name} is none of {:?}", handle.addresses())).1.clone()
+    named.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1.clone()
 }
 
 /// An event: its number, and of each fragment its source and payload.

@@ -1,4 +1,4 @@
-//! Sources whose place an emulator takes, whatever their frames are and however they would come.
+//! Sources that an emulator replaces, with any frames and any way in.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::parse;
@@ -55,7 +55,7 @@ fn written(summary: &RunSummary) -> Vec<Vec<Vec<u8>>> {
     events
 }
 
-/// None of the addresses, files and programs is there, and nobody needs them.
+/// None of the addresses, files and programs exists, and none is needed.
 #[test]
 fn a_whole_setup_runs_without_a_single_board() {
     let output = TemporaryDirectory::new("emulated");

@@ -72,7 +72,7 @@ fn expect_everything(handle: RunHandle, sources: u32) -> RunSummary {
 
 fn address_of(handle: &RunHandle, name: &str) -> String {
     let named = handle.addresses().iter().find(|(known, _)| known == name);
-    named.unwrap_or_else(|| panic!("{name} is none of {:?}", handle.addresses())).1.clone()
+    named.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1.clone()
 }
 
 fn write_file(path: &Path, source: u32) {
@@ -123,7 +123,7 @@ fn a_board_that_listens_is_called_until_it_answers_and_again_when_it_has_hung_up
 }
 
 #[test]
-fn whoever_comes_by_the_entrance_of_another_source_is_turned_away() {
+fn a_source_that_comes_by_the_entrance_of_another_one_is_turned_away() {
     let output = TemporaryDirectory::new("entrances-strangers");
     let listen = "listen = \"tcp://127.0.0.1:0\"".to_owned();
     let handle = launched(&output, &[listen.clone(), listen]);
@@ -309,8 +309,8 @@ fn launch_three_layouts(output: &TemporaryDirectory, port: u16, tracker: std::ne
     handle
 }
 
-/// Three boards of three layouts, which stand in the configuration alone. One of them is unplugged and comes back, one loses
-/// datagrams, and somebody whom nobody knows sends beside it.
+/// Three boards of three layouts, which only the configuration has. One of them is unplugged and comes back, one loses
+/// datagrams, and an unknown sender sends beside it.
 #[test]
 fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
     let output = TemporaryDirectory::new("entrances-layouts");
@@ -330,7 +330,7 @@ fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
         }
         plugged.iter_mut().for_each(|tracker| tracker.write_all(&tracker_frame(event)).expect("it is read"));
         if event == unplugged.end() + 1 {
-            // Nobody waits for a board that is gone before it says something again.
+            // A board that is gone is not waited for before it sends again.
             wait_for("the first word of the board that is back", || {
                 (handle.snapshot().sources.get(&SourceId(9))?.received == 101).then_some(())
             });
@@ -386,7 +386,7 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
     let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
-    // No pulse is missed by both but every 132nd, which nobody can know of.
+    // Only every 132nd pulse is missed by both, and then it is unknown to the run.
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 199)));
     let summary = Run { handle }.end();
     // Each misses its own, and pulse 132 is missed by both.
@@ -405,8 +405,9 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
 }
 
-/// Takes a run of 300 events of two boards that show these numbers, in fields of so many bits, and counts complete events, incomplete ones, what was
-/// dropped, and what came out of order; with the kinds of anomalies of the second one.
+/// Takes a run of 300 events of two boards that show these numbers, in fields of this many bits, and counts complete
+/// events, incomplete ones, what was dropped, and what came out of order; with the kinds of anomalies of the second
+/// one.
 fn taken_growing(name: &str, bits: u32, boards: [&[u64]; 2]) -> ([u64; 4], Vec<String>) {
     let output = TemporaryDirectory::new(name);
     let mut text = format!(
@@ -533,7 +534,7 @@ fn what_goes_wrong_with_a_file_or_a_program_is_said_with_the_source_s_name() {
         "listen = \"tcp://127.0.0.1:0\"".to_owned(),
     ];
     let handle = launched(&output, &sources);
-    // The run is over with the last board's last event: not before the program has ended, and somebody knows how.
+    // The run is over with the last board's last event: not before the program has ended and its exit status is known.
     let (all, last) = (stream(4, 1, EVENTS), stream(4, 1, EVENTS - 1).len());
     let mut board = TcpStream::connect(address_of(&handle, "board4")).expect("it listens");
     board.write_all(&all[..last]).expect("it is read");

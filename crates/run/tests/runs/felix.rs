@@ -103,9 +103,9 @@ enum Trace {
     Flag(FragmentFlags),
     /// Fragments are dropped for this cause.
     Dropped(&'static str),
-    /// Blocks are damaged; what was in them nobody knows.
+    /// Blocks are damaged; their content is unknown.
     Damage,
-    /// Blocks are missing; what was in them nobody knows.
+    /// Blocks are missing; their content is unknown.
     Gap,
     /// Events lack a fragment of which nothing is known.
     Absence,
@@ -176,7 +176,7 @@ fn each_fault_of_a_card_leaves_the_trace_that_is_its_own_and_no_other() {
 }
 
 #[test]
-fn whatever_goes_wrong_on_a_card_stands_in_the_ledger_under_its_name() {
+fn every_fault_of_a_card_is_in_the_ledger_under_its_name() {
     let mut card = "[felix.emulate]\nchunk_size = \"uniform(16,5000)\"\nrate = \"5kHz\"\n\
                     outages = [{ elink = 3, from = \"100ms\", lasts = \"50ms\" }]\n[felix.emulate.faults]\n"
         .to_owned();

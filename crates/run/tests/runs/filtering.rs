@@ -101,7 +101,7 @@ fn triggers_decide_and_streams_take_what_they_are_to_have() {
     let dice = found(&summary.directory, "dice");
     let (diced, of_dice) = (numbers(&dice), |said: &Option<FilterResult>| said.expect("decided").streams);
     let others = dice.values().flatten().filter(|(_, said, _)| of_dice(said) == StreamSet::of(StreamIndex(2))).count();
-    assert!(others > 0, "some are nobody else's");
+    assert!(others > 0, "some are in no other stream");
     let accepted = wanted.len() + others;
     let events = &summary.events;
     assert_eq!((events.accepted, events.rejected), (accepted as u64, EVENTS - accepted as u64));
@@ -129,7 +129,7 @@ fn what_no_stream_takes_is_accepted_and_not_written() {
     assert_eq!((summary.events.accepted, summary.events.unselected), (EVENTS, EVENTS - written));
     let monitoring = found(&summary.directory, "monitoring");
     assert_eq!(numbers(&monitoring).len() as u64, written);
-    assert!(monitoring.values().flatten().all(|(_, said, _)| said.is_none()), "nobody was asked");
+    assert!(monitoring.values().flatten().all(|(_, said, _)| said.is_none()), "no filter was asked");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn launched(output: &TemporaryDirectory, pages: &[u8]) -> RunHandle {
 
 fn address_of(handle: &RunHandle, name: &str) -> String {
     let named = handle.addresses().iter().find(|(known, _)| known == name);
-    named.unwrap_or_else(|| panic!("{name} is none of {:?}", handle.addresses())).1.clone()
+    named.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1.clone()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn an_event_that_comes_in_several_frames_is_one_fragment_and_not_a_byte_is_lost(
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
     wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
     for (event, packets) in (1..=EVENTS).zip(&of_board) {
-        // Longer than anybody waits for the next frame, and in the middle of one.
+        // A pause longer than the wait for the next frame, in the middle of one.
         let (first, rest) = (&records(event)[0], records(event)[1..].concat());
         apa.write_all(&first[..40]).expect("it is read");
         if event == 100 {

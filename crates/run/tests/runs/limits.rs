@@ -6,7 +6,7 @@ use ropewalk_monitor::bottleneck::{Finder, Finding, Limit};
 use ropewalk_terms::Counter;
 use std::time::{Duration, Instant};
 
-/// Looks as whoever serves the run does, until it is said that this limits it.
+/// Looks as the run's control server does, until it is said that this limits it.
 fn wait_for(run: &Run, limit: Limit) -> Finding {
     let (mut finder, begun) = (Finder::default(), Instant::now());
     loop {

@@ -24,7 +24,7 @@ fn to_group() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").expect("a free port")
 }
 
-/// Sends straight over IP; none where that needs a right that this process has not.
+/// Sends straight over IP; `None` without the right to.
 fn straight() -> Option<OwnedFd> {
     let protocol = RawProtocol::new(PROTOCOL.into()).map(Protocol::from_raw);
     socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol).ok()

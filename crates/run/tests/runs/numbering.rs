@@ -59,7 +59,7 @@ fn a_counter_that_was_reset_shifts_no_event() {
         let reset = bad.framed(event, &bad.content(event));
         bad.send_bytes(&reset);
     }
-    // Nobody waits for a source that is out of sync.
+    // A source that is out of sync is not waited for.
     run.wait_until("events are built without it, and what it sent is named", |snapshot| {
         let dropped = snapshot.ledger.fragments.dropped.get(Cause::OutOfSync);
         (snapshot.ledger.events.incomplete_emitted, dropped) == (20, 20)
@@ -87,7 +87,7 @@ fn a_jump_by_a_million_opens_no_event() {
     let summary = run.end();
     let dropped = summary.fragments.dropped.get(Cause::ImplausibleJump);
     assert_eq!((dropped, summary.events.built), (1, 100), "{summary:#?}");
-    assert_eq!(summary.events.assigned, 100, "nobody opened an event a million ahead");
+    assert_eq!(summary.events.assigned, 100, "no event a million ahead was opened");
     expect_everything(&[&bad, &good], &Held::in_directories(&[&summary.directory]), 100);
 }
 

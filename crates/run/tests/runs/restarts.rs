@@ -1,5 +1,5 @@
 //! A board that restarts in mid-run, and counts from its beginning again: over TCP, where it connects anew, and in datagrams,
-//! where nothing but its numbers tells; with a wide counter and a narrow one, and with numbers that only grow.
+//! where only its numbers show that; with a wide counter and a narrow one, and with numbers that only grow.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::parse;
@@ -73,7 +73,7 @@ enum Line {
 impl Line {
     fn open(boards: Boards, handle: &RunHandle, name: &str) -> Self {
         let known = handle.addresses().iter().find(|(known, _)| known == name);
-        let address = &known.unwrap_or_else(|| panic!("{name} is none of {:?}", handle.addresses())).1;
+        let address = &known.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1;
         if boards.connect {
             return Self::Connection(TcpStream::connect(address).expect("it listens"));
         }
@@ -82,7 +82,7 @@ impl Line {
         Self::Socket(socket)
     }
 
-    /// A board that restarts connects anew; of a sender of datagrams nobody sees that.
+    /// A board that restarts connects anew; a restart of a sender of datagrams is invisible.
     fn restart(&mut self, boards: Boards, handle: &RunHandle, name: &str) {
         if let Self::Connection(_) = self {
             *self = Self::open(boards, handle, name);
@@ -123,7 +123,7 @@ fn taken(boards: Boards, astray: impl Fn(u64) -> u64) -> RunSummary {
     let lost = || dropped(&handle, Cause::OutOfSync) + dropped(&handle, Cause::Late);
     wait_for("what is out of sync", || (lost() == ASTRAY - BEFORE).then_some(()));
     bad.restart(boards, &handle, "board2");
-    // Nobody waits for it: it is where the others are only if it does not come later than they do.
+    // It is not waited for: it is in step only if it does not come later than the others.
     (ASTRAY + 1..=EVENTS).for_each(|event| bad.send(boards.number(event)));
     let all = ASTRAY + EVENTS;
     wait_for("what it sends again", || (handle.snapshot().ledger.fragments.received == all).then_some(()));
@@ -138,8 +138,8 @@ fn count_of(summary: &RunSummary, cause: Cause) -> u64 {
     summary.fragments.dropped.get(cause)
 }
 
-/// Its fragments are in no event, by name, and the others' events are built without it. Over a new connection on which it
-/// counts as they do it takes part again; of datagrams nobody can know that they are a new beginning.
+/// Its fragments are in no event, by name, and the others' events are built without it. Over a new connection on which
+/// it counts as they do it takes part again; datagrams do not show a new beginning.
 #[test]
 fn a_counter_that_begins_anew_shifts_no_event_and_is_named() {
     for connect in [true, false] {
@@ -154,10 +154,10 @@ fn a_counter_that_begins_anew_shifts_no_event_and_is_named() {
     }
 }
 
-/// Numbers that only grow tell more: whoever is where he was takes part again. And nobody waits for a source that began anew, once
-/// what follows has shown that it did.
+/// Numbers that only grow tell more: a source that is back in step takes part again. And a source that began anew is
+/// not waited for, once what follows has shown that it did.
 #[test]
-fn growing_numbers_that_begin_anew_are_named_and_hold_up_nobody() {
+fn growing_numbers_that_begin_anew_are_named_and_hold_up_no_source() {
     for connect in [true, false] {
         for counter in ["u32le", "u64le"] {
             let boards = Boards { connect, counter, grow: true };

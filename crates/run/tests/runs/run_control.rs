@@ -1,6 +1,6 @@
 //! Front ends under run control: programs in C, in Python and of the test's own, started and stopped again and again.
 //!
-//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test runs run_control -- --nocapture` takes so many runs in a row.
+//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test runs run_control -- --nocapture` takes this many runs in a row.
 
 use crate::support::{Manner, OwnFrontEnd, PATIENCE, Program, TemporaryDirectory, free_address, wait_for};
 use ropewalk_config::{Configuration, parse, read};
@@ -33,7 +33,7 @@ fn configuration(output: &TemporaryDirectory, control: &str, line: &str, count: 
     parse("run_control", &(text + more), &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Waits until so many events were built, since when triggers come.
+/// Waits until this many events were built, since when triggers come.
 fn wait_for_events(handle: &RunHandle, count: u64) {
     let begun = Instant::now();
     while handle.snapshot().ledger.events.built < count {
@@ -77,7 +77,7 @@ fn expect_agreement(summary: &RunSummary, account: &FrontEndsAccount) -> u64 {
     }
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
     assert_eq!((summary.events.built, summary.events.written), (last, last));
-    assert_eq!(summary.fragments.after_stop + summary.fragments.stale, 0, "nobody sent beyond the run's edges");
+    assert_eq!(summary.fragments.after_stop + summary.fragments.stale, 0, "no source sent beyond the run's edges");
     last
 }
 
@@ -114,7 +114,7 @@ fn first_and_last_event_agree_in_six_front_ends_run_after_run() {
         reported += taken;
     }
     assert!(reported > 0, "the slow controls in Python report");
-    // The trigger goes by its own clock, and nobody sees from outside when exactly it is enabled and vetoed.
+    // The trigger goes by its own clock, and it is not visible from outside when exactly it is enabled and vetoed.
     let [least, most] = [0.9 * least.as_secs_f64(), most.as_secs_f64()].map(|seconds| RATE * seconds);
     assert!((least..=most).contains(&(issued as f64)), "{issued} triggers, not {least} to {most}");
     assert!(events as f64 > 0.9 * issued as f64, "{events} events of {issued} triggers");
@@ -160,7 +160,7 @@ fn a_run_of_so_many_events_ends_by_itself_and_the_trigger_stops_with_it() {
 }
 
 #[test]
-fn who_never_answers_the_stop_is_named_and_the_run_ends() {
+fn a_front_end_that_never_answers_the_stop_is_named_and_the_run_ends() {
     let (summary, account) = run_with("deaf", Manner::Ignores("Stop"), None, |handle, _| {
         wait_for_events(handle, 100);
         handle.stop();

@@ -1,4 +1,4 @@
-//! Copies of single events out of a run: those that were asked for, and nothing else happens to the run.
+//! Copies of single events out of a run: only the events that were asked for, with no effect on the run.
 
 use ropewalk_config::parse;
 use ropewalk_engine::tap::{Asked, EventSample, EventSelection, Tap};
@@ -71,7 +71,7 @@ fn asked(tap: &Tap, selection: EventSelection) -> Asked {
 }
 
 #[test]
-fn those_who_watch_get_the_events_that_they_asked_for() {
+fn clients_get_the_events_that_they_asked_for() {
     let (handle, output) = run("selection");
     let tap = handle.tap().expect("builder units are in this process").clone();
     let mut any = asked(&tap, EventSelection::default());
@@ -101,7 +101,7 @@ fn those_who_watch_get_the_events_that_they_asked_for() {
 }
 
 #[test]
-fn not_too_many_wait_at_once_and_who_goes_makes_room() {
+fn not_too_many_wait_at_once_and_one_that_goes_makes_room() {
     let tap = Tap::new(3);
     let mut waiting = Vec::new();
     while let Some(asked) = tap.ask(EventSelection::default(), 1 << 30) {

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 const SOURCE: u32 = 841;
 const EVENTS: u64 = 60;
-/// Each segment holds so many events.
+/// Each segment holds this many events.
 const SEGMENT: u64 = 20;
 const SEGMENTS: u64 = EVENTS / SEGMENT;
-/// Copies the file, and tells the checksum that its writer noted beside it.
+/// Copies the file, and prints the checksum that its writer noted beside it.
 const COPY: &str = "cp \"$1\" \"$2\" && echo copied >&2 && cat \"$1.crc32c\"";
 
 /// A run of small segments with this script as its transfer command, and other keys; `$1` is the file, `$2` the archive.
@@ -80,24 +80,24 @@ fn a_file_that_stays_is_transferred_once_whatever_starts_again() {
 }
 
 #[test]
-fn a_wrong_checksum_deletes_nothing_and_is_told() {
+fn a_wrong_checksum_deletes_nothing_and_is_reported() {
     let (setup, _) = setup("lies", "cp \"$1\" \"$2\" && echo 00000000", "delete = true");
     let transfer = run(&setup);
     assert_eq!((transfer.transferred, transfer.deleted, transfer.left), (0, 0, SEGMENTS));
     assert!(transfer.failures >= SEGMENTS, "{transfer:?}");
-    let told = transfer.last_failure.expect("it is told");
+    let told = transfer.last_failure.expect("it is reported");
     assert!(told.contains("run000001-bu0-") && told.ends_with("what has arrived 00000000"), "{told}");
     assert_eq!(files(&setup.output(), ".rwk").len() as u64, SEGMENTS);
 }
 
-/// The far end is not there for a while, and nobody of the first run sees it come back.
+/// The far end is not there for a while, and only comes back after the first run.
 #[test]
 fn what_was_not_transferred_is_found_again_by_the_next_start() {
     let script = "test -e \"$2/open\" || { echo closed >&2; exit 3; }; cp \"$1\" \"$2\" && cat \"$1.crc32c\"";
     let (setup, archive) = setup("fails", script, "delete = true\nat_once = 2");
     let transfer = run(&setup);
     assert_eq!((transfer.transferred, transfer.left), (0, SEGMENTS));
-    let told = transfer.remark().expect("it is told");
+    let told = transfer.remark().expect("it is reported");
     assert!(told.starts_with("3 closed run files") && told.contains("exit status: 3: closed)"), "{told}");
     fs::write(archive.join("open"), "").expect("a file can be written");
     let transfer = run(&setup);
@@ -106,7 +106,7 @@ fn what_was_not_transferred_is_found_again_by_the_next_start() {
     assert!(files(&setup.output(), ".rwk").is_empty());
 }
 
-/// It is ended, with whatever it has started, and the run with it.
+/// It is ended together with its children, and the run with it.
 #[test]
 fn a_command_that_hangs_is_ended() {
     let (setup, archive) =
@@ -115,7 +115,7 @@ fn a_command_that_hangs_is_ended() {
     let transfer = run(&setup);
     assert!(begin.elapsed() < Duration::from_secs(15), "the run ends");
     assert_eq!((transfer.transferred, transfer.left), (0, SEGMENTS));
-    let told = transfer.last_failure.expect("it is told");
+    let told = transfer.last_failure.expect("it is reported");
     assert!(told.contains("it took longer than 300ms") || told.ends_with("was ended with the run"), "{told}");
     let processes = fs::read_to_string(archive.join("processes")).expect("it was begun");
     for process in processes.lines() {

@@ -17,7 +17,7 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 pub(crate) fn free_address() -> String {
     format!("127.0.0.1:{}", free_port())
 }
@@ -41,7 +41,7 @@ impl Program {
         Self::python("examples/own-hardware/slow_control.py", &["--control", control, "--source", &source.to_string()])
     }
 
-    /// A trigger source in Python, which shows its triggers to nobody else.
+    /// A trigger source in Python, which shows its triggers to no other front end.
     pub(crate) fn trigger_in_python(control: &str) -> Self {
         Self::python("crates/run/tests/support/trigger.py", &[control])
     }
@@ -98,7 +98,8 @@ pub(crate) enum Manner {
     Old,
 }
 
-/// A front end of the test's own, on a thread: source 1 is the trigger, any other one follows the trigger's line, or sends nothing where there is none.
+/// A front end of the test's own, on a thread: source 1 is the trigger, any other one follows the trigger's line, or
+/// sends nothing without one.
 #[derive(Debug)]
 pub(crate) struct OwnFrontEnd {
     is_over: Arc<AtomicBool>,

@@ -10,7 +10,7 @@ use std::process::Command;
 pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// None where this process may not mount.
+    /// `None` if this process may not mount.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory can be made");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at).output();
@@ -37,7 +37,7 @@ pub(crate) fn replace_with_file(directory: &Path) {
 pub(crate) struct OwnDisk(PathBuf);
 
 impl OwnDisk {
-    /// None where this process may not mount, or has nothing to make one with.
+    /// `None` if this process may not mount, or has nothing to make one with.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory can be made");
         let image = at.with_extension("image");
@@ -47,7 +47,7 @@ impl OwnDisk {
         is_mounted.then(|| Self(at.to_owned()))
     }
 
-    /// From here on every write waits; false where this process may not do that.
+    /// From here on every write waits; false if this process may not do that.
     pub(crate) fn freeze(&self) -> bool {
         is_done(Command::new("fsfreeze").arg("--freeze").arg(&self.0))
     }

@@ -52,8 +52,12 @@ fn crc16(start: u16, bytes: impl IntoIterator<Item = u8>) -> u16 {
 
 /// A FED fragment of `bytes` bytes (a multiple of 8, 16 at least) whose payload tells source and event.
 pub(crate) fn fed_fragment(source: u32, event: u64, bytes: usize) -> Vec<u8> {
+    fed_fragment_with(source, event, event % 3564 + 1, bytes)
+}
+
+/// The same with another bunch crossing.
+pub(crate) fn fed_fragment_with(source: u32, event: u64, bunch_crossing: u64, bytes: usize) -> Vec<u8> {
     let words = bytes / SLINK_WORD;
-    let bunch_crossing = event % 3564 + 1;
     let header = 5 << 60 | (event & 0xff_ffff) << 32 | bunch_crossing << 20 | u64::from(source & 0xfff) << 8;
     let mut random = Random::new(u64::from(source) << 32 ^ event);
     let mut fragment: Vec<u64> = (0..words).map(|_| random.next()).collect();

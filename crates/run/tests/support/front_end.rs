@@ -1,4 +1,4 @@
-//! A front end that does as it is told, and remembers what it sent.
+//! A front end that sends what the test says, and remembers what it sent.
 
 use super::PATIENCE;
 use super::encode::{Random, SLINK_WORD, fed_fragment, ferol_blocks, generic_header, generic_hello, generic_payload};
@@ -81,7 +81,7 @@ impl FrontEnd {
         }
     }
 
-    /// What stands in a file when this event's fragment got there: the FED fragment, or the generic payload.
+    /// The content of a file once this event's fragment got there: the FED fragment, or the generic payload.
     pub(crate) fn content(&self, event: u64) -> Vec<u8> {
         let range = (self.most - self.least) as u64 / 8 + 1;
         // Most fragments are small, and some span several blocks.
@@ -181,7 +181,7 @@ pub(crate) fn is_closed(mut stream: &TcpStream) -> bool {
     while begin.elapsed() < PATIENCE {
         match stream.read(&mut [0; 64]) {
             Ok(0) => return true,
-            Ok(_) => panic!("nobody answers front ends"),
+            Ok(_) => panic!("front ends get no answers"),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(_) => return true,
         }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! encode     FED fragments, FEROL blocks and generic fragments, byte by byte
-//! front_end  a TCP client that sends what it is told and remembers what that was
+//! front_end  a TCP client that sends what the test says and remembers what that was
 //! controlled front ends under run control: the example programs, and one of the test's own
 //! referee    what the files hold, against what the front ends say that they sent
 //! setup      a directory of the test's own, a configuration, a run, and patience
@@ -23,7 +23,8 @@ mod setup;
 pub(crate) use controlled::{Manner, OwnFrontEnd, Program, free_address};
 pub(crate) use disk::{OwnDisk, SmallDisk, replace_with_file};
 pub(crate) use encode::{
-    Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
+    Random, SLINK_WORD, fed_fragment, fed_fragment_with, ferol_block, ferol_blocks, generic_header, generic_hello,
+    generic_payload,
 };
 pub(crate) use front_end::{Dialect, FrontEnd, hash, is_closed};
 pub(crate) use referee::{Held, HeldEvent, ess_pulses, expect_everything, lost};

@@ -7,7 +7,7 @@ use ropewalk_wire::run_file::FragmentFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// An event as it stands in the files.
+/// An event as the files have it.
 #[derive(Debug, Default)]
 pub(crate) struct HeldEvent {
     /// Hash and flags of each source's fragment.

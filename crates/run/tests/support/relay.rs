@@ -24,9 +24,9 @@ pub(crate) enum Tampering {
     ForgetOneFragment,
     /// Nothing, but what builder units acknowledge is remembered.
     Remember,
-    /// What the node sends to its callers passes with so many bytes a second.
+    /// What the node sends to its callers passes with this many bytes a second.
     Slow(u32),
-    /// What the node sends to its callers comes so many milliseconds later.
+    /// What the node sends to its callers comes this many milliseconds later.
     Late(u32),
 }
 
@@ -38,7 +38,7 @@ type Acknowledged = Arc<Mutex<Vec<Acknowledge>>>;
 pub(crate) struct Relay {
     address: String,
     target: Arc<Mutex<Option<String>>>,
-    /// Those that called, as long as the line is not cut.
+    /// The callers, as long as the line is not cut.
     callers: Arc<Mutex<Vec<TcpStream>>>,
     acknowledged: Acknowledged,
     halt: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ impl Relay {
                 if halted.load(Ordering::Relaxed) {
                     return;
                 }
-                // Held until the caller is known, so that a cut leaves nobody out.
+                // Held until the caller is known, so that a cut leaves no caller out.
                 let target = led.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(node) = target.as_ref().and_then(|address| TcpStream::connect(address).ok()) {
                     let mut called = called.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +157,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Passes on what each whole message has become. One that nobody takes any more was sent all the same.
+/// Passes on what each whole message has become. One that the receiver no longer takes counts as sent.
 fn by_message(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(Kind, &mut Vec<u8>)) {
     let mut bytes = [0; HEADER_BYTES];
     while from.read_exact(&mut bytes).is_ok() {

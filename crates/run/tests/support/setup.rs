@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// What has not happened after this time will not happen: many times what it takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until something is there.
+/// Waits until `look` returns something.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
@@ -25,8 +25,8 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// A port for somebody who comes later. Those from 32,768 on the system gives to whoever asks for any, so that one of them may
-/// be gone by then; of those below each test takes its own.
+/// A port for a later listener. The system hands out ports from 32,768 on to any process, so that one of them may be
+/// taken by then; of the lower ones each test takes its own.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -132,7 +132,7 @@ impl Setup {
         self
     }
 
-    /// Whatever else is to stand in the configuration.
+    /// Adds any other lines to the configuration.
     pub(crate) fn and(mut self, text: &str) -> Self {
         self.rest.push_str(text);
         self
@@ -143,12 +143,12 @@ impl Setup {
         self.directory.path().join("runs")
     }
 
-    /// A place for whatever else the test needs.
+    /// A place for other files of the test.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The configuration as it stands in a file.
+    /// The configuration as text.
     pub(crate) fn text(&self) -> String {
         let mut text = "version = 1\n".to_owned();
         if !self.rest.contains("[run]") {
@@ -224,7 +224,7 @@ impl Run {
         self.handle.snapshot()
     }
 
-    /// What those who watch the run see of it.
+    /// The sample that monitoring sees.
     pub(crate) fn sample(&self) -> ropewalk_monitor::Sample {
         self.handle.sample()
     }

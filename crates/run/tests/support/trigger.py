@@ -1,4 +1,5 @@
-"""A trigger source in Python for tests: a trigger each half millisecond or so, and its own numbers say what it was told.
+"""A trigger source in Python for tests: a trigger each half millisecond or so, and its own numbers say what run
+control asked for.
 
 Arguments: the address of run control. Ends when it is killed.
 """

@@ -214,7 +214,7 @@ fn predicate(attribute: &str) -> Option<&str> {
     attribute.strip_prefix("cfg(")?.strip_suffix(')')
 }
 
-/// The value of a predicate in a product build; none where it depends on the machine or on features.
+/// The value of a predicate in a product build; `None` if it depends on the machine or on features.
 fn value(predicate: &str) -> Option<bool> {
     let inside = |name: &str| predicate.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
     // One value decides the whole list: false in `all`, true in `any`.

@@ -29,8 +29,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         PROGRAM,
         &[
-            "terms", "memory", "wire", "flow", "host", "tune", "plugin", "engine", "config", "tools", "run", "control",
-            "doctor", "console",
+            "terms", "memory", "wire", "flow", "monitor", "host", "tune", "plugin", "engine", "config", "tools", "run",
+            "control", "doctor", "console",
         ],
     ),
     (

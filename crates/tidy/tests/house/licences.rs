@@ -50,7 +50,7 @@ fn all_of(words: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// A licence, perhaps with an exception, or an expression in brackets; none where the text is no expression.
+/// A licence, perhaps with an exception, or an expression in brackets; `None` if the text is not an expression.
 fn one(words: &mut &[&str]) -> Option<bool> {
     let (&first, rest) = words.split_first()?;
     *words = rest;

@@ -24,7 +24,7 @@ fn findings(path: &str, text: &str) -> Vec<Finding> {
     let product = code.find("#[cfg(test)]\nmod ").unwrap_or(code.len());
     let printing =
         words(&code[..product]).filter(|(place, word)| PRINTING.contains(word) && code[place.end..].starts_with('!'));
-    let what = |word| format!("`{word}!` panics or waits where nobody reads: `say!` and `tell!` of the program do not");
+    let what = |word| format!("`{word}!` panics or waits without a reader: `say!` and `tell!` of the program do not");
     printing.map(|(place, word)| Finding::new(path, line_of(&code, place.start), what(word))).collect()
 }
 

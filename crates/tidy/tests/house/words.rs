@@ -7,15 +7,15 @@ use crate::tree::{Finding, TextFile, expect_none, text_files};
 /// Words that say that something was left undone. Put together here so that this file passes its own test.
 const UNDONE: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// The beginnings of absolute paths that exist on somebody's machine only.
+/// The beginnings of absolute paths that exist on one machine only.
 const WORKPLACES: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/tm", "p/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
 
-/// How a test must not skip: by a line of its own, or by asking for the real data itself. Nobody would count it.
+/// How a test must not skip: by a line of its own, or by asking for the real data itself. Such skips are not counted.
 const UNCOUNTED_SKIPS: &[&str] =
     &[concat!("\"skip", "ped:"), concat!("var(\"ROPE", "WALK_DATA"), concat!("var_os(\"ROPE", "WALK_DATA")];
 
-/// Where `needle` stands in `line` with nothing that belongs to a longer word or path around it.
+/// Whether `needle` is in `line` without neighbours that belong to a longer word or path.
 fn stands_alone(line: &str, needle: &str) -> bool {
     line.match_indices(needle).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -37,7 +37,7 @@ fn findings(file: &TextFile) -> Vec<Finding> {
             tell(format!("`{path}...` is a path of one machine: use a relative or temporary path"));
         }
         if file.is_rust() && UNCOUNTED_SKIPS.iter().any(|skip| line.contains(skip)) {
-            tell("a skip that nobody counts: call `ropewalk_tidy::skipped` or `real_data`".to_owned());
+            tell("a skip that is not counted: call `ropewalk_tidy::skipped` or `real_data`".to_owned());
         }
     }
     found

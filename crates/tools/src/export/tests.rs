@@ -52,7 +52,7 @@ impl Place {
         convert(files, format, &self.run(), RunNumber(1)).expect("they can be read")
     }
 
-    /// Makes files of its run: what is told, and their bytes.
+    /// Makes files of its run: the report, and their bytes.
     fn export(&self, format: ExportFormat) -> Result<(Exported, Vec<Vec<u8>>), OfflineError> {
         let told = export(&[self.run()], format, &self.0)?;
         let read = |path: &PathBuf| std::fs::read(path).expect("it was written");
@@ -162,7 +162,7 @@ fn several_files_with_headers_come_back_as_several() {
         bytes.iter().zip(0..).map(|(bytes, number)| place.file(&format!("{number}.raw"), bytes)).collect();
     assert_eq!(place.convert(&files, None).events, 5);
     assert_eq!(place.export(FRD).expect("it fits").1, bytes);
-    // Behind the last event there is none that could carry a header.
+    // After the last event no event follows that could carry a header.
     let place = Place::new();
     let files = [place.file("0.raw", &bytes[0]), place.file("1.raw", &bytes[1])];
     let told = place.convert(&files, None);
@@ -329,7 +329,7 @@ fn what_does_not_fit_into_raw_data_is_refused() {
     let error = far.refused(FRD);
     assert!(error.contains("event 4294967296") && error.contains("--frd-version 4"), "{error}");
     assert_eq!(far.export(frd(Version::V4)).expect("it fits").0.events, 1);
-    let opaque = run(EventKey::new(0, 1), (7, SourceFormat::GENERIC), b"whatever".to_vec()).refused(FRD);
+    let opaque = run(EventKey::new(0, 1), (7, SourceFormat::GENERIC), b"anything".to_vec()).refused(FRD);
     assert!(opaque.contains("source 7 sends generic fragments"), "{opaque}");
     let cut = run(EventKey::new(0, 1), (1, SourceFormat::FED), fragment(1, 1, 1)[..16].to_vec()).refused(FRD);
     assert!(cut.contains("the fragment of source 1"), "{cut}");

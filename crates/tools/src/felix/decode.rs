@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The schema of [`DecodeReport`] as JSON: `docs/schema/felix-decode.json`.
 pub const DECODE_SCHEMA: &str = "ropewalk-felix-decode-1";
 
-/// So many faults are told with their places.
+/// This many faults are reported with their places.
 const FIRST_FAULTS: usize = 10;
 /// Pieces of all chunks that are open at once: a gigabyte of them in blocks of 1 KiB. Chunks beyond are given up.
 const OPEN_PIECES: usize = 1 << 20;
@@ -64,7 +64,7 @@ pub struct Fault {
     pub offset: u64,
     /// That block, counted from 0.
     pub block: u64,
-    /// The e-link; null where it is not known.
+    /// The e-link; null if it is not known.
     pub elink: Option<u16>,
     /// The name of what is wrong.
     pub error: &'static str,
@@ -177,7 +177,7 @@ impl DecodeReport {
 /// Decodes blocks to the stream's end and counts what is in them. Chunks of more than `most_chunk_bytes` are given up.
 ///
 /// # Errors
-/// Where reading fails.
+/// If reading fails.
 pub fn decode(input: &mut BlockInput, most_chunk_bytes: u64) -> Result<DecodeReport, OfflineError> {
     let format = input.format();
     let mut report = DecodeReport::new(format);

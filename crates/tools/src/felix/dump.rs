@@ -22,7 +22,7 @@ pub struct DumpOptions {
 /// Shows blocks. Those before the first one are read too, so that chunks that begin there are known.
 ///
 /// # Errors
-/// Where reading fails, `out` takes nothing, or there is no block with these numbers.
+/// If reading fails, `out` takes nothing, or there is no block with these numbers.
 pub fn dump(input: &mut BlockInput, options: &DumpOptions, out: &mut dyn Write) -> Result<(), OfflineError> {
     let format = input.format();
     let mut walker = Walker { format, links: BTreeMap::new(), sub_chunks: Vec::new(), paint: Paint(options.colours) };

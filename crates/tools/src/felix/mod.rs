@@ -32,13 +32,13 @@ use std::sync::atomic::AtomicBool;
 
 /// Bytes that are read at once at most.
 const WINDOW_BYTES: usize = 1 << 20;
-/// So much is looked at to find out what the blocks are, where there is as much.
+/// At most this much is read to find out what the blocks are.
 const LOOK_BYTES: usize = 4 * LARGEST_BLOCK_BYTES;
 
 /// Opens a file, a FIFO, or standard input where the path is `-`.
 ///
 /// # Errors
-/// Where the file cannot be opened or read, or no block is found in its beginning.
+/// If the file cannot be opened or read, or no block is found in its beginning.
 pub fn open(path: &Path) -> Result<BlockInput, OfflineError> {
     let read: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(std::io::stdin())
@@ -127,7 +127,7 @@ impl BlockInput {
     /// good ones is given out as well: it is damaged, and takes the place of one.
     ///
     /// # Errors
-    /// Where reading fails.
+    /// If reading fails.
     pub fn next_blocks(&mut self) -> Result<Option<(u64, &[u8])>, OfflineError> {
         let block = self.format.block_bytes();
         loop {
@@ -164,7 +164,7 @@ impl BlockInput {
         BlockFormat::detect(bytes) == Some(self.format)
     }
 
-    /// Makes sure that so many bytes are there, as far as the stream has them, and moves the rest to the beginning.
+    /// Makes sure that this many bytes are there, as far as the stream has them, and moves the rest to the beginning.
     fn fill(&mut self, least: usize) -> Result<(), OfflineError> {
         if self.is_over || self.end - self.start >= least {
             return Ok(());
@@ -203,7 +203,7 @@ fn detect(bytes: &[u8]) -> Option<(BlockFormat, usize)> {
 /// The blocks of an origin, whose kind is found: the first ones are waited for. They end when `is_over` is set, if not before.
 ///
 /// # Errors
-/// Where it cannot be opened or read, or has no blocks.
+/// If it cannot be opened or read, or has no blocks.
 pub fn blocks(origin: &ByteOrigin, is_over: &Arc<AtomicBool>) -> Result<BlockInput, OfflineError> {
     BlockInput::new(origin.path(), open_origin(origin, is_over)?)
 }
@@ -211,7 +211,7 @@ pub fn blocks(origin: &ByteOrigin, is_over: &Arc<AtomicBool>) -> Result<BlockInp
 /// The blocks of an origin, of a kind that is known: nothing is waited for.
 ///
 /// # Errors
-/// Where it cannot be opened.
+/// If it cannot be opened.
 pub fn blocks_of_kind(
     origin: &ByteOrigin,
     format: BlockFormat,
@@ -295,7 +295,7 @@ impl fmt::Display for ELinks {
     }
 }
 
-/// Blocks are written in pieces of about so many bytes.
+/// Blocks are written in pieces of about this many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// What is to be written.
@@ -303,9 +303,9 @@ const PIECE_BYTES: usize = 256 << 10;
 pub struct GenerateOptions {
     /// The card.
     pub card: EmulatedCardConfig,
-    /// Ends when every e-link has said so many chunks.
+    /// Ends when every e-link has said this many chunks.
     pub chunks: Option<u64>,
-    /// Ends when so many bytes are written.
+    /// Ends when this many bytes are written.
     pub bytes: Option<u64>,
 }
 
@@ -325,7 +325,7 @@ pub struct Generated {
 /// Writes blocks to `out`.
 ///
 /// # Errors
-/// Where `out` takes nothing more.
+/// If `out` takes nothing more.
 pub fn generate(options: &GenerateOptions, out: &mut dyn Write) -> Result<Generated, OfflineError> {
     let mut card = EmulatedCard::new(options.card.clone());
     let (mut piece, mut bytes) = (Vec::with_capacity(2 * PIECE_BYTES), 0);

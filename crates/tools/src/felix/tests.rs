@@ -123,7 +123,7 @@ fn what_is_no_block_is_refused_with_its_first_bytes() {
 }
 
 #[test]
-fn a_cut_end_is_told_and_no_damage() {
+fn a_cut_end_is_reported_and_is_no_damage() {
     let (blocks, _) = made(card(BlockFormat::NARROW), 100);
     let found = report(&blocks[..blocks.len() - 24]);
     assert_eq!((found.left_over_bytes, found.is_damaged()), (1000, false));

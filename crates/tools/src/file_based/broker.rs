@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// So many reasons of units that could not filter a file are kept.
+/// This many reasons of units that could not filter a file are kept.
 const MOST_FAILURES: usize = 10;
-/// How often the directory is looked into.
+/// How often to read the directory.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a broker works.
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct BrokerOptions {
     /// Its patience.
     pub broker: BrokerConfig,
-    /// So many filter units are started, and started again when they end.
+    /// This many filter units are started, and started again when they end.
     pub units: u32,
     /// The program that is one, with its arguments. Without it units come by themselves.
     pub unit: Option<(PathBuf, Vec<String>)>,
@@ -174,7 +174,7 @@ struct Service<'a> {
     merger: Merger,
     children: Children,
     connections: Connections,
-    /// When the directory is looked into again; never where the run's end was found.
+    /// When to read the directory again; never after the run's end was found.
     next_look: Option<Instant>,
     /// Those whose end the merger knows.
     lumisections: BTreeSet<u32>,
@@ -345,7 +345,7 @@ impl Service<'_> {
     }
 
     fn say(&self, unit: UnitId, word: ToUnit) {
-        // Who cannot be told is gone, and is heard of as such.
+        // A unit that cannot be reached has gone; its reader sees that.
         let _ = locked(&self.connections).get_mut(&unit).map(|connection| writeln!(connection, "{word}"));
     }
 
@@ -422,7 +422,7 @@ pub struct FilesSummary {
     /// Whether each lumisection is closed and adds up: what was written is what was looked at and set aside, and in each stream
     /// selected = prescaled_away + written.
     pub balanced: bool,
-    /// What does not hold, in words; empty where all does.
+    /// What does not hold, in words; empty if all does.
     pub unbalanced: Vec<String>,
     /// Files of events of other runs in the directory. They are not filtered.
     pub of_other_runs: BTreeSet<String>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Pause before a unit is started in the place of one that ended.
 const PAUSE: Duration = Duration::from_millis(200);
-/// So many units, for each that there should be, may end before one of them has had a file.
+/// This many units, for each that there should be, may end before one of them has had a file.
 const IN_VAIN: u32 = 5;
 /// A unit that has not ended so long after everything was decided is killed: stopped, or stuck in its library.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -70,7 +70,7 @@ impl Children {
         self.in_vain = 0;
     }
 
-    /// All files are decided: units are no longer restarted, and those that do not end are killed after [`PATIENCE`].
+    /// All files are decided: units are no longer restarted, and units that do not end are killed after [`PATIENCE`].
     pub(super) fn finish(&mut self) {
         self.over.get_or_insert_with(Instant::now);
     }
@@ -97,7 +97,7 @@ impl Children {
     /// Starts what is due, and takes note of what has ended.
     ///
     /// # Errors
-    /// Where units cannot be started, or end again and again before they have a file.
+    /// If units cannot be started, or end again and again before they have a file.
     pub(super) fn tend(&mut self) -> Result<(), FilesError> {
         let Some(command) = &self.command else { return Ok(()) };
         let (now, most) = (Instant::now(), IN_VAIN * self.places.len() as u32);

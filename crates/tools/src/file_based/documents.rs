@@ -1,4 +1,4 @@
-//! The JSON documents beside files of events, and those that filter units and the merger write.
+//! The JSON documents beside files of events, and the documents of filter units and of the merger.
 //!
 //! Those of numbers are in [`ropewalk_engine::documents`]. A document is whole under its name: it is written as `.tmp` and renamed.
 
@@ -12,7 +12,7 @@ use std::path::Path;
 /// Writes a document of numbers; `source` is who does.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Result<(), FilesError> {
     let mut text = String::new();
     render_numbers(document, source, &mut text);
@@ -22,7 +22,7 @@ pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Res
 /// Reads a document of numbers.
 ///
 /// # Errors
-/// Where the file cannot be read, or other numbers stand in it.
+/// If the file cannot be read, or other numbers stand in it.
 pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
     let text = std::fs::read(path).map_err(FilesError::system("read", path))?;
     parse_numbers(&text).ok_or_else(|| FilesError::Document {
@@ -34,7 +34,7 @@ pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
 /// Writes the legend of a kind of documents into a directory.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_legend<N: Numbers>(directory: &Path) -> Result<(), FilesError> {
     write_text(&directory.join(N::LEGEND), &render_legend::<N>())
 }
@@ -42,13 +42,13 @@ pub fn write_legend<N: Numbers>(directory: &Path) -> Result<(), FilesError> {
 /// What a filter unit made of a file of events.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FilteredFile {
-    /// The how manieth try it was.
+    /// The number of the try.
     pub attempt: u16,
     /// Who did it.
     pub source: String,
     /// Events that were looked at: all of the file.
     pub processed: u64,
-    /// Those that were accepted.
+    /// The accepted events.
     pub accepted: u64,
     /// Events whose checksum is wrong; they were looked at all the same.
     pub wrong_checksums: u64,
@@ -63,11 +63,11 @@ pub struct StreamFile {
     pub stream: String,
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
-    /// Those that its prescale left out.
+    /// Events that its prescale left out.
     pub prescaled_away: u64,
-    /// Those in its file.
+    /// Events in its file.
     pub written: u64,
-    /// Bytes of that; 0 where there is none, for it would have no event.
+    /// Bytes of its file; 0 without one, which would have no event.
     pub bytes: u64,
 }
 
@@ -75,7 +75,7 @@ impl FilteredFile {
     /// What is added up of it.
     ///
     /// # Errors
-    /// Where the name of a stream is none.
+    /// If the name of a stream is not valid.
     pub fn decided(&self) -> Result<Decided, NotAStreamName> {
         let mut decided = Decided { processed: self.processed, accepted: self.accepted, ..Decided::default() };
         for StreamFile { stream, selected, prescaled_away, written, bytes } in &self.streams {
@@ -90,7 +90,7 @@ impl FilteredFile {
 /// Writes a document as a whole.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_whole(path: &Path, document: &impl Serialize) -> Result<(), FilesError> {
     let text = serde_json::to_string(document).map_err(|error| FilesError::System {
         action: "write",
@@ -111,7 +111,7 @@ fn write_text(path: &Path, text: &str) -> Result<(), FilesError> {
 /// Reads a document.
 ///
 /// # Errors
-/// Where the file cannot be read, or is something else.
+/// If the file cannot be read, or is something else.
 pub fn read_whole<D: for<'a> Deserialize<'a>>(path: &Path) -> Result<D, FilesError> {
     let text = std::fs::read_to_string(path).map_err(FilesError::system("read", path))?;
     let failed = |error: serde_json::Error| FilesError::Document { path: path.to_owned(), why: error.to_string() };

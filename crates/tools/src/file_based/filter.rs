@@ -24,7 +24,7 @@ pub trait EventFilter {
     /// That should depend on the event alone: another process may have to decide again.
     ///
     /// # Errors
-    /// Where it cannot be said of the event behind those whose decisions were added: the file is then given back.
+    /// If it cannot be said of the event behind those whose decisions were added: the file is then given back.
     fn decide(&mut self, events: &[FileEvent<'_>], decisions: &mut Vec<Decision>) -> Result<(), Undecided>;
 
     /// What the system lacks for it, for people.
@@ -50,7 +50,7 @@ impl EventFilter for BuiltinFilter {
 #[derive(Clone, Debug)]
 pub struct FileEvent<'a> {
     event: frd::Event<'a>,
-    /// None where the data do not fall apart into fragments.
+    /// `None` if the data cannot be divided into fragments.
     fragments: Option<Vec<FileFragment<'a>>>,
 }
 
@@ -127,17 +127,17 @@ impl<'a> FileEvent<'a> {
         Self { fragments: feds.or_else(|| banks(event.data())), event }
     }
 
-    /// The event as it stands in the file.
+    /// The event as it is in the file.
     pub const fn event(&self) -> &frd::Event<'a> {
         &self.event
     }
 
-    /// Its fragments; none where its data do not fall apart into such.
+    /// Its fragments; `None` if its data cannot be divided into fragments.
     pub fn fragments(&self) -> Option<&[FileFragment<'a>]> {
         self.fragments.as_deref()
     }
 
-    /// The event type of the first fragment that has one; 0 where none has.
+    /// The event type of the first fragment that has one; 0 if none has.
     pub fn trigger_type(&self) -> u16 {
         let types = self.fragments.iter().flatten().map(FileFragment::event_type);
         types.into_iter().find(|&kind| kind != 0).unwrap_or(0)
@@ -160,7 +160,7 @@ impl TriggerView for FileEvent<'_> {
     }
 }
 
-/// Memory for the fragments of events that the process has: so many blocks of so many bytes.
+/// Memory for the fragments of events that the process has: this many blocks of this many bytes.
 const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 256;
 /// How long the process is waited for at once.
@@ -178,10 +178,11 @@ pub struct LibraryFilter {
 }
 
 impl LibraryFilter {
-    /// Starts a process with the library, which may take so many bytes of memory, and tells its filter that the run begins.
+    /// Starts a process with the library, which may take this many bytes of memory, and tells its filter that the run
+    /// begins.
     ///
     /// # Errors
-    /// Where the library is no filter, or does not want to, or there is no memory.
+    /// If the library is no filter, or does not want to, or there is no memory.
     pub fn new(config: FilterConfig, memory: u64, run: RunNumber) -> Result<Self, Undecided> {
         // Memory that the process can be given to read.
         let (kind, huge_pages) = (MemoryKind::Memfd, HugePages::Never);
@@ -270,7 +271,7 @@ impl LibraryFilter {
         Ok(true)
     }
 
-    /// Fragments in memory that the process reads; none where there is no room for them.
+    /// Fragments in memory that the process reads; `None` if there is no room for them.
     fn copy(&mut self, fragments: &[FileFragment<'_>]) -> Option<Vec<Fragment>> {
         let mut copies = Vec::with_capacity(fragments.len());
         for fragment in fragments {
@@ -390,8 +391,8 @@ pub struct UnitTask {
 }
 
 impl UnitTask {
-    /// The library decides where there is one, whose process may take so many bytes of memory, otherwise triggers; without any of
-    /// these every event is accepted.
+    /// The library decides where there is one, whose process may take this many bytes of memory, otherwise triggers;
+    /// without any of these every event is accepted.
     pub fn new(triggers: &[TriggerChoice], library: Option<(FilterConfig, u64)>, streams: &[StreamSection]) -> Self {
         let filter = match library {
             Some((filter, memory)) => UnitFilter::Library { filter, memory },
@@ -427,7 +428,7 @@ impl UnitTask {
     /// The streams.
     ///
     /// # Errors
-    /// Where they make no sense together.
+    /// If they make no sense together.
     pub fn streams(&self) -> Result<Streams, FilterConfigError> {
         unit_streams(&self.streams)
     }
@@ -435,7 +436,7 @@ impl UnitTask {
     /// The unit, for events of a run.
     ///
     /// # Errors
-    /// Where streams make no sense, or as [`LibraryFilter::new`].
+    /// If streams make no sense, or as [`LibraryFilter::new`].
     pub fn load(&self, run: RunNumber) -> Result<FilterUnit, Undecided> {
         for stream in &self.streams {
             stream.check().map_err(|(field, why)| Undecided(format!("stream {:?}, {field}: {why}", stream.name)))?;

@@ -46,7 +46,7 @@ impl Place {
     /// The directory of a run, named after it: `run000042`.
     ///
     /// # Errors
-    /// Where its name is another one, or it cannot be entered.
+    /// If its name is another one, or it cannot be entered.
     pub fn open(directory: &Path) -> Result<Self, FilesError> {
         let directory = directory.canonicalize().map_err(FilesError::system("enter", directory))?;
         let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -233,7 +233,7 @@ pub enum FilesError {
         /// What the system said.
         error: io::Error,
     },
-    /// A document is none.
+    /// A document is not valid.
     #[error("{}: not a document as it should be here: {why}", path.display())]
     Document {
         /// The file.
@@ -241,7 +241,7 @@ pub enum FilesError {
         /// What is wrong.
         why: String,
     },
-    /// A file of events is none.
+    /// A file of events is not valid.
     #[error("{}: at {offset}: {error}", path.display())]
     Events {
         /// The file.

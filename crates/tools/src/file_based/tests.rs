@@ -203,7 +203,7 @@ fn a_unit_that_dies_in_the_middle_of_a_file_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn who_says_done_and_has_written_nothing_has_failed() {
+fn a_unit_that_says_done_and_has_written_nothing_has_failed() {
     let run = Run::new();
     run.write(1, 20);
     let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
@@ -264,7 +264,7 @@ fn a_broker_goes_on_where_another_one_died() {
 }
 
 #[test]
-fn nothing_is_written_over_what_somebody_else_wrote_for_the_same_try() {
+fn nothing_is_written_over_what_another_unit_wrote_for_the_same_try() {
     let run = Run::new();
     run.write(1, 20);
     let place = run.place();
@@ -426,7 +426,7 @@ fn each_stream_takes_what_it_is_to_have_and_is_added_up_for_itself() {
 }
 
 #[test]
-fn a_prescale_keeps_the_same_events_whoever_gets_a_file_and_however_often() {
+fn a_prescale_keeps_the_same_events_with_any_unit_and_any_number_of_tries() {
     let kept = |deaths: usize| {
         let run = Run::new();
         run.write(6, 10);

@@ -139,7 +139,7 @@ impl Taken {
         self.bytes.extend_from_slice(event);
     }
 
-    /// The whole file; none where there is no event.
+    /// The whole file; `None` without an event.
     fn close(&mut self) -> Option<&[u8]> {
         let header = FileHeader { events: self.events, file_bytes: self.bytes.len() as u64 };
         self.bytes[..FILE_HEADER_BYTES].copy_from_slice(&header.to_bytes());
@@ -190,7 +190,8 @@ impl FilterUnit {
     /// Filters a file: what streams take is written first, then what came of it.
     ///
     /// # Errors
-    /// Where the file cannot be read or is none, the filter cannot decide, or something is there already that was written for this try.
+    /// If the file cannot be read or is not valid, if the filter cannot decide, or if a file of this try exists
+    /// already.
     pub fn filter_file(&mut self, place: &Place, work: Work) -> Result<(), FilesError> {
         let path = place.raw(work.file);
         read(&path, &mut self.file).map_err(FilesError::system("read", &path))?;
@@ -225,7 +226,7 @@ impl FilterUnit {
             });
         }
         let draft = place.draft(work);
-        // Nothing is written over: what is there is of a unit whose broker died.
+        // Nothing is written over: an existing file belongs to a unit whose broker died.
         if draft.exists() {
             return Err(FilesError::system("write", &draft)(std::io::ErrorKind::AlreadyExists.into()));
         }
@@ -248,7 +249,7 @@ fn events_of<'a>(file: &'a [u8], path: &Path) -> Result<(Vec<FileEvent<'a>>, u64
     Ok((events, wrong))
 }
 
-/// Reads a file into memory that is there.
+/// Reads a file into existing memory.
 fn read(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
     bytes.clear();
     File::open(path)?.read_to_end(bytes)

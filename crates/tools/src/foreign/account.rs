@@ -20,9 +20,9 @@ use std::path::Path;
 /// The schema of [`ForeignReport`] as JSON: `docs/schema/foreign.json`.
 pub const FOREIGN_SCHEMA: &str = "ropewalk-foreign-1";
 
-/// So many faults are told with their places.
+/// This many faults are reported with their places.
 const FIRST_FAULTS: usize = 10;
-/// So many kinds of parts are told apart, per source: names may come out of the data.
+/// The most kinds of parts that are counted apart, per source: names may come out of the data.
 const MOST_NAMES: usize = 1000;
 
 /// What some files of a format hold together.
@@ -31,7 +31,7 @@ pub struct ForeignReport {
     /// The form's name and version.
     #[schemars(extend("const" = FOREIGN_SCHEMA))]
     pub schema: &'static str,
-    /// The format's name, as `--format` takes it; null where no frame was found.
+    /// The format's name, as `--format` takes it; null if no frame was found.
     pub format: Option<&'static str>,
     /// The files, in the order in which they were named.
     pub files: Vec<FileReport>,
@@ -153,11 +153,11 @@ pub struct SourceReport {
     pub first_event: Option<u64>,
     /// The last event's number.
     pub last_event: Option<u64>,
-    /// The first frame's number; null where frames have none.
+    /// The first frame's number; null if frames have none.
     pub first_sequence: Option<u64>,
     /// The last frame's number.
     pub last_sequence: Option<u64>,
-    /// The first time, in ticks of the source's clock; null where frames have none.
+    /// The first time, in ticks of the source's clock; null if frames have none.
     pub first_time: Option<u64>,
     /// The last time, in ticks of the source's clock.
     pub last_time: Option<u64>,
@@ -247,7 +247,7 @@ impl ForeignReport {
     }
 }
 
-/// How many of the packets that are none of a source cannot be read.
+/// How many of the packets that belong to no source cannot be read.
 pub(super) fn unreadable(aside: &BTreeMap<&'static str, u64>) -> u64 {
     Aside::UNREADABLE.iter().filter_map(|unreadable| aside.get(unreadable.name())).sum()
 }
@@ -655,7 +655,7 @@ pub(super) fn write_holes(mended: &Mended, out: &mut fmt::Formatter<'_>) -> fmt:
     Ok(())
 }
 
-/// Passes on the next bytes of a stream, without incomplete frames; false where no more are wanted.
+/// Passes on the next bytes of a stream, without incomplete frames; false if no more are wanted.
 pub(super) fn give_on(stretches: &Stretches, mender: &mut Mender, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     let mut is_wanted_still = true;
     for (piece, bytes) in stretches.iter() {

@@ -1,4 +1,4 @@
-//! Run files made of other people's files and captures.
+//! Run files made of files of other formats and of captures.
 //!
 //! ```text
 //!  files --frames--> fragments: whose, of which event --> a spool in the run's directory, and a list of what lies in it
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 pub struct Converted {
     /// The files' format.
     pub format: &'static str,
-    /// Frames that were read; headers of files are none.
+    /// Frames that were read, without headers of files.
     pub frames: u64,
     /// Events that were written.
     pub events: u64,
@@ -47,11 +47,11 @@ pub struct Converted {
     pub left_out: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
-    /// Frames and fragments whose own checksum is wrong; they are there, and marked.
+    /// Frames and fragments whose own checksum is wrong; they are kept, and marked.
     pub wrong_checksums: u64,
     /// Events whose data do not fall apart into fragments, though they should: they are stored in one piece.
     pub undivided: u64,
-    /// Fragments that are in doubt for another reason, by its name; they are there, and marked.
+    /// Fragments that are in doubt for another reason, by its name; they are kept, and marked.
     pub doubts: BTreeMap<&'static str, u64>,
     /// The sources.
     pub sources: Vec<u32>,
@@ -129,7 +129,7 @@ impl Open {
 /// hold whole events each frame is one.
 ///
 /// # Errors
-/// Where a file cannot be read or written, or its format is unknown or another one than that of the files before it.
+/// If a file cannot be read or written, or its format is unknown or another one than that of the files before it.
 pub fn convert<P: AsRef<Path>>(
     files: &[P],
     format: Option<ForeignFormat>,

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Bytes of the window, as long as no frame is longer.
 const WINDOW_BYTES: usize = 1 << 20;
-/// So much is looked at to find out what a file is.
+/// This much is read to find out what a file is.
 const LOOK_BYTES: usize = 64 << 10;
 
 /// Why an input ends before its end.
@@ -123,7 +123,7 @@ impl Input {
         self.start += bytes;
     }
 
-    /// Reads until the window has at least so many bytes; false where the file ends before.
+    /// Reads until the window has at least this many bytes; false if the file ends before.
     pub(super) fn fill(&mut self, bytes: usize) -> bool {
         if self.start + bytes > self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -142,7 +142,7 @@ impl Input {
         self.end - self.start >= bytes
     }
 
-    /// Reads what there is; 0 at the end, and where no more can be read.
+    /// Reads what there is; 0 at the end, and if no more can be read.
     fn read_some(&mut self) -> usize {
         loop {
             match self.read.read(&mut self.buffer[self.end..]) {
@@ -161,7 +161,7 @@ impl Input {
         }
     }
 
-    /// Why nothing of it can be read, if that is so.
+    /// Why nothing of it can be read, in that case.
     pub(super) fn unreadable(&self) -> Option<OfflineError> {
         let why = self.trouble.clone().filter(|_| self.bytes_read() == 0)?;
         Some(OfflineError::Unreadable { path: self.path.clone(), why })
@@ -246,7 +246,7 @@ pub(super) enum Found<'a> {
     Packet {
         time: Option<Utc>,
     },
-    /// A packet that is none of a source.
+    /// A packet that belongs to no source.
     Aside {
         aside: Aside,
     },
@@ -384,7 +384,7 @@ impl Carriage {
     }
 }
 
-/// Why a capture has an end here where so many bytes should follow; none where it may have one.
+/// Why a capture has an end here where this many bytes should follow; `None` if it may have one.
 fn ends_within(input: &Input, needed: usize) -> Option<CutOff> {
     let bytes = input.window().len();
     let ends = || CutOff {
@@ -660,7 +660,7 @@ impl Connection {
 /// Bytes of a connection that are kept while its format is unknown.
 const MOST_UNKNOWN_BYTES: usize = 1 << 20;
 
-/// The most connections that are told apart. No recording of one detector has more.
+/// The most connections that are counted apart. No recording of one detector has more.
 const MOST_CONNECTIONS: usize = 1024;
 
 /// The directions of a capture's connections that carry something, in the order in which they began to. One that was cut off and
@@ -695,8 +695,8 @@ impl Connections {
         self.known.iter().position(|known| known.is(source, destination))
     }
 
-    /// The number of a segment's connection, from 0; none as long as it carried nothing, as the direction in which a board is
-    /// only told that its bytes came.
+    /// The number of a segment's connection, from 0; `None` as long as it carried nothing, such as the direction with
+    /// the acknowledgements to a board.
     pub(super) fn number_of(&mut self, segment: &Segment<'_>) -> Option<usize> {
         let Segment { source, destination, ends, payload, .. } = *segment;
         // Where the capture misses the first bytes, those behind them wait, and are the source's all the same.

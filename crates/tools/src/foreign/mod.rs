@@ -1,4 +1,4 @@
-//! Files of other people's formats, and captures of network traffic: counted, checked, shown.
+//! Files of other formats, and captures of network traffic: counted, checked, shown.
 //!
 //! ```text
 //! frames     a file, unpacked where it is packed, and its frames: of a stream, or of a capture's datagrams and connections
@@ -59,11 +59,11 @@ pub use trial::{
 pub struct ForeignOptions {
     /// The files' format; it is found out where it is not said.
     pub format: Option<ForeignFormat>,
-    /// So many frames from this one on (counted from 0) with all their fields.
+    /// This many frames from this one on (counted from 0) with all their fields.
     pub first_record: u64,
     /// How many.
     pub records: u64,
-    /// At most so many bytes of each of them.
+    /// At most this many bytes of each of them.
     pub payload_bytes: usize,
 }
 
@@ -71,7 +71,7 @@ pub struct ForeignOptions {
 /// cannot be looked into without taking its bytes (a FIFO, or `-` for standard input).
 ///
 /// # Errors
-/// Where it cannot be read. A directory is none, and neither is what is not there.
+/// If it cannot be read. A directory is not one, and neither is a missing file.
 pub fn is_foreign(path: &Path) -> Result<bool, OfflineError> {
     match path.metadata() {
         Ok(metadata) if !metadata.is_file() => return Ok(!metadata.is_dir()),
@@ -89,7 +89,8 @@ pub fn is_foreign(path: &Path) -> Result<bool, OfflineError> {
 /// Counts and checks files of one format, and keeps some of their frames with all their fields.
 ///
 /// # Errors
-/// Where a file cannot be read, or its format is unknown or another one than that of the files before it. Damage is no error.
+/// If a file cannot be read, or its format is unknown or another one than that of the files before it. Damage is no
+/// error.
 pub fn inspect_foreign<P: AsRef<Path>>(
     paths: &[P],
     options: &ForeignOptions,
@@ -246,7 +247,7 @@ impl Records {
 /// Shows a frame: every field with its bytes, then its parts, then its first bytes.
 ///
 /// # Errors
-/// Where `out` takes nothing more.
+/// If `out` takes nothing more.
 pub fn show_record(record: &RecordReport, out: &mut dyn Write) -> Result<(), OfflineError> {
     let RecordReport { number, offset, bytes, kind, .. } = record;
     let peer = record.peer.as_ref().map_or_else(String::new, |peer| format!(", from {peer}"));

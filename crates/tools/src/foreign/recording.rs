@@ -3,7 +3,7 @@
 //! ```text
 //!  configuration --> the sources whose frames it describes, and no others
 //!                --> each is read from the recording: the packets that went where it listens
-//!                --> the first event is the first one in the recording, whatever its number
+//!                --> the first event is the first one in the recording, with any number
 //! ```
 //! Everything else is as in any run, so that the result is what a run would have written. A source is fed with a capture's
 //! datagrams or connection, or with the bytes of any other file. The other way round, datagrams that were received are saved as
@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What a run of a recording is taken with.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The configuration. Where its run directory is made is still what stands there.
+    /// The configuration. It still says where its run directory is made.
     pub configuration: Configuration,
     /// Sources that take no part, because nothing describes their frames.
     pub left_out: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Recorded {
 /// the names, or of the configuration.
 ///
 /// # Errors
-/// Where a recording cannot be read, there is no such source, or it cannot hold what these sources sent.
+/// If a recording cannot be read, there is no such source, or it cannot hold what these sources sent.
 pub fn of_recordings<P: AsRef<Path>>(
     configuration: &Configuration,
     recordings: &[P],
@@ -192,7 +192,7 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recordings: &[&Path]) -> Re
     Ok(())
 }
 
-/// What there is of a source; none where only a run finds its frames.
+/// What there is of a source; `None` if only a run finds its frames.
 fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
     let Some(framing) = source.framing() else { return Ok(None) };
     let own = source.tried_board(wanted);
@@ -203,7 +203,7 @@ fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<
     Ok(Some(account))
 }
 
-/// Where a source's numbers begin; none where it has none, or nothing of it was recorded.
+/// Where a source's numbers begin; `None` if it has none, or if nothing of it was recorded.
 fn begin(source: &SourceSection, account: &TrialAccount) -> Option<Begin> {
     let widths = source.framing()?.widths();
     let (first, bits) = first_of(account, (widths.event, widths.sequence))?;
@@ -248,7 +248,7 @@ pub struct Passed {
     pub bytes: u64,
     /// Packets that the source was given.
     pub taken: u64,
-    /// Packets that are none of it, by the reason's name.
+    /// Packets that do not belong to it, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
     /// Connections that no source wants: sender and receiver, with the number of packets.
     pub connections: BTreeMap<String, u64>,
@@ -347,7 +347,7 @@ impl Passed {
 /// Whether a file is a capture, packed or not.
 ///
 /// # Errors
-/// Where it cannot be opened, or nothing of it can be read.
+/// If it cannot be opened, or nothing of it can be read.
 pub fn is_capture_file(path: &Path) -> Result<bool, OfflineError> {
     let mut input = Input::open(path)?;
     let is_capture = CaptureReader::recognises(input.begin());
@@ -357,11 +357,11 @@ pub fn is_capture_file(path: &Path) -> Result<bool, OfflineError> {
     }
 }
 
-/// Whether a file is a capture in which what is wanted comes in datagrams: the first packet that is wanted tells, whatever
-/// carries it. None where it is no capture.
+/// Whether a file is a capture in which what is wanted comes in datagrams: the first wanted packet tells, over any
+/// transport. `None` if it is not a capture.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn capture_has_datagrams(path: &Path, wanted: &Wanted) -> Result<Option<bool>, OfflineError> {
     let mut input = Input::open(path)?;
     if !CaptureReader::recognises(input.begin()) {
@@ -386,7 +386,7 @@ pub(super) type Give<'a> = dyn FnMut(IpAddr, u16, Option<Utc>, &[u8]) -> bool + 
 /// Passes the wanted datagrams of a capture to `give`, each with its sender and time, until `give` returns false.
 ///
 /// # Errors
-/// Where it cannot be read, or is no capture.
+/// If it cannot be read, or is no capture.
 pub fn feed_datagrams(
     origin: &ByteOrigin,
     wanted: &Wanted,
@@ -421,7 +421,7 @@ pub fn feed_datagrams(
 /// chosen.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn feed_stream(
     origin: &ByteOrigin,
     wanted: &Wanted,
@@ -527,7 +527,7 @@ pub enum SavedAs {
 }
 
 impl SavedAs {
-    /// Appends a payload that `from` sent, as a packet of a capture; nothing where it is longer than there are packets.
+    /// Appends a payload that `from` sent, as a packet of a capture; nothing if it is longer than there are packets.
     pub fn encode(self, time: Utc, from: SocketAddr, payload: &[u8], out: &mut Vec<u8>) {
         let (mut packet, lives) = (Vec::new(), 64);
         let written = match (self, from) {
@@ -550,7 +550,7 @@ impl SavedAs {
     }
 }
 
-/// The address; of a socket that hears both versions of IP, any one.
+/// The address; for a socket for both versions of IP, any one.
 const fn v4(address: IpAddr) -> Ipv4Addr {
     if let IpAddr::V4(address) = address { address } else { Ipv4Addr::UNSPECIFIED }
 }
@@ -570,7 +570,7 @@ pub(super) fn capture_begin() -> Vec<u8> {
 /// Writes a capture of these payloads: when each came, from where, and its bytes.
 ///
 /// # Errors
-/// Where they cannot be written.
+/// If they cannot be written.
 pub fn encode_capture(
     saved_as: SavedAs,
     packets: impl Iterator<Item = (Utc, SocketAddr, Vec<u8>)>,

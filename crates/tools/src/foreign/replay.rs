@@ -66,7 +66,7 @@ pub enum Pace {
     Most,
     /// As far apart as it was recorded: captures alone.
     Recorded,
-    /// So many datagrams, segments or frames in a second, evenly spaced.
+    /// This many datagrams, segments or frames in a second, evenly spaced.
     Hertz(f64),
 }
 
@@ -94,8 +94,8 @@ pub struct ForeignReplayed {
     pub bytes: u64,
     /// Who sent it, and from which address it goes now.
     pub lines: Vec<(String, SocketAddr)>,
-    /// Packets of a capture that are none of a source, by the reason's name; `other_port` and `other_protocol` are those that
-    /// do not go to this target.
+    /// Packets of a capture that belong to no source, by the reason's name; `other_port` and `other_protocol` are
+    /// packets that do not go to this target.
     pub aside: BTreeMap<&'static str, u64>,
     /// Bytes of a file that are no frame, and were not sent.
     pub skipped_bytes: u64,
@@ -125,7 +125,7 @@ impl ForeignReplayed {
 /// Plays a capture or a file.
 ///
 /// # Errors
-/// Where the file cannot be read, a line cannot be opened, or breaks.
+/// If the file cannot be read, a line cannot be opened, or breaks.
 pub fn replay_foreign(path: &Path, options: &ForeignReplayOptions) -> Result<ForeignReplayed, OfflineError> {
     let (lines, stand_ins) = (BTreeMap::new(), StandIns::default());
     let mut player = Player { options, lines, stand_ins, begin: None, sent: ForeignReplayed::default() };
@@ -236,7 +236,7 @@ impl Player<'_> {
         let target = self.options.target;
         let failed = |error| OfflineError::Target { target: target.to_string(), error };
         if !self.lines.contains_key(&peer) {
-            // Asked for of every board, so that who stands in for whom does not depend on the machine.
+            // Asked for every board, so that its stand-in does not depend on the machine.
             let here = peer.map_or(Ipv4Addr::LOCALHOST, |peer| self.stand_ins.of(peer.address()));
             self.lines.insert(peer, Line::open(target, peer, here).map_err(failed)?);
         }
@@ -263,7 +263,7 @@ impl Player<'_> {
     }
 }
 
-/// A socket or a connection for one of those who sent.
+/// A socket or a connection for one of the senders.
 struct Line {
     local: SocketAddr,
     socket: Socket,
@@ -275,8 +275,8 @@ enum Socket {
 }
 
 impl Line {
-    /// Datagrams go out from the board's own address where the machine has it; on one machine from the one that stands in for
-    /// it, `here`, so that boards can be told apart by their addresses.
+    /// Datagrams leave from the board's own address if the machine has it; on one machine they leave from its stand-in
+    /// `here`, so that boards still differ by address.
     fn open(target: Target, peer: Option<Peer>, here: Ipv4Addr) -> io::Result<Self> {
         match target {
             Target::Udp(address) => {

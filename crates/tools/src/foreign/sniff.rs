@@ -21,15 +21,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How often is looked whether the time is over.
+/// How often to check whether the time is over.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the connections are not polled after none of them had data.
 const REST: Duration = Duration::from_millis(1);
 /// Bytes of the longest datagram, and of the longest piece of a stream.
 const MOST_BYTES: usize = 0xFFFF;
-/// Bytes of a file that are looked at.
+/// Bytes of a file that are read.
 const MOST_OF_FILE: usize = 4 << 20;
-/// Connections that are looked at.
+/// The most connections that are read.
 const MOST_CONNECTIONS: usize = 32;
 
 /// What was found in a file.
@@ -46,7 +46,7 @@ pub struct Sniffed {
 /// Looks at the datagrams and connections of a capture, or at the bytes of another file.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn sniff_file(path: &Path) -> Result<Sniffed, OfflineError> {
     let mut input = Input::open(path)?;
     if !CaptureReader::recognises(input.begin()) {
@@ -107,10 +107,10 @@ fn hear((from, to): (SocketAddr, SocketAddr), stretches: &Stretches, now: Instan
     missed
 }
 
-/// Looks at the datagrams that come to a socket for so long, and saves them as pcapng where that is wanted.
+/// Looks at the datagrams that come to a socket for this long, and saves them as pcapng where that is wanted.
 ///
 /// # Errors
-/// Where the socket fails, or the file cannot be written.
+/// If the socket fails, or the file cannot be written.
 pub fn sniff_datagrams(socket: &UdpSocket, time: Duration, save: Option<&Path>) -> Result<Findings, OfflineError> {
     let local = socket.local_addr().map_err(failed)?;
     socket.set_read_timeout(Some(LOOK)).map_err(failed)?;
@@ -133,11 +133,11 @@ pub fn sniff_datagrams(socket: &UdpSocket, time: Duration, save: Option<&Path>) 
     Ok(sniffer.findings())
 }
 
-/// Looks at what connections send that come to a listener within so long, and saves the bytes of the first one where that
-/// is wanted.
+/// Looks at what connections send that come to a listener within this long, and saves the bytes of the first one where
+/// that is wanted.
 ///
 /// # Errors
-/// Where the listener fails, or the file cannot be written.
+/// If the listener fails, or the file cannot be written.
 pub fn sniff_connections(
     listener: &TcpListener,
     time: Duration,
@@ -202,7 +202,7 @@ const fn instant(time: Utc) -> Instant {
     Instant::from_nanoseconds(if time.0 > 0 { time.0 as u64 } else { 0 })
 }
 
-/// What was heard, as a file.
+/// What was received, as a file.
 struct Save {
     path: PathBuf,
     file: BufWriter<File>,
@@ -282,7 +282,7 @@ pub struct GroupReport {
     pub unframed_bytes: u64,
     /// Why the draft may be wrong; without any it is right for all frames that were looked at.
     pub doubts: Vec<String>,
-    /// A draft of the sources, in TOML; null where no frames were found.
+    /// A draft of the sources, in TOML; null if no frames were found.
     pub draft: Option<String>,
 }
 
@@ -311,7 +311,7 @@ pub struct PeerReport {
     pub least_bytes: usize,
     /// Bytes of the longest one.
     pub most_bytes: usize,
-    /// Packets in a second; 0 where all came at once.
+    /// Packets in a second; 0 if all came at once.
     #[schemars(range(min = 0))]
     pub rate_hz: f64,
 }
@@ -325,7 +325,7 @@ pub struct GuessReport {
     pub at: usize,
     /// How many bytes it has.
     pub bytes: usize,
-    /// Whether the first is the most significant one; null where that means nothing.
+    /// Whether the first is the most significant one; null if that means nothing.
     pub is_big_endian: Option<bool>,
     /// The bits of the field; null for all.
     pub mask: Option<u64>,
@@ -426,8 +426,8 @@ fn guess(guess: &Guess) -> GuessReport {
     }
 }
 
-/// The tables of the boards of a group, one for each address that datagrams come from; none where no frames were found.
-/// With a `[[readout]]` named `ru0` beside them they are good configuration.
+/// The tables of the boards of a group, one for each address that datagrams come from; `None` if no frames were found.
+/// With a `[[readout]]` named `ru0` beside them they are a valid configuration.
 pub fn draft_text(group: &Group) -> Option<String> {
     let layout = draft(group)?;
     let plan = Plan::compile(&layout).ok()?;

@@ -36,7 +36,7 @@ pub struct TrialOptions<'a> {
     pub grows: bool,
     /// What its datagrams are waited for.
     pub limits: DatagramLimits,
-    /// The board whose frames are looked at; all boards if none.
+    /// The board whose frames are examined; `None`: all boards.
     pub own: Option<&'a OwnBoard>,
     /// A capture, or the bytes of a stream.
     pub input: &'a Path,
@@ -67,7 +67,7 @@ pub struct TrialReport {
     pub unfinished_frames: u64,
     /// Losses by cause.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Packets of a capture that are none of the source, by the reason's name.
+    /// Packets of a capture that do not belong to the source, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
     /// Packets of a capture that went to other ports than the source's, by port.
     pub other_ports: BTreeMap<u16, u64>,
@@ -75,7 +75,7 @@ pub struct TrialReport {
     pub boards: Vec<BoardReport>,
     /// Places where something is not as the description wants it.
     pub bad_places: u64,
-    /// The first of them; null where there is none.
+    /// The first of them; null without any.
     pub first_bad: Option<BadReport>,
     /// Bytes of the connection that a capture misses, and those around them that belong to no whole frame.
     pub missed_bytes: u64,
@@ -100,9 +100,9 @@ pub struct BoardReport {
     pub least_bytes: usize,
     /// Bytes of the longest one.
     pub most_bytes: usize,
-    /// The frames' own numbers; null where they have none.
+    /// The frames' own numbers; null if they have none.
     pub sequence: Option<NumbersReport>,
-    /// The events' numbers; null where frames do not say them.
+    /// The events' numbers; null if frames do not say them.
     pub event: Option<NumbersReport>,
     /// Frames whose checksum is right, and wrong.
     pub checksums: ChecksumsReport,
@@ -145,9 +145,9 @@ pub struct ChecksumsReport {
 /// A step of the histogram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct IntervalReport {
-    /// At least so many nanoseconds.
+    /// At least this many nanoseconds.
     pub from_ns: u64,
-    /// Less than so many.
+    /// Less than this many.
     pub to_ns: u64,
     /// How often.
     pub count: u64,
@@ -162,7 +162,7 @@ pub struct BadReport {
     pub what: String,
     /// Where the frame begins in the input.
     pub offset: u64,
-    /// Line of the rule in the configuration, from 1; 0 where it does not stand there.
+    /// Line of the rule in the configuration, from 1; 0 if it does not stand there.
     pub line: usize,
     /// Column of the rule.
     pub column: usize,
@@ -175,18 +175,18 @@ pub struct BadReport {
 /// as `source[0]`.
 ///
 /// # Errors
-/// Where the input cannot be read.
+/// If the input cannot be read.
 pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Result<TrialReport, OfflineError> {
     let (account, others) = tried(options)?;
     Ok(report(account, others, |place| rule_of(config, key, place)))
 }
 
-/// What of an input is none of the source's frames.
+/// The parts of an input that are not frames of the source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Others {
     /// By the reason's name.
     pub(super) aside: BTreeMap<&'static str, u64>,
-    /// Those that went to another port, by port.
+    /// Packets to other ports, by port.
     pub(super) ports: BTreeMap<u16, u64>,
     /// The input breaks off.
     pub(super) cut_off: Option<CutOff>,
@@ -194,7 +194,7 @@ pub(super) struct Others {
     pub(super) mended: Mended,
 }
 
-/// What came of it, and which packets of a capture are none of the source.
+/// The result, and the packets of a capture that do not belong to the source.
 pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others), OfflineError> {
     let trial = Trial::new(options.framing).gathering(options.gathers).growing(options.grows);
     let trial = trial.waiting(options.limits).of(options.own);
@@ -215,7 +215,7 @@ pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others)
     Ok((trial.end(), others))
 }
 
-/// The rule that failed, where it stands in the configuration: what the error says is its place and what is wrong.
+/// The rule that failed, with its place in the configuration: the error's text says what is wrong and where.
 pub fn rule_of(config: &Path, key: &str, place: &BadPlace) -> ConfigurationError {
     point_at(config, &Fault::new(format!("{key}.{}", place.key), place.what.clone()))
 }

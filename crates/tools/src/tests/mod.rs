@@ -438,7 +438,7 @@ fn damage_is_shown_where_it_is() {
     assert!(text.contains("damaged: a record that was cut: the writer stopped here"), "{text}");
 }
 
-/// The same segment, packed in stretches of so many bytes.
+/// The same segment, packed in stretches of this many bytes.
 fn packed(segment: &[u8], stretch: usize) -> Vec<u8> {
     let (mut packer, mut file) = (Packer::new(Compression::Zstd(1)).expect("it packs"), Vec::new());
     for (number, bytes) in segment.chunks(stretch).enumerate() {
@@ -484,7 +484,7 @@ fn a_torn_packed_segment_is_recovered_up_to_its_last_whole_stretch() {
         let directory = Directory::new();
         directory.write(&open_name(0, 1), &file[..cut]);
         let report = recover(directory.path()).expect("it is readable");
-        // So many bytes of the segment can be unpacked, and so many of its events are whole.
+        // This many bytes of the segment can be unpacked, and this many of its events are whole.
         let mut unpacked = 0;
         while unpacked < bytes.len() && packed(&bytes[..(unpacked + 3000).min(bytes.len())], 3000).len() <= cut {
             unpacked = (unpacked + 3000).min(bytes.len());

@@ -325,7 +325,7 @@ fn files_of_one_name_and_different_events_are_left_alone() {
 }
 
 #[test]
-fn what_somebody_writes_is_left_alone() {
+fn a_segment_with_a_writer_is_left_alone() {
     let directory = Directory::new();
     let path = directory.write(&open_name(0, 1), &Segment::new(1, 1, &events()).open());
     let writer = fs::File::options().append(true).open(&path).expect("the file is there");

@@ -1,7 +1,7 @@
-//! What drivers of network cards tell and let be set.
+//! What drivers of network cards report and let be set.
 //!
-//! The kernel tells it over netlink (families `ethtool` and `netdev`); a recorded machine has it in a file. Everything
-//! is optional: drivers tell what they have.
+//! The kernel reports it over netlink (families `ethtool` and `netdev`); a recorded machine has it in a file.
+//! Everything is optional: drivers report what they have.
 
 mod netlink;
 
@@ -17,7 +17,7 @@ use crate::{Place, Property};
 
 pub use self::netlink::Netlink;
 
-/// What the driver of one card tells.
+/// The report of one card's driver.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CardReport {
@@ -36,13 +36,13 @@ pub struct CardReport {
     /// The largest packet that the card can have, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_mtu: Option<u32>,
-    /// The speed of the fastest link that the card can have in Mb/s, where its driver tells.
+    /// The speed of the fastest link that the card can have in Mb/s, if its driver reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_megabits: Option<u32>,
     /// That of the fastest one that it offers to the other side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_megabits: Option<u32>,
-    /// Features that nobody can change, and whether they are on.
+    /// Features that cannot be changed, and whether they are on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fixed_features: BTreeMap<String, bool>,
     /// The receive queue that each slot of the card's table of flows leads to (receive side scaling).
@@ -90,7 +90,7 @@ pub enum CardError {
         /// The property.
         property: Property,
     },
-    /// The value is none that can be written.
+    /// The value is not valid for the property.
     #[error("{interface}: `{value}` is no value of the {property}")]
     Value {
         /// The interface.
@@ -128,13 +128,13 @@ fn hint(error: &std::io::Error) -> &'static str {
 
 /// The cards of a machine.
 pub trait Cards {
-    /// Everything that the driver of this interface tells.
+    /// The whole report of this interface's driver.
     ///
     /// # Errors
     /// When there is no such interface, or the kernel does not answer.
     fn report(&mut self, interface: &str) -> Result<CardReport, CardError>;
 
-    /// The present value of one property in its normal form. None where the driver does not have it.
+    /// The present value of one property in its normal form. `None` if the driver does not have it.
     ///
     /// # Errors
     /// When there is no such interface, or the driver does not answer, as while it starts the card again.
@@ -179,7 +179,7 @@ impl Recorded {
         if interface.contains('/') || interface.starts_with('.') {
             return Err(unknown());
         }
-        // By the rules of all files that are settings: what a link leads out of the recorded machine to is none of it.
+        // As for all files of settings: a link out of the recorded machine is not followed.
         let file = file_of(&self.root, &format!("sys/class/net/{interface}/mtu"));
         file.ok().flatten().ok_or_else(unknown)
     }
@@ -195,7 +195,7 @@ impl Recorded {
         record.insert(Self::NAME.to_owned(), serde_json::to_value(&self.cards)?);
         let mut text = serde_json::to_string_pretty(&record)?;
         text.push('\n');
-        // Whole or not at all: whoever is killed meanwhile leaves a machine.
+        // Written to a new file and renamed: a kill in between leaves the old record whole.
         let new = path.with_extension("json.new");
         std::fs::write(&new, text)?;
         std::fs::rename(new, path)

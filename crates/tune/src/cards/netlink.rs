@@ -52,11 +52,11 @@ impl Ethtool {
     }
 }
 
-/// An interface as rtnetlink tells of it.
+/// An interface as rtnetlink reports it.
 struct Link {
     index: u32,
     mtu: u32,
-    /// The largest that it can have; none where there is no bound, which the kernel writes as 0, or none is told.
+    /// The largest MTU that the driver allows; `None` without a limit (the kernel reports 0 or nothing).
     most_mtu: Option<u32>,
 }
 
@@ -98,7 +98,7 @@ impl Cards for Netlink {
         // Kernels before 5.6 do not have the family, those before 6.3 not the other one.
         if let Ok(mut ethtool) = Ethtool::open() {
             for command in Command::ALL {
-                // Drivers say in several ways that they lack something; what cannot be read is not told.
+                // Drivers say in several ways that they lack something; what cannot be read is left out.
                 let bodies = ethtool.socket.ask(&command.get(ethtool.family, interface)).unwrap_or_default();
                 let bodies = bodies.iter().filter_map(|body| body.get(GENERIC_HEAD..));
                 bodies.for_each(|body| command.read(body, &mut report));
@@ -276,7 +276,7 @@ const BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// The bits of a set by name. In a set without a mask only those that are set are named, and all of them count as set.
+/// The bits of a set by name. A set without a mask names only the bits that are set.
 fn bits(answer: &[u8], kind: u16) -> Vec<(String, bool)> {
     let Some(set) = attribute(answer, kind) else { return Vec::new() };
     let without_mask = attribute(set, 1).is_some();
@@ -302,11 +302,11 @@ fn features(answer: &[u8], report: &mut CardReport) {
     }
 }
 
-/// The attribute with the links that a card can have, those that it offers being set.
+/// The attribute with the link modes that the card supports; those it advertises are set.
 const LINK_MODES: u16 = 3;
 
 fn link_modes(answer: &[u8], report: &mut CardReport) {
-    // Such as 100000baseSR4/Full; ports and pauses stand there, too, by other names.
+    // Such as 100000baseSR4/Full; the same set names ports and pauses, in other forms.
     let speed = |name: &str| name.split_once("base")?.0.parse::<u32>().ok();
     let modes = bits(answer, LINK_MODES);
     report.most_megabits = modes.iter().filter_map(|(name, _)| speed(name)).max();
@@ -321,7 +321,7 @@ fn spread(answer: &[u8], report: &mut CardReport) {
     report.spread = slots.iter().map(|slot| u32::from_ne_bytes(*slot)).collect();
 }
 
-/// Sets a property. None where the text is no value of it.
+/// Sets a property. `None` if the text is not a valid value of it.
 fn set(family: u16, interface: &str, property: &Property, value: &str) -> Option<Message> {
     if !property.takes(value) {
         return None;
@@ -344,7 +344,7 @@ fn set(family: u16, interface: &str, property: &Property, value: &str) -> Option
     Some(request(position.command).with(position.attribute, &bytes))
 }
 
-/// The command of the family `netdev` that tells of one device.
+/// The command of the family `netdev` for one device.
 const DEVICE_GET: u8 = 1;
 const DEVICE_INDEX: u16 = 1;
 const DEVICE_XDP: u16 = 3;
@@ -444,7 +444,7 @@ fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 /// What an answer is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Part<'a> {
-    /// A message with what was asked for: what stands behind its head.
+    /// A message with the answer: the bytes after its header.
     Body(&'a [u8]),
     /// The end: 0, or the number of an error.
     End(i32),
@@ -458,7 +458,7 @@ fn parts(mut bytes: &[u8], sequence: u32) -> Vec<Part<'_>> {
         let kind = u16::from_ne_bytes([head[4], head[5]]);
         if number(&head[8..]) == Some(sequence) {
             match number(body) {
-                // Errors are told as negative numbers.
+                // The kernel reports errors as negative numbers.
                 Some(error) if kind == ERROR => parts.push(Part::End((error as i32).wrapping_neg())),
                 _ => parts.push(Part::Body(body)),
             }
@@ -504,7 +504,7 @@ fn ended(text: &str) -> Vec<u8> {
 const PATIENCE: Duration = Duration::from_secs(10);
 /// More than any answer has.
 const ANSWER: usize = 1 << 17;
-/// The family that tells of families (linux/genetlink.h).
+/// The family that lists families (linux/genetlink.h).
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_told_apart_from_those_that_nobody_can_change() {
+    fn changeable_and_fixed_features_are_told_apart() {
         let set = |names: &[(&str, bool)], is_masked: bool| {
             let bits = names.iter().fold(Attributes::default(), |bits, (name, is_set)| {
                 let bit = Attributes::default().with(2, &ended(name));
@@ -696,8 +696,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_refuses_is_told() {
-        on_a_cable("cards::netlink::tests::what_a_driver_refuses_is_told", |cards| {
+    fn what_a_driver_refuses_is_reported() {
+        on_a_cable("cards::netlink::tests::what_a_driver_refuses_is_reported", |cards| {
             let mut said = |property: Property, value: &str| {
                 cards.set(CARD, &property, value).expect_err("it is refused").to_string()
             };

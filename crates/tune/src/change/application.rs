@@ -23,7 +23,7 @@ pub struct Application {
     before: Vec<String>,
     /// Settings of earlier plans that are not in this one, and are still to be looked at.
     others: Vec<Held>,
-    /// Those of them that somebody else has changed since.
+    /// Those of them that another program has changed since.
     left: Vec<Setting>,
     stage: Stage,
     failure: Option<Failure>,
@@ -32,7 +32,7 @@ pub struct Application {
 
 enum Stage {
     Reading,
-    /// What earlier plans changed is looked at, too: it may be moved.
+    /// What earlier plans changed is read, too: it may be moved.
     LookingAround,
     Journalling,
     Changing(Bringing),
@@ -114,7 +114,7 @@ impl Application {
         self.changes.iter().zip(&self.before).all(|(change, before)| change.to == *before)
     }
 
-    /// What an earlier plan changed, and what is there now.
+    /// What an earlier plan changed, and its present value.
     fn look_at(&mut self, other: &Held, present: Option<&str>) {
         let is_half_way = other.is_half_way(&self.identity.boot);
         let is_ours = |present: &str| is_half_way || present == other.old || other.put.iter().any(|put| put == present);
@@ -157,7 +157,7 @@ impl Application {
         self.stage = Stage::Ending(vec![Entry::Applied], false);
     }
 
-    /// The stage that follows when `bringing` has got on. None where it wants something done.
+    /// Advances `bringing`, or the stage when it is done. `None` without an action to do now.
     fn get_on(&mut self, mut bringing: Bringing) -> Option<Action> {
         match bringing.poll() {
             Next::Do(action) => {
@@ -301,8 +301,8 @@ pub struct Trouble {
     pub why: String,
 }
 
-/// Settings may change one another. So after the last one all are looked at again, and those that are not there any
-/// more are brought there once more, for so many rounds at most.
+/// Settings may change one another. So all are checked again after the last one, and those that moved are set again, in
+/// at most this many rounds.
 const ROUNDS: usize = 8;
 /// Why a setting is not there that was.
 const MOVED: &str = "another setting changes it again each time";
@@ -336,7 +336,7 @@ enum Step {
 pub(super) enum Next {
     /// To have something done.
     Do(Action),
-    /// To be heard: the target of this index was brought to its value for the first time.
+    /// To be noted: the target of this index was brought to its value for the first time.
     Reached(usize),
     /// Nothing more.
     Finished,
@@ -424,7 +424,7 @@ impl Bringing {
             self.stage = if is_sure { Step::Finished } else { Step::Look };
         } else {
             (self.round, self.at) = (self.round + 1, 0);
-            // Whoever could not be brought there is tried once more: what stood in the way may be gone.
+            // A setting that could not be set is tried again: another one may have been in the way.
             self.troubles.clear();
         }
     }

@@ -4,8 +4,9 @@
 //! {"entry":"began","schema":"ropewalk-tune-journal-1","host":"daq1",...,"crc32c":"9ae0daaf"}
 //! {"entry":"step","setting":{...},"old":"212992","new":"16777216",...,"crc32c":"02b9c3e1"}
 //! ```
-//! A last line that was not written to its end is no damage: whoever wrote it was killed, and did nothing after it.
-//! Everything else that does not fit its checksum is, and is refused: old values that may be wrong must not be written.
+//! An incomplete last line is not damage: the program was killed while writing it, and did nothing after it.
+//! Any other line that does not match its checksum is damage, and the journal is refused: wrong old values must not be
+//! written.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,7 +17,7 @@ use ropewalk_kernels::crc32c;
 use super::{Entry, History};
 use crate::Identity;
 
-/// What stands between an entry and its checksum.
+/// The text between an entry and its checksum.
 const MARK: &str = ",\"crc32c\":\"";
 /// What ends a line.
 const END: &str = "\"}";
@@ -40,8 +41,8 @@ pub struct JournalFile {
 pub enum JournalError {
     /// A line does not fit its checksum.
     #[error(
-        "{}: line {line} is damaged, so that nothing is taken back by it; the values from before stand in its lines for \
-         whoever reads them; move it away to begin anew", path.display()
+        "{}: line {line} is damaged, so that nothing is taken back by it; its lines hold the values from before; \
+         move it away to begin anew", path.display()
     )]
     Damaged {
         /// The file.
@@ -79,7 +80,7 @@ pub enum JournalError {
         /// The namespace that this is.
         this: String,
     },
-    /// Somebody else has it.
+    /// Another process has it open.
     #[error("{}: another `ropewalk tune` is at work with it; wait until that has ended", path.display())]
     InUse {
         /// The file.
@@ -103,8 +104,8 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl JournalFile {
-    /// Opens a journal of this machine, and keeps everybody else from it. Where there is none yet, it is made with the
-    /// first entry. One that was taken back to its end and not yet put away is put away.
+    /// Opens a journal of this machine and locks it. A missing one is made with the first entry. One that was taken
+    /// back completely but not put away is put away.
     ///
     /// # Errors
     /// When it is damaged, of another machine, in use, or cannot be read.
@@ -125,7 +126,7 @@ impl JournalFile {
         Ok(this)
     }
 
-    /// What it said when it was opened; none where there is none.
+    /// What it said when it was opened; `None` for a new journal.
     pub const fn history(&self) -> Option<&History> {
         self.history.as_ref()
     }
@@ -133,7 +134,7 @@ impl JournalFile {
     /// Adds entries; they are on the disk when this returns.
     ///
     /// # Errors
-    /// When they cannot be written: then none of them stands there.
+    /// When they cannot be written: then the journal holds none of them.
     pub fn append(&mut self, entries: &[Entry]) -> Result<(), JournalError> {
         let (mut text, mut sum) = (String::new(), self.sum);
         for entry in entries {
@@ -154,7 +155,7 @@ impl JournalFile {
                 file
             }
         };
-        // Behind what is good, whatever was half written there.
+        // After the last good line: an incomplete line is cut off.
         file.set_len(self.length)?;
         file.seek(SeekFrom::Start(self.length))?;
         let written = file.write_all(text).and_then(|()| file.sync_all());
@@ -190,7 +191,7 @@ impl JournalFile {
     }
 }
 
-/// What a journal of this machine says, without a lock; none where there is none.
+/// What a journal of this machine says, without a lock; `None` if there is no journal.
 ///
 /// # Errors
 /// As [`JournalFile::open`], but for the lock.
@@ -288,7 +289,7 @@ fn render(entry: &Entry, sum: &mut u32) -> io::Result<String> {
     Ok(line)
 }
 
-/// The entry of a line and its checksum. None where that does not fit.
+/// The entry of a line and its checksum. `None` if the checksum does not match.
 fn parse(line: &[u8], before: u32) -> Option<(Entry, u32)> {
     let line = std::str::from_utf8(line).ok()?;
     let (entry, written) = line.strip_suffix(END)?.rsplit_once(MARK)?;
@@ -428,7 +429,7 @@ mod tests {
         assert!(error.contains("of another network namespace, `net:[1]`, and this one is `net:[2]`"), "{error}");
         assert!(matches!(look(&directory.file(), &other), Err(JournalError::OtherNetwork { .. })));
         let restarted = Identity { boot: "b2".to_owned(), ..other };
-        let mut journal = JournalFile::open(&directory.file(), &restarted, "t").expect("nobody has it");
+        let mut journal = JournalFile::open(&directory.file(), &restarted, "t").expect("it is not in use");
         // What is applied there then is of that one.
         let (time, left, Identity { boot, network, .. }) = ("t".to_owned(), Vec::new(), restarted);
         journal.append(&[Entry::Applying { boot, network, time, steps: 0, left }]).expect("it can be written");
@@ -466,8 +467,8 @@ mod tests {
     #[test]
     fn two_do_not_work_with_it_at_once() {
         let directory = Directory::new("lock").filled();
-        let journal = directory.open().expect("nobody has it");
-        let error = directory.open().expect_err("somebody has it").to_string();
+        let journal = directory.open().expect("it is not in use");
+        let error = directory.open().expect_err("it is in use").to_string();
         assert!(error.ends_with("another `ropewalk tune` is at work with it; wait until that has ended"), "{error}");
         drop(journal);
         assert!(directory.open().is_ok());

@@ -1,7 +1,7 @@
 //! Changing a machine, and taking it back.
 //!
-//! The machines decide and do nothing else: actions are polled out, answers go in. Whoever is killed between two of
-//! them leaves a journal by which [`Undoing`] brings back what was there before.
+//! The machines decide and do nothing else: actions are polled out, answers go in. If the process is killed between two
+//! actions, the journal lets [`Undoing`] bring back what was there before.
 //!
 //! ```text
 //! Plan --> Application --+                    +--> the settings (Place)
@@ -44,7 +44,7 @@ pub enum Action {
 /// How an action went.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// What was read; none where there is no such setting.
+    /// What was read; `None` if the setting does not exist.
     Value(Option<String>),
     /// It is done.
     Done,
@@ -57,7 +57,7 @@ pub trait Machine {
     /// What it has come to at its end.
     type Outcome;
 
-    /// What is to be done next; none when it has finished.
+    /// What is to be done next; `None` when it has finished.
     fn poll(&mut self) -> Option<Action>;
 
     /// How the last action went.
@@ -67,7 +67,7 @@ pub trait Machine {
     fn outcome(self) -> Self::Outcome;
 }
 
-/// Whoever wants to see each action before it is done: its number from 1, and what it is.
+/// Called before each action is done, with the action and its number, from 1.
 pub type Watch<'a> = &'a mut dyn FnMut(usize, &Action);
 
 /// Applies a plan to a machine. A journal that is open is gone on with.
@@ -88,7 +88,7 @@ pub fn apply(
     Ok(turn(machine, place, &mut journal, &time, watch))
 }
 
-/// Takes back what a journal holds. None where there is no journal.
+/// Takes back what a journal holds. `None` if there is no journal.
 ///
 /// # Errors
 /// When the journal cannot be used; then nothing was taken back.
@@ -110,7 +110,7 @@ pub fn undo(
     Ok(Some(turn(machine, place, &mut journal, &time, watch)))
 }
 
-/// What an open journal says; none where there is none. Nothing is locked and nothing is written.
+/// What an open journal says; `None` if there is no journal. Locks and writes nothing.
 ///
 /// # Errors
 /// When the journal cannot be used.

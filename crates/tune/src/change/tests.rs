@@ -186,7 +186,7 @@ proptest! {
     fn applied_and_undone_is_as_before(first in made(), changes in changes()) {
         let (mut made, mut desk) = (first.clone(), Desk::default());
         let plan = plan(&made, &changes);
-        let applied = desk.apply(&plan, &mut made).expect("nobody kills it");
+        let applied = desk.apply(&plan, &mut made).expect("it is not killed");
         if applied.failure.is_some() {
             prop_assert_eq!(&made.values, &first.values, "it rolls back by itself");
             prop_assert!(desk.entries.is_empty(), "and nothing is left to be undone");
@@ -201,11 +201,11 @@ proptest! {
     fn what_is_applied_is_there_and_once_is_as_good_as_twice(first in made(), changes in changes()) {
         let (mut made, mut desk) = (first.clone(), Desk::default());
         let plan = plan(&made, &changes);
-        if desk.apply(&plan, &mut made).expect("nobody kills it").failure.is_none() {
+        if desk.apply(&plan, &mut made).expect("it is not killed").failure.is_none() {
             let again = self::plan(&made, &changes);
             prop_assert!(again.changes.iter().all(|change| change.from == change.to), "nothing is left to be changed");
             let (once, entries) = (made.clone(), desk.entries.clone());
-            let second = desk.apply(&plan, &mut made).expect("nobody kills it");
+            let second = desk.apply(&plan, &mut made).expect("it is not killed");
             prop_assert_eq!((&second.failure, second.changed.len(), second.already), (&None, 0, COUNT));
             prop_assert_eq!(&made.values, &once.values);
             prop_assert_eq!(&desk.entries, &entries);
@@ -214,7 +214,7 @@ proptest! {
 
     /// Killed after any action, also with a journal of which only some lines are there; and while it is taken back, too.
     #[test]
-    fn whoever_is_killed_leaves_what_can_be_undone(
+    fn what_was_done_before_a_kill_can_be_undone(
         first in made(), changes in changes(), patience in 0..90_usize, part in 0..9_usize, again in 0..60_usize,
     ) {
         let (mut made, mut desk) = (first.clone(), Desk::default().killed_after(patience, part));
@@ -247,7 +247,7 @@ proptest! {
     }
 }
 
-/// Settings that do what they are told.
+/// Settings that keep every value that is written.
 fn obedient(values: &[u8]) -> Made {
     let habit = Habit { most: u8::MAX, refused: u8::MAX, moves: None, limits: None };
     Made { habits: vec![habit; values.len()], values: values.to_vec() }
@@ -283,10 +283,10 @@ fn the_old_values_are_journalled_before_anything_is_written() {
 }
 
 #[test]
-fn a_failure_is_told_with_what_could_not_be_brought_back() {
+fn a_failure_is_reported_with_what_could_not_be_brought_back() {
     let mut made = obedient(&[1, 2, 3]);
     made.habits[1].refused = 5;
-    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6), (2, 9)]), &mut made).expect("nobody kills it");
+    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6), (2, 9)]), &mut made).expect("it is not killed");
     let failure = applied.failure.expect("the second one is refused");
     assert_eq!(failure.setting, Some(setting(1)));
     assert!(failure.why.contains("the kernel takes no value `6` there"), "{}", failure.why);
@@ -294,13 +294,13 @@ fn a_failure_is_told_with_what_could_not_be_brought_back() {
 
     let mut made = obedient(&[1, 2]);
     made.habits[1].most = 5;
-    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("nobody kills it");
+    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("it is not killed");
     assert_eq!(applied.failure.expect("it is clamped").why, "`6` was written, and `5` is read again");
 
     // The first one was somewhere where it cannot be put.
     let (mut made, mut desk) = (obedient(&[9, 2]), Desk::default());
     (made.habits[0].refused, made.habits[1].refused) = (8, 5);
-    let applied = desk.apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("nobody kills it");
+    let applied = desk.apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("it is not killed");
     let troubles = applied.failure.expect("the second one is refused").not_brought_back;
     assert_eq!(
         troubles.iter().map(|trouble| (&trouble.setting, trouble.value.as_str())).collect::<Vec<_>>(),
@@ -318,7 +318,7 @@ fn what_a_machine_does_not_have_changes_nothing() {
     let mut plan = plan(&made, &[(0, 7)]);
     plan.changes.push(Change { setting: setting(4), ..plan.changes[0].clone() });
     let mut desk = Desk::default();
-    let failure = desk.apply(&plan, &mut made).expect("nobody kills it").failure.expect("it is not there");
+    let failure = desk.apply(&plan, &mut made).expect("it is not killed").failure.expect("it is not there");
     assert_eq!((failure.setting, failure.why.as_str()), (Some(setting(4)), "this machine does not have it"));
     assert!(made.values == [1] && desk.entries.is_empty());
 }
@@ -327,25 +327,25 @@ fn what_a_machine_does_not_have_changes_nothing() {
 fn settings_that_move_one_another_to_and_fro_are_given_up() {
     let mut made = obedient(&[1, 2]);
     (made.habits[0].moves, made.habits[1].moves) = (Some(1), Some(0));
-    let failure = Desk::default().apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it").failure;
+    let failure = Desk::default().apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed").failure;
     assert_eq!(failure.expect("they cannot both be had").why, "another setting changes it again each time");
 }
 
 #[test]
-fn what_somebody_else_has_changed_since_is_left_unless_it_is_forced() {
+fn foreign_changes_are_left_unless_undoing_is_forced() {
     let start = || {
         let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
-        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it");
+        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed");
         made.values[0] = 99;
         (made, desk)
     };
     let (mut made, mut desk) = start();
     for _ in 0..2 {
-        let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+        let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
         assert_eq!(undone.fates[0], (setting(0), Fate::Foreign { present: "99".to_owned() }));
         assert_eq!((undone.is_put_away, &made.values), (false, &vec![99, 2]));
     }
-    // Killed half-way, and still it is somebody else's.
+    // Killed half-way, and the foreign value is still left alone.
     for patience in 0..9 {
         let (mut made, desk) = start();
         let mut desk = desk.killed_after(patience, 1);
@@ -353,10 +353,10 @@ fn what_somebody_else_has_changed_since_is_left_unless_it_is_forced() {
         desk.unharmed().undo(Foreign::Leave, &mut made);
         assert_eq!(made.values, [99, 2], "{patience}");
     }
-    let undone = desk.undo(Foreign::Overwrite, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Overwrite, &mut made).expect("it is not killed");
     assert_eq!((undone.is_put_away, made.values), (true, vec![1, 2]));
     let (mut made, mut desk) = start();
-    let undone = desk.undo(Foreign::Keep, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Keep, &mut made).expect("it is not killed");
     assert_eq!((undone.is_put_away, made.values), (true, vec![99, 2]));
 }
 
@@ -369,51 +369,51 @@ fn after_a_restart_only_what_was_put_there_is_taken_back() {
     // The first one is kept by a file in sysctl.d, the second is back, the third was set to something else meanwhile.
     made.values = vec![7, 2, 55];
     let mut desk = Desk { restarts: 1, ..desk.unharmed() };
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
     let fates: Vec<_> = undone.fates.into_iter().map(|(_, fate)| fate).collect();
     let from = "7".to_owned();
     assert_eq!(fates, [Fate::BroughtBack { from }, Fate::AlreadyBack, Fate::Foreign { present: "55".to_owned() }]);
     assert_eq!(made.values, [1, 2, 55]);
     machine.changes.clear();
-    assert!(desk.apply(&machine, &mut made).expect("nobody kills it").failure.is_none());
+    assert!(desk.apply(&machine, &mut made).expect("it is not killed").failure.is_none());
 }
 
 /// It may come back with what was put there, as a card that is moved to and fro.
 #[test]
-fn a_setting_that_is_gone_is_told_and_keeps_the_journal_until_the_machine_is_started_again() {
+fn a_setting_that_is_gone_is_reported_and_keeps_the_journal_until_the_machine_is_started_again() {
     let start = || {
         let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
-        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it");
+        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed");
         let gone = made.values.pop();
         assert_eq!(gone, Some(8));
         (made, desk)
     };
     let (mut made, mut desk) = start();
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.fates[1].1.clone(), undone.is_put_away, &made.values), (Fate::Gone, false, &vec![1]));
     made.values.push(8);
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.is_put_away, made.values), (true, vec![1, 2]));
     let (mut made, mut desk) = start();
-    desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
-    assert!(desk.undo(Foreign::Keep, &mut made).expect("nobody kills it").is_put_away);
+    desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    assert!(desk.undo(Foreign::Keep, &mut made).expect("it is not killed").is_put_away);
     let (mut made, desk) = start();
     let mut desk = Desk { restarts: 1, ..desk };
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.fates[1].1.clone(), undone.is_put_away), (Fate::Gone, true));
 }
 
-/// What is known to be back is no more half-way: whoever changes it then is left alone.
+/// A setting that is back is no longer half-way: a later foreign change is left alone.
 #[test]
 fn one_that_cannot_be_brought_back_makes_no_others_ours() {
     let (mut made, mut desk) = (obedient(&[9, 2, 3]), Desk::default());
-    desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("nobody kills it");
+    desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("it is not killed");
     made.habits[0].refused = 8;
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.troubles.len(), undone.is_put_away, &made.values), (1, false, &vec![5, 2, 3]));
     made.values[1] = 33;
     made.habits[0].refused = u8::MAX;
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!(
         (undone.fates[1].1.clone(), &made.values),
         (Fate::Foreign { present: "33".to_owned() }, &vec![9, 33, 3])
@@ -422,11 +422,11 @@ fn one_that_cannot_be_brought_back_makes_no_others_ours() {
     // As well where an application could not be rolled back.
     let (mut made, mut desk) = (obedient(&[9, 2, 3]), Desk::default());
     (made.habits[0].refused, made.habits[2].refused) = (8, 5);
-    let applied = desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("nobody kills it");
+    let applied = desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("it is not killed");
     assert_eq!(applied.failure.expect("the last one is refused").not_brought_back.len(), 1);
     made.values[1] = 33;
     made.habits[0].refused = u8::MAX;
-    desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!(made.values, [9, 33, 3]);
 }
 
@@ -434,29 +434,29 @@ fn one_that_cannot_be_brought_back_makes_no_others_ours() {
 #[test]
 fn after_a_restart_the_old_value_is_what_the_machine_was_started_with() {
     let (mut made, mut desk) = (obedient(&[1, 2, 3, 4]), Desk::default());
-    desk.apply(&plan(&made, &[(0, 7), (1, 8), (2, 9), (3, 9)]), &mut made).expect("nobody kills it");
-    // The second one is kept by our file in sysctl.d, the third one was given another value in somebody else's, and so was
-    // the fourth, of which the first plan after that only sees that it is not ours.
+    desk.apply(&plan(&made, &[(0, 7), (1, 8), (2, 9), (3, 9)]), &mut made).expect("it is not killed");
+    // Our file in sysctl.d keeps the second one. Another file gave the third and the fourth new values; of the fourth
+    // the first plan after the restart only sees that it is not ours.
     made.values = vec![1, 8, 33, 44];
     desk.restarts = 1;
     for changes in [vec![(0, 7), (1, 80), (2, 9)], vec![(3, 9)]] {
-        let applied = desk.apply(&plan(&made, &changes), &mut made).expect("nobody kills it");
+        let applied = desk.apply(&plan(&made, &changes), &mut made).expect("it is not killed");
         assert_eq!(applied.failure, None);
     }
     assert_eq!(made.values, [7, 80, 9, 9]);
-    assert!(desk.undo(Foreign::Leave, &mut made).expect("nobody kills it").is_put_away);
+    assert!(desk.undo(Foreign::Leave, &mut made).expect("it is not killed").is_put_away);
     assert_eq!(made.values, [1, 2, 33, 44]);
     // Within one start a third value may be what another setting made of it.
     let (mut made, mut desk) = (obedient(&[1]), Desk::default());
     for value in [7, 8] {
-        desk.apply(&plan(&made, &[(0, value)]), &mut made).expect("nobody kills it");
+        desk.apply(&plan(&made, &[(0, value)]), &mut made).expect("it is not killed");
         made.values[0] = 5;
     }
-    desk.undo(Foreign::Overwrite, &mut made).expect("nobody kills it");
+    desk.undo(Foreign::Overwrite, &mut made).expect("it is not killed");
     assert_eq!(made.values, [1]);
 }
 
-/// Files that take whatever is written.
+/// Files that keep any value that is written.
 struct Files(Vec<(Setting, String)>);
 
 impl Settings for Files {
@@ -487,12 +487,12 @@ fn interrupts_of_an_earlier_start_are_others_now() {
     let irq = |number: u32| file(&format!("proc/irq/{number}/smp_affinity_list"));
     let machine = |values: [&str; 2]| Files(vec![(irq(120), values[0].to_owned()), (irq(121), values[1].to_owned())]);
     let (mut files, mut desk) = (machine(["0", "1"]), Desk::default());
-    desk.apply(&asked(&[(irq(120), "4"), (irq(121), "5")]), &mut files).expect("nobody kills it");
+    desk.apply(&asked(&[(irq(120), "4"), (irq(121), "5")]), &mut files).expect("it is not killed");
     // In the next start 120 is of another card, which has it where we would have put it.
     desk.restarts = 1;
     let mut files = machine(["4", "0-15"]);
-    desk.apply(&asked(&[(irq(121), "5")]), &mut files).expect("nobody kills it");
-    let undone = desk.undo(Foreign::Leave, &mut files).expect("nobody kills it");
+    desk.apply(&asked(&[(irq(121), "5")]), &mut files).expect("it is not killed");
+    let undone = desk.undo(Foreign::Leave, &mut files).expect("it is not killed");
     let values: Vec<_> = files.0.iter().map(|(_, value)| value.as_str()).collect();
     assert_eq!((values, undone.is_put_away), (vec!["4", "0-15"], true));
     assert_eq!(undone.fates[0], (irq(120), Fate::AlreadyBack));
@@ -548,9 +548,9 @@ fn threads_that_have_ended_are_passed_over_whenever_that_is() {
             }
             desk = killed.unharmed();
         }
-        let applied = desk.apply(&plan, &mut machine).expect("nobody kills it");
+        let applied = desk.apply(&plan, &mut machine).expect("it is not killed");
         assert_eq!((applied.failure, machine.files.0[1].1.as_str()), (None, "2"), "{asked_before}");
-        let undone = desk.undo(Foreign::Leave, &mut machine).expect("nobody kills it");
+        let undone = desk.undo(Foreign::Leave, &mut machine).expect("it is not killed");
         assert!(undone.is_put_away && undone.troubles.is_empty(), "{asked_before}: {undone:?}");
         let has_ended = machine.files.0[0].0 == thread(9);
         let values: Vec<_> = machine.files.0.iter().map(|(_, value)| value.as_str()).collect();
@@ -567,10 +567,10 @@ fn threads_that_have_ended_are_passed_over_whenever_that_is() {
 #[test]
 fn threads_of_an_earlier_start_have_ended() {
     let (mut files, mut desk) = (Files(vec![(thread(7), "0-15".to_owned())]), Desk::default());
-    desk.apply(&asked(&[(thread(7), "4")]), &mut files).expect("nobody kills it");
-    // Another one that began as long after its start, and somebody else's choice.
+    desk.apply(&asked(&[(thread(7), "4")]), &mut files).expect("it is not killed");
+    // Another thread with the same number and start time, placed by another program.
     desk.restarts = 1;
-    let undone = desk.undo(Foreign::Leave, &mut files).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut files).expect("it is not killed");
     assert_eq!((undone.fates, undone.is_put_away), (vec![(thread(7), Fate::Ended)], true));
     assert_eq!(files.0[0].1, "4");
 }
@@ -613,9 +613,9 @@ impl Settings for Queues {
 fn what_comes_back_with_others_is_brought_back_too() {
     let (mut card, mut desk) = (Queues(vec!["0".to_owned(); 4]), Desk::default());
     for (setting, value) in [(queue(3), "2"), (channels(), "2")] {
-        desk.apply(&asked(&[(setting, value)]), &mut card).expect("nobody kills it");
+        desk.apply(&asked(&[(setting, value)]), &mut card).expect("it is not killed");
     }
-    let undone = desk.undo(Foreign::Overwrite, &mut card).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Overwrite, &mut card).expect("it is not killed");
     assert_eq!(undone.fates[0].1, Fate::BroughtBack { from: "9".to_owned() });
     assert!(undone.is_put_away && card.0[3] == "0", "{:?}", card.0);
 }
@@ -643,9 +643,9 @@ fn a_second_plan_does_not_forget_that_the_first_one_was_killed_half_way() {
         }
         half_way += 1;
         desk = desk.unharmed();
-        desk.apply(&plan(&made, &[(1, 2)]), &mut made).expect("nobody kills it");
+        desk.apply(&plan(&made, &[(1, 2)]), &mut made).expect("it is not killed");
         assert_eq!(made.values, [3, 2], "killed after {patience} actions");
-        desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+        desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
         assert_eq!(made.values, [0, 0], "killed after {patience} actions");
     }
     assert!(half_way > 0, "the first plan writes the setting before it is killed");

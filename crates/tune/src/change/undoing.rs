@@ -7,7 +7,7 @@ use super::application::{Bringing, Next, Target, Trouble};
 use super::{Action, Answer, Machine};
 use crate::{Identity, Setting};
 
-/// What is done with settings that somebody else has changed since.
+/// What to do with settings that another program has changed since.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Foreign {
     /// They are left as they are, and the journal stays open for them.
@@ -50,10 +50,10 @@ pub enum Fate {
 
 /// Takes back what a journal holds, in reverse order.
 ///
-/// Each setting is compared with what the journal says: what was put there is ours, and is brought back; what was there
-/// before needs nothing; anything else somebody has put there since. Where an application or an undoing was killed
-/// half-way in this same run of the kernel, a third value may be the kernel's answer to ours, or what another of our
-/// settings made of it: it is brought back, too.
+/// Each setting is compared with the journal: our value is replaced by the old one; the old value needs nothing; any
+/// other value was set by another program since. If an application or an undoing was killed half-way since the kernel
+/// started, a third value may be the kernel's answer to ours, or the effect of another of our settings: it is brought
+/// back, too.
 pub struct Undoing {
     history: History,
     identity: Identity,
@@ -74,7 +74,7 @@ enum Stage {
     Bringing(Bringing),
     /// The setting of this index was gone: what came back may have brought it back, too. And whether one has come so.
     LookingAgain(usize, bool),
-    /// All is taken back but for what somebody else has changed, what is gone, and what is stuck.
+    /// All is taken back except what another program has changed, what is gone, and what is stuck.
     Leaving,
     Ending,
     PuttingAway,
@@ -268,22 +268,22 @@ pub enum Entry {
     Applying {
         /// What the kernel drew when it started.
         boot: String,
-        /// The network namespace; empty where nobody knows.
+        /// The network namespace; empty if unknown.
         #[serde(default)]
         network: String,
         /// When, in UTC.
         time: String,
         /// How many steps follow. Where one is missing nothing was changed.
         steps: usize,
-        /// Settings of earlier plans that somebody else has changed since.
+        /// Settings of earlier plans that another program has changed since.
         left: Vec<Setting>,
     },
     /// A setting will be changed. On the disk with all others before anything is written.
     Step {
         /// Which.
         setting: Setting,
-        /// What it shall be again, in its normal form: what it was before any of this journal, or what the machine was
-        /// started with since, where nobody of ours had put that there.
+        /// What it shall be again, in its normal form: its value before any of this journal, or the one that the
+        /// machine was started with since, unless this program had set that.
         old: String,
         /// What it shall be.
         new: String,
@@ -309,7 +309,7 @@ pub enum Entry {
         boot: String,
         /// When, in UTC.
         time: String,
-        /// Settings that somebody else has changed since, and that are left as they are.
+        /// Settings that another program has changed since, and that are left as they are.
         left: Vec<Setting>,
     },
     /// Everything since `Undoing` is taken back but for what is left and what is stuck.
@@ -349,13 +349,14 @@ pub struct Held {
     pub is_done: bool,
     /// The rule that asked for the last one.
     pub rule: String,
-    /// Whether somebody else had changed it when others were changed or taken back.
+    /// Whether another program had changed it when others were changed or taken back.
     pub is_left: bool,
-    /// The kernel's start in which it, or others beside it, were last changed or taken back; empty where it was looked at since.
+    /// The kernel's start in which it, or others beside it, were last changed or taken back; empty if it was looked at
+    /// since.
     pub boot: String,
     /// The kernel's start in which the last value was put there.
     pub put_in: String,
-    /// The kernel's start in which somebody was killed half-way with it, or could not bring it back.
+    /// The kernel's start in which a process was killed half-way with it, or could not bring it back.
     pub half_way: Option<String>,
 }
 
@@ -376,12 +377,12 @@ pub struct History {
     /// The settings that the present application has a step for.
     #[serde(skip)]
     stepped: Vec<Setting>,
-    /// An application of which not all steps are there yet.
+    /// An application that does not have all its steps yet.
     #[serde(skip)]
     begun: Option<Begun>,
 }
 
-/// An application of which not all steps are there yet.
+/// An application that does not have all its steps yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Begun {
     boot: String,
@@ -392,7 +393,7 @@ struct Begun {
 }
 
 impl History {
-    /// Reads entries in their order. None where the first one is not the beginning of this format.
+    /// Reads entries in their order. `None` if the first one is not the beginning of this format.
     pub fn of(entries: &[Entry]) -> Option<Self> {
         let (Entry::Began { schema, host, machine, boot, time }, rest) = entries.split_first()? else { return None };
         if schema != Entry::SCHEMA {
@@ -444,7 +445,7 @@ impl History {
         }
     }
 
-    /// What was killed half-way stays so where nobody has looked at it again.
+    /// A setting that was half-way after a kill stays so until it is read again.
     fn applied(&mut self) {
         for held in &mut self.held {
             let earlier = self.earlier.iter().find(|earlier| earlier.setting == held.setting);
@@ -478,7 +479,7 @@ impl History {
         (self.identity.boot, self.identity.network) = (begun.boot, begun.network);
     }
 
-    /// All settings may be moved from now on, and some are somebody else's.
+    /// From now on any setting may move; those in `left` belong to other programs.
     fn touch(&mut self, boot: &str, left: &[Setting]) {
         for held in &mut self.held {
             held.is_left = left.contains(&held.setting);
@@ -497,7 +498,7 @@ impl History {
         (held.put_in, held.half_way) = (step.put_in, step.half_way);
     }
 
-    /// Whether something was begun and not ended: somebody was killed half-way, or could not bring everything back.
+    /// Whether something was begun and not ended: a process was killed half-way, or could not bring everything back.
     pub fn is_unfinished(&self) -> bool {
         self.held.iter().any(|held| held.half_way.is_some())
     }
@@ -522,7 +523,7 @@ impl Held {
         self.boot.clear();
     }
 
-    /// Whether somebody was killed half-way with it in this run of the kernel: then whatever it has may be ours.
+    /// Whether a process was killed half-way with it in this run of the kernel: then any value may be ours.
     pub(super) fn is_half_way(&self, boot: &str) -> bool {
         let is_since = self.half_way.as_deref() == Some(boot);
         self.half_way.is_some() && is_since && !self.is_left

@@ -1,6 +1,6 @@
-//! A host as rules see it: read once, changed by nobody. Rules ask it in the words of their subject, and are answered that a
-//! value could not be read where that is so. Small files of the kernel are read once: what rules say afterwards is a matter of
-//! what was read alone.
+//! A host as rules see it: read once and never changed. Rules ask it in the terms of their subject, and get an error
+//! for a value that could not be read. Small files of the kernel are read once: what rules say afterwards depends only
+//! on what was read.
 
 mod probe;
 
@@ -21,7 +21,7 @@ pub use self::probe::{PathMtu, Permission, Probed, Space, Stamping};
 pub struct Found {
     /// Cores, nodes, cards with their interrupts, huge pages, rights.
     pub machine: Machine,
-    /// What the drivers of network cards tell, by interface.
+    /// The reports of network cards' drivers, by interface.
     pub cards: BTreeMap<String, CardReport>,
     /// What has to be tried out.
     pub probed: Probed,
@@ -36,12 +36,12 @@ pub enum FoundError {
     /// Not even its CPUs could be read.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// Somebody named an interface that there is not.
+    /// The user named an interface that does not exist.
     #[error("there is no network interface `{name}`; there are {there}")]
     UnknownInterface {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The interfaces that exist.
         there: String,
     },
     /// The record of a recorded machine is damaged.
@@ -50,11 +50,11 @@ pub enum FoundError {
 }
 
 impl Found {
-    /// Reads the host in `place`: files, what drivers tell, and what has to be tried out.
+    /// Reads the host in `place`: files, reports of drivers, and what has to be tried out.
     ///
     /// # Errors
-    /// Where its CPUs cannot be read, where its record is damaged, and where the wish names an interface that it has
-    /// not. Everything else that is missing or damaged is said by the rule that wanted it.
+    /// If its CPUs cannot be read, if its record is damaged, or if the wish names an interface that it does
+    /// not have. The rule that wanted it reports everything else that is missing or damaged.
     pub fn read(place: &mut Place, wish: &Wish) -> Result<Self, FoundError> {
         let machine = Machine::read(place.root())?;
         let named = wish.interfaces.iter().chain(wish.feeding.iter().map(|feeding| &feeding.interface));
@@ -65,7 +65,7 @@ impl Found {
             }
         }
         let hardware = machine.cards.iter().filter(|card| card.kind == CardKind::Physical);
-        // A driver that does not answer tells nothing; the other rules go on.
+        // A driver that does not answer has no report; the other rules go on.
         let cards = hardware.filter_map(|card| Some((card.name.clone(), place.card(&card.name).ok()?))).collect();
         let probed =
             if place.is_live() { Probed::live(&machine, wish) } else { place.record("probed")?.unwrap_or_default() };
@@ -74,17 +74,17 @@ impl Found {
     }
 }
 
-/// What could not be read, in the words of the table's column: a sysctl by its name, anything else by its path.
+/// What could not be read, as the table names it: a sysctl by its name, anything else by its path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unread(pub(crate) String);
 
 impl Found {
-    /// A file's text, where it is there and can be read.
+    /// A file's text, if it exists and can be read.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files.text(path)
     }
 
-    /// A file's number, where it is there and is one.
+    /// A file's number, if it exists and holds one.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
@@ -97,7 +97,7 @@ impl Found {
     /// A file's text.
     ///
     /// # Errors
-    /// Where it is missing or cannot be read.
+    /// If it is missing or cannot be read.
     pub(crate) fn must(&self, path: &str) -> Result<&str, Unread> {
         self.text(path).filter(|text| !text.is_empty()).ok_or_else(|| Unread(format!("/{path}")))
     }
@@ -105,7 +105,7 @@ impl Found {
     /// The text below /proc/sys with this name.
     ///
     /// # Errors
-    /// Where it is missing or cannot be read.
+    /// If it is missing or cannot be read.
     pub(crate) fn sysctl_text(&self, name: &str) -> Result<&str, Unread> {
         self.must(&format!("proc/sys/{}", name.replace('.', "/"))).map_err(|_| Unread(name.to_owned()))
     }
@@ -113,7 +113,7 @@ impl Found {
     /// The number below /proc/sys with this name.
     ///
     /// # Errors
-    /// Where it is missing or no number.
+    /// If it is missing or no number.
     pub(crate) fn sysctl(&self, name: &str) -> Result<i64, Unread> {
         self.sysctl_text(name)?.parse().map_err(|_| Unread(name.to_owned()))
     }
@@ -121,7 +121,7 @@ impl Found {
     /// The three numbers below /proc/sys with this name: smallest, usual, largest; or low, pressure, high.
     ///
     /// # Errors
-    /// Where they are missing or not three numbers.
+    /// If they are missing or not three numbers.
     pub(crate) fn sysctl_three(&self, name: &str) -> Result<[u64; 3], Unread> {
         let wrong = || Unread(name.to_owned());
         let numbers = self.sysctl_text(name)?.split_ascii_whitespace().map(str::parse);
@@ -134,7 +134,7 @@ impl Found {
         self.files.control_groups(controller)
     }
 
-    /// The hardware that data comes through, or that somebody named; where there is neither, all that is up.
+    /// The hardware that data comes through or that the user named; without either, all that is up.
     pub(crate) fn hardware(&self, wish: &Wish) -> Vec<&Card> {
         let named = wish.feeding.iter().map(|feeding| &feeding.interface).chain(&wish.interfaces);
         let mut cards: Vec<&Card> = Vec::new();
@@ -152,15 +152,15 @@ impl Found {
         cards
     }
 
-    /// That hardware with what its drivers tell; interfaces whose drivers tell nothing are left out.
+    /// That hardware with its drivers' reports; interfaces without a report are left out.
     pub(crate) fn reports(&self, wish: &Wish) -> Vec<(&Card, &CardReport)> {
         let hardware = self.hardware(wish).into_iter();
         hardware.filter_map(|card| Some((card, self.cards.get(&card.name)?))).collect()
     }
 
-    /// Whether a card takes values of a property that its driver tells. virtio_net tells how long interrupts wait whatever
-    /// the host gave the card: a time only with the feature NOTF_COAL, an adaptive one only with VQ_NOTF_COAL (bits 53 and
-    /// 52; the virtio specification, 5.1.3).
+    /// Whether a card takes values of a property that its driver reports. virtio_net reports how long interrupts wait
+    /// even if the host's card lacks the feature: a time needs the feature NOTF_COAL, an adaptive one VQ_NOTF_COAL
+    /// (bits 53 and 52; the virtio specification, 5.1.3).
     pub(crate) fn takes(&self, card: &Card, property: &Property) -> bool {
         let bit = match property {
             Property::AdaptiveReceive => 52,
@@ -172,14 +172,14 @@ impl Found {
         !is_virtio || features.is_none_or(|bits| bits.as_bytes().get(bit) == Some(&b'1'))
     }
 
-    /// The physical cores of the node that a card is plugged into; all where the machine does not tell.
+    /// The physical cores of the node that a card is plugged into; all if the machine does not say.
     fn cores_of(&self, card: &Card) -> usize {
         let node = card.node.and_then(|node| self.machine.node(node));
         let is_near = |core: &&CpuList| node.is_none_or(|node| node.cpus.overlaps(core));
         self.machine.cores.iter().filter(is_near).count()
     }
 
-    /// The CPUs of the node that a card is plugged into; all where the machine does not tell.
+    /// The CPUs of the node that a card is plugged into; all if the machine does not say.
     pub(crate) fn cpus_near(&self, card: &Card) -> CpuList {
         let node = card.node.and_then(|node| self.machine.node(node));
         node.map_or_else(|| self.machine.online.clone(), |node| node.cpus.clone())
@@ -206,8 +206,8 @@ impl Found {
         self.readers(&[card], wish).len()
     }
 
-    /// How many combined queues a card has when all is as advised, where its driver tells. Queues that go take files and
-    /// interrupts with them, so that nobody may advise anything on those.
+    /// How many combined queues a card has once the advice is followed, if its driver reports them. Queues that go take
+    /// files and interrupts with them, so rules give no advice on those.
     pub(crate) fn queues_after(&self, card: &Card, wish: &Wish) -> Option<usize> {
         let report = self.cards.get(&card.name)?;
         let present: usize = report.value(&Property::CombinedChannels)?.parse().ok()?;
@@ -215,14 +215,14 @@ impl Found {
         let (cores, readers) = (self.cores_of(card).max(1), self.readers_of(card, wish));
         Some(match present {
             _ if present > cores => cores,
-            // As many as threads that read; where nobody said, as many as there are cores, but for one that works.
+            // As many as reading threads; if those are unknown, as many as cores, less one for work.
             1 => most.min(if readers > 0 { readers } else { cores.saturating_sub(1) }.max(1)).min(cores),
             _ => present,
         })
     }
 
-    /// One file of each receive (`rx`) or transmit (`tx`) queue of a card, in the order of the queues' numbers: `rx-10` is
-    /// the eleventh, and the last ones are those that go when there shall be fewer.
+    /// One file of each receive (`rx`) or transmit (`tx`) queue of a card, by queue number: `rx-10` is the eleventh.
+    /// The last ones go first when the number of queues is lowered.
     pub(crate) fn queues(&self, card: &Card, direction: &str, file: &str) -> Vec<(&str, &str)> {
         let (first, last) = (format!("sys/class/net/{}/queues/{direction}-", card.name), format!("/{file}"));
         let mut queues: Vec<(&str, &str)> = self.files.each(&first, &last).collect();
@@ -236,7 +236,7 @@ impl Found {
         wish.feeding.iter().any(|feeding| card(&feeding.interface).is_some_and(|card| card.kind == CardKind::Loopback))
     }
 
-    /// Bytes that the fastest interface of those that matter carries in a second, where its driver tells.
+    /// The bytes per second of the fastest interface that matters, if its driver reports it.
     pub(crate) fn bytes_per_second(&self, wish: &Wish) -> Option<u64> {
         let speeds = self.hardware(wish).into_iter().filter_map(|card| card.megabits_per_second);
         speeds.max().map(|megabits| u64::from(megabits) * 125_000)
@@ -248,7 +248,7 @@ impl Found {
         flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
     }
 
-    /// Memory of the machine in bytes, where the kernel tells.
+    /// Memory of the machine in bytes, if the kernel reports it.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         kibibytes_of(self.text("proc/meminfo")?, "MemTotal")
     }
@@ -273,7 +273,7 @@ impl Wish {
     }
 }
 
-/// The bytes in the first line `name:  number kB`, whatever stands before the name.
+/// The bytes in the first line `name:  number kB`, with any text before the name.
 pub(crate) fn kibibytes_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -285,7 +285,7 @@ pub(crate) fn kibibytes_of(text: &str, name: &str) -> Option<u64> {
 /// What no file of the kernel that is read here is longer than, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The files that rules look at, below the root; a star stands for any part of one name.
+/// The files that rules look at, below the root; a star matches any part of one name.
 const PATTERNS: &[&str] = &[
     "etc/default/irqbalance",
     "etc/sysconfig/irqbalance",
@@ -352,7 +352,7 @@ const GROUP_FILES: [(&str, &[&str]); 2] = [
     ("memory", &["memory.max", "memory.limit_in_bytes"]),
 ];
 
-/// The text of each file by its path without the leading slash; none where it was there and could not be read.
+/// The text of each file by its path without the leading slash; `None` if it exists but could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Files(BTreeMap<String, Option<String>>);
 

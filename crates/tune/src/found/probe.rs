@@ -77,9 +77,9 @@ pub enum Permission {
     Allowed,
     /// It was refused for lack of rights, or by a filter of system calls.
     Refused,
-    /// The kernel has it not.
+    /// The kernel does not have it.
     Absent,
-    /// Nobody tried.
+    /// It was not tried.
     #[default]
     Unknown,
 }
@@ -88,8 +88,8 @@ pub enum Permission {
 const MOST_PEERS: usize = 8;
 
 impl Probed {
-    /// Tries out what can be tried without a trace. To each of the configuration's other machines a few datagrams go, which
-    /// nobody there takes.
+    /// Tries out what can be tried without a trace. Each of the configuration's other machines gets a few datagrams,
+    /// which it discards.
     pub(super) fn live(machine: &Machine, wish: &Wish) -> Self {
         let (stamping, unseen_processes) = stamping(Path::new("/proc"));
         Self {
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_told_from_what_the_kernel_lacks() {
+    fn refusals_and_what_the_kernel_lacks_are_told_apart() {
         for (errno, expected) in [
             (Errno::PERM, Permission::Refused),
             (Errno::NOSYS, Permission::Absent),
@@ -246,7 +246,7 @@ mod tests {
             return ropewalk_tidy::skipped("probe::a_process_that_wants_times_is_named", "the kernel has no pidfd");
         }
         assert!(!is_own(&stamping(Path::new("/proc")).0));
-        ropewalk_io::packet::stamp(&socket).expect("anybody may");
+        ropewalk_io::packet::stamp(&socket).expect("it needs no rights");
         assert!(is_own(&stamping(Path::new("/proc")).0));
     }
 }

@@ -29,7 +29,7 @@ fn wrong(grade: Grade, card: &Card, property: &Property, found: &str, advised: &
     Seen::new(grade, subject(card, property), found, advised).change(setting(card, property), found, advised)
 }
 
-/// A property's number, where the driver has it and tells one.
+/// A property's number, if the driver reports one.
 fn number(report: &CardReport, property: &Property) -> Option<u64> {
     report.value(property)?.parse().ok()
 }
@@ -76,10 +76,10 @@ pub(in crate::rules) const DRIVER: &[Rule] = &[
     Rule {
         name: "pause_frames",
         group: Group::Card,
-        what: "Whether card and switch make each other wait. On for datagrams, which nothing here changes where \
-               both negotiate it; for connections it is told alone.",
-        why: "Nobody else holds a source of datagrams back: without pauses its packets are lost where queues are full. \
-              For connections, which hold back their own senders, pauses also stop whoever shares the switch's queue.",
+        what: "Whether card and switch make each other wait. On for datagrams, but never changed where both \
+               negotiate it; for connections only reported.",
+        why: "Only pauses hold a source of datagrams back: without them its packets are lost where queues are full. \
+              For connections, which hold back their own senders, pauses also stop others in the switch's queue.",
         source: "IEEE 802.3, annex 31B; paper 1, II, had them off and switches with deep buffers",
         worth: "loss or none in bursts beyond the buffers of card and switch; no bench of Ropewalk shows it: it takes \
                a switch (IEEE 802.3, annex 31B)",
@@ -160,7 +160,7 @@ fn pause_frames(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let mut seen = Vec::new();
     for (card, report) in found.reports(wish) {
         let has_datagrams = found.readers_of(card, wish) > 0 && !wish.has(Transport::Tcp);
-        // Drivers then tell what was agreed on, whatever was set: the other side decides, too.
+        // Drivers then report what both sides negotiated, not what was set.
         let is_negotiated = report.value(&Property::NegotiatedPause) == Some("on");
         for property in [Property::ReceivePause, Property::TransmitPause] {
             seen.extend(report.value(&property).map(|present| match (present, has_datagrams) {
@@ -238,7 +238,7 @@ fn checksum_offload(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     Ok(features(found, wish, &wanted.map(|name| (name, "on", Grade::CouldBeBetter))))
 }
 
-/// Features that should be on or off, as far as cards have them. What nobody can change is left out.
+/// Features that should be on or off, as far as cards have them. Fixed features are left out.
 fn features(found: &Found, wish: &Wish, wanted: &[(&str, &str, Grade)]) -> Vec<Seen> {
     let mut seen = Vec::new();
     for (card, report) in found.reports(wish) {
@@ -352,8 +352,8 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         name: "mtu",
         group: Group::Card,
         what: "The largest packet of an interface that data comes through, and of what it is made of. 9000 bytes, or as \
-               many as the card can have, where all machines and switches of that network have it. Nobody can ask a switch: \
-               it is planned where `--interface` names one that feeds.",
+               many as the card can have, where all machines and switches of that network have it. A switch cannot be \
+               asked: it is planned where `--interface` names one that feeds.",
         why: "Every packet costs the same, however long it is. Paper 1 saved 24 % of its CPU time with 4 kB in the \
               place of 1.5 kB.",
         source: "paper 1, IV-D, Figs. 7 and 8",
@@ -402,8 +402,8 @@ pub(in crate::rules) const LINK: &[Rule] = &[
     Rule {
         name: "drops",
         group: Group::Card,
-        what: "Packets that the card dropped because nobody took them (`rx_missed_errors`, `rx_fifo_errors`, \
-               `rx_over_errors`) or the kernel did (`rx_dropped`). None, but for what nobody here wanted to have.",
+        what: "Packets that the card dropped because they were not read in time (`rx_missed_errors`, `rx_fifo_errors`, \
+               `rx_over_errors`), or that the kernel did (`rx_dropped`). None, but for packets that no program here wanted.",
         why: "They are lost between the wire and the program. Longer rings (`receive_ring`), more queues (`channels`) \
               and interrupts on cores of their own (`interrupt_node`, `interrupt_spread`) help.",
         source: "paper 2, IV and V; the kernel's networking/statistics.rst",
@@ -463,7 +463,7 @@ fn mtu(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
             return Some(Seen::told(name, present.to_string(), format!("{large}, if data comes through it")));
         }
         let advised = format!("{large}, where all of this network has it");
-        // A switch that has less drops large packets without a word: somebody has to know it, and to say so.
+        // A switch with a smaller MTU drops large packets silently: the user has to confirm that it has not.
         let is_named = above.iter().any(|made| made.iter().any(|card| wish.interfaces.contains(&card.name)));
         Some(if is_named {
             let setting = Setting::Mtu { interface: card.name.clone() };
@@ -586,7 +586,7 @@ fn drops(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         } else if missed > 0 {
             Seen::better(name, format!("{text} of {packets}"), advised)
         } else if dropped > packets / 1000 {
-            Seen::told(name, format!("{also} of {packets}"), "see whether they are packets that nobody here wanted")
+            Seen::told(name, format!("{also} of {packets}"), "see whether they are packets that no program here wanted")
         } else {
             Seen::good(name, format!("none of {packets} that mattered"))
         })

@@ -53,7 +53,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         group: Group::Interrupts,
         what: "For a card that feeds threads of the configuration: its queues interrupt cores in the middle of its node, and \
                the cores on either side are left for the threads that read. `[run] placement = \"auto\"` puts them there. \
-               CPUs that rules (`[[thread]]`) give to such threads, and those that are set apart (`isolcpus`, \
+               CPUs that rules (`[[thread]]`) give to such threads, and CPUs set apart (`isolcpus`, \
                `nohz_full`), are left to them first; cards with the same node share the rest.",
         why: "A thread that shares its core with the interrupts stands still whenever packets come; one on the other socket \
               fetches all data across. Paper 3 found this layout best.",
@@ -91,9 +91,9 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         name: "running_threads",
         group: Group::Interrupts,
         what: "Where the threads of runs that go on may run, for processes named `ropewalk` with threads of the configuration. \
-               Where rules put them; otherwise those that read a card each on a core of its own beside the interrupts, and \
-               all others away from both, as `placement = \"auto\"` would place a run that began now. Threads of \
-               other programs are never touched.",
+               Where rules put them; otherwise reading threads each on a core of its own beside their card's \
+               interrupts, and all others away from both, as `placement = \"auto\"` would place a run that began now. \
+               Threads of other programs are never touched.",
         why: "Interrupts that are moved while a run goes on may come to the core of a thread that reads; and a run that began \
               without rules may run anywhere. What is changed holds until the run ends: the configuration says where the next \
               one goes.",
@@ -112,7 +112,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         why: "It moves interrupts every ten seconds, and takes back what the other rules of this group advise: also from \
               CPUs that are banned. Paper 1 found fixed ones faster, and the same every day.",
         source: "paper 1, IV-B; irqbalance(1)",
-        worth: "a rate that stays, whatever fixed interrupts are worth; no bench of Ropewalk shows it: virtual cards \
+        worth: "a steady rate, besides the worth of fixed interrupts; no bench of Ropewalk shows it: virtual cards \
                do not interrupt (paper 1, IV-B)",
         sureness: Sureness::Documented,
         look: irqbalance,
@@ -144,7 +144,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         name: "isolated_cpus",
         group: Group::Interrupts,
         what: "Whether some CPUs are left out by the kernel's scheduler (`isolcpus`). On a machine of eight cores and more \
-               that feeds threads: those that read. `placement = \"auto\"` takes isolated CPUs first.",
+               that feeds threads: the cores of reading threads. `placement = \"auto\"` takes isolated CPUs first.",
         why: "No other process ever runs there, so that no reading thread waits for one.",
         source: "the kernel's admin-guide/kernel-parameters.txt; paper 1, IV-C, on daemons",
         worth: "rarely speed, but fewer pauses, which is a guess; no bench of Ropewalk shows it: it takes a start of \
@@ -187,7 +187,7 @@ fn to(seen: Seen, found: &Found, interrupt: &Interrupt, cpu: u32) -> Seen {
     }
 }
 
-/// Where the interrupts of all cards go when all is as advised: the numbers of those that are moved, and their CPUs.
+/// The interrupts that move when the advice is followed, for all cards: their numbers and their CPUs.
 pub(super) fn moves(found: &Found, wish: &Wish) -> Vec<(u32, CpuList)> {
     let looks = [interrupt_node, interrupt_spread, interrupt_layout, interrupt_others];
     let seen = looks.into_iter().filter_map(|look| look(found, wish).ok()).flatten();
@@ -315,7 +315,7 @@ fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         let told = format!("CPU {}", cpus_of(&near));
         let seen = Seen::better(&name, told, format!("CPU {last}, on node {}", free.number));
         let seen = near.iter().fold(seen, |seen, interrupt| to(seen, found, interrupt, last));
-        Some(if near.is_empty() { Seen::good(name, "away from those that feed") } else { seen })
+        Some(if near.is_empty() { Seen::good(name, "away from the feeding cards") } else { seen })
     };
     Ok(others.filter_map(one).collect())
 }
@@ -425,8 +425,8 @@ fn tickless_cpus(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     }])
 }
 
-/// The interrupts of a card, but for those that belong to one that feeds, too: interfaces of one function have the same
-/// ones, where the driver does not name them by interface.
+/// The interrupts of a card, without those shared with a card that feeds: interfaces of one function share them if the
+/// driver does not name them by interface.
 pub(super) fn own<'a>(found: &Found, wish: &Wish, card: &'a Card) -> Vec<&'a Interrupt> {
     let feeds = |card: &&Card| found.readers_of(card, wish) > 0;
     let others: Vec<&Card> = found.machine.cards.iter().filter(feeds).collect();
@@ -465,8 +465,8 @@ fn tickless(found: &Found) -> CpuList {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Those of some CPUs whose cores nobody keeps for threads that are put there: `placement = "auto"` reads on isolated
-/// ones, and to neither these nor those without a tick does the kernel hand packets over.
+/// Those of some CPUs that are not set apart: `placement = "auto"` reads on isolated cores, and the kernel hands
+/// packets over neither to these nor to CPUs without a tick.
 fn not_set_apart(found: &Found, cpus: &[u32]) -> Vec<u32> {
     outside(cpus, &found.machine.whole_cores(&found.machine.isolated.union(&tickless(found))))
 }
@@ -475,7 +475,7 @@ fn outside(cpus: &[u32], others: &CpuList) -> Vec<u32> {
     cpus.iter().copied().filter(|&cpu| !others.contains(cpu)).collect()
 }
 
-/// The cores, whole, that rules give to threads that read, whatever card it is.
+/// The whole cores that rules give to reading threads of any card.
 fn held(found: &Found, wish: &Wish) -> CpuList {
     let by_rule = wish.feeding.iter().filter_map(|feeding| match &feeding.placed {
         Placed::Rule(cpus) => Some(cpus),
@@ -517,8 +517,8 @@ fn chosen(found: &Found, wish: &Wish, card: &Card) -> Vec<u32> {
     share(&open[first..first + count], &queues, index)
 }
 
-/// The cores of one card, of those that some cards with so many queues share: each gets one as long as there are any, then
-/// each with more queues another one, and stretches do not mix.
+/// The share of one card in the cores of several cards with these numbers of queues: each card gets one core while
+/// there are any, then each with more queues another one. The shares are contiguous.
 fn share(cores: &[u32], queues: &[usize], index: usize) -> Vec<u32> {
     let (mut shares, mut left) = (vec![0; queues.len()], cores.len());
     for turn in 0..queues.iter().max().copied().unwrap_or(0) {
@@ -571,7 +571,7 @@ fn free_for_packets(found: &Found, wish: &Wish, card: &Card) -> CpuList {
     let interrupted = found.machine.whole_cores(&interrupted);
     let free = outside(&near, &interrupted.union(&held(found, wish)));
     let mut open = not_set_apart(found, &free);
-    // `placement = "auto"` takes those that are set apart, then the nearest to the interrupts.
+    // `placement = "auto"` takes cores that are set apart first, then the nearest to the interrupts.
     let readers = found.readers(&cards, wish);
     let automatic = readers.iter().filter(|reader| reader.placed == Placed::Automatic).count();
     let taking: Vec<usize> = (0..near.len()).filter(|&index| interrupted.contains(near[index])).collect();

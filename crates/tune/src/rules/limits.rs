@@ -49,8 +49,8 @@ pub(super) const LIMITS: &[Rule] = &[
         group: Group::Limits,
         what: "The share of CPU time that the control group of this process may use (`cpu.max`; of version 1 \
                `cpu.cfs_quota_us`). No bound.",
-        why: "Whoever has used up his share stands still until the next period (100 ms), with all connections and rings \
-              running full meanwhile. CPUs of one's own (`cpuset`) bound a container without that.",
+        why: "A process that has used up its share is stopped until the next period (100 ms), while all connections \
+              and rings fill up. CPUs of one's own (`cpuset`) bound a container without that.",
         source: "the kernel's admin-guide/cgroup-v2.rst, CPU; scheduler/sched-bwc.rst",
         worth: "pauses of up to 100 ms; no bench of Ropewalk shows it: `cpu.stat` counts them",
         sureness: Sureness::Documented,
@@ -160,7 +160,7 @@ fn container_cpu(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     Ok(if seen.is_empty() { vec![Seen::good(SUBJECT, "no bound")] } else { seen })
 }
 
-/// As many CPUs as a control group may use at once; none where it has no bound.
+/// The number of CPUs that a control group may use at once; `None` without a limit.
 fn cpu_bound(found: &Found, group: &str) -> Option<f64> {
     let number = |text: &str| text.parse::<f64>().ok();
     let (share, period) = match found.text(&format!("{group}/cpu.max")) {
@@ -198,13 +198,13 @@ fn io_uring(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     Ok(vec![match found.probed.io_uring {
         Permission::Allowed => Seen::good(SUBJECT, "allowed"),
         Permission::Absent => {
-            Seen::told(SUBJECT, "this kernel has it not, or not all that is used of it", "Linux 6.12 or later")
+            Seen::told(SUBJECT, "this kernel does not have it, or not all that is used of it", "Linux 6.12 or later")
         }
         Permission::Unknown => Seen::told(SUBJECT, "could not be tried", "try `ropewalk bench tcpla`"),
         Permission::Refused => match switch {
             Some(value @ 1..) => {
                 let found = format!("refused: kernel.io_uring_disabled is {value}");
-                Seen::better(SUBJECT, found, "0, where those who decide on it agree")
+                Seen::better(SUBJECT, found, "0, if the administrators agree")
             }
             _ => Seen::better(
                 SUBJECT,
@@ -222,14 +222,14 @@ fn af_xdp(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         Permission::Allowed => Seen::good(SUBJECT, "allowed"),
         Permission::Unknown => Seen::told(SUBJECT, "could not be tried", "try `ropewalk bench packet`"),
         Permission::Absent if wants => {
-            Seen::harmful(SUBJECT, "this kernel has it not", "a kernel with CONFIG_XDP_SOCKETS")
+            Seen::harmful(SUBJECT, "this kernel does not have it", "a kernel with CONFIG_XDP_SOCKETS")
         }
         Permission::Refused if wants => {
             let missing: Vec<_> = found.machine.rights.missing_for_xdp().into_iter().map(Capability::name).collect();
             let lacks = if missing.is_empty() { String::new() } else { format!(": it lacks {}", missing.join(", ")) };
             Seen::harmful(SUBJECT, format!("refused{lacks}"), "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")
         }
-        Permission::Absent => Seen::good(SUBJECT, "this kernel has it not, and nothing asks for it"),
+        Permission::Absent => Seen::good(SUBJECT, "this kernel does not have it, and nothing asks for it"),
         Permission::Refused => Seen::good(SUBJECT, "refused, and nothing asks for it"),
     }])
 }

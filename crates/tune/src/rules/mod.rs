@@ -1,4 +1,4 @@
-//! What is looked at, what is advised, and why: one table, [`RULES`], with a function behind each line.
+//! What to look at, what to advise, and why: one table, [`RULES`], with a function behind each line.
 //!
 //! A rule's texts stand beside its function, and docs/tuning.md is made of them. A function gets what was found and
 //! what a configuration wishes, and touches nothing; it answers with a `Seen` for each thing that it looked at, or

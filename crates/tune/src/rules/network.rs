@@ -64,8 +64,8 @@ pub(in crate::rules) const BUFFERS: &[Rule] = &[
         group: Group::Network,
         what: "`net.ipv4.tcp_mem`, the pages that all connections together may take. Enough for all streams of the \
                configuration with 1 ms of the link each, and no more than a quarter of the memory.",
-        why: "Beyond the second number the kernel shrinks windows, and beyond the third it drops what comes, whatever \
-              the buffers of single sockets may be.",
+        why: "Beyond the second number the kernel shrinks windows, and beyond the third it drops packets, however \
+              large the buffers of single sockets are.",
         source: "the kernel's networking/ip-sysctl.rst",
         worth: "no sudden fall with many streams; no bench of Ropewalk shows it: the bounds are the kernel's own \
                (networking/ip-sysctl.rst, tcp_mem)",
@@ -79,8 +79,8 @@ pub(in crate::rules) const BUFFERS: &[Rule] = &[
                of the configuration, which the kernel counts twice, and no more than a quarter of the memory.",
         why: "Beyond the third number datagrams are dropped, although their own sockets have room.",
         source: "the kernel's networking/ip-sysctl.rst",
-        worth: "no loss by a bound that nobody looks at; no bench of Ropewalk shows it: the bounds are the kernel's \
-               own (networking/ip-sysctl.rst, udp_mem)",
+        worth: "no loss by a limit that is easily overlooked; no bench of Ropewalk shows it: the bounds are the \
+               kernel's own (networking/ip-sysctl.rst, udp_mem)",
         sureness: Sureness::Documented,
         look: udp_memory,
     },
@@ -88,7 +88,7 @@ pub(in crate::rules) const BUFFERS: &[Rule] = &[
 
 /// What no buffer should be smaller than, in bytes.
 const LEAST_BUFFER: u64 = 4 << 20;
-/// The size of the pages in which `tcp_mem` and `udp_mem` count, in bytes, where nobody has recorded it.
+/// The size of the pages in which `tcp_mem` and `udp_mem` count, in bytes, if it was not recorded.
 const USUAL_PAGE: u64 = 4096;
 /// Windows beyond this many bytes are remarked upon.
 const LARGE_WINDOW: u64 = 64 << 20;
@@ -119,7 +119,8 @@ fn receive_buffer(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     if present >= needed {
         return Ok(vec![Seen::good(NAME, present.to_string())]);
     }
-    // Whoever asks for datagrams' room and gets less loses some; a stream only waits. The administrator gets all of it.
+    // A datagram socket that gets less room than it asks for loses datagrams; a stream only waits. CAP_NET_ADMIN gets
+    // all of it.
     let asks_more = wish.most_receive_buffer(is_datagrams).is_some_and(|asked| asked > present);
     let loses = asks_more && found.machine.rights.lacks(Capability::NetAdmin);
     let grade = if loses { Grade::Harmful } else { Grade::CouldBeBetter };
@@ -174,7 +175,7 @@ fn udp_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     pages(found, NAME, needed, Grade::Harmful)
 }
 
-/// Three numbers of pages, of which the middle one has to hold so many bytes, or a quarter of the memory.
+/// Three numbers of pages, of which the middle one has to hold this many bytes, or a quarter of the memory.
 fn pages(found: &Found, name: &str, needed_bytes: u64, grade: Grade) -> Result<Vec<Seen>, Unread> {
     let [low, pressure, high] = found.sysctl_three(name)?;
     let memory = found.memory_bytes().ok_or_else(|| Unread("/proc/meminfo".to_owned()))?;
@@ -208,8 +209,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         group: Group::Network,
         what: "`net.ipv4.tcp_timestamps`, whether packets of TCP carry a time. On.",
         why: "Paper 3 turned it off to save CPU time. At 100 Gb/s the sequence numbers of TCP come round within 0.35 s, \
-              and it is by their times that old packets are told from new ones (PAWS, RFC 7323), and that round trips \
-              are measured when something was lost; reading the clock costs next to nothing now.",
+              and it is by their times that old packets are distinguished from new ones (PAWS, RFC 7323), and that \
+              round trips are measured when something was lost; reading the clock costs next to nothing now.",
         source: "paper 3, Fig. 8, which no longer holds; RFC 7323, section 5; the kernel's networking/ip-sysctl.rst",
         worth: "12 bytes of each packet, for protection against data of an earlier round; `ropewalk bench tcpla` \
                shows what they cost over loopback",
@@ -231,7 +232,7 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         name: "window_scaling",
         group: Group::Network,
         what: "`net.ipv4.tcp_window_scaling`, whether windows may be larger than 64 KiB. On.",
-        why: "64 KiB in each round trip of 0.1 ms are 0.65 GB/s at most, whatever the buffers.",
+        why: "64 KiB in each round trip of 0.1 ms are 0.65 GB/s at most, with buffers of any size.",
         source: "RFC 7323, section 2; the kernel's networking/ip-sysctl.rst",
         worth: "most of the speed of a fast link; `ropewalk bench tcpla` shows a part of it over loopback, where \
                round trips are short",
@@ -381,7 +382,7 @@ pub(in crate::rules) const QUEUES: &[Rule] = &[
         name: "busy_poll",
         group: Group::Network,
         what: "`net.core.busy_poll` and `net.core.busy_read`, how long every reader of a socket asks the card before it \
-               sleeps. 0 for all; whoever wants it asks for it at its own socket.",
+               sleeps. 0 for all; a program that wants it sets it on its own sockets.",
         why: "Ropewalk's threads look again for a while before they sleep as it is. For all sockets of the machine it \
               takes CPU time from threads that build events, and the time is spent in the kernel, where nothing else \
               is looked after.",
@@ -445,7 +446,7 @@ fn backlog(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 fn receive_budget(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     const WANTED: [(&str, i64); 2] = [("net.core.netdev_budget", 600), ("net.core.netdev_budget_usecs", 4000)];
     let softnet = softnet(found)?;
-    // Once in ten thousand packets is nothing that anybody would notice.
+    // One in ten thousand packets has no visible effect.
     let is_short = softnet.squeezed > softnet.taken / 10_000;
     let mut seen = Vec::new();
     for (name, wanted) in WANTED {

@@ -44,8 +44,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
     Rule {
         name: "hardware_threads",
         group: Group::Processor,
-        what: "Whether a core runs two hardware threads. It is told: the layout leaves the other one of each core that reads \
-               without work.",
+        what: "Whether a core runs two hardware threads. Only reported: the layout leaves the other one of each \
+               reading core without work.",
         why: "Two busy threads on one core have half a core each: two reading threads on siblings are no faster than one.",
         source: "docs/placement.md",
         worth: "two threads on two cores against two on one: 2.0 against 1.0 times one, at the vector unit's limit; \
@@ -81,7 +81,7 @@ pub(super) const PROCESSOR: &[Rule] = &[
     Rule {
         name: "mitigations",
         group: Group::Processor,
-        what: "Which defects of the processor the kernel works around. It is told, and never changed.",
+        what: "Which defects of the processor the kernel works around. Only reported, never changed.",
         why: "Some make system calls and context switches dearer: figures of two machines compare only where both are known. \
               Whether they are needed is not a question of speed.",
         source: "the kernel's admin-guide/hw-vuln",
@@ -95,7 +95,7 @@ pub(super) const PROCESSOR: &[Rule] = &[
         group: Group::Processor,
         what: "`kernel.sched_rt_runtime_us`, how long in each second threads with strict priority may run. Where the \
                configuration has such threads: each on a core where something else never has to run.",
-        why: "Those that look for work all the time (as reading threads do for a while) are stopped for 50 ms in each \
+        why: "Threads that poll all the time (as reading threads do for a while) are stopped for 50 ms in each \
               second when they share a core; with -1 they are not, and may keep the kernel's own threads from running.",
         source: "sched(7); the kernel's scheduler/sched-rt-group.rst; paper 1, IV-C",
         worth: "no pause of 50 ms; no bench of Ropewalk shows it: the 50 ms of each second are the kernel's (sched(7))",
@@ -154,7 +154,7 @@ fn idle_states(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     } else {
         format!("none on the node that feeds ({} states of CPUs)", seen.changes.len())
     };
-    // What a feeding node has is what counts; elsewhere sleeping saves energy and costs nobody anything.
+    // Only the states on a feeding node matter; elsewhere sleeping saves energy and costs no time.
     if seen.changes.is_empty() && !near.is_empty() {
         return Ok(vec![Seen::good(SUBJECT, "none on the node that feeds")]);
     }

@@ -1,5 +1,5 @@
-//! Where the threads of runs that go on belong: those that read beside the interrupts of their card, the rest away (paper
-//! 3, Fig. 9).
+//! Where the threads of current runs belong: reading threads beside the interrupts of their card, the others away from
+//! them (paper 3, Fig. 9).
 //!
 //! ```text
 //!  machine, its interrupts as they are advised --+
@@ -32,7 +32,7 @@ struct Running<'a> {
 pub(super) fn running_threads(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let mut seen = Vec::new();
     let running = running(found, wish, &mut seen);
-    // Where one thread turns several units nobody has the names of those that read.
+    // If one thread turns several units, the names of the reading threads are unknown.
     let are_known = wish.feeding.iter().all(|feeding| wish.threads.contains_key(&feeding.thread));
     let machine = as_advised(found, wish);
     let Some(plan) = placement(&machine, wish, &running).filter(|_| are_known) else { return Ok(seen) };
@@ -49,8 +49,8 @@ pub(super) fn running_threads(found: &Found, wish: &Wish) -> Result<Vec<Seen>, U
     Ok(seen)
 }
 
-/// The configuration's threads that run, those that read before the others. A name that threads of several processes have
-/// says nothing: of which of them the configuration is nobody knows.
+/// The configuration's threads that run, reading threads first. A name that threads of several processes have is
+/// skipped: it does not say which of them the configuration means.
 fn running<'a>(found: &'a Found, wish: &'a Wish, seen: &mut Vec<Seen>) -> Vec<Running<'a>> {
     let mut names: Vec<(&str, Option<&str>)> = Vec::new();
     let reading = wish.feeding.iter().map(|feeding| (feeding.thread.as_str(), Some(feeding.interface.as_str())));
@@ -105,8 +105,8 @@ fn as_advised(found: &Found, wish: &Wish) -> Machine {
     machine
 }
 
-/// Where a run would put these threads on that machine. None where it would leave all of it to the kernel, and where rules
-/// cannot be followed there.
+/// Where a run would put these threads on that machine. `None` if it would leave all of them to the kernel, or if its
+/// rules cannot be followed there.
 fn placement(machine: &Machine, wish: &Wish, running: &[Running]) -> Option<Plan> {
     let rule = |one: &Running| match wish.threads.get(one.name) {
         Some(Placed::Rule(cpus)) => {
@@ -133,7 +133,7 @@ fn pattern(name: &str) -> String {
     format!("^{}$", name.chars().map(one).collect::<String>())
 }
 
-/// Where threads belong, and what is kept for those that read and for interrupts.
+/// Where threads belong, and which cores are kept for reading threads and for interrupts.
 struct Goals<'a> {
     plan: &'a Plan,
     /// The cores, whole, of threads that read.

@@ -11,8 +11,8 @@ pub(super) const STORAGE: &[Rule] = &[
     Rule {
         name: "file_system",
         group: Group::Storage,
-        what: "The file system of each output directory. One on a local disk that writes in place: ext4, xfs. One of which \
-               nothing is known is told.",
+        what: "The file system of each output directory. One on a local disk that writes in place: ext4, xfs. An \
+               unknown one is reported.",
         why: "One over the network, or in layers as containers have it, is as fast as its slowest part and may stand still; \
               one in memory loses everything with the machine; one that copies on writing works twice for run files.",
         source: "open(2), O_DIRECT; the kernel's filesystems/overlayfs.rst",
@@ -89,7 +89,7 @@ fn mount_of<'a, 'b>(mounts: &'b [Mount<'a>], directory: &Path) -> Option<&'b Mou
     above.max_by_key(|mount| mount.point.components().count())
 }
 
-/// What is seen of each output directory by its mount. One without a mount is told of by itself.
+/// What is seen of each output directory by its mount; a directory without a mount is reported as such.
 fn each(found: &Found, wish: &Wish, what: &str, one: fn(String, &Mount<'_>) -> Seen) -> Result<Vec<Seen>, Unread> {
     let mounts = mounts(found)?;
     let seen = |directory: &PathBuf| {

@@ -40,7 +40,7 @@ fn interrupts_wait_but_not_for_long() {
     assert_eq!(changes(&never.finds("coalescing", &Wish::default())), ["coalescing time of eth0: 0 -> 20"]);
 }
 
-/// virtio_net tells every card's values, and takes others only where the host gave it the feature.
+/// virtio_net reports values for every card, and takes others only where the host gave it the feature.
 #[test]
 fn a_virtual_card_is_asked_for_no_more_than_its_host_gave_it() {
     let given = |bits: [u8; 2]| {
@@ -58,14 +58,14 @@ fn a_virtual_card_is_asked_for_no_more_than_its_host_gave_it() {
 }
 
 #[test]
-fn pauses_are_for_those_whom_nobody_else_holds_back() {
+fn pauses_are_for_datagrams_alone() {
     let found = finds("server", "pause_frames", &on_eth1());
     assert_eq!((worst(&found), changes(&found).len()), (Grade::Told, 0));
     let found = finds("laptop", "pause_frames", &fed("eth0", Transport::Datagrams, None));
     let expected = ["heeded pause frames of eth0: off -> on", "sent pause frames of eth0: off -> on"];
     assert_eq!(changes(&found), expected);
     assert_eq!(worst(&finds("laptop", "pause_frames", &Wish::default())), Grade::Good);
-    // Some drivers then tell what was agreed on, so that `on` is read again as `off`.
+    // Some drivers then report what was agreed on, so that `on` is read again as `off`.
     let negotiated = "[ [ { \"of\": \"negotiated_pause\" }, \"on\" ],";
     let copy = Copy::of("laptop").recorded("\"properties\": [", &format!("\"properties\": {negotiated}"));
     let found = copy.finds("pause_frames", &fed("eth0", Transport::Datagrams, None));
@@ -121,14 +121,14 @@ fn queues_that_go_are_left_alone_where_there_are_more_than_ten() {
     assert_eq!(handed, [path(2, "rps_cpus") + "f0 -> 0"]);
 }
 
-/// With an interface to look at besides those that feed.
+/// With an interface to look at besides the feeding ones.
 fn naming(wish: Wish, interface: &str) -> Wish {
     Wish { interfaces: vec![interface.to_owned()], ..wish }
 }
 
-/// A switch that carries less drops them without a word, and nobody here can ask it.
+/// A switch with a smaller MTU drops large packets silently, and cannot be asked.
 #[test]
-fn large_packets_are_planned_where_somebody_names_the_interface_that_feeds() {
+fn large_packets_are_planned_where_the_feeding_interface_is_named() {
     let found = finds("server", "mtu", &readout("eth1", "/data"));
     assert_eq!((worst(&found), changes(&found).len()), (Grade::CouldBeBetter, 0));
     assert_eq!(found[0].advised, "9000, where all of this network has it: planned with `--interface eth1`");
@@ -244,7 +244,7 @@ fn a_slot_carries_what_the_link_brings() {
 }
 
 #[test]
-fn buffers_are_as_large_as_somebody_asks_or_the_link_wants() {
+fn buffers_are_as_large_as_asked_or_as_the_link_wants() {
     let any = Wish::default();
     // 5 ms of 100 Gb/s are 62.5 MB.
     assert_eq!(changes(&finds("server", "receive_buffer", &any)), ["net.core.rmem_max: 212992 -> 67108864"]);
@@ -254,8 +254,8 @@ fn buffers_are_as_large_as_somebody_asks_or_the_link_wants() {
     let findings = finds("server", "receive_buffer", &wish);
     assert_eq!(changes(&findings), ["net.core.rmem_max: 212992 -> 33554432"]);
     assert_eq!(worst(&findings), Grade::CouldBeBetter, "the administrator gets it all the same");
-    let anybody = Copy::of("server").with("proc/self/status", "CapEff:\t0000000000000000\n");
-    assert_eq!(worst(&anybody.finds("receive_buffer", &wish)), Grade::Harmful);
+    let unprivileged = Copy::of("server").with("proc/self/status", "CapEff:\t0000000000000000\n");
+    assert_eq!(worst(&unprivileged.finds("receive_buffer", &wish)), Grade::Harmful);
     let wish = fed("eth1", Transport::Tcp, Some(32 << 20));
     assert_eq!(worst(&finds("server", "receive_buffer", &wish)), Grade::CouldBeBetter);
 }
@@ -265,7 +265,7 @@ fn windows_follow_the_link_and_not_the_paper() {
     // Twice 1 ms of 100 Gb/s, as a power of two.
     let changed = changes(&finds("server", "tcp_receive_window", &Wish::default()));
     assert_eq!(changed, ["net.ipv4.tcp_rmem: 4096 131072 6291456 -> 4096 131072 33554432"]);
-    // At 1 Gb/s the paper's 100 MB are told, and left.
+    // At 1 Gb/s the paper's 100 MB are reported, and left.
     let large = finds("laptop", "tcp_receive_window", &Wish::default());
     assert_eq!((large[0].grade, large[0].changes.len()), (Grade::Told, 0));
     assert_eq!(large[0].advised, "no more than each connection needs: 244.1 KiB at this link's speed");
@@ -353,11 +353,11 @@ fn packets_that_the_kernel_dropped_ask_for_a_longer_queue() {
 }
 
 #[test]
-fn who_keeps_the_times_of_packets_is_named() {
+fn the_process_that_asks_for_packet_times_is_named() {
     let found = finds("server", "packet_timestamps", &Wish::default());
     assert_eq!(found[0].found, "process 1490 (chronyd) asks for them with SO_TIMESTAMPING");
     assert_eq!(worst(&finds("laptop", "packet_timestamps", &Wish::default())), Grade::Good);
-    // Nobody says "none" of what he could not look at.
+    // The rule does not say "none" while it could not look at some processes.
     let partly = Copy::of("laptop").recorded("\"probed\": {", "\"probed\": { \"unseen_processes\": 12,");
     let found = partly.finds("packet_timestamps", &Wish::default());
     assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Told, "12 processes could not be looked at"));

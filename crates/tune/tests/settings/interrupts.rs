@@ -87,7 +87,7 @@ fn cards_that_feed_from_one_node_share_its_cores() {
 }
 
 #[test]
-fn readers_that_nobody_places_are_found() {
+fn readers_left_to_the_kernel_are_found() {
     let found = |placing: [Placed; 2]| finds("server", "reader_cores", &placed(readout("eth1", "/data"), placing));
     let loose = found([Placed::Nobody, on("5")]);
     assert_eq!((worst(&loose), loose[0].found.as_str()), (Grade::CouldBeBetter, "wherever the kernel puts them: ru0"));
@@ -135,7 +135,7 @@ fn other_cards_interrupt_elsewhere() {
     assert_eq!(changes(&near.finds("interrupt_others", &wish)), ["/proc/irq/61/smp_affinity_list: 6 -> 3"]);
 }
 
-/// Two ports of one function, or a card and who stands for a virtual machine: where drivers do not name interrupts by
+/// Two ports of one function, or a card and the representor of a virtual machine: if drivers do not name interrupts by
 /// interface, all belong to both.
 #[test]
 fn interrupts_that_a_feeding_card_has_too_are_not_those_of_another() {
@@ -153,7 +153,7 @@ fn interrupts_that_a_feeding_card_has_too_are_not_those_of_another() {
 }
 
 #[test]
-fn who_moves_interrupts_is_found() {
+fn the_program_that_moves_interrupts_is_found() {
     let found = finds("server", "irqbalance", &Wish::default());
     assert_eq!(
         (worst(&found), found[0].found.as_str()),
@@ -248,7 +248,7 @@ fn transmit_queues_have_cpus_of_their_own() {
 }
 
 #[test]
-fn isolated_cpus_are_told_and_have_no_tick() {
+fn isolated_cpus_are_reported_and_have_no_tick() {
     assert_eq!(worst(&finds("server", "isolated_cpus", &readout("eth1", "/data"))), Grade::Told);
     assert_eq!(worst(&finds("server", "isolated_cpus", &on_eth1())), Grade::Good);
     assert_eq!(worst(&finds("server", "tickless_cpus", &on_eth1())), Grade::Good);
@@ -306,7 +306,7 @@ fn threads_of_a_run_that_goes_on_are_put_where_a_new_one_would_have_them() {
     assert_eq!((found[0].subject.as_str(), found[0].found.as_str()), ("ropewalk 4711: ru0", "may run on CPU 0-15"));
     assert!(found[0].advised.starts_with("CPU 4, beside CPU 5-6, which takes the interrupts of eth1"), "{found:#?}");
     assert!(found[2].advised.starts_with("CPU 0-1,8-9, away from the card and what reads it"), "{found:#?}");
-    assert!(finds("server", "running_threads", &on_eth1()).is_empty(), "nobody said what its threads are for");
+    assert!(finds("server", "running_threads", &on_eth1()).is_empty(), "the wish names no threads");
     assert!(finds("laptop", "running_threads", &readout("eth0", "/runs")).is_empty(), "nothing runs there");
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn of(findings: Vec<Finding>, rule: &str) -> Vec<Finding> {
     findings.into_iter().filter(|finding| finding.rule == rule).collect()
 }
 
-/// The worst grade of some findings; good where there are none.
+/// The worst grade of some findings; good without findings.
 pub(crate) fn worst(findings: &[Finding]) -> Grade {
     findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Good)
 }
@@ -155,7 +155,7 @@ pub(crate) fn fed(interface: &str, transport: Transport, receive_buffer_bytes: O
     Wish { feeding: vec![feeding("ru0"), feeding("ru1")], threads: threads.into(), ..Wish::default() }
 }
 
-/// The same wish, with somebody who decides where each thread runs, in their order.
+/// The same wish, with a placement for each thread, in their order.
 pub(crate) fn placed<const COUNT: usize>(mut wish: Wish, placed: [Placed; COUNT]) -> Wish {
     assert_eq!(wish.feeding.len(), COUNT);
     for (feeding, placed) in wish.feeding.iter_mut().zip(placed) {

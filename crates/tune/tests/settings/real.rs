@@ -18,12 +18,12 @@ use rustix::process::{Signal, getpid, kill_process};
 
 /// Says which part of a test this program is, in the namespace.
 const PART: &str = "ROPEWALK_TUNE_PART";
-/// The directory of the journal and of what is told.
+/// The directory of the journal and of the reports.
 const DIRECTORY: &str = "ROPEWALK_TUNE_DIRECTORY";
 /// Before which step it kills itself.
 const KILLED_BEFORE: &str = "ROPEWALK_TUNE_KILLED_BEFORE";
 
-/// What ends whoever is killed, and nobody who panics: signal 9.
+/// The signal that ends a killed process, but no panicking one: 9.
 const KILLED: i32 = Signal::KILL.as_raw();
 
 /// Two cards and a cable, and a directory; both go with the value.
@@ -47,13 +47,13 @@ impl Laid {
 
     /// Does a part in the namespace, killed before a step where one is given.
     fn part(&self, name: &str, killed_before: Option<usize>) -> Output {
-        // The user `nobody`, and none of the rights that a container may have left to the administrator.
+        // The user 65534, and none of the rights that a container may have left to the administrator.
         let starter =
             if name == "without rights" { "setpriv --reuid=65534 --clear-groups --bounding-set=-all" } else { "" };
         let script = format!("mount -t sysfs sysfs /sys && exec {starter} \"$0\" \"$@\"");
         let mut program = std::env::current_exe().expect("this program has a file");
         if !starter.is_empty() {
-            // To where everybody may go.
+            // To a place that every user may enter.
             let copy = self.directory.join("program");
             fs::copy(&program, &copy).expect("a file can be copied");
             program = copy;
@@ -76,7 +76,7 @@ impl Laid {
     /// Everything that could have changed.
     fn state(&self) -> State {
         self.good("tell");
-        let read = |name: &str| fs::read(self.directory.join(name)).expect("it was told");
+        let read = |name: &str| fs::read(self.directory.join(name)).expect("the part wrote it");
         State {
             files: serde_json::from_slice(&read("files")).expect("JSON"),
             card: serde_json::from_slice(&read("card")).expect("JSON"),
@@ -90,7 +90,7 @@ impl Drop for Laid {
     }
 }
 
-/// Every file below /proc/sys/net, the card's in /sys that can be changed, and what its driver tells.
+/// Every file below /proc/sys/net, the card's in /sys that can be changed, and its driver's report.
 #[derive(PartialEq, Debug)]
 struct State {
     files: BTreeMap<String, String>,
@@ -139,8 +139,8 @@ fn plan(place: &mut Place) -> Plan {
     Plan { changes: wanted.into_iter().map(change).collect() }
 }
 
-/// What the rules ask for of protocols and of the card. What is below `net.core` belongs to the machine and is only read
-/// in a namespace; nor may a namespace choose a congestion control that the machine does not allow to everybody.
+/// What the rules ask for of protocols and of the card. What is below `net.core` belongs to the machine and is only
+/// read in a namespace; nor may a namespace choose a congestion control that the machine does not allow to all users.
 fn asked_for(place: &mut Place) -> Plan {
     let wish = Wish { interfaces: vec![CARD.to_owned()], ..Wish::default() };
     let found = Found::read(place, &wish).expect("it can be read");
@@ -215,26 +215,26 @@ fn without_rights(place: &mut Place) {
     let feature = said(Setting::Card { interface: CARD.to_owned(), property }, "on");
     assert!(feature.starts_with(&format!("{CARD}: ")) && feature.contains(right), "{feature}");
     let thread = first_thread();
-    let cpus = place.read(&thread).expect("everybody may").expect("it does not end");
+    let cpus = place.read(&thread).expect("reading needs no rights").expect("it does not end");
     let mut said = |setting: &Setting, value: &str| place.write(setting, value).expect_err(value).to_string();
     assert_eq!(
         said(&thread, &cpus),
         "/proc/1/task/1: permission denied; this needs root or CAP_SYS_NICE: run it with sudo"
     );
-    // All of it is told before anything is done, and nothing is written by asking.
+    // All of it is reported before anything is changed, and asking writes nothing.
     let mut plan = plan(place);
     let (setting, rule) = (Setting::sysctl("vm.swappiness"), "test".to_owned());
     let group = Group::Interrupts;
     plan.changes.push(Change { setting: thread, from: cpus, to: "0".to_owned(), group, rule: rule.clone() });
     plan.changes.push(Change { setting, from: swappiness, to: "1".to_owned(), group: Group::Memory, rule });
-    let forbidden = place.permits(&plan).expect_err("nobody may change any of it");
+    let forbidden = place.permits(&plan).expect_err("no right to change any of it");
     let missing: Vec<_> = forbidden.missing.iter().map(|(why, settings)| (why.as_str(), settings.len())).collect();
     let needs_both = "needs root, or CAP_DAC_OVERRIDE and CAP_NET_ADMIN";
     let needs_nice = "needs root or CAP_SYS_NICE";
     assert_eq!(missing, [("needs root or CAP_NET_ADMIN", 11), (needs_both, 2), (needs_nice, 1), ("needs root", 1)]);
     let identity = place.identity();
     let journal = JournalFile::open(Path::new("/var/lib/none-such/tune.journal"), &identity, "t");
-    let error = journal.expect_err("nobody may write there").to_string();
+    let error = journal.expect_err("no right to write there").to_string();
     assert!(error.contains("; run it with sudo, or name another file with --journal"), "{error}");
 }
 
@@ -249,7 +249,7 @@ fn what_is_done_in_the_namespace() {
     let mut watch = |step: usize, _: &Action| {
         steps = step;
         if killed_before == Some(step) {
-            kill_process(getpid(), Signal::KILL).expect("nobody forbids that");
+            kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
         }
     };
     let (mut place, now) = (Place::live(), SystemTime::now());
@@ -292,7 +292,8 @@ fn what_is_done_in_the_namespace() {
         "undo" => {
             let undone = change::undo(&mut place, &identity, &journal, now, Foreign::Leave, &mut watch);
             let undone = undone.expect("a journal");
-            // Killed right before it was put away, a journal says that all is taken back; whoever opens it next puts it away.
+            // A process killed right before it put the journal away leaves one that is taken back completely; the next
+            // open puts it away.
             let is_gone = undone.is_none() || !journal.exists();
             assert!(is_gone && undone.is_none_or(|undone| undone.is_put_away), "something is left");
         }
@@ -337,8 +338,8 @@ fn what_the_rules_ask_for_is_applied_and_then_asked_for_no_more() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_with_what_would_help() {
-    let Some(laid) = Laid::new("what_the_kernel_refuses_is_told_with_what_would_help") else { return };
+fn what_the_kernel_refuses_is_reported_with_what_would_help() {
+    let Some(laid) = Laid::new("what_the_kernel_refuses_is_reported_with_what_would_help") else { return };
     let before = laid.state();
     laid.good("refused");
     laid.good("without rights");
@@ -346,13 +347,14 @@ fn what_the_kernel_refuses_is_told_with_what_would_help() {
 }
 
 #[test]
-fn whoever_is_killed_before_any_step_leaves_what_can_be_undone_byte_for_byte() {
-    let Some(laid) = Laid::new("whoever_is_killed_before_any_step_leaves_what_can_be_undone_byte_for_byte") else {
+fn a_kill_before_any_step_leaves_what_can_be_undone_byte_for_byte() {
+    let Some(laid) = Laid::new("a_kill_before_any_step_leaves_what_can_be_undone_byte_for_byte") else {
         return;
     };
     let before = laid.state();
     laid.good("apply");
-    let steps: usize = fs::read_to_string(laid.directory.join("plan")).expect("it was told").parse().expect("a number");
+    let steps: usize =
+        fs::read_to_string(laid.directory.join("plan")).expect("the part wrote it").parse().expect("a number");
     laid.good("undo");
     assert!(steps > 60, "{steps}: several for each of the settings");
     for step in 1..=steps {
@@ -363,8 +365,8 @@ fn whoever_is_killed_before_any_step_leaves_what_can_be_undone_byte_for_byte() {
 }
 
 #[test]
-fn whoever_is_killed_while_it_is_undone_leaves_what_can_be_undone_byte_for_byte() {
-    let Some(laid) = Laid::new("whoever_is_killed_while_it_is_undone_leaves_what_can_be_undone_byte_for_byte") else {
+fn a_kill_during_an_undoing_leaves_what_can_be_undone_byte_for_byte() {
+    let Some(laid) = Laid::new("a_kill_during_an_undoing_leaves_what_can_be_undone_byte_for_byte") else {
         return;
     };
     let before = laid.state();

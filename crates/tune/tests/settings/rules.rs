@@ -69,7 +69,7 @@ fn names_are_given_once_and_groups_stand_together() {
     }
 }
 
-/// A command that shows it on this machine, or why there is none and where the number comes from.
+/// A command that shows it on this machine, or why no command does and where the number comes from.
 #[test]
 fn what_a_rule_is_worth_is_shown_by_a_command_or_says_where_it_comes_from() {
     const NONE: &str = "no bench of Ropewalk shows it: ";
@@ -126,7 +126,7 @@ fn nothing_is_left_to_change_after_all_was_changed() {
     }
 }
 
-/// Whatever stands in whichever file, no rule panics. What cannot be used at all is an error of whoever reads it.
+/// No rule panics, with any text in any file. An unusable file is an error of its reader.
 #[test]
 fn no_file_of_a_machine_makes_a_rule_panic() {
     let (copy, wish) = (Copy::of("server"), readout("eth1", "/data"));
@@ -144,7 +144,7 @@ fn no_file_of_a_machine_makes_a_rule_panic() {
 
 /// What a rule cannot read it says.
 #[test]
-fn damaged_files_are_told() {
+fn damaged_files_are_reported() {
     let copy = Copy::of("server").with("proc/sys/net/ipv4/tcp_sack", "many").without("proc/sys/net/core/rmem_max");
     for (rule, subject) in [("tcp_sack", "net.ipv4.tcp_sack"), ("receive_buffer", "net.core.rmem_max")] {
         let findings = copy.finds(rule, &Wish::default());
@@ -155,7 +155,7 @@ fn damaged_files_are_told() {
 }
 
 #[test]
-fn an_unknown_interface_is_refused_with_those_that_there_are() {
+fn an_unknown_interface_is_refused_with_the_known_ones() {
     let wish = Wish { interfaces: vec!["eth7".to_owned()], ..Wish::default() };
     let error =
         Found::read(&mut Place::recorded(&tree("server")).expect("a good record"), &wish).expect_err("not there");
@@ -173,7 +173,7 @@ fn a_directory_without_a_machine_is_refused() {
     assert!(error.expect_err("a number").to_string().contains("this is no record of a machine: probed"));
 }
 
-/// What stands above the first rule.
+/// The text above the first rule.
 const HEAD: &str = "\n## The rules\n";
 
 fn heading(group: Group) -> &'static str {

@@ -104,7 +104,7 @@ fn pages_and_memory_are_wanted_where_pools_are_put() {
 }
 
 #[test]
-fn transparent_huge_pages_are_there_for_who_asks() {
+fn transparent_huge_pages_are_there_for_programs_that_ask() {
     let found = changes(&finds("server", "transparent_huge_pages", &Wish::default()));
     assert_eq!(found, ["/sys/kernel/mm/transparent_hugepage/enabled: never -> madvise"]);
     let found = changes(&finds("laptop", "transparent_huge_pages", &Wish::default()));
@@ -190,7 +190,7 @@ fn slow_clocks_are_found_and_left() {
 }
 
 #[test]
-fn what_is_told_is_never_changed() {
+fn what_is_only_reported_is_never_changed() {
     let found = finds("container", "mitigations", &Wish::default());
     assert_eq!(found.iter().map(|one| one.subject.as_str()).collect::<Vec<_>>(), ["mds", "spectre_v2"]);
     assert_eq!((worst(&found), changes(&found).len()), (Grade::Told, 0));

@@ -1,5 +1,6 @@
-//! Threads of a running process put on other CPUs and taken back, and whoever does it killed before every step of it. The
-//! process is this program once more, under the name of ours, with threads that have the names of units.
+//! Threads of a running process put on other CPUs and taken back, with the changing process killed before each of its
+//! steps. The running process is this program once more, under the name of ours, with threads that have the names of
+//! units.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -27,7 +28,7 @@ const NAMES: [&str; 3] = ["ru0", "bu0", "manager"];
 /// A process that is named as ours, in a directory of its own; both go with the value.
 struct Running {
     process: Child,
-    /// What it says, so that somebody hears its end, too.
+    /// What it says; held open, so that its output does not break before it ends.
     said: BufReader<ChildStdout>,
     directory: PathBuf,
 }
@@ -61,7 +62,7 @@ impl Running {
         assert!(self.part(part, None).success(), "{part}");
     }
 
-    /// Where each of its threads may run, as the kernel tells it.
+    /// Where each of its threads may run, as the kernel reports it.
     fn state(&self) -> Vec<String> {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.process.id()));
         let threads = fs::read_dir(tasks).expect("it runs").flatten();
@@ -106,7 +107,7 @@ fn plan(process: &Process) -> Plan {
     Plan { changes: changes.collect() }
 }
 
-/// Threads until nobody holds the other end any more.
+/// Threads that run until the other end is dropped.
 fn run() {
     // A thread gives itself its name, and has it when it comes here.
     let begun = Arc::new(Barrier::new(NAMES.len() + 1));
@@ -139,7 +140,7 @@ fn what_is_done_with_threads() {
     let mut watch = |step: usize, _: &Action| {
         steps = step;
         if killed_before == Some(step) {
-            kill_process(getpid(), Signal::KILL).expect("nobody forbids that");
+            kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
         }
     };
     let directory = PathBuf::from(std::env::var_os(DIRECTORY).expect("it was given"));
@@ -165,8 +166,8 @@ fn what_is_done_with_threads() {
 }
 
 #[test]
-fn threads_are_put_elsewhere_and_come_back_whenever_somebody_is_killed() {
-    let Some(running) = Running::new("threads_are_put_elsewhere_and_come_back_whenever_somebody_is_killed") else {
+fn threads_are_put_elsewhere_and_come_back_after_a_kill_at_any_step() {
+    let Some(running) = Running::new("threads_are_put_elsewhere_and_come_back_after_a_kill_at_any_step") else {
         return;
     };
     let before = running.state();
@@ -175,7 +176,7 @@ fn threads_are_put_elsewhere_and_come_back_whenever_somebody_is_killed() {
     assert_ne!(running.state(), before);
     running.good("undo");
     assert_eq!(running.state(), before);
-    let steps = fs::read_to_string(running.directory.join("steps")).expect("it was told");
+    let steps = fs::read_to_string(running.directory.join("steps")).expect("the process wrote it");
     let steps: usize = steps.parse().expect("a number");
     assert!(steps > 15, "{steps}: several for each of the threads");
     for step in 1..=steps {

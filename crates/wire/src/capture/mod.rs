@@ -3,7 +3,7 @@
 //! ```text
 //!  file ──reader──> packets ──link──> IP packets ──traffic──> UDP datagrams            whole, also of several IP fragments
 //!  (pcap, pcapng)   time, interface   Ethernet, VLAN,         TCP segments ──streams──> bytes in order
-//!                                     Linux cooked, raw IP    everything else, told apart by name
+//!                                     Linux cooked, raw IP    everything else, counted by name
 //! ```
 //! Layouts: pcap as in the IETF draft `draft-ietf-opsawg-pcap`, pcapng as in `draft-ietf-opsawg-pcapng`, link types as
 //! tcpdump.org lists them, IPv6 RFC 8200. Files of both byte orders, with micro- or nanoseconds or any other unit of time,
@@ -98,7 +98,7 @@ impl CaptureError {
 /// A packet as it was captured.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// When it passed; none where the capture does not say.
+    /// When it passed; `None` if the capture does not say.
     pub time: Option<Utc>,
     /// At which of the section's interfaces, from 0.
     pub interface: u32,

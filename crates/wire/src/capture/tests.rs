@@ -218,7 +218,7 @@ fn times_may_count_powers_of_two_and_begin_elsewhere() {
 }
 
 #[test]
-fn blocks_that_nobody_knows_are_passed_over_and_older_packets_are_read() {
+fn unknown_blocks_are_passed_over_and_older_packets_are_read() {
     let file = Numbers::new(false).section().block(0x0000_0BAD, |body| body.bytes(b"comment"));
     let file = file.interface(1, 4, 1, b"").block(5, |body| body.u32(0).u32(1).u32(2));
     let file = file.block(3, |body| body.u32(9).bytes(b"kept"));
@@ -461,7 +461,7 @@ fn a_datagram_of_ipv6_that_is_written_is_read() {
 }
 
 #[test]
-fn what_is_no_datagram_is_told_apart() {
+fn other_packets_than_datagrams_are_distinguished() {
     let icmp = ethernet(None, &ipv4(1, &[3, 3, 0, 0, 0, 0, 0, 0], |_| {}));
     let mut arp = ethernet(None, &[0; 28]);
     arp[12..14].copy_from_slice(&[8, 6]);
@@ -517,7 +517,7 @@ fn parts(payload: &[u8], step: usize, identification: u16) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_datagram_of_several_parts_is_put_together_whatever_their_order() {
+fn a_datagram_of_several_parts_is_put_together_in_any_order() {
     let payload: Vec<u8> = (0..5000_u32).map(|index| index as u8).collect();
     let mut forwards = parts(&payload, 1480, 7);
     assert_eq!(forwards.len(), 4);
@@ -645,7 +645,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_is_the_same_in_whatever_order_its_segments_come(
+    fn a_stream_is_the_same_in_any_order_of_its_segments(
         bytes in vec(any::<u8>(), 1..300),
         cuts in vec((any::<prop::sample::Index>(), 1..40_usize), 0..20),
         start in any::<u32>(),

@@ -26,7 +26,7 @@ pub enum Carried<'a> {
     Datagram(Datagram<'a>),
     /// A segment of TCP.
     Segment(Segment<'a>),
-    /// Straight in IP: another protocol than those that are known here, as multi-event packets do.
+    /// Another protocol straight in IP, as multi-event packets use.
     Other(IpPacket<'a>),
     /// Nothing that a source sent.
     Aside(Aside),
@@ -64,7 +64,7 @@ impl Aside {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Icmp, Self::Part, Self::NoIp, Self::Cut, Self::Malformed, Self::UnknownLink];
 
-    /// Those that may have been a source's, if they could be read.
+    /// Unreadable packets that may have come from a source.
     pub const UNREADABLE: [Self; 2] = [Self::Cut, Self::Malformed];
 
     /// The name under which reports count it.
@@ -128,7 +128,7 @@ fn carried(ip: IpPacket<'_>) -> Result<Carried<'_>, InternetError> {
     }
 }
 
-/// Network cards that cut datagrams into packets leave a length of 0 to captures at the sender: it stands for all bytes.
+/// Network cards that cut datagrams into packets leave a length of 0 to captures at the sender: it means all bytes.
 fn datagram(source: IpAddr, destination: IpAddr, bytes: &[u8]) -> Result<Datagram<'_>, InternetError> {
     let datagram = UdpSlice::from_slice(bytes).map_err(|_| InternetError::Length)?;
     let source = SocketAddr::new(source, datagram.source_port());
@@ -149,7 +149,7 @@ impl LinkType {
     pub const RAW: Self = Self(101);
     /// A loopback of OpenBSD: as [`LinkType::NULL`].
     pub const LOOP: Self = Self(108);
-    /// Whatever Linux captured at "any" interface: 16 bytes, the last two as in Ethernet.
+    /// All packets that Linux captured at the "any" interface: 16 bytes, the last two as in Ethernet.
     pub const LINUX_COOKED: Self = Self(113);
     /// IPv4, without anything before it.
     pub const IPV4: Self = Self(228);
@@ -235,7 +235,7 @@ pub struct IpPacket<'a> {
     pub destination: IpAddr,
     /// What it carries: 6 TCP, 17 UDP.
     pub protocol: u8,
-    /// Which part it is; none for a whole one.
+    /// Which part it is; `None` for a whole one.
     pub part: Option<Part>,
     /// What it carries, without padding.
     pub payload: &'a [u8],
@@ -376,7 +376,7 @@ impl Reassembly {
         self.open.len() - 1
     }
 
-    /// Datagrams of which parts did not come, including those that still wait for parts.
+    /// Datagrams of which parts did not come, including the ones that still wait for parts.
     pub(super) fn unfinished(&self) -> u64 {
         self.given_up + self.open.len() as u64
     }
@@ -570,7 +570,7 @@ impl Stream {
         self.place(segment.sequence.wrapping_add(1)) == self.next
     }
 
-    /// Appends what follows; what comes too soon waits, until it is so much that what is before it is taken for lost.
+    /// Appends what follows; what comes too soon waits. When too much waits, the bytes before it are taken for lost.
     fn accept(&mut self, segment: &Segment<'_>, out: &mut Stretches) {
         let place = self.place(segment.sequence.wrapping_add(segment.begins.into()));
         if place <= self.next {

@@ -376,7 +376,7 @@ impl<'a> Fragment<'a> {
         self.bytes
     }
 
-    /// What stands between the first and the last word. Further header and trailer words are part of it.
+    /// The bytes between the first and the last word. Further header and trailer words are part of it.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[WORD_BYTES..self.bytes.len() - WORD_BYTES]
     }
@@ -482,7 +482,7 @@ pub fn encode_with(
 /// Changes the header of fragments of one length, and their CRC with it, without touching the payload.
 ///
 /// The CRC is linear: each changed bit of the header changes the CRC in a way that only the fragment's length
-/// decides. An emulated source so makes a new fragment of an old one in some nanoseconds, whatever its size.
+/// decides. An emulated source so makes a new fragment of an old one in some nanoseconds, at any size.
 #[derive(Clone, Debug)]
 pub struct Patch {
     /// By what each value of each four bits of the header changes the CRC; the lowest four bits come first.
@@ -547,8 +547,8 @@ pub fn split_file(bytes: &[u8]) -> Split {
     split
 }
 
-/// Cuts bytes that are fragments back to back and nothing else, as an event's data are, by the lengths in the trailers; none
-/// where they do not fall apart to their begin. CRCs are not looked at.
+/// Cuts bytes that are fragments back to back and nothing else, as an event's data are, by the lengths in the trailers;
+/// `None` if the lengths do not lead back to the beginning. CRCs are not checked.
 pub fn split_event(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let (mut fragments, mut end) = (Vec::new(), bytes.len());
     while end > 0 {

@@ -454,7 +454,7 @@ impl Trailer {
         }
     }
 
-    /// Bytes of data before the trailer, without padding: 0 for what has none whatever its length says.
+    /// Bytes of data before the trailer, without padding: 0 for types without data, at any length.
     #[inline]
     pub const fn data_bytes(self) -> u32 {
         match self.kind() {

@@ -243,7 +243,7 @@ fn a_length_that_ends_inside_the_header_has_the_wrong_padding() {
 }
 
 #[test]
-fn a_length_that_goes_past_the_header_is_told() {
+fn a_length_that_goes_past_the_header_is_reported() {
     for format in formats().into_iter().filter(|format| format.block_bytes() < LARGEST_BLOCK_BYTES) {
         let by = if format.trailer_bytes() == 2 { 5 } else { 8 };
         let mut blocks = blocks(format);
@@ -254,7 +254,7 @@ fn a_length_that_goes_past_the_header_is_told() {
 }
 
 #[test]
-fn an_undefined_type_is_told() {
+fn an_undefined_type_is_reported() {
     for format in formats() {
         let mut blocks = blocks(format);
         change_trailer(&mut blocks[2], format, |trailer| with_kind(trailer, SubChunkType::Undefined));

@@ -72,7 +72,7 @@ pub const HEADER: &[Place] = &[
     DETECTOR,
 ];
 
-/// Triggers that say what a page is for, the first of those that are set.
+/// Triggers that say what a page is for; of several the first one counts.
 const KINDS: [(u64, &str); 5] = [
     (1 << 9, "start of continuous data"),
     (1 << 7, "start of triggered data"),

@@ -49,8 +49,8 @@ pub const ROB: u32 = 0xDD12_34DD;
 const SUB_DETECTOR: u32 = 0xBB12_34BB;
 const ROS: u32 = 0xCC12_34CC;
 
-/// Names of a full event's own words: of version 3.0, where their number stands in front of them, up to version 4, and from 5
-/// on.
+/// Names of a full event's own words: of version 3.0, which has their number in front of them; up to version 4; and
+/// from 5 on.
 const FULL_EVENT_WORDS_3: [&str; 5] = ["seconds", "global id", "run", "L1 id", "trigger type"];
 const FULL_EVENT_WORDS_4: [&str; 9] =
     ["seconds", "nanoseconds", "global id", "run type", "run", "lumi block", "L1 id", "bunch crossing", "trigger type"];
@@ -169,7 +169,8 @@ const END_OF_FILE: u32 = 0x1234_EEEE;
 /// The longest text or record that is believed.
 const MOST_RECORD_BYTES: usize = 1 << 16;
 
-/// How long the record at the front is; the error says how many bytes are needed to know it. None where there is no record.
+/// How long the record at the front is; the error says how many bytes are needed to know it. `None` if no record is
+/// there.
 fn record_bytes(window: &(impl Window + ?Sized)) -> Option<Result<usize, usize>> {
     let marker = number(window, 0).filter(|&marker| is_record(marker))?;
     if marker == END_OF_FILE {
@@ -292,7 +293,7 @@ impl Describe for Atlas {
     }
 }
 
-/// Tells the fragments in a fragment, whatever they lie in: the markers nest, so that a walk over them ends.
+/// Reports the fragments in a fragment, nested in any others: the markers nest, so that a walk over them ends.
 fn tell_payload(fragment: &[u8], view: &View, to: &mut dyn Inspector) {
     let end = view.payload_end.min(fragment.len());
     let mut at = view.payload_at;

@@ -73,7 +73,7 @@ impl FedFragments {
         match (start, is_right) {
             (0, true) => End::OfFrame,
             (_, true) => End::OfLater { start },
-            // A wrong checksum is none of the framing: the fragment ends here if another one begins behind it.
+            // A wrong checksum does not break the framing: the fragment ends here if another one begins behind it.
             (0, false) => match is_header(end) {
                 Some(true) => End::OfFrame,
                 Some(false) => End::No,
@@ -115,7 +115,8 @@ impl Framing for FedFragments {
         }
     }
 
-    /// Nothing can begin behind the last fragment that would show that a wrong checksum is none of the framing.
+    /// Nothing begins behind the last fragment, so that a fragment with a wrong checksum cannot be told from wrong
+    /// framing.
     fn front_at_end(&self, window: &(impl Window + ?Sized), _search: &mut Search) -> Option<Front> {
         ends(window).map(|_| Front::Frame { bytes: window.len() })
     }
@@ -274,7 +275,7 @@ pub const FRD_VERSION_5: &[Place] = &[
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Frd;
 
-/// Whether a file's header begins here; none where that takes more bytes.
+/// Whether a file's header begins here; `None` if more bytes are needed.
 pub(super) fn begins_a_file(window: &(impl Window + ?Sized)) -> Option<bool> {
     window.array(0).map(|magic: [u8; 4]| magic == FILE_MAGIC)
 }
@@ -377,7 +378,7 @@ impl Describe for Frd {
     }
 }
 
-/// What an event encloses; nothing where the frame is none.
+/// The fragments in an event; `None` if the frame is not an event.
 pub(super) fn enclosed(frame: &[u8]) -> Option<Enclosed> {
     let event = frd::Event::parse(frame).ok()?;
     let data = event.header().data();

@@ -83,7 +83,7 @@ impl Framing for Ejfat {
     fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
         let start = balancer_bytes(datagram);
         let header = Part::new(datagram, start, HEADER_BYTES);
-        // Segments of one event are told apart by whose they are.
+        // Segments of one event are distinguished by their data id.
         let frame = EVENT.read(&header)? ^ DATA_ID.read(&header)? << 48;
         let (place, whole) = (OFFSET.read(&header)?, LENGTH.read(&header));
         Some(PieceHead { frame, place, whole, header: start + HEADER_BYTES, is_in_bytes: true })

@@ -110,7 +110,7 @@ impl<W: Window + ?Sized> Walk<'_, W> {
         Ok(start..start + length)
     }
 
-    /// An event with everything in it. What it consists of is told to `tell`.
+    /// An event with everything in it. Reports its parts to `tell`.
     fn event(&mut self, depth: usize, tell: &mut impl FnMut(Item)) -> Result<(), Stop> {
         if depth > MOST_DEPTH {
             return Err(Stop::Wrong(Cause::FramingLost));

@@ -52,7 +52,7 @@ impl Place {
         self.at
     }
 
-    /// The number; none where the bytes end before it.
+    /// The number; `None` if the bytes end before it.
     #[inline]
     pub fn read(&self, window: &(impl Window + ?Sized)) -> Option<u64> {
         let mut bytes = [0; 8];
@@ -167,10 +167,10 @@ pub(super) trait Unmarked: Framing {
     /// The frame at the front of a stream without zeros.
     fn cut(&self, window: &(impl Window + ?Sized)) -> Front;
 
-    /// Whether these bytes may be the begin of a frame; none where they are not. There are at least [`Unmarked::HEADER`].
+    /// Whether these bytes, at least [`Unmarked::HEADER`], may be the beginning of a frame.
     fn judge(&self, window: &(impl Window + ?Sized)) -> Judged;
 
-    /// Whether what stands behind a frame shows that it is one.
+    /// Whether the bytes behind a frame show that it is one.
     fn may_follow(&self, frame: &(impl Window + ?Sized), rest: &(impl Window + ?Sized)) -> bool {
         let _ = frame;
         zeros::leading(rest, Self::ZEROS) == Self::ZEROS || self.judge(rest) != Judged::No
@@ -204,7 +204,7 @@ impl Judged {
     }
 }
 
-/// What stands at the front of a stream. Zeros are passed over, and behind them a frame is looked for that can be believed.
+/// Finds what is at the front of a stream. Zeros are passed over, and the next frame behind them must be credible.
 #[inline]
 pub(super) fn front<F: Unmarked>(format: &F, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
     if search.adrift {

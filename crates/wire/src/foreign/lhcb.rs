@@ -279,8 +279,8 @@ impl Describe for Mdf {
     }
 }
 
-/// What a record encloses; nothing where the frame is none. A source is a piece of the detector: a type of banks and the id in
-/// them, which counts anew for each type. Banks of one that follow each other are one fragment.
+/// The fragments in a record; `None` if the frame is not a record. A source is a piece of the detector: a type of banks
+/// and the id in them, which counts anew for each type. Consecutive banks of a source are one fragment.
 pub(super) fn enclosed(record: &[u8]) -> Option<Enclosed> {
     let view = mdf::Record::parse(record).ok()?;
     let data = view.header().data();

@@ -44,7 +44,7 @@ pub const MESSAGE: u16 = 0x8002;
 /// The trigger mask of the system's own events: the letters "MI".
 const SYSTEM_MASK: u64 = 0x494D;
 
-/// The flag of banks with 32-bit headers, and of those that are also multiples of 8 bytes.
+/// The flag of banks with 32-bit headers, and of banks that are also multiples of 8 bytes.
 const WIDE: u32 = 0x10;
 const ALIGNED: u32 = 0x20;
 const BANKS_AT: usize = HEADER_BYTES + 8;
@@ -137,7 +137,7 @@ pub struct Bank<'a> {
     pub name: [u8; 4],
     /// What its data are: 6 is `u32`.
     pub kind: u32,
-    /// Where its header stands in the event.
+    /// The offset of its header in the event.
     pub at: usize,
     /// Its data, without padding.
     pub data: &'a [u8],

@@ -226,8 +226,8 @@ impl ForeignFormat {
         matches!(self, Self::Midas | Self::Eudaq | Self::Atlas | Self::Nscldaq | Self::Mdf | Self::Frd)
     }
 
-    /// The fragments in a frame that holds a whole event; none where the format does not tell them apart, or where the frame is
-    /// no event.
+    /// The fragments in a frame that holds a whole event; `None` if the format does not tell them apart, or if the
+    /// frame is no event.
     pub fn enclosed(self, frame: &[u8]) -> Option<Enclosed> {
         match self {
             Self::Mdf => lhcb::enclosed(frame),
@@ -287,7 +287,7 @@ impl Splitter for ForeignFormat {
     }
 }
 
-/// The source whose fragment is what a foreign event has around its fragments: its header, what stands before that, and
+/// The source whose fragment is what a foreign event has around its fragments: its header, the bytes before that, and
 /// padding. No front end has this id.
 pub const ENVELOPE: SourceId = SourceId(u32::MAX);
 /// The source whose fragment is the data of a foreign event that do not fall apart into fragments. No front end has this id.
@@ -427,9 +427,9 @@ struct Wish<'a> {
 }
 
 impl ForeignFormat {
-    /// The frames that carry a source's part of an event: one, where the format does not cut events into several. Of `source` as
-    /// many bits are used as the format has. Multi-event packets hold [`EMULATED_PACKING`] events, the first of them
-    /// `event` times as many. None where the payload is too long for a frame.
+    /// The frames that carry a source's part of an event: one, unless the format cuts events into several. Of `source`
+    /// as many bits are used as the format has. Multi-event packets hold [`EMULATED_PACKING`] events, the first of them
+    /// `event` times as many. `None` if the payload is too long for a frame.
     pub fn emulate(self, source: u32, event: u32, payload: &[u8]) -> Option<Vec<Vec<u8>>> {
         let (wish, mut frame) = (Wish { source, event, payload }, Vec::new());
         let out = &mut frame;

@@ -159,7 +159,7 @@ impl Describe for Nscldaq {
     }
 }
 
-/// Appends an item. With a body header where `header` has one: then a size of 20 stands in it.
+/// Appends an item, with a body header if `header` has one, which says that its size is 20.
 pub fn encode(header: Header<28>, body: &[u8], out: &mut Vec<u8>) {
     let bytes = if BODY_HEADER.read(&header.0[..]) == Some(BODY_HEADER_BYTES) { 28 } else { HEADER_BYTES };
     let header = header.with(SIZE, (bytes + body.len()) as u64);

@@ -136,7 +136,7 @@ impl Word {
     }
 }
 
-/// The number that a Gray code of at most 16 bits stands for.
+/// The number that a Gray code of at most 16 bits encodes.
 const fn from_gray(mut gray: u16) -> u16 {
     gray ^= gray >> 8;
     gray ^= gray >> 4;

@@ -30,7 +30,7 @@ const fn is_spoken(version: u16) -> bool {
     matches!(version, OLDEST_CONTROL_VERSION..=CONTROL_VERSION)
 }
 
-/// An event number that stands for "unknown": no event has it.
+/// An event number that means "unknown": no event has it.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The longest body of a message, in bytes: settings are text that people write.
@@ -39,7 +39,7 @@ pub const LARGEST_BODY_BYTES: usize = 64 * 1024;
 const MAGIC: [u8; 3] = *b"RWC";
 
 kinds! {
-    /// First word of a front end: who it is, and what it knows of a run.
+    /// First word of a front end: its identity, and what it knows of a run.
     Hello = 1,
     /// The front end is taken in.
     Welcome = 2,
@@ -226,7 +226,7 @@ pub struct Hello {
     pub name: [u8; NAME_BYTES],
     /// Versions of firmware and library, for people; at most [`LARGEST_TEXT_BYTES`].
     pub versions: String,
-    /// It issues no trigger: it was told to hold and has not been released since. Version 1 cannot express this.
+    /// It issues no trigger: it is held, and has not been released since. Version 1 cannot express this.
     pub is_held: bool,
 }
 
@@ -301,7 +301,7 @@ pub struct Vetoed {
 pub struct Stopped {
     /// The run.
     pub run: RunNumber,
-    /// The number of the first event that it sent; none where it sent nothing.
+    /// The number of the first event that it sent; `None` if it sent nothing.
     pub first: Option<u64>,
     /// The number of the last event that it sent.
     pub last: Option<u64>,
@@ -567,7 +567,7 @@ pub struct Start {
 pub struct Stop {
     /// The run.
     pub run: RunNumber,
-    /// The number of its last event; none if it is unknown. The number before the first event's: the run had none.
+    /// The number of its last event; `None` if it is unknown. The number before the first event's: the run had none.
     pub last: Option<u64>,
 }
 

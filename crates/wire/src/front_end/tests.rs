@@ -182,7 +182,7 @@ fn a_hello_of_another_version_is_read_as_far_as_its_version() {
     Word::Hello(Hello::new(SourceId(7), "telescope")).encode(&mut bytes);
     let mut body = bytes[FRAME_BYTES..].to_vec();
     body[8] = 9;
-    body.extend_from_slice(b"and whatever a later version says");
+    body.extend_from_slice(b"and text of a later version");
     let Ok(Word::Hello(hello)) = Word::decode(Kind::Hello, &body) else { panic!("not a hello") };
     assert_eq!((hello.version, hello.source), (9, SourceId(0)));
 }

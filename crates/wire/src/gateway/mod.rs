@@ -252,7 +252,7 @@ pub enum Copying {
     Short,
 }
 
-/// Copies a piece to the front of a buffer and returns the rest of that; none where it does not fit.
+/// Copies a piece to the front of a buffer and returns the rest of that; `None` if it does not fit.
 #[inline]
 pub fn copy_piece<'a>(to: &'a mut [u8], from: &[u8], copying: Copying) -> Option<&'a mut [u8]> {
     if from.len() > to.len() {
@@ -564,7 +564,7 @@ impl Message {
     /// Reads the body of a message of this kind.
     ///
     /// # Errors
-    /// Where the body is not one of this kind; a push is none.
+    /// If the body is not one of this kind; a push is not a message.
     pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
         let message = match kind {

@@ -95,7 +95,7 @@ fn each_fault_of_a_datagram_has_its_name() {
 }
 
 #[test]
-fn a_checksum_that_was_left_to_a_card_is_told_from_a_wrong_one() {
+fn a_checksum_that_was_left_to_a_card_is_distinguished_from_a_wrong_one() {
     let mut bytes = datagram(b"payload");
     let unfinished = checksum(&[&bytes[12..20], &[0, 17, 0, 15]]).map(|byte| !byte);
     bytes[26..28].copy_from_slice(&unfinished);

@@ -67,7 +67,7 @@ impl Field {
         number.mask.unwrap_or(u64::MAX >> (64 - 8 * u32::from(number.bytes.clamp(1, 8))))
     }
 
-    /// Where its eight bytes begin, by how much they are moved down, and which bits count then; none where it is counted
+    /// Where its eight bytes begin, by how much they are moved down, and which bits count then; `None` if it is counted
     /// from the frame's end.
     pub(super) const fn place_from_begin(&self) -> Option<(usize, u8, u64)> {
         if self.from_end { None } else { Some((self.base, self.down, self.mask)) }
@@ -94,7 +94,7 @@ impl Field {
         if byte < length { (Self::raw_mask(&self.number) >> (8 * significance)) as u8 } else { 0 }
     }
 
-    /// The number in a frame; none where the frame is too short.
+    /// The number in a frame; `None` if the frame is too short.
     pub(super) fn read(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
         match frame.array::<8>(self.begin(frame)) {
             Some(bytes) => Some(self.value(bytes)),
@@ -158,7 +158,7 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// None where there are no fields.
+    /// `None` without fields.
     pub(super) fn new(numbers: &[Number]) -> Result<Option<Self>, LayoutFault> {
         if numbers.len() > MOST_PARTS {
             return Err(LayoutFault::Parts(numbers.len()));

@@ -80,7 +80,7 @@ impl Plan {
             None => self.most as u64,
         };
         if bytes < self.least as u64 || bytes > self.most as u64 {
-            return self.believed_by_nobody(bytes, search);
+            return self.unbelieved(bytes, search);
         }
         let bytes = bytes as usize;
         if search.adrift
@@ -93,7 +93,7 @@ impl Plan {
 
     /// A length that no frame has: with something to look for the stream goes on, otherwise it is lost.
     #[cold]
-    fn believed_by_nobody(&self, bytes: u64, search: &mut Search) -> Front {
+    fn unbelieved(&self, bytes: u64, search: &mut Search) -> Front {
         let too_long = bytes > self.most as u64;
         match &self.mark {
             Some((_, cause)) => search.skip(1, if too_long { Cause::Oversize } else { *cause }),
@@ -124,7 +124,7 @@ impl Plan {
         match end {
             Some(bytes) if self.is_whole_line(window, bytes) && !search.adrift => Front::Frame { bytes },
             Some(bytes) => {
-                // What stands behind it is the begin of a frame again.
+                // A frame begins again behind the delimiter.
                 let cause = match bytes {
                     _ if search.adrift => Cause::SyncLost,
                     _ if bytes > self.most => Cause::Oversize,
@@ -168,7 +168,7 @@ impl Plan {
     }
 }
 
-/// Skips what stands before the next mark, but not the front itself: there it is not.
+/// Skips the bytes before the next mark; the search begins behind the front, which has none.
 #[cold]
 fn skip_to(mark: &Constant, window: &(impl Window + ?Sized), cause: Cause, search: &mut Search) -> Front {
     let bytes = mark.find(window, 1).unwrap_or_else(|| (window.len() + 1).saturating_sub(mark.end()).max(1));
@@ -219,7 +219,8 @@ impl Trailed<'_> {
         if search.adrift && passed > 0 { search.skip(passed, *cause) } else { Front::Needs { bytes: end } }
     }
 
-    /// A frame that ends with the stream: nothing can begin behind it that would show that a wrong checksum is none of the framing.
+    /// A frame that ends with the stream: nothing begins behind it that could confirm it, so that it must be right by
+    /// itself.
     fn at_end(&self, window: &(impl Window + ?Sized)) -> Option<Front> {
         let bytes = window.len();
         let (begin, _) = self.plan.mark.as_ref()?;
@@ -288,7 +289,7 @@ struct Near {
 }
 
 impl Near {
-    /// None where it is counted from the frame's end, or not near.
+    /// `None` if it is counted from the frame's end, or not near.
     fn new(field: &Field) -> Option<Self> {
         let (base, down, mask) = field.place_from_begin()?;
         let base = u32::try_from(base).ok().filter(|&base| base < NEAR as u32)?;
@@ -342,7 +343,7 @@ pub(super) struct Quick {
 }
 
 impl Quick {
-    /// None where frames need a longer look.
+    /// `None` if frames need a longer look.
     pub(super) fn new(plan: &Plan) -> Option<Self> {
         if plan.matches.is_some() || plan.seconds.is_some() || plan.least < 8 {
             return None;
@@ -379,7 +380,7 @@ impl Quick {
         })
     }
 
-    /// The frame at the front, with bytes behind it; none where a longer look is needed.
+    /// The frame at the front, with bytes behind it; `None` if a longer look is needed.
     #[inline(always)]
     fn look(&self, plan: &Plan, bytes: &[u8]) -> Option<(usize, Fields)> {
         // What lies so near to the end takes the longer look.
@@ -469,7 +470,7 @@ impl Plan {
     }
 
     /// Skips zeros in the place of frames of `bytes` bytes if the frames after them are still aligned, which two with
-    /// consecutive numbers show, or a right checksum. None where they are not: bytes were lost as well, or zeros came
+    /// consecutive numbers show, or a right checksum. `None` if they are not: bytes were lost as well, or zeros came
     /// in between.
     fn keep_alignment(&self, window: &(impl Window + ?Sized), bytes: usize) -> Option<Front> {
         let zeros = zeros::leading(window, window.len());
@@ -479,7 +480,7 @@ impl Plan {
             // The last of them is kept until something else comes.
             return if blank > bytes { skip(blank - bytes) } else { Some(Front::Needs { bytes: zeros + 1 }) };
         }
-        // Of the first frame that is not blank the begin may be zeros.
+        // The first frame that is not blank may begin with zeros.
         for at in [blank, blank + bytes] {
             let rest = Part::new(window, at.min(window.len()), window.len().saturating_sub(at));
             let is_frame = match self.begin(&rest) {
@@ -497,7 +498,7 @@ impl Plan {
         None
     }
 
-    /// How long the frame at the front says that it is; none where none is as long.
+    /// The length that the frame at the front states; `None` if no frame has that length.
     fn stated(&self, window: &(impl Window + ?Sized)) -> Option<usize> {
         let rule = |rule: &LengthRule| rule.bytes(rule.field.of(window));
         let bytes = if let Cut::Length(length) = &self.cut { rule(length) } else { self.most as u64 };

@@ -353,7 +353,7 @@ pub enum LayoutFault {
     #[error("it has bits in common with `{0}`: two fields are apart, or the same")]
     Overlap(String),
     /// No frame can have that length.
-    #[error("no frame is so short: its fields alone need {needed} bytes, and at most {possible} can be stated")]
+    #[error("no frame can be that short: its fields alone need {needed} bytes, and at most {possible} can be stated")]
     TooShort {
         /// What is needed.
         needed: u64,

@@ -80,7 +80,7 @@ impl Plan {
         self.event.is_some()
     }
 
-    /// Which of several boards a frame comes from, by the field that tells them apart; none where the layout has none.
+    /// Which of several boards a frame comes from, by the field that tells them apart; `None` if the layout has none.
     pub fn board_of(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
         self.demux.as_ref()?.read(frame)
     }
@@ -97,7 +97,7 @@ impl Plan {
         if bits & status.busy == 0 { error } else { error.with(FragmentFlags::BUSY) }
     }
 
-    /// What bytes say that are shorter than any frame: as far as it stands there.
+    /// The fields of bytes that are shorter than any frame, as far as they reach.
     #[cold]
     fn fields_of_less(&self, bytes: &(impl Window + ?Sized)) -> Fields {
         let number = |field: &Option<Field>| field.as_ref()?.read(bytes);
@@ -733,7 +733,7 @@ impl Plan {
         };
         let wanted = wanted.clamp(self.least, self.most);
         let Some(rule) = rule else { return wanted };
-        // Up to the next length that can be stated, or down where there is none.
+        // Up to the next length that can be stated, or else down to one.
         let largest = rule.bytes(rule.field.largest()).min(self.most as u64) as usize;
         let stated = |length: usize| {
             let counted = (length as i64) - rule.base;

@@ -249,7 +249,7 @@ pub struct UnreleasedEntry {
     pub key: EventKey,
     /// The attempt in which it was assigned here.
     pub attempt: Attempt,
-    /// How it ended; none while it is in work.
+    /// How it ended; `None` while it is in work.
     pub ending: Option<Ending>,
 }
 
@@ -285,7 +285,7 @@ pub struct Mask {
     pub is_masked: bool,
 }
 
-/// EVM to RU and BU: a parameter has another value from now on; and RU to a new EVM, as it was told before.
+/// EVM to RU and BU: a parameter has another value from now on; and RU to a new EVM, as the RU knows it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// Which one.
@@ -297,7 +297,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The value of one that is a time; none is shorter than a millisecond.
+    /// The value of a time parameter, at least a millisecond.
     pub const fn time(&self) -> Duration {
         const LEAST: u64 = 1_000_000;
         Duration::from_nanos(if self.value < LEAST { LEAST } else { self.value })

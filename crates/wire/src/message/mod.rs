@@ -13,7 +13,7 @@
 //!   RU  -> BU   SuperFragments     (data connection; head, then the payloads as they lie in the RU's pool)
 //! ```
 //! A message is a [`Header`] of 32 bytes, then a body of the length that it states. All numbers are
-//! little-endian. Every header carries run, epoch and the sender's incarnation; who receives decides by them
+//! little-endian. Every header carries run, epoch and the sender's incarnation, by which the receiver decides
 //! whether the message still counts. Lists are bounded by [`BATCH`], so that no message needs an allocation.
 //! Control connections carry only small messages; payloads travel on data connections alone.
 
@@ -476,7 +476,7 @@ impl<'a> SuperFragmentsView<'a> {
         }
     }
 
-    /// The next super-fragment; none at the end. Its fragments must have been read before the next call.
+    /// The next super-fragment; `None` at the end. Its fragments must have been read before the next call.
     ///
     /// # Errors
     /// Where the tables end too early or hold numbers without meaning.
@@ -495,7 +495,7 @@ impl<'a> SuperFragmentsView<'a> {
         Ok(Some(entry))
     }
 
-    /// The next fragment of the super-fragment; none after its last.
+    /// The next fragment of the super-fragment; `None` after its last.
     ///
     /// # Errors
     /// Where the tables end too early.
@@ -542,7 +542,7 @@ mod tests {
         proptest::collection::vec(entry, 0..=BATCH).prop_map(|entries| entries.into_iter().collect())
     }
 
-    /// Accounts of what ended, and whatever else is short.
+    /// Accounts of how events ended, and other short messages.
     fn of_numbers(below: EventKey, numbers: [u64; 6]) -> impl Strategy<Value = Message> {
         let [built, incomplete_emitted, late, unselected, rejected, quarantined] = numbers;
         let mut dropped = ByCause::default();

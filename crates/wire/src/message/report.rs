@@ -112,7 +112,7 @@ impl ReportEntry {
     /// The most numbering anomalies reported for a source.
     pub const MOST_ANOMALIES: usize = 16;
     const DOUBT: u16 = 0x0360;
-    /// Gaps that are told of a source.
+    /// The most gaps reported for a source.
     pub const MOST_GAPS: usize = 16;
     /// How often a source can be masked and take part again, together, in one run.
     pub const MOST_TURNS: usize = 64;
@@ -121,7 +121,7 @@ impl ReportEntry {
     const OF_HISTOGRAM: u16 = 512;
     /// Histograms that there can be.
     pub const MOST_HISTOGRAMS: usize = 16;
-    /// Words of a corrupt fragment that are told.
+    /// The most words reported of a corrupt fragment.
     pub const CORRUPT_WORDS: usize = 8;
     /// Numbers that each measure has; the last one is its sum's.
     const OF_MEASURE: u16 = 512;
@@ -174,7 +174,7 @@ impl ReportEntry {
         if is_one { Some((self.what - Self::TURN - 1) as usize) } else { None }
     }
 
-    /// All that is told of a gap of a source.
+    /// All entries for a gap of a source.
     pub const fn gap(source: SourceId, index: u16, gap: Gap) -> [Self; 3] {
         let (what, source) = (Self::GAP + 3 * index, Some(source));
         [

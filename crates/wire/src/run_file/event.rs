@@ -490,7 +490,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A packer; none where nothing is to be packed, or the library has no memory for it.
+    /// A packer; `None` if nothing is to be packed, or the library has no memory for it.
     pub fn new(compression: Compression) -> Option<Self> {
         let zstd = match compression {
             Compression::None => return None,

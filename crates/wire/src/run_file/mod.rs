@@ -10,9 +10,9 @@
 //! checksum of its own, so that a reader can step over a record whose content is damaged.
 //!
 //! - A segment is written as `run000001-bu0-000001.rwk.open` and renamed without `.open` when its footer is there.
-//!   Where a writer has several streams, the stream's name stands in it too: `run000001-bu0-physics-000001.rwk`.
+//!   If a writer has several streams, the name has the stream's too: `run000001-bu0-physics-000001.rwk`.
 //! - What has no footer (the writer was killed) is read by scanning: [`scan`] looks at a window of bytes and says
-//!   whether a record stands there, how many bytes it lacks, or how many bytes cannot be read.
+//!   whether a record begins there, how many bytes it lacks, or how many bytes cannot be read.
 //! - Compatible additions (new kinds, longer contents and table entries) raise the minor version: readers step over
 //!   kinds that they do not know and ignore bytes behind the fields that they know. The rest raises the major one.
 //!

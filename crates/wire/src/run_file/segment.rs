@@ -93,7 +93,7 @@ pub struct SegmentHeader {
     pub start: Utc,
     /// What an acknowledgement of its events promised.
     pub acknowledgement: AcknowledgementLevel,
-    /// Minor version of the file; written as [`MINOR_VERSION`] whatever stands here.
+    /// Minor version of the file, as read; always written as [`MINOR_VERSION`].
     pub minor: u16,
     /// Which of the writer's streams it belongs to.
     pub stream: StreamName,
@@ -652,7 +652,7 @@ pub fn scan(window: &[u8], at_end: bool) -> Step {
     }
 }
 
-/// How far the next header whose checksum holds lies behind the front; where there is none, all bytes in which
+/// How far the next header whose checksum holds lies behind the front; without one, the number of bytes in which
 /// none can begin.
 fn bytes_to_next_header(window: &[u8], at_end: bool) -> usize {
     let mut from = 1;

@@ -92,7 +92,7 @@ fn ferol_seeds() -> Seeds {
     ])
 }
 
-/// Blocks of one e-link, from what an encoder is told.
+/// Blocks of one e-link, from the calls to an encoder.
 fn felix_blocks(format: felix::BlockFormat, say: impl Fn(&mut felix::Encoder, &mut Vec<u8>)) -> Vec<u8> {
     let (mut out, mut encoder) = (Vec::new(), felix::Encoder::new(format, felix::ELink::of(1, 2, 3)));
     say(&mut encoder, &mut out);

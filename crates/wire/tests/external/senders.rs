@@ -157,8 +157,8 @@ fn senders_send_what_the_format_says() {
 }
 
 #[test]
-fn timestamps_tell_the_time_unless_told_otherwise() {
-    for sender in senders_here("timestamps_tell_the_time_unless_told_otherwise") {
+fn timestamps_tell_the_time_by_default() {
+    for sender in senders_here("timestamps_tell_the_time_by_default") {
         let bytes = sent_by(sender(), &["--events", "1"]);
         let (hello, rest) = bytes.split_first_chunk().expect("a hello");
         assert!(Hello::parse(hello).expect("a hello").flags.has_utc());

@@ -41,7 +41,7 @@ pub struct Synchrony {
     /// Sources that wait to be assessed. Never longer than the list of sources.
     waiting: VecDeque<usize>,
     search: Option<Search>,
-    /// Sources whose verdict changed and was not told yet. Never longer than the list of sources.
+    /// Sources whose verdict changed and was not reported yet. Never longer than the list of sources.
     changed: VecDeque<usize>,
 }
 
@@ -99,7 +99,8 @@ impl Synchrony {
         }
     }
 
-    /// The next verdict that changed. A source that changed twice since is told once, as it stands now.
+    /// The next verdict that changed. A source that changed twice since then is reported once, with its present
+    /// verdict.
     pub fn poll(&mut self) -> Option<Change> {
         let source = self.changed.pop_front()?;
         let standing = &mut self.standings[source];
@@ -125,7 +126,7 @@ impl Synchrony {
         self.standings.get(source)?.verdict.cause()
     }
 
-    /// Whether any source is displaced now; where not, nobody needs to be asked for a [cause](Self::cause).
+    /// Whether any source is displaced now; if not, there is no [cause](Self::cause) to ask for.
     pub const fn any_displaced(&self) -> bool {
         self.any_displaced
     }
@@ -284,7 +285,7 @@ impl Synchrony {
         }
     }
 
-    /// Assesses and searches until the budget is spent or nobody waits.
+    /// Assesses and searches until the budget is spent or no source waits.
     fn work(&mut self, reference: usize, mut budget: u32) {
         while budget > 0 {
             if let Some(mut search) = self.search.take() {
@@ -417,7 +418,7 @@ impl Synchrony {
         self.any_displaced = self.standings.iter().zip(&self.watches).any(displaced);
     }
 
-    /// The first event of those that disagree on balance, as far as the history reaches back.
+    /// The first event since which disagreements outnumber agreements, as far as the history reaches back.
     fn disagreement_began(&self, source: usize, newest: EventKey) -> EventKey {
         let (mut balance, mut worst, mut since) = (0, 0, newest);
         for back in 0..self.history.depth() as i64 {
@@ -460,7 +461,7 @@ pub(super) struct Standing {
     silent: u16,
     /// Whether a job is waiting or running.
     busy: bool,
-    /// Whether the change of verdict still has to be told.
+    /// Whether the change of verdict still has to be reported.
     untold: bool,
     pub(super) stuck_bits: u32,
     pub(super) displaced_events: u64,
@@ -573,7 +574,7 @@ pub(super) struct Watch {
     pub(super) offset: i16,
     /// Comparisons since the last check-up.
     compared: u32,
-    /// Of these, how many failed.
+    /// How many of these failed.
     pub(super) disagreed: u32,
     pub(super) comparer: Comparer,
 }
@@ -732,8 +733,8 @@ impl History {
     }
 }
 
-/// The key `events` later, or earlier where negative. Beyond the edges of a resync count it names an event that
-/// nobody has, which is what the caller wants to find.
+/// The key `events` later, or earlier if negative. Beyond the edges of a resync count the key belongs to no event, and
+/// a caller finds nothing there, as it should.
 pub(super) const fn shifted(key: EventKey, events: i64) -> EventKey {
     EventKey::from_bits(key.to_bits().wrapping_add_signed(events))
 }

@@ -130,8 +130,8 @@ pub enum ConfigError {
     /// The window is too short to tell anything, or too long to be scanned.
     #[error("a window of {0} events, from 64 to 4096 are possible")]
     Window(u16),
-    /// The reference is none of the sources.
-    #[error("the reference, source {0}, is none of the configured sources")]
+    /// The reference is not a configured source.
+    #[error("the reference, source {0}, is not a configured source")]
     UnknownReference(SourceId),
 }
 

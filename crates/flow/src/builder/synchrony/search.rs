@@ -352,11 +352,11 @@ pub(super) struct Pairing<'a> {
 pub(super) struct Tally {
     /// Events in which both have the key.
     pairs: u32,
-    /// Of these: they agree.
+    /// How many of these agree.
     pub(super) agreed: u32,
-    /// Of the pairs: the reference's key differs from its neighbour's, so that to agree means something.
+    /// Pairs in which the reference's key differs from its neighbour's, so that agreement means something.
     telling: u32,
-    /// Of these: they agree.
+    /// How many of these agree.
     telling_agreed: u32,
     /// The oldest event counted.
     oldest: EventKey,
@@ -676,8 +676,8 @@ impl Comparer {
     /// The clock with this ratio, where the reference's triggers are typically `interval` of its ticks apart. None
     /// where ticks are too coarse for intervals to differ.
     ///
-    /// The tolerance is a fraction of the interval, so that nobody has to know a detector's jitter, and never less
-    /// than the configured number of ticks of the coarser clock.
+    /// The tolerance is a fraction of the interval, so that it needs no knowledge of a detector's jitter, and never
+    /// less than the configured number of ticks of the coarser clock.
     fn clock_with(&self, ratio: f64, interval: f64) -> Option<Clock> {
         const FRACTION: f64 = 1.0 / 32.0;
         const COARSEST: f64 = 1.0 / 4.0;

@@ -67,7 +67,7 @@ struct Hand {
 }
 
 impl Hand {
-    /// Everybody is connected.
+    /// A builder unit with all connections open.
     fn new(config: BuilderConfig) -> Self {
         assert_eq!(config.check(), Ok(()));
         let readouts = config.readouts;
@@ -149,7 +149,7 @@ impl Hand {
                     assert!(readout < self.readouts);
                     done.requests.push((readout, request.entries.to_vec()));
                 }
-                BuilderAction::ToReadout { message, .. } => panic!("a readout unit is told {message:?}"),
+                BuilderAction::ToReadout { message, .. } => panic!("unexpected message to a readout unit: {message:?}"),
                 BuilderAction::EndLumisection(end) => done.lumisections.push(end.number),
                 BuilderAction::StopRun { cause } => done.stop.push(cause),
             }
@@ -352,7 +352,7 @@ fn a_new_connection_counts_anew_without_what_is_in_work() {
     let emitted = hand.build(1..=3);
     hand.written(emitted[0]);
     hand.done();
-    // The manager may have assigned a fourth that was lost on the way: nobody has to know.
+    // The manager may have assigned a fourth event that was lost on the way: the credit does not depend on it.
     hand.builder.manager_connected(hand.now);
     assert_eq!(credit(&hand.done()), Some((2, 1000 - 2 * u64::from(BYTES))));
     hand.written(emitted[1]);
@@ -371,7 +371,7 @@ fn lacking(done: &Done) -> Vec<(u64, u16, u16)> {
 
 /// A readout unit that was away may hold fragments that no record has.
 #[test]
-fn what_an_event_was_built_without_is_told_ahead_of_its_acknowledgement_and_whenever_that_is_repeated() {
+fn what_an_event_was_built_without_is_sent_ahead_of_its_acknowledgement_and_of_each_repetition() {
     let mut hand = Hand::new(config(70));
     hand.assign([1, 2], 1);
     let requests = hand.done().requests;
@@ -449,7 +449,7 @@ fn an_event_that_is_done_and_assigned_again_is_acknowledged_again() {
 }
 
 #[test]
-fn a_new_manager_is_told_what_is_in_work_and_what_was_done_lately() {
+fn a_new_manager_gets_the_events_in_work_and_the_last_finished_ones() {
     let mut hand = Hand::new(config(1));
     for number in 1..=10 {
         let emitted = hand.build([number]);
@@ -467,7 +467,8 @@ fn a_new_manager_is_told_what_is_in_work_and_what_was_done_lately() {
     assert!(done.iter().all(|entry| (3..=10).contains(&entry.0) && entry.2 == Some(Outcome::Complete)));
 }
 
-/// The oldest event of all is somebody else's and does not end, so that no readout unit is told how later ones ended.
+/// Another builder unit has the oldest event and does not finish it, so that readout units do not learn how later ones
+/// ended.
 #[test]
 fn a_whole_table_of_ended_events_is_remembered_for_a_successor() {
     let mut hand = Hand::new(BuilderConfig { table: 64, ..config(1) });

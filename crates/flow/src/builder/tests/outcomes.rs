@@ -74,7 +74,7 @@ fn a_readout_unit_that_answers_nothing_at_all_is_waited_for_longer_than_one_that
 }
 
 #[test]
-fn answers_that_nobody_waits_for_are_dropped_and_counted() {
+fn unawaited_answers_are_dropped_and_counted() {
     let mut hand = Hand::new(config(2));
     hand.assign([1], 2);
     let request = hand.done().requests[0].1[0];
@@ -351,7 +351,7 @@ fn events_that_are_written_together_end_as_one_after_the_other() {
         let slots = hand.build([1, 2, 3]);
         hand.assign([4], 1);
         hand.done();
-        // One that is named twice, one that is still collected, and one that is none.
+        // One slot named twice, one whose event is still collected, and one that does not exist.
         written(&mut hand, &[slots[2], slots[0], slots[2], 3, 99]);
         let done = hand.done();
         let credit = done.credits.last().copied();
@@ -428,7 +428,7 @@ fn settings_that_make_no_sense_are_named() {
     let check = |change: fn(&mut BuilderConfig)| {
         let mut bad = config(2);
         change(&mut bad);
-        // Whatever it is, it must not panic.
+        // No configuration may cause a panic.
         let _ = Builder::new(bad.clone());
         bad.check()
     };
@@ -470,7 +470,7 @@ fn what_was_not_emitted_yet_is_known_by_its_lowest_key() {
     let requests = hand.done().requests[0].1.clone();
     assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)));
     hand.answer(0, requests[0], &[0, 1]);
-    assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)), "it is ready, and nobody has it");
+    assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)), "it is ready and not emitted");
     assert_eq!(hand.done().emitted.len(), 1);
     assert_eq!(hand.builder.oldest_unemitted(), Some(key(8)));
 }
@@ -490,7 +490,7 @@ fn it_is_full_with_an_event_in_every_slot_or_with_nearly_all_bytes() {
     assert!(hand.builder.is_full());
 }
 
-/// Builds an event whose sources 0, 1, 10, 11 ... have these crossings; returns who is flagged.
+/// Builds an event whose sources 0, 1, 10, 11 ... have these crossings; returns the flagged sources.
 fn flagged(config: BuilderConfig, crossings: &[Option<u16>]) -> Vec<u32> {
     let mut hand = Hand::new(config);
     hand.assign([1], 1);
@@ -514,7 +514,7 @@ fn flagged(config: BuilderConfig, crossings: &[Option<u16>]) -> Vec<u32> {
 }
 
 #[test]
-fn who_agrees_is_not_flagged() {
+fn sources_that_agree_are_not_flagged() {
     assert!(flagged(config(2), &[Some(9); 4]).is_empty());
     assert!(flagged(config(2), &[Some(9), None, Some(9), None]).is_empty());
     assert!(flagged(config(2), &[None; 4]).is_empty());
@@ -606,9 +606,9 @@ fn slip(action: Action) -> Slipped {
 }
 
 #[test]
-fn a_source_that_slipped_is_told_and_its_fragments_are_flagged() {
+fn a_source_that_slipped_is_reported_and_its_fragments_are_flagged() {
     let slipped = slip(Action::Flag);
-    let displaced = slipped.told.iter().find(|state| state.verdict == 2).expect("the slip is told");
+    let displaced = slipped.told.iter().find(|state| state.verdict == 2).expect("the slip is reported");
     assert_eq!((displaced.source, displaced.offset), (SourceId(1), 1));
     assert!(displaced.since.number().abs_diff(SLIP) <= 2, "{displaced:?}");
     let (first, _) = slipped.flagged[0];

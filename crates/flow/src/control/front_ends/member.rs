@@ -52,11 +52,11 @@ impl Readings {
     }
 }
 
-/// One front end: what it was told and what it said.
+/// One front end: the commands that it got and what it answered.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub(super) config: FrontEndConfig,
-    /// What it said of itself when it connected last; none while it is not connected.
+    /// Its last hello; `None` while it is not connected.
     pub(super) hello: Option<Hello>,
     /// How it called itself, and its versions: kept when it goes.
     pub(super) name: String,
@@ -67,13 +67,13 @@ pub struct Member {
     pub(super) was_ready: bool,
     /// How far it is in the present run.
     pub(super) reached: Stage,
-    /// What it was told to reach over this connection.
+    /// The stage that it was commanded to reach over this connection.
     pub(super) asked: Option<Stage>,
-    /// It takes no part, in this run and in those that follow, until somebody says otherwise.
+    /// It takes no part, in this run and in later ones, until it is unmasked.
     pub(super) is_masked: bool,
     /// It is not waited for in this run any more.
     pub(super) is_left_behind: bool,
-    /// It said that it failed, and what it was told is not told again before the next limit.
+    /// It reported a failure; the command is not repeated before the next limit.
     pub(super) has_failed: bool,
     /// When something came from it last.
     pub(super) heard: Instant,
@@ -161,7 +161,7 @@ impl Member {
         self.reached
     }
 
-    /// It takes no part until somebody says otherwise.
+    /// It takes no part until it is unmasked.
     pub const fn is_masked(&self) -> bool {
         self.is_masked
     }
@@ -214,7 +214,7 @@ pub enum IncidentKind {
     Returned,
     /// It called again and knows nothing of the run: a program that was started anew. It is left out until the next run.
     StartedAnew,
-    /// It could not do what it was told, and says why.
+    /// It could not obey a command; with its reason.
     Failed(String),
     /// It did not come so far in time.
     NoAnswer(Stage),
@@ -245,7 +245,7 @@ impl fmt::Display for IncidentKind {
             Self::NotHeld => out.write_str(
                 "it was not held in time: the run is paused all the same, and back-pressure holds its triggers",
             ),
-            Self::NotReleased => out.write_str("it was not released in time, and is told again"),
+            Self::NotReleased => out.write_str("it was not released in time; the command is repeated"),
         }
     }
 }

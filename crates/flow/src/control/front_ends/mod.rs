@@ -9,9 +9,10 @@
 //!   +-- finished <--nodes are stopped-- stopping <--last event known-- vetoing
 //!                        (every source's data up to the last event have left)
 //! ```
-//! Every command is answered, and repeats do no harm: a front end that comes back says how far it is and hears what it
-//! missed. While the run is paused the trigger source is held (`pause`). Before the nodes run the start waits for every source that an event needs. Afterwards nobody is waited for
-//! longer than a limit: who does not answer is named and left behind, so that every stop finishes.
+//! Every command is answered, and repeats do no harm: a front end that comes back reports its stage and gets the
+//! commands that it missed. While the run is paused the trigger source is held (`pause`). Before the nodes run, the
+//! start waits for every source that an event needs. Afterwards no wait is longer than a limit: a front end that does
+//! not answer is named and left behind, so that every stop finishes.
 
 mod member;
 mod pause;
@@ -27,7 +28,7 @@ use ropewalk_wire::front_end::{Command, Configure, Hello, Stage, Start, Stop, Wo
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Who there is, and how long each answer is waited for.
+/// The front ends, and how long each answer is waited for.
 #[derive(Clone, Debug)]
 pub struct FrontEndsConfig {
     /// The sources under run control.
@@ -110,7 +111,7 @@ pub struct FrontEnds {
     members: Vec<Member>,
     phase: FrontEndPhase,
     order: RunOrder,
-    /// The last event, as the trigger source or whoever stopped the run said.
+    /// The last event, as reported by the trigger source or given with the stop.
     last: Option<u64>,
     nodes: RunPhase,
     /// When the present phase has taken as long as it may.
@@ -166,8 +167,7 @@ impl FrontEnds {
         }
     }
 
-    /// Ends the run. `last` is its last event, where somebody knows it who is not under run control. A second stop changes
-    /// nothing.
+    /// Ends the run. `last` is its last event, if known from outside run control. A second stop changes nothing.
     pub fn stop(&mut self, now: Instant, last: Option<EventKey>) {
         if !self.phase.is_active() || self.phase >= FrontEndPhase::Vetoing {
             return;
@@ -194,9 +194,9 @@ impl FrontEnds {
         }
     }
 
-    /// A source takes no part from now on: nobody waits for its front end, in this run and in those that follow. Or again: then what it
-    /// missed of the run that goes on is told it, as if it had not been left behind; so a board that was begun anew comes back.
-    /// The trigger source is not to be masked.
+    /// Masks a source: its front end is not waited for, in this run and in later ones. Unmasking gives the front end
+    /// the commands of the present run that it missed, as if it had not been left behind; so a restarted board comes
+    /// back. The trigger source cannot be masked.
     pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
         let members = self.members.iter_mut();
         let found = members.filter(|member| member.config.source == source && !member.config.is_trigger).last();
@@ -235,7 +235,7 @@ impl FrontEnds {
         let (run, is_active) = (self.order.run, self.phase.is_active());
         let is_elsewhere = hello.run != run && (Stage::Ready..Stage::Stopped).contains(&hello.stage);
         if is_elsewhere {
-            // A run that nobody here knows of has no end but this one.
+            // No other command will end a run that is unknown here.
             let stop = Stop { run: hello.run, last: None };
             self.actions.push_back(FrontEndAction::Tell(place, Command::Stop(stop)));
         }
@@ -328,8 +328,8 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// A front end reported a slow reading, for which there is room or not. Whether it is to be kept: who reports too much is
-    /// cut off, and what it reported beyond is counted.
+    /// A front end reported a slow reading; `has_room` says whether it can be stored. Returns whether to keep it:
+    /// beyond a limit readings are refused, and counted.
     pub fn reported(&mut self, now: Instant, place: usize, has_room: bool) -> bool {
         let member = &mut self.members[place];
         (member.heard, member.is_silent) = (now, false);
@@ -412,7 +412,8 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// Tells each front end what it lacks, and goes on to the next phase where nobody lacks anything.
+    /// Gives each front end its next command, and enters the next phase when every front end has reached the present
+    /// one.
     fn advance(&mut self, now: Instant) {
         self.advance_pause(now);
         for place in 0..self.members.len() {
@@ -446,14 +447,14 @@ impl FrontEnds {
         self.members[place].is_settled(self.wanted(place))
     }
 
-    /// Nothing more of its data is to be waited for. Who was never told anything of the run has none.
+    /// Nothing more of its data is awaited. A front end that got no command of the run has none.
     fn has_left(member: &Member) -> bool {
         let was_told = member.reached > Stage::Idle || member.asked.is_some();
         member.is_settled(Stage::Stopped) || !was_told
     }
 
     fn finish(&mut self, now: Instant) {
-        // Of a run without an event nobody knows a last one.
+        // A run without an event has no last one.
         let last = self.last.filter(|&last| last >= self.first());
         let last = last.map(|last| EventKey::new(self.order.first.resync(), last));
         self.actions.push_back(FrontEndAction::Nodes(RunCommand::Stop { last }));
@@ -465,7 +466,7 @@ impl FrontEnds {
         let (wanted, run) = (self.wanted(place), self.order.run);
         let member = &self.members[place];
         let told = member.asked.map_or(member.reached, |asked| asked.max(member.reached));
-        // The way into a run is gone step by step; the way out of it waits for no answer, and leads nobody in.
+        // A front end enters a run step by step; the way out waits for no answer, and lets no front end in.
         let is_ending = self.phase >= FrontEndPhase::Vetoing;
         let may_be_told = match wanted {
             Stage::Stopped => true,
@@ -476,7 +477,7 @@ impl FrontEnds {
             return;
         }
         let (stage, command) = match (wanted, told) {
-            // It was told nothing of this run that it would have to leave.
+            // It got no command of this run, so there is nothing to leave.
             (Stage::Stopped, Stage::Idle) => return,
             (Stage::Stopped, _) => (Stage::Stopped, Command::Stop(Stop { run, last: self.last })),
             (Stage::Vetoed, _) => (Stage::Vetoed, Command::Veto(run)),
@@ -501,8 +502,8 @@ impl FrontEnds {
         Command::Start(Start { run, first: first.number(), last: last.map(EventKey::number) })
     }
 
-    /// The phase has taken as long as it may. Before the nodes run, and where the trigger does not begin, it is tried again;
-    /// afterwards it goes on without those who did not answer.
+    /// The phase has reached its time limit. Before the nodes run, and if the trigger source does not start, it is
+    /// tried again; later the run goes on without the front ends that did not answer.
     fn give_up(&mut self, now: Instant) {
         self.limit = now.after(self.config.answer);
         for place in 0..self.members.len() {
@@ -525,7 +526,8 @@ impl FrontEnds {
             } else {
                 member.is_left_behind = true;
             }
-            // Who is not there yet at a start is waited for, as a node would be; who has said why is named already.
+            // A front end that is absent at a start is waited for, as a node would be; one that gave a reason is named
+            // already.
             if (was_asked || !tries_again) && !has_failed {
                 self.note(now, place, IncidentKind::NoAnswer(wanted));
             }
@@ -569,7 +571,8 @@ impl FrontEnds {
     }
 }
 
-/// Whether a front end that is so far in a run was configured for it. One that knows nothing of the run says that it has stopped, too.
+/// Whether a front end at this stage was configured for the run. One that knows nothing of the run says `Stopped` as
+/// well.
 fn has_settings(stage: Stage) -> bool {
     (Stage::Ready..Stage::Stopped).contains(&stage)
 }

@@ -1,4 +1,4 @@
-//! A pause of the run: the trigger source is held, so that no event begins that nobody builds.
+//! A pause of the run: the trigger source is held, so that no event begins that no node builds.
 //!
 //! ```text
 //!              pause: Hold to the trigger source      Held, or its time is over: Pause to the nodes
@@ -6,9 +6,10 @@
 //!     ^ ^----------------resume: Release-----------+                                     |
 //!     +----------------resume, or stop: Resume to the nodes, then Release----------------+
 //! ```
-//! Being held is no stage: it holds whatever else the trigger source is told, so that a start may end paused. Hold and Release
-//! are told once over each connection, without waiting for the answer to what was told before; that the answers to each are
-//! counted keeps the one to an earlier Hold from being taken for the one to the last.
+//! Being held is not a stage: it is independent of the other commands to the trigger source, so that a start may end
+//! paused. Hold and Release are sent once over each connection, without waiting for the answer to earlier commands. The
+//! unanswered ones of each kind are counted, so that the answer to an earlier Hold is not taken for the answer to the
+//! last.
 
 use super::member::{IncidentKind, Member};
 use super::{FrontEndAction, FrontEndPhase, FrontEnds};
@@ -24,7 +25,7 @@ pub(super) enum Pause {
     GoesOn,
     /// It is to be, and the trigger source is waited for.
     Awaited,
-    /// It is, and its nodes were told.
+    /// The run is paused, and its nodes were told.
     Paused,
 }
 
@@ -34,16 +35,16 @@ impl Pause {
     }
 }
 
-/// What a front end was told of a pause, and what it said.
+/// What a front end was commanded about a pause, and what it answered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Hold {
     /// What it said last.
     pub(super) is_held: bool,
     /// The last event's number when it said last that it was held.
     pub(super) last: Option<u64>,
-    /// What it was told last over this connection, or said at its beginning.
+    /// The last command sent over this connection, or the state that its hello reported.
     told: bool,
-    /// How often it was told to go on, and to hold, over this connection without having said that it does.
+    /// Unanswered Release and Hold commands of this connection.
     unanswered: [u32; 2],
 }
 
@@ -65,7 +66,7 @@ impl Hold {
         *unanswered = unanswered.saturating_sub(1);
     }
 
-    /// It could not do what it was told; false where it was told nothing.
+    /// It could not obey a Hold or Release; false if it got none.
     pub(super) fn failed(&mut self) -> bool {
         let [released, held] = &mut self.unanswered;
         let (last, other) = if self.told { (held, released) } else { (released, held) };
@@ -75,15 +76,15 @@ impl Hold {
         was_told
     }
 
-    /// Nothing of it is to be waited for. Who could not be released is told again; who could not be held has said why.
+    /// Nothing is awaited from it. A failed Release is repeated; a failed Hold has been answered with its reason.
     const fn is_settled(&self, is_wanted: bool) -> bool {
         self.told == is_wanted && self.unanswered[is_wanted as usize] == 0 && (is_wanted || !self.is_held)
     }
 }
 
 impl FrontEnds {
-    /// Pauses the run, or lets it go on. The trigger source is held before the nodes are told, as long as an answer is waited for at
-    /// most; when the run goes on the nodes do first. Ignored where nothing goes on that could be paused. A stop ends a pause.
+    /// Pauses or resumes the run. A pause holds the trigger source first, waits for its answer up to a limit, and then
+    /// pauses the nodes; a resume starts with the nodes. Ignored if no run can be paused now. A stop ends a pause.
     pub fn pause(&mut self, now: Instant, is_paused: bool) {
         let may_be_paused = (FrontEndPhase::AwaitingNodes..=FrontEndPhase::Running).contains(&self.phase);
         if !may_be_paused || self.pause.is_wanted() == is_paused {
@@ -98,7 +99,7 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// The trigger source issues no trigger, as far as anybody could tell it so, and the nodes were told to pause.
+    /// The nodes were told to pause, and the trigger source is held, as far as it could be reached.
     pub const fn is_paused(&self) -> bool {
         matches!(self.pause, Pause::Paused)
     }
@@ -157,7 +158,7 @@ impl FrontEnds {
         self.actions.push_back(FrontEndAction::Tell(place, command));
     }
 
-    /// Nobody is to be waited for any longer before the run is paused.
+    /// Whether the run can be paused without waiting longer for the trigger source.
     fn is_hold_settled(&self) -> bool {
         let Some(member) = self.trigger().map(|place| &self.members[place]) else { return true };
         let issues_none = member.is_left_behind || member.reached > Stage::Triggering;
@@ -169,12 +170,12 @@ impl FrontEnds {
         member.hello.is_some() && member.hold.is_settled(self.pause.is_wanted())
     }
 
-    /// The trigger source has not answered in time. A pause waits for it no longer; where the run is to go on it is told again.
+    /// The trigger source has not answered in time. A pause waits no longer; a Release is repeated.
     pub(super) fn give_up_hold(&mut self, now: Instant) {
         self.hold_limit = Instant::FAR_FUTURE;
         let late = self.trigger().filter(|&place| {
             let member = &self.members[place];
-            // Of one that is away it is said already that it is; that a pause does not reach it is not.
+            // That it is away is reported already; that a pause does not reach it is not.
             let may_answer = member.hello.as_ref().map_or(self.pause == Pause::Awaited, Hello::may_be_held);
             may_answer && !member.is_left_behind && !self.has_answered(member)
         });

@@ -42,7 +42,7 @@ fn actions(front_ends: &mut FrontEnds, now: Instant) -> Vec<FrontEndAction> {
         .collect()
 }
 
-/// What is to be done now, in short: the kind of what is told, and to whom.
+/// The next actions, in short: the kind of each command, and its receiver (9 for the nodes).
 fn told(front_ends: &mut FrontEnds, now: Instant) -> Vec<(usize, String)> {
     let short = |action| match action {
         FrontEndAction::Tell(place, command) => (place, format!("{:?}", command.kind())),
@@ -87,7 +87,7 @@ fn stopped(last: u64) -> Word {
     Word::Stopped(Stopped { run: RUN, first: Some(1), last: Some(last), sent: last })
 }
 
-/// What went wrong, but for silence: nobody here answers pings.
+/// The incidents except silence: no front end answers pings here.
 fn kinds(front_ends: &FrontEnds) -> Vec<(u32, IncidentKind)> {
     let incidents = front_ends.incidents().0.iter().filter(|incident| incident.kind != IncidentKind::Silent);
     incidents.map(|incident| (incident.source.0, incident.kind.clone())).collect()
@@ -97,7 +97,7 @@ fn kinds(front_ends: &FrontEnds) -> Vec<(u32, IncidentKind)> {
 fn a_run_begins_and_ends_in_order() {
     let mut run = front_ends();
     run.start(at(0.0), order());
-    assert_eq!(told(&mut run, at(0.0)), [], "nobody is there");
+    assert_eq!(told(&mut run, at(0.0)), [], "no front end is connected");
     connect_all(&mut run, at(1.0));
     assert_eq!(told(&mut run, at(1.0)), told_all("Configure", 0..3));
     run.heard(at(1.1), 1, &Word::Ready(RUN));
@@ -145,18 +145,18 @@ fn one_connection_serves_several_runs() {
 }
 
 #[test]
-fn who_said_that_it_is_ready_has_its_settings_and_who_only_stopped_does_not() {
+fn a_front_end_that_was_ready_has_its_settings_and_one_that_only_stopped_has_not() {
     let ready = |front_ends: &FrontEnds| front_ends.members().iter().map(Member::was_ready).collect::<Vec<_>>();
     let mut front_ends = front_ends();
     (0..2).for_each(|place| front_ends.connected(at(0.0), place, hello(Stage::Idle, RunNumber(0))));
     front_ends.start(at(0.0), order());
     assert_eq!(ready(&front_ends), [false; 3]);
     (0..2).for_each(|place| front_ends.heard(at(0.1), place, &Word::Ready(RUN)));
-    // The third one knows nothing of the run, and says so when it is told to stop.
+    // The third one does not know the run, and says so in its answer to the stop.
     front_ends.connected(at(0.2), 2, hello(Stage::Idle, RunNumber(0)));
     front_ends.heard(at(0.3), 2, &stopped(0));
     assert_eq!(ready(&front_ends), [true, true, false]);
-    // It is back, and was in the run before whoever asks was there.
+    // It is back, and was already in the run before this run control started.
     front_ends.connected(at(0.4), 2, hello(Stage::Started, RUN));
     assert_eq!(ready(&front_ends), [true; 3]);
     front_ends.stop(at(0.5), None);
@@ -168,7 +168,7 @@ fn who_said_that_it_is_ready_has_its_settings_and_who_only_stopped_does_not() {
 }
 
 #[test]
-fn a_start_waits_for_what_events_need_and_names_who_does_not_answer() {
+fn a_start_waits_for_what_events_need_and_names_front_ends_that_do_not_answer() {
     let mut front_ends = front_ends();
     connect_all(&mut front_ends, at(0.0));
     front_ends.start(at(0.0), order());
@@ -195,13 +195,13 @@ fn one_that_cannot_be_configured_is_named_and_asked_again_later() {
     front_ends.heard(at(10.0), 1, &failed);
     assert_eq!(kinds(&front_ends), [(2, IncidentKind::Failed("no high voltage".to_owned()))], "once");
     front_ends.stop(at(11.0), None);
-    assert_eq!(told(&mut front_ends, at(11.0)), told_all("Stop", [TRIGGER, 2]), "who was ready");
+    assert_eq!(told(&mut front_ends, at(11.0)), told_all("Stop", [TRIGGER, 2]), "the ones that were ready");
     [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(11.0), place, &stopped(0)));
     assert_eq!(told(&mut front_ends, at(11.0)), [(9, "Stop None".to_owned())]);
 }
 
 #[test]
-fn who_does_not_start_is_left_behind_and_the_trigger_comes() {
+fn a_front_end_that_does_not_start_is_left_behind_and_the_trigger_comes() {
     let mut front_ends = front_ends();
     connect_all(&mut front_ends, at(0.0));
     front_ends.start(at(0.0), order());
@@ -214,7 +214,7 @@ fn who_does_not_start_is_left_behind_and_the_trigger_comes() {
     front_ends.heard(at(10.0), TRIGGER, &Word::Enabled(RUN));
     front_ends.stop(at(20.0), None);
     front_ends.heard(at(20.0), TRIGGER, &vetoed(3));
-    assert_eq!(told(&mut front_ends, at(20.0))[1..], told_all("Stop", 0..3), "it is told all the same");
+    assert_eq!(told(&mut front_ends, at(20.0))[1..], told_all("Stop", 0..3), "it is stopped all the same");
     [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(20.0), place, &stopped(3)));
     assert_eq!(told(&mut front_ends, at(20.0)), [(9, "Stop Some(3)".to_owned())], "but not waited for");
 }
@@ -313,7 +313,7 @@ fn nodes_that_end_by_themselves_end_the_front_ends_too() {
 }
 
 #[test]
-fn a_forced_stop_reaches_the_nodes_at_once_and_waits_for_nobody_long() {
+fn a_forced_stop_reaches_the_nodes_at_once_and_no_wait_is_long() {
     let mut front_ends = running();
     front_ends.force_stop(at(5.0));
     assert_eq!(told(&mut front_ends, at(5.0))[0], (9, "ForceStop".to_owned()));
@@ -323,7 +323,7 @@ fn a_forced_stop_reaches_the_nodes_at_once_and_waits_for_nobody_long() {
 }
 
 #[test]
-fn a_run_without_a_trigger_under_run_control_ends_where_whoever_stops_it_says() {
+fn a_run_without_a_trigger_under_run_control_ends_where_the_stop_says() {
     let member = FrontEndConfig { source: SourceId(2), is_trigger: false, is_required: true, settings: String::new() };
     let mut run = FrontEnds::new(FrontEndsConfig { front_ends: vec![member], answer: ANSWER, drain: ANSWER });
     run.connected(at(0.0), 0, hello(Stage::Idle, RunNumber(0)));
@@ -348,7 +348,7 @@ fn a_second_program_is_let_in_only_where_the_first_is_silent() {
 }
 
 #[test]
-fn a_run_that_is_taken_over_goes_on_with_those_who_call() {
+fn a_run_that_is_taken_over_goes_on_with_the_front_ends_that_connect() {
     let mut front_ends = front_ends();
     front_ends.take_over(at(0.0), order());
     front_ends.connected(at(1.0), TRIGGER, hello(Stage::Triggering, RUN));
@@ -361,7 +361,7 @@ fn a_run_that_is_taken_over_goes_on_with_those_who_call() {
 }
 
 #[test]
-fn who_reports_too_much_is_cut_off_and_counted() {
+fn a_front_end_that_reports_too_much_is_cut_off_and_counted() {
     let mut front_ends = running();
     let flood = 3 * READINGS_PER_SECOND;
     let taken = (0..flood).filter(|_| front_ends.reported(at(1.0), 1, true)).count() as u64;
@@ -399,7 +399,7 @@ fn happen(front_ends: &mut FrontEnds, now: Instant, what: u8, place: usize) {
 proptest! {
     /// Front ends may say anything at any time: nodes start once at most and stop once, and they do stop.
     #[test]
-    fn every_stop_finishes_whatever_front_ends_say(
+    fn every_stop_finishes_with_any_words_of_front_ends(
         story in prop::collection::vec((0_u8..17, 0_usize..3, 0_u64..3000), 0..80)
     ) {
         let (mut run, mut now, mut nodes) = (front_ends(), at(0.0), Vec::new());
@@ -465,7 +465,7 @@ fn a_board_that_was_begun_anew_is_led_into_the_run_when_it_is_taken_in_again() {
 }
 
 #[test]
-fn the_trigger_source_is_waited_for_whatever_is_said() {
+fn the_trigger_source_cannot_be_masked() {
     let mut run = front_ends();
     run.mask(at(0.0), SourceId(1), true);
     assert!(!run.members()[TRIGGER].is_masked());
@@ -511,7 +511,7 @@ fn a_trigger_source_that_does_not_say_that_it_is_held_is_named_and_the_run_is_pa
 }
 
 #[test]
-fn a_trigger_source_that_is_not_released_is_told_again_and_named_once() {
+fn the_release_of_a_trigger_source_is_repeated_and_a_failure_named_once() {
     let mut run = running();
     run.pause(at(1.0), true);
     run.heard(at(1.0), TRIGGER, &held(42));
@@ -542,7 +542,7 @@ fn the_answer_to_an_earlier_hold_is_not_taken_for_that_to_the_last() {
 }
 
 #[test]
-fn a_trigger_source_of_version_1_is_never_told_and_named_once() {
+fn a_trigger_source_of_version_1_is_never_held_and_named_once() {
     let mut run = running();
     run.lost(at(0.5), TRIGGER);
     run.connected(at(0.6), TRIGGER, Hello { version: 1, ..hello(Stage::Triggering, RUN) });
@@ -569,7 +569,7 @@ fn one_that_comes_back_in_a_pause_is_held_unless_it_is_and_is_released_if_it_mis
     assert_eq!(told(&mut run, at(3.0)), told_all("Pause", [9]), "it had, and its answer was lost");
     run.lost(at(4.0), TRIGGER);
     run.pause(at(5.0), false);
-    assert_eq!(told(&mut run, at(5.0)), told_all("Resume", [9]), "nobody is there to be released");
+    assert_eq!(told(&mut run, at(5.0)), told_all("Resume", [9]), "the trigger source is gone");
     run.connected(at(6.0), TRIGGER, is_held(true));
     assert_eq!(told(&mut run, at(6.0)), told_all("Release", [TRIGGER]));
     run.heard(at(6.1), TRIGGER, &Word::Released(RUN));
@@ -610,7 +610,7 @@ fn a_stop_of_a_paused_run_lets_the_nodes_go_on_and_vetoes_a_trigger_source_that_
 }
 
 #[test]
-fn a_forced_stop_of_a_paused_run_needs_nobody_to_go_on() {
+fn a_forced_stop_of_a_paused_run_needs_no_resume() {
     let mut run = running();
     run.pause(at(1.0), true);
     run.heard(at(1.0), TRIGGER, &held(42));

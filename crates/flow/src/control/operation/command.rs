@@ -109,7 +109,7 @@ impl OperationState {
     }
 }
 
-/// Which command is answered: chosen by whoever gives it.
+/// Identifies the command that an answer belongs to; chosen by the sender.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CommandNumber(pub u64);
 
@@ -128,12 +128,12 @@ pub enum Answer {
     Failed(Fault),
     /// Another command, a later one, led elsewhere.
     Overtaken,
-    /// Somebody else holds the controls; see [`Controls`].
+    /// Another operator holds the controls; see [`Controls`].
     HeldByAnother,
 }
 
 impl Answer {
-    /// Whether what was asked for is so.
+    /// Whether the requested state is reached.
     pub const fn is_good(self) -> bool {
         matches!(self, Self::Done | Self::AlreadySo)
     }
@@ -155,26 +155,26 @@ impl Answer {
 /// What happened to the controls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlsChange {
-    /// Somebody has them now. `from` is whoever had them before, who was not asked.
+    /// An operator took them. `from` is the previous holder, who was not asked.
     Taken {
         /// Who has them.
         by: String,
-        /// Who had them; none where they were free.
+        /// Who had them; `None` if they were free.
         from: Option<String>,
     },
-    /// Whoever had them gave them to somebody.
+    /// The holder gave them to another operator.
     Given {
         /// Who had them.
         by: String,
         /// Who has them.
         to: String,
     },
-    /// Whoever had them gave them up: everybody may give commands.
+    /// The holder gave them up: any operator may give commands.
     Released {
         /// Who had them.
         by: String,
     },
-    /// Whoever had them gave no sign for too long: everybody may give commands.
+    /// The holder gave no sign of life for too long: any operator may give commands.
     Lost {
         /// Who had them.
         by: String,
@@ -184,9 +184,9 @@ pub enum ControlsChange {
 /// Why the controls stay where they are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlsRefusal {
-    /// Somebody else holds them.
+    /// Another operator holds them.
     HeldBy(String),
-    /// Nobody holds them, so that nobody can give them to somebody.
+    /// They are free, so that there is nothing to give.
     Free,
 }
 
@@ -197,21 +197,22 @@ struct Holder {
     heard: Instant,
 }
 
-/// Who may give commands. Names are what people say of themselves: this keeps those who mean well out of each other's way, and nobody else.
+/// Who may give commands. Operators choose their own names: this keeps cooperating operators out of each other's way,
+/// and is no protection against anyone else.
 #[derive(Clone, Debug)]
 pub struct Controls {
-    /// Whoever gives no sign for so long no longer holds them.
+    /// A holder that gives no sign of life for so long loses the controls.
     silence: Duration,
     holder: Option<Holder>,
 }
 
 impl Controls {
-    /// Nobody holds them.
+    /// Free controls.
     pub const fn new(silence: Duration) -> Self {
         Self { silence, holder: None }
     }
 
-    /// Whoever holds the controls may be silent for so long from now on.
+    /// Changes how long the holder may be silent.
     pub const fn set_silence(&mut self, silence: Duration) {
         self.silence = silence;
     }
@@ -224,7 +225,7 @@ impl Controls {
     /// Whether this operator may give a command now. To ask is a sign of life.
     ///
     /// # Errors
-    /// Where somebody else holds the controls.
+    /// If another operator holds the controls.
     pub fn permit(&mut self, now: Instant, by: &str) -> Result<(), ControlsRefusal> {
         match &mut self.holder {
             Some(holder) if holder.name == by => {
@@ -236,10 +237,10 @@ impl Controls {
         }
     }
 
-    /// An operator takes the controls where they are free; forcibly, from whoever has them. Who has them already gives a sign of life.
+    /// Takes the controls if they are free; by force, from the holder. A repeat by the holder counts as a sign of life.
     ///
     /// # Errors
-    /// Where somebody else holds them, and it is not forced.
+    /// If another operator holds them, and it is not forced.
     pub fn take(&mut self, now: Instant, by: &str, is_forced: bool) -> Result<Option<ControlsChange>, ControlsRefusal> {
         let from = self.holder().map(str::to_owned);
         let is_news = from.as_deref() != Some(by);
@@ -250,10 +251,10 @@ impl Controls {
         Ok(is_news.then(|| ControlsChange::Taken { by: by.to_owned(), from }))
     }
 
-    /// Whoever holds the controls gives them up, or to somebody.
+    /// The holder gives the controls up, or to the operator `to`.
     ///
     /// # Errors
-    /// Where somebody else holds them, or nobody does and somebody is to get them.
+    /// If another operator holds them, or they are free and `to` names an operator.
     pub fn give(
         &mut self,
         now: Instant,
@@ -276,7 +277,7 @@ impl Controls {
         }
     }
 
-    /// Whether whoever holds them has been silent for too long.
+    /// Frees the controls if the holder has been silent for too long.
     pub fn tick(&mut self, now: Instant) -> Option<ControlsChange> {
         self.next_deadline().filter(|&deadline| deadline <= now)?;
         self.holder.take().map(|holder| ControlsChange::Lost { by: holder.name })
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_holds_them_at_first_and_everybody_may_give_commands() {
+    fn they_are_free_at_first_and_any_operator_may_give_commands() {
         let mut controls = Controls::new(SILENCE);
         assert_eq!((controls.holder(), controls.next_deadline()), (None, None));
         assert_eq!((controls.permit(at(1), "ada"), controls.permit(at(1), "bob")), (Ok(()), Ok(())));
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_them_alone_gives_commands_until_they_are_given_or_taken() {
+    fn only_the_holder_gives_commands_until_they_are_given_or_taken() {
         let mut controls = Controls::new(SILENCE);
         let [ada, bob] = ["ada", "bob"].map(str::to_owned);
         let taken = ControlsChange::Taken { by: ada.clone(), from: None };
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_no_sign_loses_them_and_a_command_is_a_sign() {
+    fn a_holder_without_a_sign_of_life_loses_them_and_a_command_is_a_sign() {
         let mut controls = Controls::new(SILENCE);
         controls.take(at(0), "ada", false).expect("they are free");
         controls.permit(at(5), "ada").expect("they are hers");
@@ -346,8 +347,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever operators do: one who was refused changed nothing, one who was not refused holds what was asked for, and whoever
-        /// takes by force always has them.
+        /// In any order of steps: a refused operator changes nothing, an accepted one gets what it asked for, and
+        /// taking by force always succeeds.
         #[test]
         fn one_operator_at_most_holds_them(steps in prop::collection::vec((0..5_u8, 0..3_usize, 0..3_usize, 0..8_u64), 0..60)) {
             let names = ["ada", "bob", "eve"];

@@ -11,10 +11,10 @@
 //!     ^                  +-----------------/
 //!     +---reset--- error <---- anything that failed           shutdown: from anywhere to `over`, draining on the way
 //! ```
-//! The machine says what is to be done next, one task at a time, and is told how it ended; each task has a limit of time. Each command
-//! gets one answer: what was asked for is there, was there already, cannot be had now (with what can), or went wrong. A stop always
-//! finishes: what does not drain in time is dropped, what does not close in time is left behind. Whose commands are heard is
-//! [`Controls`]' to say, before the machine gets them.
+//! The machine says what to do next, one task at a time, and is told how the task ended; each task has a time limit.
+//! Each command gets one answer: done, already so, not possible now (with the possible commands), or failed. A stop
+//! always finishes: what does not drain in time is dropped, what does not close in time is left behind. [`Controls`]
+//! decides whose commands are accepted, before the machine gets them.
 
 mod command;
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub enum Task {
     Drain,
     /// Drop what is not done. Ends with [`Operation::run_over`].
     Force,
-    /// Close the run's account and give everything back. Who does not end is left behind.
+    /// Close the run's account and give everything back. What does not end is left behind.
     Close,
     /// Give back what was prepared for a run that never began.
     Discard,
@@ -164,7 +164,7 @@ enum Place {
     Between,
     /// Everything for a run.
     Prepared,
-    /// A run that has not begun for everybody.
+    /// A run that has not begun on every node.
     Begun,
     Running,
     Paused,
@@ -292,7 +292,7 @@ impl Operation {
         self.advance(now);
     }
 
-    /// Whether what the command asks for is so, and nothing leads away from it.
+    /// Whether the state that the command asks for is reached, and nothing leads away from it.
     fn is_so(&self, command: Command) -> bool {
         let is_at = |place, goal| self.place == place && self.goal == goal && self.under_way.is_none();
         match command {
@@ -308,7 +308,7 @@ impl Operation {
         }
     }
 
-    /// Where the command leads; none where it cannot be had from here.
+    /// The goal of the command; `None` if it is not possible in this state.
     fn goal_of(&self, command: Command) -> Option<Goal> {
         let state = self.state();
         let is_way_there = |goal| (self.goal == goal && self.fault.is_none()).then_some(goal);
@@ -316,7 +316,7 @@ impl Operation {
             (_, OperationState::Over) => None,
             (Command::Shutdown, _) => Some(Goal::Over),
             (Command::Reset, _) if self.goal != Goal::Over => Some(Goal::Initial),
-            // Who is in a hurry need not wait for what is left of the run.
+            // An operator who shuts down need not wait for the rest of the run.
             (Command::Reset | Command::Stop, _) if self.goal == Goal::Over && state.has_run() => Some(Goal::Over),
             _ if self.goal == Goal::Over => None,
             (Command::Configure, OperationState::Initial) => Some(Goal::Configured),
@@ -325,7 +325,7 @@ impl Operation {
             (Command::Start, OperationState::Running) => is_way_there(Goal::Running),
             (Command::Pause, OperationState::Running | OperationState::Paused) => Some(Goal::Paused),
             (Command::Resume, OperationState::Running | OperationState::Paused) => Some(Goal::Running),
-            // A run that ends anyway ends as it was told before.
+            // A run that is ending anyway keeps its goal.
             (Command::Stop, OperationState::Draining) => Some(self.goal),
             (Command::Stop, OperationState::Configured | OperationState::Running | OperationState::Paused) => {
                 Some(Goal::Configured)
@@ -334,7 +334,8 @@ impl Operation {
         }
     }
 
-    /// Another command leads elsewhere: those that wait will not get what they asked for. A run that ends has ended all the same.
+    /// A new command replaces the goal: waiting commands are answered as overtaken, except stops, since the run ends
+    /// all the same.
     fn overtake(&mut self) {
         let answers = &mut self.answers;
         self.waiting.retain(|&(number, command)| {
@@ -359,14 +360,14 @@ impl Operation {
         }
     }
 
-    /// What is under way no longer matters, even where nobody has begun it.
+    /// Forgets the task under way, even if the caller has not begun it.
     fn forget(&mut self) {
         if let Some(UnderWay { number, .. }) = self.under_way.take() {
             self.tasks.retain(|&(other, _)| other != number);
         }
     }
 
-    /// The run will end without having been told: a limit is reached, or its sources have ended.
+    /// The run will end without a command: a limit is reached, or its sources have ended.
     pub fn stop_by_itself(&mut self, now: Instant, then: AfterRun) {
         if self.place.has_run() && matches!(self.goal, Goal::Running | Goal::Paused) && !self.is_ending() {
             self.has_begun();
@@ -388,14 +389,14 @@ impl Operation {
         }
     }
 
-    /// A run that ends by itself has begun, even where nobody saw it go on.
+    /// A run that ends by itself has begun, even if it was never seen running.
     fn has_begun(&mut self) {
         if self.place == Place::Begun {
             self.answer_those(|command| command == Command::Start, Answer::Done);
         }
     }
 
-    /// The run is over, for whatever reason: everything that came is done or dropped.
+    /// The run is over, for any reason: all its data is processed or dropped.
     pub fn run_over(&mut self, now: Instant) {
         if !self.place.has_run() {
             return;
@@ -418,7 +419,7 @@ impl Operation {
         }
     }
 
-    /// A task has ended. One that is no longer asked for is not heard: what it has brought is to be given back by whoever has it.
+    /// A task has ended. The end of an abandoned task is ignored: the caller gives back what the task set up.
     pub fn ended(&mut self, now: Instant, number: TaskNumber, outcome: Outcome) {
         let is_heard = |under_way: &UnderWay| under_way.number == number;
         let Some(under_way) = self.under_way.filter(is_heard) else { return };
@@ -493,7 +494,7 @@ impl Operation {
         self.answer_those(|command| command == Command::Stop, self.fault.map_or(Answer::Done, Answer::Failed));
     }
 
-    /// Nothing goes on: what is left of a run is dropped, and somebody has to look.
+    /// Stops all progress: the rest of a run is dropped, and an operator has to look.
     fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
         let is_ending = matches!(self.goal, Goal::Initial | Goal::Over);
@@ -578,7 +579,7 @@ impl Operation {
         self.answer_those(is_reached, Answer::Done);
     }
 
-    /// The task that has run out of time, if one has: nobody waits for its end any more.
+    /// Returns the task that has run out of time, if there is one; its end is no longer waited for.
     pub fn tick(&mut self, now: Instant) -> Option<Task> {
         let UnderWay { task, .. } = self.under_way.filter(|under_way| under_way.until <= now)?;
         self.conclude(now, task, Some(Fault::TimedOut(task)), false);

@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: TaskLimits =
     TaskLimits { prepare: SECOND, begin: SECOND, pause: SECOND, drain: SECOND, force: SECOND, close: SECOND };
 
-/// An operation, the time, and whoever does what it says.
+/// An operation, the time, and a caller that does its tasks.
 struct Desk {
     operation: Operation,
     now: Instant,
@@ -109,7 +109,7 @@ fn two_runs_follow_each_other() {
 }
 
 #[test]
-fn what_is_so_already_is_said_to_be_so() {
+fn a_command_for_the_present_state_is_answered_already_so() {
     let mut desk = Desk::new();
     assert_eq!(desk.ask(Command::Reset), Answer::AlreadySo);
     assert_eq!(desk.ask(Command::Stop), Answer::AlreadySo);
@@ -210,7 +210,7 @@ fn a_stop_always_finishes() {
 }
 
 #[test]
-fn who_is_in_a_hurry_drops_what_is_left() {
+fn a_reset_during_a_stop_drops_what_is_left() {
     for (first, end) in [(Command::Stop, OperationState::Initial), (Command::Shutdown, OperationState::Over)] {
         let mut desk = Desk::running();
         let first = desk.give(first);
@@ -225,7 +225,7 @@ fn who_is_in_a_hurry_drops_what_is_left() {
 }
 
 #[test]
-fn a_run_that_fails_is_dropped_and_somebody_has_to_look() {
+fn a_run_that_fails_is_dropped_and_waits_for_an_operator() {
     let mut desk = Desk::running();
     desk.operation.run_failed(desk.now);
     assert_eq!((desk.state(), desk.operation.fault()), (OperationState::Error, Some(Fault::Run)));
@@ -296,7 +296,7 @@ fn a_run_may_end_by_itself_and_another_one_follow() {
     assert_eq!(desk.state(), OperationState::Draining);
     while desk.work() {}
     assert_eq!(desk.state(), OperationState::Running);
-    // Nobody was asked whether this one may end.
+    // This run ends without having been asked to.
     desk.operation.run_over(desk.now);
     while desk.work() {}
     assert_eq!(desk.state(), OperationState::Configured);
@@ -308,7 +308,7 @@ fn a_run_may_end_by_itself_and_another_one_follow() {
 }
 
 #[test]
-fn a_run_that_was_over_before_anybody_saw_it_has_begun_all_the_same() {
+fn a_run_that_was_over_before_it_was_seen_has_begun_all_the_same() {
     for ends in [false, true] {
         let mut desk = Desk::new();
         desk.ask(Command::Configure);
@@ -368,10 +368,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: tasks come one at a time, each thing that was set up is given back once, and everybody is
-    /// answered once.
+    /// In any order of events: tasks come one at a time, each thing that was set up is given back once, and each
+    /// command gets one answer.
     #[test]
-    fn everybody_is_answered_and_nothing_is_kept(steps in prop::collection::vec(step(), 0..80)) {
+    fn every_command_is_answered_and_nothing_is_kept(steps in prop::collection::vec(step(), 0..80)) {
         let mut desk = Desk::new();
         let mut given = None;
         let mut holds = false;

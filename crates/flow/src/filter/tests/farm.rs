@@ -62,7 +62,7 @@ fn again(farm: &mut FilterFarm, now: Instant, unit: u16, credit: u64) -> Instant
 }
 
 #[test]
-fn events_go_to_whoever_has_least_and_credit() {
+fn events_go_to_the_unit_with_the_least_work_and_credit() {
     let mut farm = farm(2, 3);
     add(&mut farm, 0..8);
     assert_eq!(offered(&mut farm, at(0)), [(0, 0), (1, 1), (0, 2), (1, 3), (0, 4), (1, 5)], "three each, in turns");
@@ -76,7 +76,7 @@ fn events_go_to_whoever_has_least_and_credit() {
 }
 
 #[test]
-fn a_decision_counts_once_and_only_from_whoever_has_the_event() {
+fn a_decision_counts_once_and_only_from_the_unit_that_has_the_event() {
     let mut farm = farm(2, 4);
     add(&mut farm, [3]);
     assert_eq!(offered(&mut farm, at(0)), [(0, 3)]);
@@ -114,7 +114,7 @@ fn one_that_hangs_is_ended_and_its_end_waited_for() {
     decide(&mut farm, 0, [0]);
     assert_eq!((farm.poll(at(159)), farm.next_deadline()), (None, Some(at(160))), "the time is that of one event");
     assert_eq!(farm.poll(at(160)), Some(FarmAction::Kill { unit: 0 }));
-    assert!(!farm.decided(0, 1, Attempt(1)), "whoever is to end is not listened to");
+    assert!(!farm.decided(0, 1, Attempt(1)), "a unit that is being killed is not listened to");
     assert_eq!((farm.poll(at(9000)), farm.in_work()), (None, 1), "it is not certain yet");
     farm.ended(at(9001), 0);
     let now = again(&mut farm, at(9001), 0, 4);
@@ -126,7 +126,7 @@ fn one_that_hangs_is_ended_and_its_end_waited_for() {
 }
 
 #[test]
-fn one_whose_decisions_nobody_takes_does_not_hang() {
+fn a_unit_whose_decisions_are_not_fetched_does_not_hang() {
     let mut farm = farm(1, 4);
     add(&mut farm, [0, 1]);
     assert_eq!(offered(&mut farm, at(0)).len(), 2);
@@ -154,7 +154,7 @@ fn what_one_decided_before_it_was_to_end_counts_and_nothing_behind_it() {
     assert_eq!(offered(&mut farm, now), [(0, 3), (0, 2)], "it had ended over 2");
     farm.progressed(now, 0, 2);
     farm.disbelieve(0);
-    assert!(!farm.decided(0, 3, Attempt(1)), "whoever lies is believed nothing more");
+    assert!(!farm.decided(0, 3, Attempt(1)), "a unit that lies is believed nothing more");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn when_the_run_must_end_nothing_waits_but_for_the_end_of_processes() {
     farm.ended(at(2), 0);
     farm.ended(at(2), 1);
     let failed: Vec<u32> = std::iter::from_fn(|| farm.next_failed()).collect();
-    assert_eq!((failed, farm.in_work(), farm.poll(at(9999))), (vec![2, 1, 3], 0, None), "nobody is started again");
+    assert_eq!((failed, farm.in_work(), farm.poll(at(9999))), (vec![2, 1, 3], 0, None), "no unit is started again");
     add(&mut farm, [7]);
     assert_eq!(farm.next_failed(), Some(7));
     farm.open();
@@ -319,7 +319,7 @@ impl Bench {
 
 proptest! {
     #[test]
-    fn every_event_ends_once_whoever_crashes(units in 1..4_u16, steps in proptest::collection::vec(any::<(u8, u8)>(), 0..400)) {
+    fn every_event_ends_once_in_any_crashes(units in 1..4_u16, steps in proptest::collection::vec(any::<(u8, u8)>(), 0..400)) {
         let mut bench = Bench::new(units);
         for (choice, which) in steps {
             bench.step(choice, which);
@@ -327,7 +327,7 @@ proptest! {
             prop_assert_eq!((bench.farm.in_work(), bench.farm.oldest()), (bench.events.len(), waiting));
         }
         for turn in 0..10_000_u32 {
-            // Time passes only where nothing else can be done: nobody is ended for being slow.
+            // Time passes only when nothing else can be done: no unit is killed for being slow.
             let all_idle = bench.has.iter().all(VecDeque::is_empty);
             bench.step(if all_idle { 7 } else { 3 }, if all_idle { 50 } else { (turn % 4) as u8 });
             if bench.events.is_empty() {

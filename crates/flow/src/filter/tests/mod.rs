@@ -71,7 +71,7 @@ fn parts_of_a_run_keep_one_of_so_many_together_however_few_events_each_has() {
         let total: u64 = (0..parts).map(|part| kept(part).1).sum();
         let expected = u64::from(parts) * events / u64::from(prescale);
         assert!(total.abs_diff(expected) <= 3, "{total} of one in {prescale}, and {expected} are due");
-        assert_eq!(kept(77), kept(77), "whoever has the part keeps the same");
+        assert_eq!(kept(77), kept(77), "a repetition of the part keeps the same events");
     }
 }
 
@@ -131,7 +131,7 @@ const fn key(number: u64) -> EventKey {
 }
 
 #[test]
-fn an_event_waits_for_those_before_it() {
+fn an_event_waits_for_earlier_ones() {
     let mut ordering = Ordering::new(4);
     ordering.hold(key(7), 0);
     assert_eq!(ordering.release(Some(key(5))), None, "5 is not decided");
@@ -141,12 +141,12 @@ fn an_event_waits_for_those_before_it() {
     assert_eq!(ordering.release(Some(key(8))), Some(0));
     assert!(ordering.is_empty() && ordering.late() == 0);
     ordering.hold(key(2), 2);
-    assert_eq!((ordering.release(None), ordering.late()), (Some(2), 1), "somebody else had it and died");
+    assert_eq!((ordering.release(None), ordering.late()), (Some(2), 1), "another unit had it and died");
 }
 
 proptest! {
     #[test]
-    fn whatever_is_decided_first_they_leave_in_order(decided in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle()) {
+    fn they_leave_in_order_of_their_numbers_not_of_decisions(decided in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle()) {
         let mut ordering = Ordering::new(40);
         let mut left = Vec::new();
         for (count, &number) in decided.iter().enumerate() {
@@ -384,7 +384,7 @@ fn bytes_are_compared_where_they_lie_also_across_pieces() {
 }
 
 #[test]
-fn chance_is_the_same_for_whoever_decides_and_has_the_share() {
+fn chance_is_the_same_for_every_decider_and_has_the_share() {
     let half = Builtin::Random { share: 0.5, seed: 3 };
     let passed: Vec<bool> = (0..400).map(|number| Bench::new(number).passes(&half)).collect();
     let again: Vec<bool> = (0..400).map(|number| Bench::new(number).passes(&half)).collect();

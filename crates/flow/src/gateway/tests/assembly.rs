@@ -6,7 +6,7 @@ use ropewalk_terms::{Cause, EventKey, Incarnation};
 use ropewalk_wire::gateway::{Credit, EventFlags, Frame, Message, PushView};
 use ropewalk_wire::mep::MEP_HEADER_BYTES;
 
-/// A finished set: its first event, how it ended, who is missing and why.
+/// A finished set: its first event, how it ended, which sources are missing and why.
 pub(super) type Finished = (u64, Ending, Vec<(u16, Cause)>);
 
 pub(super) fn finished(assembly: &mut Assembly) -> Vec<Finished> {
@@ -35,7 +35,7 @@ pub(super) fn dropped(assembly: &Assembly, cause: Cause) -> u64 {
 }
 
 #[test]
-fn a_set_is_complete_when_every_source_is_there_in_whatever_order() {
+fn a_set_is_complete_when_every_source_is_there_in_any_order() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(3, 4));
     for (source, first) in [(2, 0), (0, 4), (1, 4), (0, 0), (2, 4), (1, 0)] {
@@ -48,7 +48,7 @@ fn a_set_is_complete_when_every_source_is_there_in_whatever_order() {
 }
 
 #[test]
-fn a_set_that_waited_long_enough_says_who_is_missing() {
+fn a_set_that_waited_long_enough_says_which_sources_are_missing() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(3, 4));
     offer(&mut assembly, address(1), bench.packet(8, 4, 1, 8), at(10));
@@ -240,7 +240,7 @@ fn where_no_more_is_wanted_a_whole_set_is_refused_even_if_there_were_room() {
 }
 
 #[test]
-fn a_longer_time_out_holds_for_sets_that_are_begun_and_a_shorter_one_for_those_in_assembly_too() {
+fn a_longer_time_out_holds_for_new_sets_and_a_shorter_one_for_sets_in_assembly_too() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     let mut begin =
@@ -293,7 +293,7 @@ fn each_source_has_an_account_of_its_own() {
 }
 
 #[test]
-fn a_set_does_not_time_out_while_packets_are_here_that_nobody_looked_at() {
+fn a_set_does_not_time_out_while_unseen_packets_are_here() {
     let mut bench = Bench::new();
     // A gateway that begins while its sources send has never seen everything that had come.
     for has_looked in [true, false] {
@@ -396,13 +396,13 @@ fn a_flow_behind_a_packet_of_another_one_does_not_ask_to_be_woken_in_vain() {
     receiver.on_drained(1, at(0));
     let wakes = |receiver: &mut Receiver, now| {
         receiver.on_time(now);
-        // The throttle is said again in 10 ms.
+        // The throttle's state is repeated in 10 ms.
         while receiver.next_throttle(now).is_some() {}
         receiver.next_deadline()
     };
     assert_eq!(wakes(&mut receiver, at(95)), at(100), "its set waits for 100 ms");
     receiver.on_blocked(1);
-    assert_eq!(wakes(&mut receiver, at(200)), at(210), "nobody looks, and no set times out");
+    assert_eq!(wakes(&mut receiver, at(200)), at(210), "packets are unseen, and no set times out");
     receiver.on_drained(1, at(300));
     assert_eq!((wakes(&mut receiver, at(300)), receiver.account(1).open), (at(310), 0));
 }
@@ -621,7 +621,7 @@ fn an_event_is_shown_with_its_fragments_apart_and_with_what_is_missing() {
 }
 
 #[test]
-fn nodes_get_the_same_events_whoever_has_looked_at_them() {
+fn nodes_get_the_same_events_observed_or_not() {
     let mut bench = Bench::new();
     let (_, mut sender, set) = halves(&mut bench, |_| {});
     sender.on_set(set, at(100));
@@ -634,12 +634,12 @@ fn nodes_get_the_same_events_whoever_has_looked_at_them() {
         for event in &looked_at {
             set.show(*event, &mut places);
         }
-        assert_eq!(pushed(&mut sender), as_ever, "somebody looked at {looked_at:?}");
+        assert_eq!(pushed(&mut sender), as_ever, "observed: {looked_at:?}");
     }
 }
 
 #[test]
-fn a_set_that_is_dropped_is_shown_to_nobody() {
+fn a_dropped_set_is_not_shown() {
     let mut bench = Bench::new();
     let (_, mut sender, set) = halves(&mut bench, |flow| flow.incomplete = Incomplete::Drop);
     assert!(sender.on_set(set, at(100)).is_none());

@@ -110,7 +110,7 @@ impl Setup {
 fn a_decision_is_credit_for_the_next_event() {
     let mut setup = Setup::new(|_| {});
     setup.set(0);
-    assert_eq!(setup.pushes(0), [], "nobody has credit");
+    assert_eq!(setup.pushes(0), [], "no node has credit");
     setup.credit(0, 2, 1, 0);
     assert_eq!(setup.pushes(0), [(0, 0, 0, 1), (0, 1, 1, 1)]);
     setup.decisions(0, 0, &[(1, Accept)], 1);
@@ -169,7 +169,7 @@ fn a_lost_message_of_decisions_loses_no_credit_and_its_events_go_out_again() {
     setup.set(0);
     setup.credit(0, 4, 1, 0);
     assert_eq!(setup.pushes(0).len(), 4);
-    // Of the first two it is only known that they are decided.
+    // The first two are only known to be decided.
     setup.decisions(0, 3, &[(2, Accept)], 1);
     assert_eq!(setup.farm().lost, 2);
     assert_eq!(setup.pushes(1), [(0, 4, 1, 2), (0, 5, 0, 2)]);
@@ -392,7 +392,7 @@ fn a_node_that_gets_nothing_hears_which_numbers_there_are() {
     };
     assert_eq!(progress(&mut setup, 0), None);
     setup.credit(1, 8, 1, 0);
-    assert_eq!(progress(&mut setup, 0), Some((1, 0, 0)), "who comes is welcome");
+    assert_eq!(progress(&mut setup, 0), Some((1, 0, 0)), "a new node gets the numbers at once");
     setup.set(10);
     setup.pushes(10);
     assert_eq!(progress(&mut setup, 109), None);
@@ -505,7 +505,7 @@ fn parts_come_in_any_order_and_twice() {
 }
 
 #[test]
-fn a_decision_is_told_again_in_later_messages() {
+fn a_decision_is_repeated_in_later_messages() {
     let mut node = node();
     push(&mut node, 1, 0, &[part(0, 0, 6), part(1, 0, 6), part(2, 0, 6)], 0);
     node.decide(1, true, 0);
@@ -540,11 +540,7 @@ fn what_does_not_come_is_not_received() {
     node.on_progress(&Progress { gateway: 1, incarnation: Incarnation(1), next: 4, floor: 0 }, at(1));
     node.on_time(at(2));
     let answer = decisions(&mut node, 2).map(|decisions| (decisions.cumulative, decisions.entries.len()));
-    assert_eq!(
-        (answer, decisions(&mut node, 2)),
-        (Some((0, 0)), None),
-        "the gateway is told how far the node is, once"
-    );
+    assert_eq!((answer, decisions(&mut node, 2)), (Some((0, 0)), None), "the node reports its progress, once");
     assert_eq!(node.next_deadline(), at(3));
     node.on_time(at(3));
     let lost = |sequence| (sequence, Verdict::NotReceived);
@@ -557,7 +553,7 @@ fn what_does_not_come_is_not_received() {
 
 /// Nothing else is left to be decided, and the credit for it would be lost.
 #[test]
-fn what_is_forgotten_is_told_as_often_as_the_gateway_says_how_far_it_is() {
+fn what_is_forgotten_is_reported_as_often_as_the_gateway_reports_its_progress() {
     let mut node = node();
     push(&mut node, 1, 0, &[part(0, 0, 3)], 0);
     assert_eq!(decisions(&mut node, 0), None);

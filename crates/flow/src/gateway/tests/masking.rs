@@ -58,7 +58,7 @@ fn a_source_that_is_taken_in_again_is_waited_for_from_the_next_set_on() {
 }
 
 #[test]
-fn of_who_takes_no_part_an_incomplete_set_says_nothing() {
+fn an_incomplete_set_does_not_name_a_source_that_takes_no_part() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(3, 4));
     assembly.mask(1, true);
@@ -75,7 +75,7 @@ fn of_who_takes_no_part_an_incomplete_set_says_nothing() {
     assert_eq!((dropped(&assembly, Cause::WrongPacking), dropped(&assembly, Cause::Misaligned)), (1, 1));
     let missing = [0, 1, 2].map(|source: usize| assembly.by_source()[source]);
     assert_eq!(missing.map(|one| (one.missing, one.left_out_of_incomplete)), [(0, 0), (0, 1), (1, 0)]);
-    // The set is used again, and says nothing of what it was.
+    // The set is used again, without anything of its earlier use.
     assembly.mask(1, false);
     for source in 0..3 {
         offer(&mut assembly, address(source), bench.packet(4, 4, 1, 8), at(100));
@@ -98,18 +98,18 @@ fn an_earlier_set_that_begins_behind_the_mask_is_as_the_turn_says() {
     assert_eq!(finished(&mut assembly), [complete(4), complete(12)]);
 }
 
-/// What it sent of sets that nobody had begun was let go: these do not wait for it.
+/// Its packets of sets that were not begun were refused: these sets do not wait for it.
 #[test]
 fn a_source_that_was_ahead_takes_part_behind_what_was_refused() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     assembly.mask(1, true);
-    // The last one is so far ahead that nobody believes it.
+    // The last one is too far ahead to be believed.
     for first in [0, 4, 40_000_000] {
         offer(&mut assembly, address(1), bench.packet(first, 4, 1, 8), at(0));
     }
     assembly.mask(1, false);
-    // Who follows it out is not out before, or nobody would be left in between.
+    // Source 0 is masked only from where source 1 takes part again; otherwise no source would be left in between.
     assembly.mask(0, true);
     assert_eq!(turns(&assembly), [(0, vec![8]), (1, vec![0, 8])].into());
     for (source, first) in [(0, 0), (0, 4), (1, 8)] {
@@ -119,7 +119,7 @@ fn a_source_that_was_ahead_takes_part_behind_what_was_refused() {
 }
 
 #[test]
-fn the_last_source_stays_and_so_does_who_would_not_be_recorded() {
+fn the_last_source_stays_and_so_does_one_whose_turns_are_used_up() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     for (source, is_masked) in [(1, false), (1, true), (1, true), (0, true), (7, true)] {
@@ -137,9 +137,9 @@ fn the_last_source_stays_and_so_does_who_would_not_be_recorded() {
     assert_eq!(finished(&mut assembly), [complete(4)], "it takes part when nothing more is recorded");
 }
 
-/// Whoever is masked is not asked whether a far number is right, and who is left alone is believed when he goes on.
+/// A masked source is not asked whether a far number is right, and the only source left is believed when it goes on.
 #[test]
-fn a_source_that_is_masked_moves_nobody() {
+fn a_masked_source_does_not_move_the_window() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     assembly.mask(1, true);
@@ -180,7 +180,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must be, told from what was said and offered alone.
+/// The expected state, derived from masks and offered packets alone.
 #[derive(Default)]
 struct Model {
     /// By source: the sets at which it was masked and took part again.
@@ -219,7 +219,7 @@ impl Model {
             let ahead = &mut self.ahead[usize::from(source)];
             *ahead = (set + 1).max(*ahead);
             self.refused += 1;
-            assert_eq!((before.opened, before.open), (after.opened, after.open), "nobody waits for the others");
+            assert_eq!((before.opened, before.open), (after.opened, after.open), "a refused packet begins no set");
         } else if others(before) == others(after) {
             self.came.entry(set).or_default().insert(source);
             self.next = self.next.max(set + 1);
@@ -227,7 +227,7 @@ impl Model {
         assert_eq!(after.packets.dropped.get(Cause::Masked), self.refused);
     }
 
-    /// Sets that have ended have who takes part, and say who of these is missing.
+    /// Checks that ended sets have packets of the sources that take part, and name the missing ones among these.
     fn check(&mut self, assembly: &mut Assembly) {
         for (first, ending, missing) in finished(assembly) {
             let set = first / 4;
@@ -256,7 +256,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn each_set_has_who_takes_part_in_it_and_lacks_nobody_else(
+    fn each_set_has_the_sources_that_take_part_and_lacks_no_other(
         steps in prop::collection::vec(step(), 1..200),
         incomplete in prop_oneof![Just(Incomplete::Emit), Just(Incomplete::Drop)],
     ) {
@@ -325,7 +325,7 @@ fn each_fragment_is_counted_and_each_packet_once_in_the_times_between_them() {
     let fragments: [&[u8]; 4] = [&[9, 9, 9, 1, 0x2c], &[], &[9; 100], &[1, 2, 3, 0, 99, 8, 8, 8, 8, 8]];
     let first = packet(&mut bench, 0, &fragments);
     offer(&mut assembly, address(1), first, at(5));
-    // 5, 100 and 10 bytes; a fragment without any is none. 300, 0x0909 and 99.
+    // 5, 100 and 10 bytes; an empty fragment does not count. 300, 0x0909 and 99.
     let sizes = [((3, 1), 1), ((3, 2), 1), ((3, 11), 1)];
     let fields = [((5, 4), 1), ((5, 11), 1), ((5, 1), 1)];
     assert_eq!(told(&assembly), sizes.into_iter().chain(fields).collect(), "there was no packet before");

@@ -55,7 +55,7 @@ impl Bench {
         self.payload(&bytes)
     }
 
-    /// Blocks in which packets lie that somebody has.
+    /// Blocks with packets that are still referenced.
     fn held(&mut self) -> usize {
         // A fresh one is written to next, so that no packet lies in it.
         let largest = self.staging.largest();
@@ -91,7 +91,7 @@ fn levels_warn_then_stop_and_are_ready_again_below_their_marks() {
 }
 
 #[test]
-fn whatever_must_be_left_an_empty_level_lets_triggers_come() {
+fn with_any_headroom_an_empty_level_lets_triggers_come() {
     for headroom in 0..30 {
         let levels = vec![Level::new(20, headroom)];
         let mut throttle = Throttle::new(4, Incarnation(7), &ThrottleConfig::default(), levels);
@@ -119,17 +119,17 @@ fn time_is_live_or_dead_and_each_reason_has_its_share() {
 }
 
 #[test]
-fn while_whoever_controls_the_run_wants_no_triggers_time_is_neither_live_nor_dead() {
+fn while_run_control_holds_triggers_time_is_neither_live_nor_dead() {
     let mut throttle = throttle();
     throttle.set_held(true, at(0));
-    assert_eq!(throttle.next_message(at(0)).map(|message| message.state), Some(Busy), "the trigger is told");
+    assert_eq!(throttle.next_message(at(0)).map(|message| message.state), Some(Busy), "the trigger learns it");
     throttle.observe(0, 90, at(20));
     throttle.set_held(false, at(30));
     assert_eq!(throttle.state(), Busy, "there is another reason");
     throttle.observe(0, 0, at(34));
     throttle.set_error(true, at(40));
     throttle.set_held(true, at(41));
-    assert_eq!(throttle.state(), Error, "what is broken is told nevertheless");
+    assert_eq!(throttle.state(), Error, "an error is reported nevertheless");
     throttle.set_error(false, at(50));
     throttle.set_held(true, at(60));
     assert_eq!(throttle.state(), Busy);
@@ -184,7 +184,7 @@ fn in_front_of_a_gateway_there_is_to_be_room_for_what_comes_until_it_is_taken_fo
     let event_rates_hz = vec![1000.0, 0.0];
     let throttle = ThrottleConfig { event_rates_hz, ..config.throttle.clone() };
     let config = GatewayConfig { throttle, ..config };
-    assert_eq!((config.wanted_queue(&[0], 1), config.wanted_queue(&[0, 1], 1)), (Some(24), None), "who knows");
+    assert_eq!((config.wanted_queue(&[0], 1), config.wanted_queue(&[0, 1], 1)), (Some(24), None), "a rate is unknown");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn what_waits_in_front_of_a_gateway_stops_the_trigger_before_it_is_full() {
     let unknown = GatewayConfig { throttle: ThrottleConfig::default(), ..known.clone() };
     assert_eq!(state(&unknown, &[(&[0], waits(874, 1000))]), (Warning, 875));
     assert_eq!(state(&unknown, &[(&[0], waits(875, 1000))]), (Busy, 875));
-    // That with the least room left counts, whatever it has.
+    // The queue with the least room left counts, whatever its capacity.
     assert_eq!(state(&known, &[(&[0], waits(900, 9000)), (&[1], waits(300, 600))]), (Warning, 360));
     assert_eq!(state(&known, &[(&[0], waits(9000, 9000)), (&[1], waits(300, 600))]), (Busy, 8760));
 }
@@ -221,7 +221,7 @@ fn says(gateway: u16, incarnation: u64, sequence: u64, state: ThrottleState) -> 
 #[test]
 fn two_gateways_take_turns_and_one_that_is_busy_is_passed_over() {
     let mut trigger = trigger(Naming::RoundRobin);
-    assert_eq!(trigger.name(at(0)), None, "nothing was heard of anybody");
+    assert_eq!(trigger.name(at(0)), None, "no gateway was heard yet");
     (0..2).for_each(|gateway| trigger.on_throttle(&says(gateway, 1, 5, Ready), at(0)));
     let names = |trigger: &mut Trigger, now| (0..4).map(|_| trigger.name(at(now))).collect::<Vec<_>>();
     assert_eq!(names(&mut trigger, 0), [Some(0), Some(1), Some(0), Some(1)]);
@@ -260,7 +260,7 @@ fn gateways_get_as_many_sets_as_they_asked_for() {
     assert_eq!(
         names,
         [Some(0), Some(1), Some(0), Some(0), None, None],
-        "told twice or too late, it counts once or not"
+        "a repeated request counts once, a late one not"
     );
     trigger.on_request(0, &request(5, 2));
     trigger.on_throttle(&says(0, 2, 1, Ready), at(2));
@@ -366,7 +366,7 @@ fn run(every: u64) -> (FlowAccount, FarmAccount, Vec<(EventKey, bool)>) {
     sender.on_message(&Message::Credit(credit), at(0));
     let (mut queue, mut left) = (VecDeque::new(), Vec::new());
     for set in 0..SETS + 8 {
-        // Those that lack something are finished before the next one begins.
+        // Incomplete sets are finished before the next one begins.
         let now = at(200 * set);
         if set < SETS {
             sources.trigger(0);

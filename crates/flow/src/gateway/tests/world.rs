@@ -1,5 +1,6 @@
-//! A world of sources, a gateway and nodes, in virtual time: packets are lost, come twice and late; pushes and decisions are
-//! lost; nodes die, come back, are slow. What must hold is asked of nobody but the sources: they know what they sent.
+//! A world of sources, a gateway and nodes, in virtual time: packets are lost, come twice and late; pushes and
+//! decisions are lost; nodes die, come back, are slow. Results are checked against the sources alone: they know what
+//! they sent.
 
 use super::*;
 use crate::source::mep::{MepSourceConfig, MepSources};
@@ -421,7 +422,7 @@ fn a_node_that_is_too_slow_holds_nothing_up() {
 #[test]
 fn a_farm_that_is_too_small_makes_the_trigger_wait_and_nothing_is_dropped() {
     let mut world = World::new(Script { sets: 120, ..Script::quiet(5) });
-    // Nobody is there for a while.
+    // There is no node for a while.
     world.nodes.iter_mut().for_each(|node| *node = None);
     world.script.dead = 0..100;
     (0..60).for_each(|_| world.step());
@@ -445,7 +446,7 @@ fn incomplete_sets_leave_no_decision_where_they_are_dropped() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn whatever_happens_every_event_is_decided_once(
+    fn in_any_world_every_event_is_decided_once(
         seed in any::<u64>(),
         (lost_pushes, lost_messages) in (0_u64..200, 0_u64..300),
         (from, long) in (5_u64..60, 0_u64..120),

@@ -14,7 +14,7 @@ fn with_trigger(readout: u16) -> ManagerConfig {
 }
 
 #[test]
-fn a_key_is_assigned_when_everybody_has_settled_it_and_somebody_announced_it() {
+fn a_key_is_assigned_when_all_readout_units_have_settled_it_and_one_announced_it() {
     let mut hand = Hand::running(config(2, 1));
     hand.announce(0, 3, [1, 3]);
     assert_eq!(hand.assigned(), []);
@@ -67,7 +67,7 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
     let begin = hand.now;
     hand.pass(EVENT_TIMEOUT / 8);
     assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Highest(key(2))]);
-    let deadline = hand.manager.next_deadline().expect("somebody is waited for");
+    let deadline = hand.manager.next_deadline().expect("a readout unit is waited for");
     assert_eq!(deadline, begin.after(EVENT_TIMEOUT));
     hand.pass(deadline.since(hand.now) - Duration::from_millis(1));
     assert!(hand.sent().is_empty());
@@ -84,7 +84,7 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
 
 /// It was stopped while a builder unit asked it: its fragments arrived, but no record has them.
 #[test]
-fn a_readout_unit_that_did_not_answer_is_told_that_what_it_has_is_in_no_record() {
+fn a_readout_unit_that_did_not_answer_learns_that_its_fragments_are_in_no_record() {
     let mut hand = Hand::running(config(3, 2));
     (0..3).for_each(|readout| hand.announce(readout, 6, 1..=6));
     let all: Vec<_> = hand.assigned();
@@ -113,7 +113,7 @@ fn a_readout_unit_that_did_not_answer_is_told_that_what_it_has_is_in_no_record()
 
 /// The event manager had not heard of what a builder unit had got from it.
 #[test]
-fn a_readout_unit_whose_answer_was_built_in_is_told_so_even_if_its_announcement_comes_late() {
+fn a_readout_unit_whose_answer_was_built_in_learns_it_even_if_its_announcement_comes_late() {
     let mut hand = Hand::running(config(2, 1));
     hand.announce(0, 1, [1]);
     hand.pass(EVENT_TIMEOUT);
@@ -320,7 +320,7 @@ fn a_silent_readout_unit_does_not_hold_a_jump_for_ever() {
 }
 
 #[test]
-fn the_trigger_source_declares_a_resynchronisation_and_the_others_are_told() {
+fn the_trigger_source_declares_a_resynchronisation_and_the_others_learn_of_it() {
     let mut hand = Hand::running(with_trigger(0));
     let restarted = EventKey::new(1, 1);
     hand.announce_entries(0, restarted, &[announced(key(1), true), announced(restarted, true)]);
@@ -337,7 +337,7 @@ fn the_trigger_source_declares_a_resynchronisation_and_the_others_are_told() {
 
 /// Its sources have started again as well, and wait.
 #[test]
-fn a_readout_unit_that_was_away_is_told_of_a_resynchronisation() {
+fn a_readout_unit_that_was_away_learns_of_a_resynchronisation() {
     for life in [1, 2] {
         let mut hand = Hand::running(with_trigger(0));
         let restarted = EventKey::new(1, 1);
@@ -348,7 +348,7 @@ fn a_readout_unit_that_was_away_is_told_of_a_resynchronisation() {
         hand.connect(NodeId::readout(1), life);
         let sent = to(&hand.sent(), NodeId::readout(1));
         let is_told = sent.contains(&Message::Resync(Resync { first: restarted }));
-        // Whoever begins anew begins in the present count.
+        // A restarted readout unit begins in the present count.
         let begins = Message::Start(Start { first: restarted.next(), origin: key(1) });
         assert_eq!((is_told, sent.contains(&begins)), (life == 1, life == 2), "{sent:?}");
     }
@@ -377,7 +377,7 @@ fn when_the_trigger_source_is_lost_nothing_waits_for_its_word() {
 
 /// Its sources may be silent because they have no trigger, or because they are gone: only others can tell it.
 #[test]
-fn a_readout_unit_that_is_waited_for_is_told_which_events_exist() {
+fn a_readout_unit_that_is_waited_for_learns_which_events_exist() {
     let mut hand = Hand::running(config(2, 1));
     hand.announce(0, 7, [5, 6, 7]);
     assert_eq!(to(&hand.sent(), NodeId::readout(1)), []);
@@ -448,7 +448,7 @@ fn policies_see_credit_and_load() {
 }
 
 #[test]
-fn acknowledged_events_are_released_out_of_order_as_ranges_to_everybody() {
+fn acknowledged_events_are_released_out_of_order_as_ranges_to_every_readout_unit() {
     let mut hand = Hand::running(config(2, 1));
     for readout in [0, 1] {
         hand.announce(readout, 6, 1..=6);
@@ -572,8 +572,8 @@ fn strangers_and_wrong_directions_are_refused_and_counted() {
     assert_eq!(hand.manager.counts().refused_messages, 4);
 }
 
-/// The first builder unit may have written it whole before it was given up, and nobody heard of that: the account says
-/// what is known, so that files hold as much as it says or more, and never less.
+/// The first builder unit may have written it whole before it was given up, unknown to the event manager: the account
+/// says what is known, so that files hold as much as it says or more, and never less.
 #[test]
 fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_builder_unit_says() {
     let mut hand = Hand::running(config(2, 2));
@@ -585,7 +585,7 @@ fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_bu
     assert_eq!(hand.assigned(), [(1, 1, 2)]);
     hand.acknowledge(1, 1, 2, Outcome::IncompleteEmitted);
     hand.sent();
-    // The first one comes back and tells of its own copy: too late to change what was released.
+    // The first one comes back and reports its own copy: too late to change what was released.
     hand.connect(NodeId::builder(0), 1);
     hand.acknowledge(0, 1, 1, Outcome::Complete);
     hand.sent();
@@ -594,8 +594,8 @@ fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_bu
     assert_eq!(hand.manager.counts().stale_acknowledgements, 1);
 }
 
-/// All nodes are lost at once where nobody can hear the event manager. The first to come back could only drop what others
-/// have written, and what a readout unit still holds.
+/// All nodes are lost at once, such as by a broken network. The first to come back could only drop events that others
+/// have written, or that a readout unit still holds.
 #[test]
 fn without_a_readout_unit_nothing_is_assigned_until_one_is_back_or_the_run_has_drained_long_enough() {
     let lost = || {

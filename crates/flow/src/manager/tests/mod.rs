@@ -55,7 +55,7 @@ impl Hand {
         }
     }
 
-    /// Everybody is connected in life 1, builders have credit for 1,000 events, and the run has started at key 1.
+    /// All nodes are connected in life 1, builders have credit for 1,000 events, and the run has started at key 1.
     fn running(config: ManagerConfig) -> Self {
         let (readouts, builders) = (config.readouts, config.builders);
         let mut hand = Self::new(config);
@@ -164,7 +164,7 @@ fn assigned(sent: &[(NodeId, Message)]) -> Vec<(u16, u64, u16)> {
     flat.collect()
 }
 
-/// What a readout unit was told to forget.
+/// The releases sent to a readout unit.
 fn released(sent: &[(NodeId, Message)], readout: u16) -> Vec<(EventKey, u32, Outcome)> {
     let releases = sent.iter().filter_map(|(to, message)| match message {
         Message::Release(release) if *to == NodeId::readout(readout) => Some(release.entries.clone()),
@@ -256,7 +256,7 @@ fn free_bytes_looks_at_bytes_alone() {
 }
 
 #[test]
-fn nobody_is_chosen_of_nobody() {
+fn no_builder_is_chosen_without_candidates() {
     for policy in [AssignPolicy::RoundRobin, AssignPolicy::LeastLoaded, AssignPolicy::FreeBytes] {
         assert_eq!(policy.choose(Some(1), [].into_iter()), None);
     }

@@ -39,7 +39,7 @@ fn tell(hand: &mut Hand, builder: u16, entries: &[(u64, u16, Option<Outcome>)], 
 }
 
 #[test]
-fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
+fn nothing_is_assigned_before_every_node_has_reported_what_it_has() {
     let mut hand = successor();
     hand.announce(0, 12, 10..=12);
     hand.announce(1, 12, 10..=12);
@@ -52,7 +52,8 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
     assert_eq!(hand.manager.state(), ManagerState::Recovering);
     repeated(&mut hand, 1, 12);
     let sent = hand.sent();
-    // 10 is in work, 11 is done, 12 was assigned to somebody who died, or to nobody: an attempt of its own.
+    // 10 is in work, 11 is done; 12 was assigned to a builder unit that died, or not at all: it gets an attempt of its
+    // own.
     assert_eq!(released(&sent, 0), [(key(11), 1, Outcome::Complete)]);
     assert_eq!(assigned(&sent), [(0, 12, 513)]);
     assert_eq!(hand.manager.state(), ManagerState::Running);
@@ -62,7 +63,7 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
     assert_eq!((account.assigned, account.built, account.in_flight), (3, 2, 1));
 }
 
-/// What it had counted it had told the event manager that died as well.
+/// What the earlier life counted was reported to the event manager that died as well.
 #[test]
 fn a_successor_notices_a_restarted_readout_unit_whose_earlier_life_it_does_not_know() {
     let mut hand = successor();
@@ -91,9 +92,9 @@ fn a_successor_hears_what_events_were_built_without() {
     assert_eq!(released(&sent, 1), [(key(10), 1, part), (key(11), 1, Outcome::Complete), (key(12), 1, without)]);
 }
 
-/// Otherwise it would end the run at once, with nothing in its account, and leave everybody alone.
+/// Otherwise it would end the run at once, with nothing in its account, and no node would get its messages.
 #[test]
-fn a_successor_that_is_told_to_stop_first_hears_what_there_is_to_be_drained() {
+fn a_successor_that_gets_a_stop_first_hears_what_there_is_to_be_drained() {
     for last in [None, Some(key(10))] {
         let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
         hand.manager.recover(hand.now, key(1), None);
@@ -120,9 +121,9 @@ fn a_successor_that_is_told_to_stop_first_hears_what_there_is_to_be_drained() {
     }
 }
 
-/// They hold on to connections of which nobody told them that they are dead.
+/// The nodes hold on to connections that they do not know to be dead.
 #[test]
-fn a_successor_to_which_nobody_has_come_yet_does_not_end_the_run_with_nothing() {
+fn a_successor_without_a_connected_node_does_not_end_the_run_with_nothing() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
     hand.manager.recover(hand.now, key(1), None);
     hand.pass(EVENT_TIMEOUT);
@@ -165,7 +166,7 @@ fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_not
 
 /// What it held died with it, and the builder unit, which has written that, still holds on to a dead connection.
 #[test]
-fn a_newborn_readout_unit_that_announces_nothing_has_not_told_how_far_the_run_came() {
+fn a_newborn_readout_unit_that_announces_nothing_does_not_show_how_far_the_run_came() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
     hand.manager.recover(hand.now, key(1), None);
     hand.pass(EVENT_TIMEOUT);
@@ -184,9 +185,10 @@ fn a_newborn_readout_unit_that_announces_nothing_has_not_told_how_far_the_run_ca
     assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(1))));
 }
 
-/// It tells of what it did itself. Others may have written more, and who can say so holds on to a dead connection.
+/// It reports what it did itself. Others may have written more, and a readout unit that knows of it holds on to a dead
+/// connection.
 #[test]
-fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run_behind_these() {
+fn a_successor_that_knows_of_events_from_a_builder_unit_alone_does_not_end_the_run_behind_these() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
     hand.manager.recover(hand.now, key(1), None);
     hand.manager.stop(hand.now);
@@ -196,7 +198,7 @@ fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run
     hand.sent();
     hand.pass(2 * EVENT_TIMEOUT);
     assert_eq!((hand.sent(), hand.manager.state()), (vec![], ManagerState::Stopping));
-    // Nobody needs to wait for the other builder unit: it has nothing that no readout unit has seen.
+    // The other builder unit need not be waited for: it has nothing that no readout unit has seen.
     hand.connect(NodeId::readout(0), 1);
     repeated(&mut hand, 0, 6);
     hand.sent();
@@ -204,7 +206,7 @@ fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run
 }
 
 #[test]
-fn a_successor_that_is_to_stop_waits_for_nobody_for_ever() {
+fn a_successor_that_is_to_stop_does_not_wait_for_ever() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
     hand.manager.recover(hand.now, key(1), None);
     hand.manager.stop(hand.now);
@@ -220,7 +222,7 @@ fn a_successor_that_is_to_stop_waits_for_nobody_for_ever() {
 
 /// There was none.
 #[test]
-fn a_run_in_which_everybody_knows_of_nothing_ends_at_once() {
+fn a_run_of_which_no_node_knows_an_event_ends_at_once() {
     let mut hand = successor();
     hand.manager.stop(hand.now);
     for index in [0, 1] {
@@ -283,7 +285,7 @@ fn what_is_announced_again_later_is_not_assigned_again_either() {
 }
 
 #[test]
-fn whoever_does_not_answer_in_time_is_not_waited_for() {
+fn a_node_that_does_not_answer_in_time_is_not_waited_for() {
     let mut hand = successor();
     hand.announce(0, 5001, 5000..=5001);
     tell(&mut hand, 0, &[], false);
@@ -406,7 +408,7 @@ fn a_resynchronised_run_is_taken_over_too() {
     assert_eq!(hand.assigned(), [(0, 1, 513)]);
 }
 
-/// What a readout unit was told by an earlier event manager.
+/// How events ended, as a readout unit heard from an earlier event manager.
 fn ended(below: u64, built: u64, incomplete_emitted: u64) -> Message {
     Message::Ended(Ended { below: key(below), built, incomplete_emitted, ..Ended::default() })
 }
@@ -424,7 +426,7 @@ fn a_successor_s_account_begins_with_what_its_predecessor_left() {
     tell(&mut hand, 0, &[(9, 1, Some(Outcome::IncompleteEmitted)), (10, 1, Some(Outcome::Complete))], false);
     tell(&mut hand, 1, &[], false);
     let sent = hand.sent();
-    // Who still holds 9 may forget it, and it is neither built nor counted again.
+    // A readout unit that still holds 9 may forget it, and it is neither built nor counted again.
     let expected = [(key(9), 1, Outcome::IncompleteEmitted), (key(10), 1, Outcome::Complete)];
     assert_eq!((released(&sent, 1), assigned(&sent)), (expected.to_vec(), vec![(0, 11, 513)]));
     let account = hand.manager.account();
@@ -451,7 +453,7 @@ fn what_ended_before_is_not_built_again_even_if_no_builder_remembers_it() {
 }
 
 #[test]
-fn what_builders_did_and_nobody_holds_any_more_is_counted_once() {
+fn events_that_builders_finished_and_no_unit_holds_are_counted_once() {
     let mut hand = successor();
     hand.say(NodeId::readout(0), &ended(5, 4, 0));
     for readout in [0, 1] {
@@ -476,7 +478,7 @@ fn what_builders_did_and_nobody_holds_any_more_is_counted_once() {
 }
 
 #[test]
-fn a_builder_that_comes_late_tells_what_it_did_and_nobody_holds_any_more() {
+fn a_builder_that_comes_late_reports_finished_events_that_no_unit_holds() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
     hand.manager.recover(hand.now, key(1), None);
     hand.connect(NodeId::readout(0), 1);
@@ -494,7 +496,7 @@ fn a_builder_that_comes_late_tells_what_it_did_and_nobody_holds_any_more() {
 
 /// A builder remembers as many events as the table holds, and twice as many as it can have in work.
 #[test]
-fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
+fn readout_units_learn_how_events_ended_before_builders_forget_it() {
     let mut hand = Hand::new(config(2, 1));
     for index in [0, 1] {
         hand.connect(NodeId::readout(index), 1);
@@ -513,18 +515,18 @@ fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
     hand.acknowledge(0, 1, 1, Outcome::Complete);
     assert_eq!(told(&hand.sent(), 0), []);
     hand.acknowledge(0, 3, 1, Outcome::Complete);
-    // 3 is released, but 2 is not: what is told ends there.
+    // 3 is released, but 2 is not: the report ends before 2.
     assert_eq!(told(&hand.sent(), 0), []);
     hand.acknowledge(0, 2, 1, Outcome::IncompleteEmitted);
     let sent = hand.sent();
     assert_eq!((told(&sent, 0), told(&sent, 1)), (vec![ended(4, 2, 1)], vec![ended(4, 2, 1)]));
     let mine = to(&sent, NodeId::readout(1));
-    assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release is told first: {mine:?}");
+    assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release comes first: {mine:?}");
 }
 
 /// An event manager that dies while nodes finish has a successor, and builder units may have left by then.
 #[test]
-fn readout_units_are_told_how_all_events_ended_before_the_run_finishes() {
+fn readout_units_learn_how_all_events_ended_before_the_run_finishes() {
     let mut hand = Hand::running(config(1, 1));
     hand.announce(0, 3, 1..=3);
     hand.sent();
@@ -536,7 +538,7 @@ fn readout_units_are_told_how_all_events_ended_before_the_run_finishes() {
     hand.announce(0, 3, []);
     let mine = to(&hand.sent(), NodeId::readout(0));
     let finish = mine.iter().position(|message| *message == Message::Finish).expect("the run finishes");
-    let word = mine.iter().position(|message| *message == ended(4, 3, 0)).expect("the successor can be told");
+    let word = mine.iter().position(|message| *message == ended(4, 3, 0)).expect("the account for a successor is sent");
     assert!(word < finish, "{mine:?}");
 }
 
@@ -614,7 +616,7 @@ fn an_event_that_was_kept_before_it_is_dropped_in_another_attempt_is_kept() {
 }
 
 #[test]
-fn an_event_is_not_dropped_before_the_lost_builder_has_told_whether_it_kept_it() {
+fn an_event_is_not_dropped_before_the_lost_builder_has_reported_whether_it_kept_it() {
     for (told, expected) in [(Some(Outcome::Complete), (1, 0, 0)), (Some(DROPPED), (0, 1, 0)), (None, (0, 1, 0))] {
         let mut hand = given_again();
         hand.acknowledge(1, 1, 2, DROPPED);
@@ -667,7 +669,7 @@ fn a_stop_by_force_waits_for_no_lost_builder() {
 }
 
 #[test]
-fn an_event_is_not_dropped_before_each_lost_builder_that_had_it_has_told() {
+fn an_event_is_not_dropped_before_each_lost_builder_that_had_it_has_reported() {
     let mut hand = Hand::running(config(1, 3));
     hand.announce(0, 1, [1]);
     assert_eq!(hand.assigned(), [(0, 1, 1)]);

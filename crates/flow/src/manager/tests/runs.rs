@@ -54,7 +54,7 @@ fn a_stop_asks_for_the_highest_key_and_drains_to_it() {
 
 /// How long a builder unit waits for a disk that refuses everything depends on it.
 #[test]
-fn builder_units_are_told_when_the_run_drains_and_not_before() {
+fn builder_units_learn_that_the_run_drains_and_not_before() {
     let mut hand = Hand::new(config(1, 2));
     for node in [NodeId::readout(0), NodeId::builder(0)] {
         hand.connect(node, 1);
@@ -67,7 +67,7 @@ fn builder_units_are_told_when_the_run_drains_and_not_before() {
     hand.manager.stop_at(hand.now, key(5));
     assert!(is_told(&hand.sent(), 0));
     hand.connect(NodeId::builder(1), 1);
-    assert!(is_told(&hand.sent(), 1), "also who comes later");
+    assert!(is_told(&hand.sent(), 1), "also a unit that comes later");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_stop_before_any_event_ends() {
 }
 
 #[test]
-fn nobody_waits_for_the_answer_of_a_lost_or_silent_readout_unit() {
+fn the_answer_of_a_lost_or_silent_readout_unit_is_not_waited_for() {
     let mut hand = Hand::running(config(3, 1));
     hand.manager.stop(hand.now);
     hand.sent();
@@ -239,7 +239,7 @@ fn what_is_announced_first_when_the_run_is_over_is_in_no_record() {
     assert_eq!(released(&hand.sent(), 1), outcomes.map(|(number, outcome)| (key(number), 1, outcome)));
 }
 
-/// It announces again what it holds, is told how that ended, and only then lets go of everything.
+/// It announces again what it holds, learns how that ended, and only then discards everything.
 fn expect_told(hand: &mut Hand, readout: u16) {
     hand.announce(readout, 3, 1..=3);
     let sent = hand.sent();
@@ -252,7 +252,7 @@ fn expect_told(hand: &mut Hand, readout: u16) {
 }
 
 #[test]
-fn a_readout_unit_that_was_away_at_the_end_is_told_how_its_events_ended() {
+fn a_readout_unit_that_was_away_at_the_end_learns_how_its_events_ended() {
     let mut hand = about_to_end();
     hand.acknowledge(0, 3, 1, Outcome::IncompleteEmitted);
     hand.sent();
@@ -265,7 +265,7 @@ fn a_readout_unit_that_was_away_at_the_end_is_told_how_its_events_ended() {
 }
 
 #[test]
-fn a_readout_unit_that_comes_back_just_before_the_end_is_told_too() {
+fn a_readout_unit_that_comes_back_just_before_the_end_learns_how_its_events_ended_too() {
     let mut hand = about_to_end();
     hand.connect(NodeId::readout(1), 1);
     hand.sent();
@@ -445,13 +445,13 @@ fn an_event_that_is_assigned_again_stays_in_its_lumisection() {
     acknowledge(&mut hand, 1, &[(1, 2), (2, 2), (3, 1)]);
     hand.all_sent();
     assert_eq!(hand.lumisections.iter().map(built).collect::<Vec<_>>(), [(1, 1, 2)]);
-    // Who comes back is lumisections_told what it missed.
+    // A unit that comes back learns what it missed.
     hand.connect(NodeId::builder(0), 2);
     assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), ["end 1", "begin 2 at 3"]);
 }
 
 #[test]
-fn time_ends_one_whatever_comes() {
+fn time_ends_one_without_events_too() {
     let mut hand = Hand::running(by(LumisectionLength::Time(Duration::from_secs(23))));
     hand.announce(0, 3, 1..=3);
     hand.all_sent();
@@ -504,7 +504,7 @@ fn the_end_of_the_run_ends_the_last_one_with_what_was_dropped() {
 }
 
 #[test]
-fn a_successor_goes_on_with_what_it_is_told() {
+fn a_successor_goes_on_with_the_lumisections_that_nodes_report() {
     let mut hand = Hand::running(by(LumisectionLength::Events(2)));
     hand.announce(0, 5, 1..=5);
     hand.all_sent();
@@ -542,7 +542,7 @@ fn check(world: &World, has_successors: bool) -> Result<(), TestCaseError> {
     let mut last: Option<&LumisectionEnd> = None;
     for end in &world.closed {
         let before = last.map_or(0, |last| last.number);
-        // A successor says once more what nobody heard who is left.
+        // A successor repeats the end of a lumisection if no remaining node has heard of it.
         prop_assert!(
             end.number == before + 1 || has_successors && end.number <= before,
             "{} behind {before}",
@@ -568,7 +568,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_dies_every_event_is_in_one_lumisection_and_in_its_account(
+    fn with_any_deaths_every_event_is_in_one_lumisection_and_in_its_account(
         seed: u64, readouts in 1..4_u16, builders in 2..4_u16, deaths in 0..8_u64, successors in 0..3_u64
     ) {
         const STEPS: u64 = 900;
@@ -604,7 +604,7 @@ fn words(words: &[(u16, &str)]) -> Vec<(u16, String)> {
 }
 
 #[test]
-fn a_source_masked_before_the_run_is_told_before_its_start() {
+fn a_mask_from_before_the_run_is_sent_before_its_start() {
     let mut hand = Hand::new(config(2, 1));
     hand.connect(NodeId::readout(0), 1);
     hand.manager.mask(SourceId(5), true);
@@ -659,7 +659,7 @@ fn a_successor_learns_of_masks_from_readout_units_and_believes_its_operator_firs
 }
 
 #[test]
-fn who_waits_for_none_of_its_sources_is_told_of_events_at_once() {
+fn a_readout_unit_that_waits_for_none_of_its_sources_learns_of_events_at_once() {
     let mut hand = Hand::running(config(2, 1));
     let masks_told = |hand: &mut Hand| {
         let sent = hand.sent();
@@ -680,7 +680,7 @@ fn who_waits_for_none_of_its_sources_is_told_of_events_at_once() {
 }
 
 #[test]
-fn parameters_are_told_to_every_node_and_to_those_that_come_later() {
+fn parameters_are_sent_to_every_node_and_to_later_ones() {
     let mut hand = Hand::new(config(1, 1));
     let setting = |parameter, value| Setting { parameter, of: 0, value };
     let masks_told = |hand: &mut Hand| {

@@ -43,18 +43,18 @@ fn a_lease_counts_from_the_question_and_ends_early() {
 }
 
 #[test]
-fn whoever_sleeps_through_the_end_of_its_lease_steps_down_when_it_wakes_up() {
+fn an_event_manager_that_sleeps_through_the_end_of_its_lease_steps_down_when_it_wakes_up() {
     let mut standby = active();
     assert_eq!(standby.epoch(at(5000)), None);
     assert_eq!(standby.poll(at(5000)), Some(StandbyAction::StepDown));
     let question = ask(&mut standby, at(5000));
-    // Epoch 3 is over, whatever the service says.
+    // Epoch 3 is over, even if the service grants it.
     standby.answered(at(5001), question, LeaseAnswer::Granted(Epoch(3)));
     assert_eq!((standby.poll(at(5001)), standby.epoch(at(5001))), (None, None));
 }
 
 #[test]
-fn whoever_falls_asleep_before_it_hears_that_it_is_active_never_was() {
+fn an_event_manager_that_falls_asleep_before_it_hears_that_it_is_active_never_was() {
     let mut standby = Standby::new(CONFIG);
     let question = ask(&mut standby, at(0));
     standby.answered(at(50), question, LeaseAnswer::Granted(Epoch(3)));
@@ -62,7 +62,7 @@ fn whoever_falls_asleep_before_it_hears_that_it_is_active_never_was() {
 }
 
 #[test]
-fn a_renewed_lease_lasts_longer_and_nobody_becomes_active_again() {
+fn a_renewed_lease_lasts_longer_and_does_not_activate_again() {
     let mut standby = active();
     let question = ask(&mut standby, at(250));
     standby.answered(at(300), question, LeaseAnswer::Granted(Epoch(3)));
@@ -71,7 +71,7 @@ fn a_renewed_lease_lasts_longer_and_nobody_becomes_active_again() {
 }
 
 #[test]
-fn whoever_has_no_lease_any_more_asks_for_a_new_one_not_for_more() {
+fn an_event_manager_without_a_lease_asks_for_a_new_one_not_for_more() {
     let mut standby = active();
     assert_eq!(standby.poll(at(250)), Some(StandbyAction::Ask { question: 2, renews: Some(Epoch(3)) }));
     assert_eq!(standby.poll(at(900)), Some(StandbyAction::StepDown));
@@ -87,7 +87,7 @@ fn a_lease_that_is_over_is_not_prolonged() {
 }
 
 #[test]
-fn an_answer_that_comes_after_its_lease_is_over_makes_nobody_active() {
+fn an_answer_that_comes_after_its_lease_is_over_does_not_activate() {
     let mut standby = Standby::new(CONFIG);
     let question = ask(&mut standby, at(0));
     standby.answered(at(898), question, LeaseAnswer::Granted(Epoch(3)));
@@ -107,7 +107,7 @@ fn an_answer_to_an_earlier_question_is_ignored() {
 }
 
 #[test]
-fn whoever_is_denied_or_revoked_or_superseded_steps_down_at_once() {
+fn an_event_manager_that_is_denied_revoked_or_superseded_steps_down_at_once() {
     let denied = |standby: &mut Standby| {
         let question = ask(standby, at(250));
         standby.answered(at(260), question, LeaseAnswer::Denied);

@@ -1,7 +1,7 @@
 //! A small world: one event manager after the other, real builder units with a disk each, model readout units, and
 //! wires between them that lose everything on the way when they break.
 //!
-//! Random worlds: whatever dies and breaks, nothing is lost, nothing is built twice in one attempt, every account
+//! Random worlds: with any deaths and breaks, nothing is lost, nothing is built twice in one attempt, every account
 //! balances at every step, and no credit leaks.
 
 use super::{DRAIN_TIMEOUT, EVENT_TIMEOUT, key};
@@ -63,7 +63,7 @@ struct ModelReadout {
     highest_asked: bool,
     stop_at: u64,
     finished: bool,
-    /// What its event manager left for a successor, and whether that is to be told.
+    /// What its event manager left for a successor, and whether it is still to be sent.
     ended: Option<Ended>,
     must_tell_ended: bool,
     lumisections: KnownLumisections,
@@ -111,8 +111,9 @@ pub(super) struct World {
     pub(super) ended: bool,
     /// Lumisections that an event manager closed, in its order.
     pub(super) closed: Vec<LumisectionEnd>,
-    /// Those that a life of a builder unit heard to be over, and what each wrote: the lumisection of each key.
+    /// By life of a builder unit: the lumisections that it heard to be over.
     heard: BTreeMap<u64, Vec<u32>>,
+    /// Each written key with its lumisection.
     pub(super) wrote: Vec<(u64, u32)>,
     lives: u64,
     forgotten: BTreeMap<u64, Outcome>,
@@ -287,7 +288,7 @@ impl World {
         self.manager = Some(manager);
     }
 
-    /// Some time passes: something is delivered, somebody reads, somebody writes.
+    /// Some time passes: something is delivered, read or written.
     pub(super) fn step(&mut self) {
         self.step += 1;
         self.now = self.now.after(Duration::from_micros(200 + self.chance.below(800)));
@@ -343,7 +344,7 @@ impl World {
             Message::Start(start) if !readout.started => {
                 readout.started = true;
                 readout.may_speak = true;
-                // Whoever starts in mid-run has lost what was in the sockets.
+                // A readout unit that starts in mid-run has lost what was in the sockets.
                 readout.next = start.first.number().max(if readout.life > 8 { triggers } else { 0 });
                 readout.announced = start.first.number() - 1;
             }
@@ -378,7 +379,7 @@ impl World {
                 let finished = Message::Finished(Finished { in_flight: 0 });
                 self.wire(NodeId::readout(index as u16)).to_manager.push_back(finished);
             }
-            other => panic!("a readout unit is told {other:?}"),
+            other => panic!("unexpected message to a readout unit: {other:?}"),
         }
     }
 
@@ -458,7 +459,7 @@ impl World {
                     }
                 }
                 BuilderAction::EndLumisection(end) => self.lumisection_ended(index, &end),
-                BuilderAction::StopRun { cause } => panic!("nobody asked to stop for {cause}"),
+                BuilderAction::StopRun { cause } => panic!("unexpected stop for {cause}"),
             }
         }
         if let Some(live) = &mut self.builders[usize::from(index)] {
@@ -705,7 +706,7 @@ proptest! {
         assert_all_written(&world, last, true);
         let account = world.manager.as_ref().expect("a manager").account();
         if deaths == 0 {
-            // Nobody died who had done something that only the old event manager knew of.
+            // No node died that had done something known only to the old event manager.
             prop_assert_eq!((account.assigned, account.built), (last, last));
         }
         world.assert_no_credit_leaked();

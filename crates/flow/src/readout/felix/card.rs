@@ -16,7 +16,7 @@ const AT_ONCE: usize = 128;
 /// Batches decoded in one turn, so that others have theirs: about a megabyte.
 const BATCHES_A_TURN: usize = 16;
 /// No e-link of this number is a source.
-const NOBODY: u16 = u16::MAX;
+const NO_LINK: u16 = u16::MAX;
 
 /// What a [`CardInput`] is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ impl Cursor {
     }
 }
 
-/// Somebody else who is given the chunks of a card, beside the readout unit: each batch is decoded once for both.
+/// A second receiver of a card's chunks, beside the readout unit: each batch is decoded once for both.
 pub trait Listener {
     /// A batch, whose pieces lie in `ring`. True when it needs nothing more of it; otherwise the card waits, and it is
     /// given the same batch again.
@@ -78,7 +78,7 @@ pub trait Listener {
     fn holds(&self) -> bool;
 }
 
-/// Nobody listens.
+/// No listener.
 impl Listener for () {
     fn take(&mut self, _: &ChunkBatch, _: &mut RingReader) -> bool {
         true
@@ -92,8 +92,8 @@ impl Listener for () {
 /// Takes what a card wrote, block by block, and hands its chunks to a readout unit as fragments that lie where they
 /// were written, and to a [`Listener`].
 ///
-/// The card is one stream: where one e-link has no room, those behind it in the ring wait too. That holds nobody up
-/// for long, for a source without room is a window ahead of the one that the oldest event waits for.
+/// The card is one stream: while one e-link has no room, those behind it in the ring wait too. That does not hold them
+/// up for long, for a source without room is a window ahead of the one that the oldest event waits for.
 #[derive(Debug)]
 pub struct CardInput {
     ring: RingReader,
@@ -103,9 +103,9 @@ pub struct CardInput {
     places: Box<[u16]>,
     /// Up to where blocks were decoded.
     position: u64,
-    /// How far the last batch was handed on; none when all of it was.
+    /// How far the last batch was handed on; `None` when all of it was.
     cursor: Option<Cursor>,
-    /// Faults of the last batch that were told.
+    /// Faults of the last batch that were reported.
     told: usize,
     /// The listener wants more of the last batch.
     is_listening: bool,
@@ -131,7 +131,7 @@ impl CardInput {
     /// is got here.
     pub fn new(config: &CardConfig, ring: RingReader, readout: &Readout) -> Self {
         let mut links = Vec::with_capacity(config.links.len());
-        let mut places = vec![NOBODY; ELINKS].into_boxed_slice();
+        let mut places = vec![NO_LINK; ELINKS].into_boxed_slice();
         for &(elink, id) in &config.links {
             if let Some(source) = readout.source_index(id) {
                 places[elink.index()] = links.len() as u16;
@@ -263,7 +263,7 @@ impl CardInput {
         self.cursor.is_some() || self.is_listening
     }
 
-    /// What is behind the oldest open chunk may be written again, as soon as nobody refers to it.
+    /// Memory before the oldest open chunk may be written again, as soon as no reference to it is left.
     fn done(&mut self) {
         let open = self.decoder.oldest_open();
         self.ring.done_to(self.position.min(open.unwrap_or(u64::MAX)));
@@ -359,7 +359,7 @@ impl CardInput {
         work
     }
 
-    /// Sees that nobody is waited for who cannot speak, and that nobody who does not speak keeps all others waiting.
+    /// Keeps a stalled e-link from holding up the others, and keeps sources that cannot be read from timing out.
     fn watch(&mut self, now: Instant, readout: &mut Readout, listener: &impl Listener) {
         if self.is_starved() {
             // An e-link that began a chunk a whole ring ago and did not go on must not keep what lies behind it.
@@ -371,9 +371,9 @@ impl CardInput {
                 self.done();
             }
         }
-        // Back-pressure is no absence: while events are held that only need to be released, those who miss in later
-        // ones may stand in line. Otherwise nothing will ever move but by their time-out. Neither are sources absent that a
-        // listener keeps from being read, who must lose nothing.
+        // Back-pressure is no absence: while events are held that only need to be released, the missing fragments of
+        // later events may be queued behind them. Otherwise only their time-out would let anything move. Nor are
+        // sources absent whose data a listener holds up because it must not lose any.
         let is_held_up = self.cursor.is_some() || self.ring.is_full();
         let is_heard_out = self.is_listening || self.ring.is_full() && listener.holds();
         let being_read = !is_heard_out && (!is_held_up || !readout.holds_settled());
@@ -384,7 +384,7 @@ impl CardInput {
     }
 }
 
-/// A chunk as a fragment; none for a signal.
+/// A chunk as a fragment; `None` for a signal.
 #[inline]
 fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, link: &Link) -> Option<Received> {
     let mut payload = Payload::default();
@@ -439,7 +439,7 @@ fn given_up(source: SourceId, cause: Cause) -> Received {
     Received { meta: FragmentMeta::missing(source, cause), restarts: false, payload: Payload::default() }
 }
 
-/// A batch that somebody refers to.
+/// A batch that is still referred to.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SpanId(u64);
 
@@ -452,7 +452,7 @@ struct Span {
     references: u32,
 }
 
-/// Counts who still refers to which batch, so that blocks go back in the order in which the card wrote them: up to the
+/// Counts the references to each batch, so that blocks go back in the order in which the card wrote them: up to the
 /// first one that anything needs.
 ///
 /// A reference is charged for each chunk, or for any number of them at once; they come back in any order.
@@ -484,7 +484,7 @@ impl Retention {
     /// # Panics
     /// If there is no room for it, or it ends before the last one.
     pub fn take(&mut self, needs_from: u64, end: u64, references: u32) -> SpanId {
-        assert!(self.has_room(), "who takes a batch asks for room first");
+        assert!(self.has_room(), "the caller asks for room before it takes a batch");
         assert!(end >= self.end, "batches are taken in the order of their positions");
         self.end = end;
         self.spans.push_back(Span { from: needs_from, end, references });

@@ -222,7 +222,7 @@ impl Assembler {
         index
     }
 
-    /// A block that is one piece of a large chunk; false, and nothing was done, if it is none.
+    /// A block that is one piece of a large chunk; false without effect for any other block.
     #[inline(always)]
     fn goes_on(&mut self, header: BlockHeader, item: SubChunk, index: usize, spare: &mut Spare<'_>) -> bool {
         let is_it = self.links.link(header.elink).assembly.accept_middle(header, Trailer(item.trailer));
@@ -233,7 +233,7 @@ impl Assembler {
         is_it
     }
 
-    /// A block that ends a chunk, brings whole ones, and begins a chunk; false, and nothing was done, if it is none.
+    /// A block that ends a chunk, brings whole ones, and begins a chunk; false without effect for any other block.
     #[inline(always)]
     fn ends(
         &mut self,
@@ -321,7 +321,7 @@ impl Assembler {
         (0, count)
     }
 
-    /// Makes an item of a sub-chunk, or says that it is none.
+    /// Makes an item of a sub-chunk; false if the sub-chunk gives no item.
     #[inline]
     fn item(&mut self, elink: ELink, item: &mut SubChunk, out: &mut Output<'_>) -> bool {
         let trailer = Trailer(item.trailer);
@@ -425,7 +425,7 @@ pub(super) struct Link {
     assembly: Assembly,
     /// The first piece of the open chunk: most have no second one before they end.
     first: Piece,
-    /// Its pieces so far; nothing is open if there is none.
+    /// Its pieces so far; 0 if no chunk is open.
     pub(super) pieces: u32,
     /// The chain of the others; nothing but for more than one piece.
     head: u32,
@@ -443,7 +443,7 @@ struct Node {
 pub(super) struct Links {
     links: Box<[Link; ELINKS]>,
     nodes: Box<[Node]>,
-    /// The chain of nodes that nobody uses.
+    /// The chain of unused nodes.
     free: u32,
     order: Order,
 }
@@ -569,18 +569,19 @@ impl Links {
     }
 }
 
-/// Where an e-link stands in the table. The paths with the same number of all optical links are a multiple of 4 KiB apart
-/// if e-links stand in order, and then no cache keeps more than a few of them. The same again leads back.
+/// The place of an e-link in the table. With e-links in order, the paths with the same number of all optical links
+/// would be a multiple of 4 KiB apart, and no cache would keep more than a few of them. The function is its own
+/// inverse.
 #[inline]
 const fn place(elink: ELink) -> usize {
     (elink.index() ^ elink.index() >> 6) % ELINKS
 }
 
-/// Those e-links of which a chunk is open, in the order in which those began: a ring through [`NOBODY`].
+/// The e-links with an open chunk, in the order in which these began: a ring through [`NO_LINK`].
 #[derive(Clone, Debug)]
 struct Order(Box<[Neighbours; 2 * ELINKS]>);
 
-/// Who is before an e-link in the order, and who behind it.
+/// The neighbours of an e-link in the order.
 #[derive(Copy, Clone, Debug)]
 struct Neighbours {
     before: u16,
@@ -588,16 +589,16 @@ struct Neighbours {
 }
 
 /// The place of no e-link, where the order begins and ends.
-const NOBODY: u16 = ELINKS as u16;
+const NO_LINK: u16 = ELINKS as u16;
 
 impl Order {
     fn new() -> Self {
-        Self(Box::new([Neighbours { before: NOBODY, behind: NOBODY }; 2 * ELINKS]))
+        Self(Box::new([Neighbours { before: NO_LINK, behind: NO_LINK }; 2 * ELINKS]))
     }
 
     #[inline]
     fn of(&mut self, place: u16) -> &mut Neighbours {
-        // No place needs to be checked: there are as many, though those behind `NOBODY` are nobody's.
+        // No bounds check is needed: the table has as many places, although the ones behind `NO_LINK` are unused.
         &mut self.0[usize::from(place) % (2 * ELINKS)]
     }
 
@@ -605,8 +606,8 @@ impl Order {
     #[inline]
     fn enter(&mut self, elink: ELink) {
         let me = place(elink) as u16;
-        let latest = core::mem::replace(&mut self.of(NOBODY).before, me);
-        *self.of(me) = Neighbours { before: latest, behind: NOBODY };
+        let latest = core::mem::replace(&mut self.of(NO_LINK).before, me);
+        *self.of(me) = Neighbours { before: latest, behind: NO_LINK };
         self.of(latest).behind = me;
     }
 
@@ -625,7 +626,7 @@ impl Order {
     }
 
     fn first(&self) -> Option<ELink> {
-        let first = self.0[usize::from(NOBODY)].behind;
-        (first != NOBODY).then(|| ELink::new(place(ELink::new(first)) as u16))
+        let first = self.0[usize::from(NO_LINK)].behind;
+        (first != NO_LINK).then(|| ELink::new(place(ELink::new(first)) as u16))
     }
 }

@@ -4,7 +4,7 @@ use ropewalk_memory::Payload;
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::rod;
 
-/// How the head of a chunk is read, which is whatever the front end's designers made it.
+/// How the head of a chunk is read: each front end has its own format.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum EventRule {
     /// The event's number is a field somewhere in the head, and nothing else is known.
@@ -42,7 +42,7 @@ impl EventRule {
     /// A field of 32 bits, little-endian, at the beginning.
     pub const USUAL: Self = Self::Field(NumberField::USUAL);
 
-    /// How many bits the number has; none where the field has no such size, or the mask has gaps or bits beyond it.
+    /// Bits of the number; `None` if the field has no such size, or the mask has gaps or bits beyond it.
     pub const fn bits(self) -> Option<u8> {
         match self {
             Self::Field(field) => field.bits(),
@@ -58,7 +58,7 @@ impl EventRule {
         }
     }
 
-    /// What the head says; none where the chunk is too short, or does not begin as it should.
+    /// Reads the head; `None` if the chunk is too short, or does not begin as it should.
     #[inline]
     pub fn read(self, chunk: &Payload) -> Option<EventHead> {
         match self {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_found_wherever_the_rule_says_that_it_stands() {
+    fn a_number_is_found_wherever_the_rule_says_that_it_is() {
         let bytes = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99];
         for (rule, number) in [
             (EventRule::USUAL, 0x4433_2211),

@@ -1,4 +1,5 @@
-//! FELIX blocks in, chunks out, without a copy: the machine between a link card's buffer and who wants its chunks.
+//! FELIX blocks in, chunks out, without a copy: the machine between a link card's buffer and the consumers of its
+//! chunks.
 //!
 //! ```text
 //!  blocks of the card's buffer --> ChunkDecoder --> ChunkBatch: runs       whose chunks, and which
@@ -15,7 +16,7 @@
 //! As in paper 4 (section 2.4) a *short* chunk is one piece, described by 8 bytes where the walk put them; a
 //! *scattered* one is a range in a flat array of pieces. All arrays are made at the start and used again.
 //!
-//! Places are *positions*: bytes that the card wrote before, since it began. Whoever owns the buffer turns them into
+//! Places are *positions*: bytes that the card wrote before, since it began. The owner of the buffer turns them into
 //! addresses (position modulo its size), the machine never does.
 
 mod card;
@@ -48,7 +49,7 @@ pub struct ChunkConfig {
 }
 
 impl ChunkConfig {
-    /// The longest chunk where nobody says anything else, in bytes.
+    /// The longest chunk by default, in bytes.
     pub const USUAL_MOST_BYTES: u64 = 1 << 20;
 
     /// Batches of 32 blocks, or of 64 KiB if that is less, chunks of up to [`Self::USUAL_MOST_BYTES`], and room for 64 open
@@ -177,7 +178,7 @@ impl<T: Copy + Default> Filled<T> {
     }
 
     /// # Panics
-    /// If it is full: whoever makes it knows the most that can come.
+    /// If it is full: the caller must know the most that can come.
     #[inline]
     fn push(&mut self, item: T) {
         self.items[self.count] = item;
@@ -291,7 +292,7 @@ pub struct ChunkFault {
     pub block: u32,
     /// How many items of that block's run are in front of it.
     pub items: u16,
-    /// Whether a chunk was lost of which something had come. Of a sequence gap where none was open nobody knows what it
+    /// Whether a chunk was lost of which something had come. A sequence gap without an open chunk does not show what it
     /// cost.
     pub was_open: bool,
 }

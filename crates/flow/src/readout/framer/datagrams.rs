@@ -17,7 +17,7 @@ use std::hash::DefaultHasher;
 
 /// Finds the frames in the datagrams of one source.
 ///
-/// Nothing is recognised from the bytes, and nobody can be held back: a datagram that is no frame is counted under its
+/// The bytes do not tell the format, and senders cannot be held back: a datagram that is no frame is counted under its
 /// cause, and the next one is looked at afresh. `F` is what describes the frames: for a layout an
 /// [`Arc`](std::sync::Arc) of its [`Plan`](ropewalk_wire::layout::Plan).
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct DatagramFramer<F> {
     /// Where datagrams have numbers that go on one by one.
     reorder: Option<Reorder<Numbered>>,
     counting: Counting,
-    /// Of sources whose events come in several frames.
+    /// For sources whose events come in several frames.
     gatherer: Gatherer,
 }
 
@@ -130,7 +130,7 @@ impl<F: Framing> DatagramFramer<F> {
         self.gatherer.give_whole(out);
     }
 
-    /// The numbers of a datagram's first and last frame; none where their order does not matter, or cannot be told.
+    /// The numbers of a datagram's first and last frame; `None` if their order does not matter, or they cannot be read.
     fn numbers_of(&self, datagram: &[u8], is_cut: bool) -> Option<(u64, u64)> {
         self.reorder.as_ref().filter(|_| !is_cut)?;
         let (mut rest, mut numbers) = (datagram, None);
@@ -175,7 +175,7 @@ impl<F: Framing> DatagramFramer<F> {
         let (mut rest, mut search, mut is_skipping) = (datagram, Search::default(), false);
         loop {
             match self.framing.front(&rest[..], &mut search) {
-                // Whoever cut it cut its last frame, and nobody knows whether that was the end.
+                // A cut datagram lost the end of its last frame, or ends just behind it: that cannot be known.
                 Front::Frame { bytes } if is_cut && bytes == rest.len() => return self.give_up(Cause::Truncated, out),
                 Front::Frame { bytes } if bytes > self.limits.max_fragment as usize => {
                     return self.give_up(Cause::Oversize, out);
@@ -420,8 +420,8 @@ impl<P: Piece> Assembly<P> {
         self
     }
 
-    /// Takes a datagram with its header. Where it begins another frame than there are places for, the oldest one's loss is
-    /// told to `lost`.
+    /// Takes a datagram with its header. If it begins another frame than there are places for, the oldest one's loss is
+    /// reported to `lost`.
     pub(crate) fn place(
         &mut self,
         now: Instant,
@@ -530,7 +530,7 @@ enum Put {
 }
 
 impl<P: Piece> Unfinished<P> {
-    /// Whether a piece stands in the place of another one that has other bytes.
+    /// Whether a piece with the same place and other bytes is there already.
     fn contradicts(&self, head: &PieceHead, datagram: &P) -> bool {
         let at = self.pieces.partition_point(|(place, _)| *place < head.place);
         self.pieces.get(at).is_some_and(|(place, there)| *place == head.place && **there != **datagram)

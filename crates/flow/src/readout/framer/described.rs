@@ -13,11 +13,11 @@ use ropewalk_wire::framing::{Fields, Framing, Tick, Widths, Window};
 pub struct FrameCounts {
     /// Frames that the source's own numbering shows to be missing.
     pub missing: u64,
-    /// Frames that were told as missing before, and are not: they came late, or a number that showed a gap was wrong.
+    /// Frames that were reported missing before, and are not: they came late, or a number that showed a gap was wrong.
     pub found: u64,
     /// Frames whose own number is the last one or lies behind it.
     pub out_of_order: u64,
-    /// Frames that were told as out of order before, and are none: the source's own numbering began anew with them.
+    /// Frames that were reported out of order before, and are not: the source's own numbering began anew with them.
     pub forgiven: u64,
     /// How often the source's own numbering began anew.
     pub restarts: u64,
@@ -48,7 +48,7 @@ impl FrameCounts {
         gathered: 0,
     };
 
-    /// The frame that was told as out of order last is none: its count may have been taken since.
+    /// The frame counted last as out of order was not: corrects the count, which may have been fetched since.
     pub(super) const fn take_back_out_of_order(&mut self) {
         match self.out_of_order.checked_sub(1) {
             Some(others) => self.out_of_order = others,
@@ -111,7 +111,7 @@ impl Describer {
             out.push(frame);
             return;
         }
-        // Of several frames in a datagram each may end its event.
+        // If a datagram has several frames, each may end its event.
         gatherer.give_whole(out);
         let place = Place::new(&fields, self.counts.missing > missing);
         gatherer.put(now, frame, place, limits.max_fragment, out);
@@ -164,9 +164,9 @@ impl Describer {
 
 /// A clock of few bits, made wide.
 ///
-/// From one frame to the next it may have wrapped once, which its own bits show. Where the source was silent for longer
-/// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still for whoever is
-/// not read, or what he sent before seems to come from later.
+/// From one frame to the next it may have wrapped once, which its own bits show. If the source was silent for longer
+/// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still while a
+/// source is not read, or its earlier frames seem to come from later.
 #[derive(Clone, Debug)]
 pub(super) struct WideClock {
     tick: Tick,

@@ -133,7 +133,7 @@ impl Gatherer {
         }
     }
 
-    /// A frame was lost, and nobody knows of which event.
+    /// A frame was lost, of an unknown event.
     pub(super) const fn note_lost(&mut self) {
         if let Some(open) = &mut self.open
             && !open.is_whole
@@ -155,7 +155,7 @@ impl Gatherer {
         }
     }
 
-    /// Appends the event that is open, whatever may be missing: nothing more comes.
+    /// Appends the open event, complete or not: nothing more comes.
     pub(super) fn give(&mut self, out: &mut Vec<Received>) {
         let Some(mut open) = self.open.take() else { return };
         // The format marks last frames, and this one's has not come.
@@ -167,8 +167,8 @@ impl Gatherer {
         out.push(open.fragment);
     }
 
-    /// Time passes, in which the source could have been heard if it had said something, or could not: nothing more is waited
-    /// for where it was silent for so long. Returns whether that is so now.
+    /// Time passes, in which the source could be heard (`was_heard`) or not: the open event ends once the source could
+    /// be heard for `timeout` and was silent. Returns whether the open event has ended.
     pub(super) fn settle(&mut self, now: Instant, was_heard: bool, timeout: Duration) -> bool {
         if !was_heard {
             self.unheard = now;
@@ -236,8 +236,8 @@ impl Open {
 
 /// What says into which pieces frames fall apart.
 pub trait Divides {
-    /// Appends the pieces of the frame whose turn it is, or says what is wrong with it; none where that is not known yet:
-    /// then it is asked again about the same frame.
+    /// Appends the pieces of the frame whose turn it is, or returns what is wrong with it; `None` if they are not known
+    /// yet: then it is asked again about the same frame.
     fn divide(&mut self, frame: &Payload, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>>;
 
     /// Bytes of frames that were copied for it.
@@ -258,14 +258,14 @@ impl<S: Splitter> Divides for S {
 /// ```text
 ///  put(frame) --> waits for its turn --> Divides: its pieces, at once or when they are known --> fragments, in batches
 /// ```
-/// Frames leave in the order in which they came, and while some wait no others should come: so whoever reads the source
+/// Frames leave in the order in which they came, and while some wait no others should come: so the reader of the source
 /// is held back by it ([`Divider::is_empty`]).
 #[derive(Debug)]
 pub struct Divider {
     source: SourceId,
     /// Of pieces that are kept apart by time.
     clock: WideClock,
-    /// Frames, and the entries of those that were lost, each with when it came.
+    /// Frames, and the entries of lost ones, each with its time of arrival.
     waiting: VecDeque<(Instant, Received)>,
     /// The frame that falls apart.
     current: Option<Received>,
@@ -354,7 +354,7 @@ impl Divider {
         }
     }
 
-    /// Goes on to the next frame, and appends it where it is the entry of a lost one; false where there is none, or its
+    /// Goes on to the next frame, and appends it if it is the entry of a lost one; false if no frame waits, or its
     /// pieces are not known yet.
     fn begin_next(&mut self, by: &mut (impl Divides + ?Sized), out: &mut Vec<Received>) -> bool {
         let Some((came, frame)) = self.waiting.front() else { return false };

@@ -6,9 +6,9 @@
 //!                             \-> described frames: a layout's, or those of a named format --> one payload each
 //!   datagrams  --> DatagramFramer: a frame, several frames, or a piece of one in each      --> one payload each
 //! ```
-//! FEROL and generic fragments, and their sources, are recognised from the first bytes; descriptions are told
-//! ([`Framer::described`]). Where the contents of a fragment are wrong, it is flagged and the stream goes on; where nobody
-//! knows any more where the next one begins, the connection is lost.
+//! FEROL and generic fragments, and their sources, are recognised from the first bytes; descriptions are configured
+//! ([`Framer::described`]). A fragment with wrong contents is flagged and the stream goes on; when the beginning of the
+//! next fragment is unknown, the connection is lost.
 
 mod datagrams;
 mod described;
@@ -39,8 +39,8 @@ pub struct FramerLimits {
     pub max_fragment: u32,
     /// Whether checksums are computed, where the format has them.
     pub check_crc: bool,
-    /// Frames of one event that follow each other become one fragment, and the next one is waited for so long; none where each
-    /// frame is a fragment. Of described frames alone.
+    /// Consecutive frames of one event become one fragment, and the next frame is waited for so long; `None` makes each
+    /// frame a fragment. Of described frames alone.
     pub gather: Option<Duration>,
 }
 
@@ -66,7 +66,7 @@ pub struct Framer {
     description: Option<(SourceId, Description)>,
     /// The number of the first frame where frames say none.
     first: u64,
-    /// Of sources whose events come in several frames.
+    /// For sources whose events come in several frames.
     gatherer: Gatherer,
 }
 
@@ -177,7 +177,7 @@ impl Framer {
         self.source().zip(self.format())
     }
 
-    /// Whether nobody knows any more where the next fragment begins.
+    /// Whether the beginning of the next fragment is unknown for good.
     pub const fn is_lost(&self) -> bool {
         matches!(self.stream, Stream::Lost(_))
     }
@@ -210,7 +210,7 @@ impl Framer {
         }
     }
 
-    /// Appends the next whole fragments, about `at_most`. Those that were given up on the way stand among them,
+    /// Appends the next whole fragments, about `at_most`. Fragments that were given up on the way are among them,
     /// empty and with [`FragmentMeta::missing`]: [`Readout::receive`](super::Readout::receive) counts them.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl Framer {
     /// are gathered is whole because the source was silent, so that the next batch has it.
     pub fn settle(&mut self, now: Instant, was_heard: bool) -> bool {
         let Some(timeout) = self.limits.gather else { return false };
-        // Of a frame that has begun more must come.
+        // The rest of a frame that has begun must still come.
         self.gatherer.settle(now, was_heard && self.queue.is_empty(), timeout)
     }
 
@@ -288,8 +288,8 @@ pub enum Opening {
     Ferol(SourceId),
     /// It begins with this hello.
     Generic(Hello),
-    /// Neither format begins like this. Known from the first bytes on, so that whoever says too little for a header is
-    /// not waited for in vain.
+    /// Neither format begins like this. Known from the first bytes on, so that a sender of too few bytes for a header
+    /// is not waited for in vain.
     Nonsense(Cause),
 }
 
@@ -345,12 +345,12 @@ impl Boards {
         Self { known: boards.into_iter().enumerate().flat_map(named).collect(), most }
     }
 
-    /// So many boards, whoever they are, in the order in which they show themselves.
+    /// Up to `most` boards with any names, in the order in which they show themselves.
     pub fn of_count(most: usize) -> Self {
         Self { known: Vec::with_capacity(most), most }
     }
 
-    /// What stands for an address.
+    /// The name of a board that is known by its address.
     pub fn of_address(address: core::net::IpAddr) -> u128 {
         match address.to_canonical() {
             core::net::IpAddr::V4(address) => u128::from(u32::from(address)),
@@ -358,7 +358,7 @@ impl Boards {
         }
     }
 
-    /// Which board it is; none where it is none of them, and no more are expected.
+    /// The index of a board; `None` if it is unknown and no more are expected.
     pub fn index_of(&mut self, board: u128) -> Option<usize> {
         let known = self.known.iter().find(|&&(name, _)| name == board).map(|&(_, index)| index);
         let next = self.known.len();

@@ -11,7 +11,8 @@ use ropewalk_terms::Instant;
 const LONGEST_GAP: i64 = 1 << 20;
 /// So many gaps, the last ones, are remembered: a frame that fills one of them is not missing any more.
 const GAPS: usize = 16;
-/// Frames overtake each other by fewer places than this: a gap that is longer, and into which the source goes back, is none.
+/// Frames overtake each other by fewer places than this. A longer gap into which the source goes back was a wrong
+/// number.
 const OVERTAKEN: u64 = 16;
 
 /// Numbers that did not come.
@@ -137,7 +138,7 @@ struct Ahead<T> {
 /// Puts datagrams that overtook each other back in the order of their numbers.
 ///
 /// ```text
-///   put(number) --> the next one: goes on, and behind it those that waited for it
+///   put(number) --> the next one: goes on, and behind it the ones that waited for it
 ///               \-> ahead: waits until those between have come, until too many wait, or until its time is over
 ///               \-> behind: goes on as it is, late or a repetition
 /// ```
@@ -147,7 +148,7 @@ pub(super) struct Reorder<T> {
     unused: u32,
     most: usize,
     timeout: Duration,
-    /// The number that comes next; none before the first one, which may be any.
+    /// The number that comes next; `None` before the first one, which may be any.
     next: Option<u64>,
     /// The last one was behind, and this one would go on from it.
     after_stray: Option<u64>,
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_repetitions_and_restarts_of_the_numbering_are_told_apart() {
+    fn gaps_repetitions_and_restarts_of_the_numbering_are_distinguished() {
         let none = FrameCounts::default();
         assert_eq!(order(32, &[943_997, 943_998, 943_999]), none, "the first one may be any");
         assert_eq!(order(8, &[254, 255, 0, 1]), none, "it wraps");
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_was_told_as_out_of_order_and_began_the_numbering_anew_is_forgiven() {
+    fn a_frame_that_was_reported_out_of_order_and_began_the_numbering_anew_is_forgiven() {
         let (mut order, mut counts) = (Order::new(8), FrameCounts::default());
         [7, 200].iter().for_each(|&number| order.look_at(number, &mut counts));
         let told = std::mem::take(&mut counts);
@@ -325,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_missing_is_counted(bits in 8u8..=64, first: u64, gaps in proptest::collection::vec(1u64..20, 1..50)) {
+        fn all_missing_numbers_are_counted(bits in 8u8..=64, first: u64, gaps in proptest::collection::vec(1u64..20, 1..50)) {
             let mask = u64::MAX >> (64 - bits);
             let mut number = first & mask;
             let mut numbers = vec![number];
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions_restarts_and_wrong_numbers_hold_nobody_up() {
+    fn repetitions_restarts_and_wrong_numbers_hold_nothing_up() {
         assert_eq!(reordered(32, &[1, 2, 3, 4, 5, 6, 6, 7, 3, 8]).0, [1, 2, 3, 4, 5, 6, 6, 7, 3, 8]);
         assert_eq!(reordered(32, &[91, 92, 93, 94, 95, 96, 1, 2, 3, 5, 4]).0, [91, 92, 93, 94, 95, 96, 1, 2, 3, 4, 5]);
         let wrong: Vec<u64> = [1, 2, 3, 4, 5, 6, 1 << 20].into_iter().chain(7..40).collect();
@@ -442,7 +443,7 @@ mod tests {
             prop_assert_eq!(sent, out);
         }
 
-        /// Whatever overtakes by up to as many places as wait comes out in its order.
+        /// Datagrams that overtake each other by no more places than may wait come out in order.
         #[test]
         fn a_shuffle_within_the_window_is_undone(first in 0u64..1 << 20, places in proptest::collection::vec(0usize..4, 100), bits in 8u8..=64) {
             let mut order_of: Vec<usize> = (0..places.len()).collect();

@@ -97,7 +97,7 @@ impl FramedStream {
         self.framing.is_filler(first)
     }
 
-    /// Takes what stands at the front; false where too little has come.
+    /// Takes the frame or filler at the front; false if too little has come.
     fn take_next(
         &mut self,
         queue: &mut ByteQueue,
@@ -170,7 +170,7 @@ fn plain_frames(
     }
 }
 
-/// Nobody knows where the next frame begins: what was gathered before that is all that comes of its event.
+/// The beginning of the next frame is unknown: what was gathered before is all that comes of its event.
 fn lose(cause: Cause, gatherer: &mut Gatherer, out: &mut Vec<Received>) -> Result<bool, Cause> {
     gatherer.note_lost();
     gatherer.give(out);

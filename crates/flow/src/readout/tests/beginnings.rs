@@ -157,7 +157,7 @@ fn a_recording_does_not_begin_with_a_damaged_number() {
 }
 
 #[test]
-fn who_comes_later_joins_where_the_others_are() {
+fn a_source_that_comes_later_joins_where_the_others_are() {
     let mut rig = started(wide(2));
     for number in 1..=200 {
         rig.feed(0, [number]);
@@ -217,7 +217,7 @@ fn sources_that_usually_begin_elsewhere_agree_too() {
     }
 }
 
-/// Of four sources two have lost their first number, and one has left-overs in front: most can have begun with 1.
+/// Two of four sources have lost their first number, and one has left-overs in front: most can have begun with 1.
 #[test]
 fn wrong_numbers_at_the_beginning_do_not_move_it() {
     let mut rig = started(open(4));
@@ -299,7 +299,7 @@ fn a_counter_that_runs_free_does_not_begin_with_a_wrong_number() {
 }
 
 #[test]
-fn counting_begins_where_most_agree_whatever_is_in_front() {
+fn counting_begins_where_most_agree_behind_any_other_numbers() {
     let mut rig = started(open(3));
     rig.feed(0, 5000..=5007);
     rig.feed(1, [77, 78]);
@@ -316,7 +316,7 @@ fn counting_begins_where_most_agree_whatever_is_in_front() {
 }
 
 #[test]
-fn the_highest_key_is_told() {
+fn the_highest_key_is_reported() {
     let mut rig = Rig::started(config(2));
     rig.tell(Message::QueryHighest);
     assert_eq!(rig.others, [Message::Highest(key(0))], "before the first event");
@@ -378,7 +378,7 @@ fn what_no_source_has_shown_is_not_missing_although_the_run_s_end_is_known() {
 
 /// A source that is away for a while costs what the others showed meanwhile, not the rest of the run.
 #[test]
-fn a_known_end_settles_nothing_that_nobody_has_shown() {
+fn a_known_end_settles_no_event_that_no_source_has_shown() {
     let mut rig = Rig::started(config(2));
     rig.tell(Message::StopAt(key(6)));
     rig.feed(0, 1..=2);
@@ -393,7 +393,7 @@ fn a_known_end_settles_nothing_that_nobody_has_shown() {
     assert_eq!((rig.settled, rig.numbers()), (key(6), vec![1, 2, 3, 4, 5, 6]));
 }
 
-/// Whoever takes the run over asks for its last event, and must not hear of the one that was planned.
+/// A successor of the event manager asks for the run's last event, and must not be given the planned one.
 #[test]
 fn a_run_that_is_stopped_before_its_known_end_ends_there() {
     let mut rig = Rig::started(config(2));
@@ -456,7 +456,7 @@ fn a_restart_after_the_last_event_is_after_the_end() {
 }
 
 #[test]
-fn a_restart_that_nobody_declared_yet_is_after_the_end_too() {
+fn a_restart_that_is_not_declared_yet_is_after_the_end_too() {
     let mut rig = Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(1) });
     rig.feed(0, 1..=3);
     rig.tell(Message::StopAt(key(3)));

@@ -1,4 +1,4 @@
-//! Sources whose event numbers grow, but not by one: their events are numbered together, whatever the numbers do.
+//! Sources whose event numbers grow, but not by one: their events are numbered together, for any growing numbers.
 
 use super::super::collator::Collator;
 use super::super::lane::LaneConfig;
@@ -38,7 +38,7 @@ fn push_at(collator: &mut Collator, now: Instant, lane: usize, numbers: &[u64]) 
     collator.push(now, lane, &mut numbers.iter().map(|&number| fragment(lane, number)).collect());
 }
 
-/// Everything that can leave now: whose it is, and its number, or none where it is late.
+/// Everything that can leave now: its lane and number; `None` for a late fragment.
 fn drain(collator: &mut Collator, now: Instant) -> Vec<(usize, Option<u64>)> {
     let next = || collator.next(now, |_| true);
     let numbered = |(lane, fragment): (usize, Received)| {
@@ -59,7 +59,7 @@ fn events_are_numbered_in_the_order_of_their_own_numbers() {
 }
 
 #[test]
-fn who_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
+fn a_source_that_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
     let mut collator = collator(2, 16);
     push(&mut collator, 0, &[10, 20, 30, 40]);
     assert_eq!(drain(&mut collator, at(0)), []);
@@ -74,10 +74,10 @@ fn who_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
     assert_eq!(drain(&mut collator, at(151)), [(1, None), (0, Some(5)), (1, Some(5))], "35 is late");
 }
 
-/// Whether it has begun anew, or showed wrong numbers, is not known at once. Then nobody waits for it, and in its own old order it
-/// takes part again.
+/// A restart cannot be told from wrong numbers at once. When it can, the source is no longer waited for; back in its
+/// old order it takes part again.
 #[test]
-fn who_begins_anew_alone_is_out_of_sync_and_holds_up_nobody() {
+fn a_source_that_begins_anew_alone_is_out_of_sync_and_holds_up_no_other() {
     let mut collator = collator(2, 16);
     (0..2).for_each(|lane| push(&mut collator, lane, &[10, 20]));
     assert_eq!(drain(&mut collator, at(0)).len(), 4);
@@ -116,9 +116,10 @@ fn when_all_have_begun_anew_their_events_are_numbered_on() {
     assert_eq!(drain(&mut collator, at(1)), all, "none is lost");
 }
 
-/// The clock of the pulses was set back while a source was away: without it nobody would ever be in step again.
+/// The clock of the pulses was set back while a source was away: if its silence blocked the others, they would stay out
+/// of step.
 #[test]
-fn who_is_silent_holds_up_a_new_beginning_for_so_long_and_no_longer() {
+fn a_silent_source_holds_up_a_new_beginning_for_the_time_out_and_no_longer() {
     let mut collator = collator(3, 16);
     (0..3).for_each(|lane| push(&mut collator, lane, &[100]));
     assert_eq!(drain(&mut collator, at(0)).len(), 3);
@@ -136,7 +137,7 @@ fn who_is_silent_holds_up_a_new_beginning_for_so_long_and_no_longer() {
 }
 
 #[test]
-fn who_goes_on_in_the_old_count_is_heard_however_seldom_he_speaks() {
+fn a_source_that_goes_on_in_the_old_count_is_heard_however_seldom_it_speaks() {
     let mut collator = collator(2, 32);
     (0..2).for_each(|lane| push(&mut collator, lane, &[90, 100]));
     assert_eq!(drain(&mut collator, at(0)).len(), 4);
@@ -171,7 +172,7 @@ fn a_number_far_ahead_that_nothing_follows_costs_one_fragment() {
 
 /// Behind it the source counts anew for a moment.
 #[test]
-fn numbers_far_ahead_and_behind_stand_in_nobodys_way() {
+fn numbers_far_ahead_and_behind_hold_up_no_source() {
     let mut collator = collator(2, 16);
     (0..2).for_each(|lane| push(&mut collator, lane, &[10_090, 10_100]));
     push(&mut collator, 0, &[1 << 50, 1, 2, 10_110]);
@@ -186,7 +187,7 @@ fn numbers_far_ahead_and_behind_stand_in_nobodys_way() {
 
 /// While the others were silent it had to be believed.
 #[test]
-fn a_number_far_ahead_that_was_believed_leaves_nobody_behind() {
+fn a_number_far_ahead_that_was_believed_leaves_no_source_behind() {
     let mut collator = collator(2, 16);
     (0..2).for_each(|lane| push(&mut collator, lane, &[0, 10]));
     push(&mut collator, 0, &[1 << 50]);
@@ -202,7 +203,7 @@ fn a_number_far_ahead_that_was_believed_leaves_nobody_behind() {
 }
 
 #[test]
-fn who_has_left_is_not_waited_for() {
+fn a_source_that_has_left_is_not_waited_for() {
     let mut collator = collator(2, 16);
     push(&mut collator, 0, &[10]);
     collator.leave(at(0), 1);
@@ -238,7 +239,8 @@ fn a_source_has_so_much_room_and_no_more_and_others_wait_for_whose_turn_it_is() 
 }
 
 proptest! {
-    /// However the sources' words interleave: each event has one number, in the order of the events, and nobody is late.
+    /// For any interleaving of the sources: each event has one number, in the order of the events, and no fragment is
+    /// late.
     #[test]
     fn numbers_do_not_depend_on_who_was_first(
         seen in proptest::collection::vec(proptest::collection::btree_set(0u64..16, 1..14), 3),
@@ -267,7 +269,7 @@ proptest! {
     }
 }
 
-/// A run of some sources, of which each shows numbers that have a true pulse, or none where they are wrong.
+/// A run of some sources; each number that a source shows has its true pulse, or `None` if it is wrong.
 #[derive(Clone, Debug)]
 struct Shown {
     number: u64,
@@ -448,7 +450,7 @@ proptest! {
         let all = times(1 << 30, &steps);
         let mut streams = vec![stream(&all, 64); sources];
         for (lane, stream) in streams.iter_mut().enumerate() {
-            // Behind the first ones, of which nobody knows where they are.
+            // Behind the first ones, whose places are not known yet.
             for (block, part) in stream[20..].chunks_mut(usize::from(reorder)).enumerate() {
                 part.sort_by_key(|shown| keys[(90 * lane + block * 9 + shown.pulse.unwrap_or(0) as usize) % 270]);
             }
@@ -498,7 +500,7 @@ proptest! {
 
 /// Pulses at 14 Hz, numbered by seconds and ticks of 88 MHz, of two boards whose packets come as late as a loaded machine reads them.
 #[test]
-fn whatever_is_late_on_a_loaded_machine_is_no_wrong_number() {
+fn late_fragments_on_a_loaded_machine_are_no_wrong_numbers() {
     let pulse = |index: u64| {
         let ticks = 1_619_617 + index * 6_289_466;
         ((67_484 + ticks / 88_052_500) << 32) | (ticks % 88_052_500)
@@ -534,7 +536,7 @@ fn whatever_is_late_on_a_loaded_machine_is_no_wrong_number() {
                 lost.extend(fragment.meta.missing_cause().map(|cause| (lane, cause)));
             }
         }
-        // Who is silent for longer than the time-out comes too late.
+        // A source that is silent for longer than the time-out comes too late.
         let is_late = lost.iter().any(|(_, cause)| *cause == Cause::Late);
         assert!(lost.is_empty() || is_late, "seed {seed}, pauses up to {pauses} ms: {lost:?}");
     }
@@ -548,7 +550,7 @@ fn growing(sources: u32) -> ReadoutConfig {
 
 /// The others would have no room before it is settled that it has nothing of the oldest events, which would last until its time-out.
 #[test]
-fn who_sees_one_event_of_many_holds_nobody_up() {
+fn a_source_that_sees_one_event_of_many_holds_up_no_other() {
     let mut rig = Rig::started(growing(2));
     rig.feed(1, [10]);
     rig.feed(0, (1..=20).map(|event| 10 * event));
@@ -588,7 +590,7 @@ fn damaged_times_are_no_times() {
     }
 }
 
-/// Nothing tells where they belong: at the beginning, at the end, of a source alone.
+/// Nothing shows where they belong: at the beginning, at the end, of a source alone.
 #[test]
 fn damaged_times_of_one_source_open_no_event() {
     let mut rig = Rig::started(growing(1));
@@ -600,9 +602,9 @@ fn damaged_times_of_one_source_open_no_event() {
     assert_eq!((rig.settled, rig.account(0).corrupt), (key(20), 3), "{:?}", rig.account(0));
 }
 
-/// Of sources that show the same event one may have no room, and the other one's word is what would make some.
+/// If sources show the same event, one may have no room, and the other one's fragment is what would make some.
 #[test]
-fn who_shows_the_same_event_as_one_without_room_is_heard() {
+fn a_source_that_shows_the_same_event_as_one_without_room_is_heard() {
     let mut rig = Rig::started(ReadoutConfig { window: 4, capacity: 8, ..growing(3) });
     rig.feed(2, [10]);
     rig.feed(0, (1..=5).map(|event| 10 * event));
@@ -615,7 +617,7 @@ fn who_shows_the_same_event_as_one_without_room_is_heard() {
 
 /// What it said is still waiting for the others when it comes back, and when it goes once more.
 #[test]
-fn who_comes_back_before_his_last_words_are_numbered_is_there() {
+fn a_source_that_comes_back_before_its_last_words_are_numbered_is_there() {
     let mut rig = Rig::started(growing(2));
     rig.feed(1, [10, 20]);
     for _ in 0..2 {
@@ -633,7 +635,7 @@ fn who_comes_back_before_his_last_words_are_numbered_is_there() {
 
 /// The run ends while others are still waited for: what has no number yet came behind its end.
 #[test]
-fn who_waits_for_a_number_when_the_run_ends_is_counted() {
+fn fragments_that_wait_for_a_number_when_the_run_ends_are_counted() {
     let mut rig = Rig::started(growing(2));
     rig.feed(0, [10, 20, 30]);
     rig.feed(1, [10]);

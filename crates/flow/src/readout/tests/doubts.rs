@@ -13,7 +13,7 @@ pub(super) fn started(config: ReadoutConfig) -> Rig {
     Rig::doubting(config).start()
 }
 
-/// A fragment that knows which event it really is of, whatever number it has.
+/// A fragment with a possibly wrong number, whose time is the number of its true event.
 pub(super) fn truly(source: u32, number: u64, raw: u64) -> Received {
     let mut one = fragment(source, raw);
     (one.meta.time, one.meta.flags) = (number, FragmentFlags::HAS_TIME);
@@ -217,7 +217,7 @@ fn marked(source: u32, number: u64, raw: u64) -> Received {
     one
 }
 
-/// Source 1 restarts its numbering at event 31 while source 0 goes on; what it holds tells where it is.
+/// Source 1 restarts its numbering at event 31 while source 0 goes on; the contents of its fragments show where it is.
 fn restarted_at_31(mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
     let mut rig = started(wide(2));
     for number in 1..=60 {
@@ -426,7 +426,7 @@ fn what_waits_for_room_shows_its_event() {
 }
 
 #[test]
-fn a_gap_is_a_gap_whatever_crossings_and_times_say() {
+fn a_gap_is_a_gap_with_any_crossings_and_times() {
     let constant = |source, _, raw| Received {
         meta: FragmentMeta { bunch_crossing: 7, ..marked(source, 1, raw).meta },
         ..fragment(source, raw)

@@ -106,7 +106,7 @@ fn format_and_source_are_known_after_the_first_header() {
     let bytes = as_blocks(&fed_fragment(SOURCE, 1, 10), 1);
     stream.send(&bytes[..15], &[4]);
     assert_eq!((stream.framer.source(), stream.framer.format()), (None, None));
-    assert!(!stream.framer.is_mid_fragment(), "nobody knows yet what it is");
+    assert!(!stream.framer.is_mid_fragment(), "the format is not known yet");
     stream.send(&bytes[15..20], &[2]);
     assert_eq!((stream.framer.source(), stream.framer.format()), (Some(SOURCE), Some(Format::Ferol)));
     assert!(stream.framer.is_mid_fragment());
@@ -566,7 +566,7 @@ fn silence_counts_only_while_the_source_could_be_heard() {
     stream.push(&record(1, 0)).expect("a record");
     stream.settle(10 * TIMEOUT, false);
     stream.settle(TIMEOUT / 2, true);
-    assert!(stream.out.is_empty(), "nobody listened");
+    assert!(stream.out.is_empty(), "the source was not read");
     stream.push(&record(1, 1)[..30]).expect("a part of one");
     stream.settle(10 * TIMEOUT, true);
     assert!(stream.out.is_empty(), "the rest of the frame must come");
@@ -576,7 +576,7 @@ fn silence_counts_only_while_the_source_could_be_heard() {
 }
 
 #[test]
-fn a_frame_that_came_before_nobody_listened_and_is_found_later_is_heard_then() {
+fn a_frame_that_came_while_the_source_was_not_read_counts_from_when_it_is_found() {
     let mut stream = GatheredStream::new(ForeignFormat::Dune, GATHERING);
     let slice = slice(&mut stream.pool, &[record(1, 0), record(1, 1)].concat());
     stream.framer.push(slice);
@@ -647,7 +647,7 @@ fn without_gathering_each_frame_is_a_fragment() {
 
 proptest! {
     #[test]
-    fn whatever_pages_come_each_is_in_one_fragment_or_counted(
+    fn in_any_order_each_page_is_in_one_fragment_or_counted(
         pages in vec((0u64..4, 0u64..4, any::<bool>(), 0u64..6, 1usize..100), 1..60), marks: bool,
     ) {
         let mut stream = GatheredStream::new(if marks { ForeignFormat::Alice } else { ForeignFormat::Dune }, GATHERING);
@@ -726,7 +726,7 @@ fn a_datagram_of_zeros_is_given_up() {
     }
 }
 
-/// As the files of ATLAS have them: records of the file, and events in any order, each named after who built it.
+/// As in the files of ATLAS: records of the file, and events in any order, each named after the program that built it.
 #[test]
 fn records_of_a_data_file_are_filler_and_its_events_come_in_any_order() {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();

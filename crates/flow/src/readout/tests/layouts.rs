@@ -1,4 +1,4 @@
-//! Frames that a layout describes become fragments, in streams and in datagrams, whatever else comes.
+//! Frames that a layout describes become fragments, in streams and in datagrams, among any other bytes.
 
 use super::*;
 use proptest::collection::vec;
@@ -213,7 +213,7 @@ fn frames_that_number_nothing_are_counted_as_they_come() {
     assert_eq!(SourceConfig::of_frames(SOURCE, &*plan, plan.has_event()).counter_bits, 64);
     let counted = self::plan(&Layout { event: Vec::new(), ..digitiser(false) });
     let (all, _) = received(&mut stream(&counted), &frame(&counted, event(250), 40), &[100]);
-    assert_eq!(outcome(&all), [Ok(250)], "their own number stands for the event's");
+    assert_eq!(outcome(&all), [Ok(250)], "their own number is used as the event's");
     assert_eq!(SourceConfig::of_frames(SOURCE, &*counted, false).counter_bits, 8);
     assert_eq!(SourceConfig::of_frames(SOURCE, &digitiser_plan(), true).counter_bits, 24);
 }
@@ -223,7 +223,7 @@ fn digitiser_plan() -> Plan {
 }
 
 #[test]
-fn a_frame_that_is_none_of_the_sources_is_counted() {
+fn a_frame_of_another_source_is_counted() {
     let matches = Some(Pattern { at: 20, bytes: b"OK".to_vec(), mask: None });
     let plan = plan(&Layout { matches, ..digitiser(true) });
     let mut bytes = [frame(&plan, event(1), 40), frame(&plan, event(2), 40), frame(&plan, event(3), 40)].concat();
@@ -279,7 +279,7 @@ fn of_datagrams(layout: &Layout) -> (DatagramFramer<Arc<Plan>>, Arc<Plan>) {
 }
 
 #[test]
-fn a_datagram_is_a_fragment_unless_it_is_short_cut_or_nobodys() {
+fn a_datagram_is_a_fragment_unless_it_is_short_cut_or_of_no_source() {
     let (mut framer, plan) = of_datagrams(&in_datagrams(Frame::Datagram));
     let (mut pool, mut out) = (memory(), Vec::new());
     let mut push = |bytes: &[u8], is_cut| framer.push(Instant::ZERO, datagram(&mut pool, bytes), is_cut, &mut out);
@@ -539,7 +539,7 @@ fn what_came_while_this_process_did_not_run_is_not_late() {
 fn no_datagrams_do_any_harm() {
     let length = Length { number: Number::big_endian(10, 2), unit: 1, counts: Counts::Frame, add: 0 };
     let index = Place::Index(Number::big_endian(4, 2));
-    // One for all: made anew for each it would take longer than all else.
+    // One for all: to make one for each would take longer than everything else.
     let pool = RefCell::new(memory());
     for layout in [
         in_datagrams(Frame::Datagram),

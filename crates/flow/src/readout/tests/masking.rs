@@ -49,7 +49,7 @@ fn a_source_masked_in_mid_run_leaves_behind_what_has_come_of_it() {
     rig.mask(1, true);
     assert_eq!((rig.settled, rig.turns(1)), (key(6), vec![key(3)]));
     assert_eq!((rig.missing(key(2)), rig.missing(key(3))), (vec![], vec![(1, Cause::Masked)]));
-    assert_eq!(rig.account(1).missing.total(), 0, "nobody misses it");
+    assert_eq!(rig.account(1).missing.total(), 0, "it is not counted as missing");
     rig.feed(1, [3, 7, 900, 4]);
     assert_eq!((rig.account(1).dropped.get(Cause::Masked), rig.account(1).late), (4, 0));
     assert!(rig.readout.room(1) > 0);
@@ -76,7 +76,7 @@ fn a_source_comes_back_with_the_first_fragment_that_goes_on() {
     rig.feed(1, [3, 4]);
     rig.mask(1, false);
     rig.feed(0, 5..=9);
-    assert_eq!((rig.settled, rig.masked(1)), (key(9), 2), "who is asked back is not waited for");
+    assert_eq!((rig.settled, rig.masked(1)), (key(9), 2), "a source that is asked back is not waited for");
     rig.feed(1, [12, 13]);
     assert_eq!((rig.turns(1), rig.masked(1)), (vec![key(3), key(12)], 0));
     rig.feed(0, 10..=14);
@@ -211,7 +211,7 @@ fn where_no_required_source_takes_part_optional_ones_settle_events() {
 }
 
 #[test]
-fn a_new_event_manager_hears_who_is_masked() {
+fn a_new_event_manager_hears_which_sources_are_masked() {
     let mut rig = Rig::started(config(3));
     rig.mask(1, true);
     rig.tell(Message::Recover);
@@ -261,7 +261,7 @@ fn a_readout_unit_whose_sources_are_all_masked_asks_to_hear_of_events_at_once() 
 }
 
 #[test]
-fn an_event_of_which_nobody_has_anything_says_of_each_source_why() {
+fn an_event_without_any_fragment_says_of_each_source_why() {
     let mut rig = Rig::started(config(2));
     rig.mask(1, true);
     // The other one skips events that another readout unit holds.
@@ -280,7 +280,7 @@ fn an_event_of_which_nobody_has_anything_says_of_each_source_why() {
 }
 
 #[test]
-fn events_that_there_was_no_room_to_note_say_who_was_masked() {
+fn events_that_there_was_no_room_to_note_say_which_source_was_masked() {
     let mut rig = Rig::started(config(2));
     rig.mask(1, true);
     // The table has room for 32.
@@ -293,7 +293,7 @@ fn events_that_there_was_no_room_to_note_say_who_was_masked() {
 }
 
 #[test]
-fn events_of_a_count_that_ended_before_they_were_shown_say_who_was_masked() {
+fn events_of_a_count_that_ended_before_they_were_shown_say_which_source_was_masked() {
     let mut rig = Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(1) });
     rig.mask(0, true);
     rig.tell(Message::Resync(Resync { first: EventKey::new(1, 1) }));

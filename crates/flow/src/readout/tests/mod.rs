@@ -187,7 +187,7 @@ impl Rig {
             let unrecorded =
                 [Cause::TooLarge, Cause::BuiltWithout, Cause::Late].map(|cause| account.dropped.get(cause));
             let unrecorded: u64 = unrecorded.into_iter().sum();
-            // Of an event that was built before it was settled here it is not known whether something would have come.
+            // If an event was built before it was settled here, it is not known whether something would have come.
             assert!(missing >= account.missing.total() + unrecorded, "source {source}: {gaps:?}");
             assert!(gaps.windows(2).all(|pair| pair[0].last < pair[1].first), "source {source}: {gaps:?}");
         }
@@ -246,7 +246,7 @@ fn an_event_that_was_skipped_and_comes_after_all_is_late() {
 }
 
 #[test]
-fn a_jump_that_nobody_believes_is_corrupt_and_opens_no_event() {
+fn an_unbelieved_jump_is_corrupt_and_opens_no_event() {
     let mut rig = Rig::started(config(2));
     rig.feed(0, [1, 2, 1_000_002, 3, 4]);
     rig.feed(1, 1..=4);
@@ -317,7 +317,7 @@ fn an_event_that_was_released_before_it_was_settled_takes_nothing_more() {
     rig.feed(0, 1..=3);
     rig.release(key(1), 2, Outcome::Dropped(Cause::ReadoutLost));
     assert_eq!(rig.account(0).dropped.get(Cause::ReadoutLost), 2);
-    assert_eq!(rig.settled, key(2), "nobody waits for them any more");
+    assert_eq!(rig.settled, key(2), "they are not waited for any more");
     rig.feed(1, 1..=3);
     assert_eq!(rig.account(1).late, 2);
     assert_eq!(rig.numbers(), [3]);
@@ -414,7 +414,7 @@ fn wrong(change: impl FnOnce(&mut ReadoutConfig)) -> Option<ReadoutConfigError> 
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn wrong_configurations_are_refused() {
     assert_eq!(wrong(|_| {}), None);
     assert_eq!(wrong(|config| config.trigger = Some(SourceId(2))), None);
     let cases = [

@@ -163,11 +163,11 @@ fn recover(rig: &mut Rig) {
 fn highest(rig: &mut Rig) -> EventKey {
     rig.others.clear();
     rig.tell(Message::QueryHighest);
-    let Some(&Message::Highest(highest)) = rig.others.first() else { panic!("the highest key is told") };
+    let Some(&Message::Highest(highest)) = rig.others.first() else { panic!("no answer with the highest key") };
     highest
 }
 
-/// Stops the run where it is and drains it, releasing whatever is announced. Every run must come to its end.
+/// Stops the run where it is and drains it, releasing everything that is announced. Every run must end.
 fn drain(rig: &mut Rig) {
     let highest = highest(rig);
     (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
@@ -192,7 +192,7 @@ fn drain(rig: &mut Rig) {
 
 proptest! {
     #[test]
-    fn whatever_happens_the_ledger_balances_and_the_run_drains(
+    fn in_any_order_of_steps_the_ledger_balances_and_the_run_drains(
         trigger in proptest::option::of(0..SOURCES as u32),
         requirements in proptest::array::uniform4(requirement()),
         ends: [bool; SOURCES],
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_sources_skip_is_missing_and_nothing_else(
+    fn what_sources_skip_is_missing_and_nothing_else(
         present in vec(proptest::array::uniform4(proptest::bool::weighted(0.9)), 1..200),
         order in vec((0..SOURCES, 1..20_usize), 50),
     ) {

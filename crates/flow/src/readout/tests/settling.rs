@@ -1,4 +1,5 @@
-//! When an event is settled and announced, how builder units get it, and what the event manager and its successor are told.
+//! When an event is settled and announced, how builder units get it, and what the event manager and its successor
+//! learn.
 
 use super::*;
 use crate::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
@@ -54,7 +55,7 @@ fn from_which_event_to_which_a_source_is_missing_is_known() {
     rig.feed(0, 1..=20);
     rig.feed(1, [1, 4, 5, 7]);
     assert_eq!((rig.gaps(0), rig.gaps(1)), (vec![], vec![(2, 3, 2), (6, 6, 1)]));
-    // Nobody misses one that is masked.
+    // The fragments of a masked source are not missing.
     rig.mask(1, true);
     assert_eq!((rig.settled, rig.gaps(1)), (key(20), vec![(2, 3, 2), (6, 6, 1)]));
     let reported: Vec<_> = rig.readout.report(rig.now).filter(|entry| entry.as_gap().is_some()).collect();
@@ -67,7 +68,7 @@ fn from_which_event_to_which_a_source_is_missing_is_known() {
 }
 
 #[test]
-fn numbers_that_nobody_has_are_settled_without_an_entry() {
+fn numbers_that_no_source_has_are_settled_without_an_entry() {
     let mut rig = Rig::started(config(2));
     rig.feed(0, [1, 5]);
     rig.feed(1, [1, 5]);
@@ -175,7 +176,7 @@ fn optional_sources_wait_for_each_other_where_none_is_required() {
 }
 
 #[test]
-fn the_trigger_source_is_told_in_the_announcement() {
+fn the_announcement_says_which_events_are_triggered() {
     let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(1)), ..config(2) });
     rig.feed(0, 1..=3);
     rig.feed(1, [1, 3]);
@@ -223,7 +224,7 @@ fn a_source_tells_its_latest_event_since_when_it_is_silent_and_that_it_has_ended
     let told = |rig: &Rig, id: u32| {
         let of = |counter: Counter| {
             let is_it = |entry: &ReportEntry| entry.source == Some(SourceId(id)) && entry.as_counter() == Some(counter);
-            rig.readout.report(rig.now).find(is_it).expect("it is told of every source").value
+            rig.readout.report(rig.now).find(is_it).expect("every source reports it").value
         };
         (of(Counter::LastEventNumber), of(Counter::SilentTime), of(Counter::SourcesEnded))
     };
@@ -240,23 +241,23 @@ fn a_source_tells_its_latest_event_since_when_it_is_silent_and_that_it_has_ended
 }
 
 #[test]
-fn settled_events_for_which_nobody_asks_are_seen() {
+fn settled_events_without_a_request_are_seen() {
     let mut rig = Rig::started(config(1));
     assert!(!rig.readout.awaits_requests(), "nothing is held");
     rig.feed(0, [1]);
     assert!(rig.readout.awaits_requests());
     rig.request(0, &[key(2)]);
-    assert!(!rig.readout.awaits_requests(), "somebody waits for the next one");
+    assert!(!rig.readout.awaits_requests(), "a builder unit waits for the next one");
     rig.feed(0, [2]);
     assert!(rig.readout.awaits_requests());
 }
 
 #[test]
-fn back_pressure_is_told_while_it_goes_on() {
+fn back_pressure_is_reported_while_it_goes_on() {
     let mut rig = Rig::started(config(1));
     let told = |rig: &Rig| {
         let is_it = |entry: &ReportEntry| entry.as_counter() == Some(Counter::BackPressureTime);
-        rig.readout.report(rig.now).find(is_it).expect("it is told of every source").value
+        rig.readout.report(rig.now).find(is_it).expect("every source reports it").value
     };
     rig.readout.set_being_read(rig.now, 0, false);
     rig.wait(Duration::from_micros(3));
@@ -301,7 +302,7 @@ fn a_request_for_an_event_that_is_not_settled_is_answered_when_it_is() {
 }
 
 #[test]
-fn what_is_not_held_is_said_to_be_so() {
+fn an_answer_says_what_is_not_held() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, 1..=3);
     rig.release(key(1), 1, Outcome::Complete);
@@ -351,7 +352,7 @@ fn requests_of_a_lost_builder_are_forgotten_and_its_events_kept() {
 }
 
 #[test]
-fn a_new_event_manager_is_told_everything_that_is_held() {
+fn a_new_event_manager_gets_everything_that_is_held() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, [1, 2, 3, 5]);
     rig.release(key(2), 1, Outcome::Complete);
@@ -382,7 +383,7 @@ fn ended(below: u64) -> Ended {
 }
 
 #[test]
-fn what_the_event_manager_left_is_told_to_its_successor_once() {
+fn what_the_event_manager_left_is_sent_to_its_successor_once() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, 1..=9);
     rig.tell(Message::Ended(ended(4)));
@@ -398,7 +399,7 @@ fn what_the_event_manager_left_is_told_to_its_successor_once() {
 }
 
 #[test]
-fn where_nothing_was_left_nothing_is_told() {
+fn without_an_account_a_successor_gets_none() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, 1..=9);
     (rig.settled, rig.held) = (EventKey::MIN, Vec::new());
@@ -419,7 +420,7 @@ fn a_unit_in_which_the_run_has_not_begun_says_so() {
 }
 
 #[test]
-fn the_run_s_end_is_told_to_a_successor() {
+fn a_successor_learns_the_end_of_the_run() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, 1..=9);
     rig.tell(Message::StopAt(key(7)));
@@ -439,7 +440,7 @@ fn ten(from: u64, to: u64) -> Binning {
     Binning::linear(from, to, 10).expect("ten bins")
 }
 
-/// What the readout unit tells of its histograms, by source and cell.
+/// What the readout unit reports of its histograms, by source and cell.
 fn told(rig: &Rig) -> BTreeMap<(u32, u16), u64> {
     let told = rig.readout.histograms().map(|entry| {
         let (index, cell) = entry.as_histogram().expect("of a histogram");
@@ -460,7 +461,7 @@ fn payload(pool: &mut Pool, pieces: &[&[u8]]) -> Payload {
 }
 
 #[test]
-fn sizes_are_counted_in_their_bins_and_those_outside_beside_them() {
+fn sizes_are_counted_in_their_bins_and_outside_sizes_beside_them() {
     let mut rig = Rig::started(with(Histogrammed::Size, ten(100, 200)));
     let sizes = [99, 100, 109, 110, 199, 200, 70_000];
     let sized = |(raw, size)| {
@@ -475,7 +476,7 @@ fn sizes_are_counted_in_their_bins_and_those_outside_beside_them() {
 }
 
 #[test]
-fn an_interval_is_the_time_since_the_fragments_before_and_those_that_come_at_once_have_none() {
+fn an_interval_is_the_time_since_the_previous_fragments_and_fragments_that_come_at_once_have_none() {
     let mut rig = Rig::started(with(Histogrammed::Interval, ten(0, 10_000)));
     rig.feed(1, [1]);
     assert_eq!(told(&rig), BTreeMap::new(), "there was none before");

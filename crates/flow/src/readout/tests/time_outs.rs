@@ -258,7 +258,7 @@ fn nothing_is_said_to_be_all_while_something_waits() {
     assert_eq!((rig.numbers(), rig.settled), (vec![1, 300], EventKey::MAX));
     (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
     rig.tell(Message::Recover);
-    assert_eq!((rig.numbers(), rig.settled), (vec![300], EventKey::MAX), "a new event manager is told again");
+    assert_eq!((rig.numbers(), rig.settled), (vec![300], EventKey::MAX), "a new event manager gets it again");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_source_that_was_given_up_and_jumped_ahead_is_waited_for_again() {
 }
 
 #[test]
-fn a_jump_ahead_is_taken_though_nobody_else_is_there() {
+fn a_jump_ahead_is_taken_from_the_only_source() {
     let mut settings = config(2);
     settings.sources[1].requirement = Requirement::Optional;
     let mut rig = Rig::started(settings);
@@ -425,7 +425,7 @@ fn a_restart_can_be_said_with_any_number() {
 }
 
 #[test]
-fn who_restarts_first_waits_for_the_declaration_unread() {
+fn a_source_that_restarts_first_waits_for_the_declaration_unread() {
     let mut rig = with_trigger_elsewhere();
     rig.feed(0, 1..=3);
     rig.feed(1, 1..=3);
@@ -455,7 +455,7 @@ fn the_old_count_is_finished_before_the_new_one_begins() {
 }
 
 #[test]
-fn a_restart_that_nobody_declares_is_out_of_sync() {
+fn an_undeclared_restart_is_out_of_sync() {
     let mut rig = with_trigger_elsewhere();
     rig.feed(0, 1..=3);
     rig.feed(1, 1..=5);
@@ -472,9 +472,9 @@ fn a_restart_that_nobody_declares_is_out_of_sync() {
     assert_eq!(rig.missing(key(6)), [(0, Cause::OutOfSync)]);
 }
 
-/// Whoever reads the source asks for room, and nothing is to be done that would make him ask.
+/// The reader of the source polls its room; no other action tells it that there is room.
 #[test]
-fn who_waited_too_long_for_a_declaration_has_room_by_the_clock_alone() {
+fn a_source_that_waited_too_long_for_a_declaration_has_room_by_the_clock_alone() {
     let mut rig = with_trigger_elsewhere();
     rig.feed(0, [1, 2, 1]);
     rig.feed(1, [1, 2]);

@@ -199,7 +199,7 @@ fn sniffed(made: &Made, is_stream: bool) -> Group {
     only(&sniffer)
 }
 
-/// Why a draft is wrong; none where it is right, or nothing was drafted.
+/// Why a draft is wrong; `None` if it is right, or nothing was drafted.
 fn wrong(group: &Group, made: &Made, is_stream: bool) -> Option<String> {
     let layout = draft(group)?;
     let plan = Plan::compile(&layout).expect("a draft is a plan");

@@ -170,7 +170,7 @@ fn noise_has_no_meaning() {
 
 /// A board whose frames come as often as its events: what counts them is no clock, however regular they are.
 #[test]
-fn a_counter_is_no_clock_and_a_sum_is_none_either() {
+fn neither_a_counter_nor_a_sum_is_a_clock() {
     let (mut sniffer, mut noise) = (Sniffer::new(Limits::default()), Noise(5));
     let mut sum = 0_u32;
     for number in 0..300_u32 {
@@ -186,7 +186,7 @@ fn a_counter_is_no_clock_and_a_sum_is_none_either() {
 }
 
 #[test]
-fn who_comes_too_late_is_counted_and_memory_has_an_end() {
+fn peers_beyond_the_limit_are_counted_and_memory_has_an_end() {
     let limits = Limits { peers: 2, frames: 10, head_bytes: 16, stream_bytes: 100 };
     let mut sniffer = Sniffer::new(limits);
     for number in 0..50_u8 {
@@ -393,7 +393,7 @@ fn with_a_length_behind() -> Layout {
 
 /// Three connections to one port: two of one kind of board, and the longest one of another; and noise.
 #[test]
-fn connections_whose_frames_are_different_are_told_apart() {
+fn connections_whose_frames_are_different_are_distinguished() {
     let (digitiser, other) = (stream(&digitiser(), 200, true), stream(&with_a_length_behind(), 300, true));
     let mut noise = vec![0; 5000];
     Noise(3).fill(&mut noise);
@@ -417,7 +417,7 @@ fn frames_are_found_again_behind_a_break() {
             }
             sniffer.break_off(peer(1, Transport::Tcp));
         }
-        // Of the frame in the middle the one half is in the first part, and what is left of it in the third.
+        // One half of the frame in the middle is in the first part, and the rest of it in the third.
         let group = only(&sniffer);
         assert!((398..=399).contains(&group.frames), "{group:#?}");
         assert!(!frame_counters(&group).is_empty(), "{}", told(&group));
@@ -481,7 +481,7 @@ proptest! {
         let counters = frame_counters(&group);
         prop_assert_eq!(counters.len(), 1, "{}", told(&group));
         let found = counters[0].0;
-        // Of its upper bits, which never moved, nobody knows whether they belong to it.
+        // Upper bits that never moved may or may not belong to it.
         let lowest = |number: &Number| if number.is_big_endian { number.at + i32::from(number.bytes) } else { number.at };
         prop_assert_eq!((lowest(&found), found.is_big_endian), (lowest(&counter), counter.is_big_endian), "{}", told(&group));
         let clocks = clocks(&group);

@@ -8,10 +8,10 @@ use core::time::Duration;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::felix::{BlockFormat, Encoder, HEADER_BYTES, LARGEST_BLOCK_BYTES, Status, SubChunkType, Trailer};
 
-/// What a link did, for whoever checks a run from outside.
+/// What a link did, for checks of a run from outside.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Injected {
-    /// Chunks of which something was written, with whatever flags, also into blocks that were spoilt or lost.
+    /// Chunks of which something was written, with any flags, also into blocks that were spoilt or lost.
     pub chunks: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -54,7 +54,7 @@ pub(super) struct EmulatedLink {
     chunk: Vec<u8>,
     /// When the link has brought its last chunk.
     busy_until: Duration,
-    /// Since when something stands in the block that is being filled.
+    /// Since when the block that is being filled has contents.
     open_since: Duration,
     /// What the whole card had written then, in bytes.
     open_at: u64,
@@ -71,7 +71,7 @@ pub(super) fn longest_chunk(config: &EmulatedCardConfig, link: &EmulatedLinkConf
     if config.faults.of(Fault::Oversize) > 0.0 { longest.max(oversize_bytes(config)) } else { longest }
 }
 
-/// More than any reader takes who allows the card's longest chunks: what fits into one block is never too long.
+/// More than a reader takes that allows the card's longest chunks: what fits into one block is never too long.
 fn oversize_bytes(config: &EmulatedCardConfig) -> usize {
     LARGEST_BLOCK_BYTES.max(config.most_chunk_bytes as usize) + 1
 }
@@ -161,7 +161,7 @@ impl EmulatedLink {
         self.strike_blocks(from, &config.faults, out);
     }
 
-    /// Whether a fault can be told from others now.
+    /// Whether a fault could be distinguished from others now.
     fn may_have(&self, fault: Fault, card: &Card<'_>) -> bool {
         match fault {
             Fault::Stalled => card.may_stall,
@@ -170,7 +170,7 @@ impl EmulatedLink {
         }
     }
 
-    /// A chunk and what stands behind it.
+    /// Writes a chunk with its fault, if it has one.
     fn say(&mut self, trigger: &Trigger, length: usize, fault: Option<Fault>, card: &Card<'_>, out: &mut Vec<u8>) {
         let length = match fault {
             Some(Fault::Truncated | Fault::TimedOut) => {
@@ -240,7 +240,7 @@ macro_rules! faults {
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Fault { $($(#[doc = $help])* $name),* }
 
-        /// Every fault: first those that strike a chunk, then those that strike a block.
+        /// Every fault: first the faults of chunks, then the faults of blocks.
         pub const FAULTS: &[Fault] = &[$(Fault::$name),*];
 
         impl Fault {
@@ -355,7 +355,7 @@ pub enum FaultError {
     /// There is no share.
     #[error("a fault is NAME=SHARE, such as crc=0.001")]
     NoShare,
-    /// The share is none.
+    /// The share is not a number from 0 to 1.
     #[error("`{}` strikes a share of all {}: a number from 0 to 1, such as 0.001", .0.name(), struck(*.0))]
     Share(Fault),
     /// All shares are too much.
@@ -433,14 +433,14 @@ impl Faults {
         self.0[fault as usize]
     }
 
-    /// Those that strike something, of blocks or of chunks.
+    /// Faults with a share above 0, of blocks or of chunks.
     fn of_kind(&self, of_blocks: bool) -> impl Iterator<Item = (Fault, f64)> {
         let all = FAULTS.iter().map(|&fault| (fault, self.of(fault)));
         all.filter(move |&(fault, share)| share > 0.0 && fault.strikes_blocks() == of_blocks)
     }
 
-    /// Which fault strikes the next chunk, or the next block, if any does. One number is drawn whatever the shares are,
-    /// so that all else that follows from the seed stays as it is.
+    /// Which fault strikes the next chunk, or the next block, if any does. One number is drawn for any shares,
+    /// so that everything else that follows from the seed stays as it is.
     fn draw(&self, of_blocks: bool, random: &mut Random) -> Option<Fault> {
         let mut rest = random.unit();
         self.of_kind(of_blocks).find_map(|(fault, share)| {
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_read_and_what_is_none_is_told() {
+    fn faults_are_read_and_unknown_ones_are_refused() {
         let faults = Faults::new(["crc=0.25", "lost_block = 1", "crc=0.5"].map(share)).expect("shares");
         assert_eq!([Fault::Crc, Fault::LostBlock, Fault::Busy].map(|fault| faults.of(fault)), [0.5, 1.0, 0.0]);
         for (text, words) in [

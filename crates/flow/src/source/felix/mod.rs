@@ -6,11 +6,11 @@
 //!                                +--> the TTC link: a short chunk per trigger                            |
 //!
 //! EmulatedCard::fill   what is due by now: a card of a run writes it into its ring
-//! EmulatedCard::turn   the next trigger's chunks, whatever the time: `felix generate`, figures, tests
+//! EmulatedCard::turn   the next trigger's chunks, at any time: `felix generate`, figures, tests
 //! ```
 //! As with every emulated source all links run the same sequence from the same seed. A link has a speed of its own and
 //! can fail and come back; chunks and blocks can be lost or spoilt in every way in which a card or a decoder reports it
-//! ([`Fault`]). A chunk tells whose it is and which ([`ChunkOrigin`]), so that whoever receives it can say what is
+//! ([`Fault`]). A chunk says whose it is and which ([`ChunkOrigin`]), so that its receiver can say what is
 //! missing or mixed up.
 
 mod link;
@@ -37,7 +37,7 @@ pub struct EmulatedCardConfig {
     pub rate: TriggerRate,
     /// Everything random follows from it; equal for all sources of a run.
     pub seed: u64,
-    /// How many bytes of chunks an e-link brings in a second at most; none for as many as the host can take.
+    /// How many bytes of chunks an e-link brings in a second at most; `None` for as many as the host can take.
     pub link_bytes_per_second: Option<f64>,
     /// Chunks that would be shorter have so many bytes.
     pub least_chunk_bytes: u32,
@@ -161,8 +161,8 @@ pub const BLOCK_TIMEOUT: Duration = Duration::from_millis(1);
 /// counts.
 const BLOCK_TIMEOUT_BYTES: u64 = 256 << 10;
 
-/// Writes blocks of all its e-links: when they are due into whatever memory it is given ([`Self::fill`]), or trigger by
-/// trigger ([`Self::turn`]): a card is driven in one of the two ways. Allocates only when it is made, and where the
+/// Writes blocks of all its e-links: when they are due, into memory that it is given ([`Self::fill`]), or trigger by
+/// trigger ([`Self::turn`]): a card is driven in one of the two ways. Allocates only when it is made, and when the
 /// vector grows that [`Self::turn`] appends to.
 #[derive(Clone, Debug)]
 pub struct EmulatedCard {
@@ -273,7 +273,7 @@ impl EmulatedCard {
         gate.last().is_some_and(|last| self.links.iter().all(|link| link.next().number > last))
     }
 
-    /// The chunks of the next trigger, one of every e-link, whatever the time is. Blocks that are full are appended to
+    /// The chunks of the next trigger, one of every e-link, independent of time. Full blocks are appended to
     /// `out`.
     pub fn turn(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.links.len() {
@@ -298,7 +298,7 @@ impl EmulatedCard {
         self.is_flushed && self.blocks.is_empty()
     }
 
-    /// When something is due next, after the start; none where that hangs on the gate or on room.
+    /// When something is due next, after the start; `None` if that depends on the gate or on room.
     pub fn next_due(&self, elapsed: Duration) -> Option<Duration> {
         let flushed = self.links.iter().filter_map(EmulatedLink::open_since).map(|since| since + BLOCK_TIMEOUT);
         self.links.iter().map(EmulatedLink::due).chain(flushed).filter(|&due| due > elapsed).min()

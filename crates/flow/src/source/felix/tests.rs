@@ -74,7 +74,7 @@ fn read(format: BlockFormat, stream: &[u8]) -> Seen {
 }
 
 #[test]
-fn every_link_brings_every_trigger_in_order_into_whatever_room_there_is() {
+fn every_link_brings_every_trigger_in_order_into_any_room() {
     for format in formats() {
         for space in [format.block_bytes(), 3 * format.block_bytes() + 7, 1 << 20] {
             let mut card = EmulatedCard::new(config(format));
@@ -188,7 +188,7 @@ fn seen_of(fault: Fault, seen: &Seen) -> Option<usize> {
         Fault::Truncated => flagged(Status::TRUNCATED),
         Fault::TimedOut => flagged(Status::TRUNCATED.and(Status::TIMED_OUT)),
         Fault::NoFirst => given_up(ChunkError::NoFirst),
-        // Where nobody wants the memory back, the next chunk ends the one that stalled.
+        // As the memory is not wanted back here, the next chunk ends the one that stalled.
         Fault::NoLast | Fault::Stalled => given_up(ChunkError::NoLast),
         Fault::Oversize => given_up(ChunkError::Oversize),
         Fault::LostBlock | Fault::SequenceGap => given_up(ChunkError::SequenceGap),
@@ -312,7 +312,7 @@ fn a_link_that_stalls_is_silent_until_the_others_have_filled_the_memory_and_no_t
 }
 
 #[test]
-fn whatever_goes_wrong_together_no_chunk_has_bytes_of_another() {
+fn with_any_faults_together_no_chunk_has_bytes_of_another() {
     let all = FAULTS.iter().filter(|fault| !fault.is_of_streams()).map(|&fault| {
         let share = if matches!(fault, Fault::Oversize | Fault::Stalled) { 0.002 } else { 0.03 };
         FaultShare::new(fault, share).expect("a share")

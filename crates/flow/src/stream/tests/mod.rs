@@ -1,4 +1,4 @@
-//! Who gets what, who waits, what is dropped, and that every chunk is in somebody's account.
+//! Which subscribers get a chunk, which wait, what is dropped, and that every chunk is in an account.
 
 use super::*;
 use crate::readout::felix::{Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, EventRule, EventRules};
@@ -65,13 +65,13 @@ fn events(router: &mut Router, id: SubscriberId) -> Vec<u64> {
 const NOW: Instant = Instant::ZERO;
 
 #[test]
-fn a_chunk_goes_to_everybody_who_asked_for_its_e_link_and_to_nobody_else() {
+fn a_chunk_goes_to_every_subscriber_of_its_e_link_and_to_no_other() {
     let (mut router, [one, two, _]) = router([wants(1, 5), wants(5, 9), wants(20, 30)]);
     for elink in [1, 5, 9, 10] {
         router.offer(chunk(elink, u64::from(elink), 1), NOW).expect("there is room");
     }
     assert_eq!((events(&mut router, one), events(&mut router, two)), (vec![1, 5], vec![5, 9]));
-    assert_eq!(router.received(), (4, 1), "nobody asked for 10");
+    assert_eq!(router.received(), (4, 1), "10 is unwanted");
     assert!(router.is_empty());
 }
 
@@ -85,7 +85,7 @@ fn what_is_asked_for_can_be_changed_at_any_time() {
 }
 
 #[test]
-fn a_listener_is_who_asks_for_an_e_link_until_it_asks_for_none_or_goes() {
+fn a_subscriber_is_a_listener_until_it_asks_for_no_e_link_or_leaves() {
     let (mut router, [one, two]) = router([wants(1, 5), wants(3, 3)]);
     router.join().expect("there is a place");
     assert_eq!(router.listeners(), 2, "the third one has asked for nothing");
@@ -101,7 +101,7 @@ fn a_full_queue_drops_and_counts_or_makes_the_input_wait_as_its_subscriber_chose
     let patient = Subscribe { policy: Policy::BackPressure, ..wants(2, 2) };
     let (mut router, [monitor, recorder]) = router([wants(0, 9), patient]);
     for event in 0..20 {
-        router.offer(chunk(1, event, 30), NOW).expect("a monitor holds nobody up");
+        router.offer(chunk(1, event, 30), NOW).expect("a monitor does not hold up the card");
     }
     let account = router.account(monitor).expect("it is there");
     assert_eq!((account.queued, account.dropped.get(Cause::QueueFull), account.dropped_bytes), (3, 17, 510));
@@ -110,7 +110,7 @@ fn a_full_queue_drops_and_counts_or_makes_the_input_wait_as_its_subscriber_chose
     }
     let refused = router.offer(chunk(2, 3, 30), NOW).expect_err("there is no room for the fourth");
     let before = router.account(monitor);
-    assert_eq!(before.expect("it is there").offered, 23, "nobody has the refused one");
+    assert_eq!(before.expect("it is there").offered, 23, "the refused one is in no account");
     events(&mut router, recorder);
     router.offer(refused, NOW).expect("there is room again");
     let account = router.account(recorder).expect("it is there");
@@ -181,7 +181,7 @@ fn what_waits_for_a_monitor_is_copied_or_dropped_when_the_card_needs_its_memory_
 }
 
 #[test]
-fn a_monitor_gets_one_in_so_many_and_its_sample_never_makes_anybody_wait() {
+fn a_monitor_gets_one_in_so_many_and_its_sample_never_holds_up_the_card() {
     let sample = Subscribe { one_in: 10, policy: Policy::BackPressure, ..wants(0, 9) };
     let (mut router, [monitor]) = router([sample]);
     for event in 1..=35 {
@@ -209,7 +209,7 @@ fn a_group_shares_by_turns_and_passes_over_who_has_no_room() {
 }
 
 #[test]
-fn a_group_that_shares_by_event_keeps_events_together_and_moves_only_those_of_who_went() {
+fn a_group_that_shares_by_event_keeps_events_together_and_moves_only_those_of_a_member_that_left() {
     let (mut router, ids) = router([const { Balance::ByEvent }; 3].map(in_group));
     let homes = |router: &mut Router| -> Vec<usize> {
         (0..60)
@@ -217,7 +217,7 @@ fn a_group_that_shares_by_event_keeps_events_together_and_moves_only_those_of_wh
                 (0..3).for_each(|elink| router.offer(chunk(elink, event, 1), NOW).expect("there is room"));
                 let got = ids.map(|id| events(router, id));
                 assert_eq!(got.concat(), [event; 3], "one has all three");
-                got.iter().position(|got| !got.is_empty()).expect("somebody has it")
+                got.iter().position(|got| !got.is_empty()).expect("one of them has it")
             })
             .collect()
     };
@@ -293,7 +293,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn every_account_balances_whatever_happens(steps in prop::collection::vec(step(), 0..200)) {
+    fn every_account_balances_in_any_order_of_steps(steps in prop::collection::vec(step(), 0..200)) {
         let mut router = Router::new(SMALL);
         let mut ids: Vec<SubscriberId> = Vec::new();
         for step in steps {
@@ -329,7 +329,7 @@ proptest! {
             for &id in &ids {
                 prop_assert!(router.account(id).is_some_and(|account| account.is_balanced()));
             }
-            // Everything that somebody wanted was offered to one at least, or passed over by a sample.
+            // Every wanted chunk was offered to one subscriber at least, or passed over by a sample.
             let (received, unwanted) = router.received();
             prop_assert!(total.offered - total.moved + total.passed_over >= received - unwanted);
         }
@@ -371,7 +371,7 @@ fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_
         let work = input.turn(NOW, &mut router);
         let mut out = Vec::new();
         router.take(id, usize::MAX, &mut out);
-        assert!(work > 0 || !out.is_empty() || bytes > 0, "somebody goes on");
+        assert!(work > 0 || !out.is_empty() || bytes > 0, "the card, the input or the subscriber goes on");
         for chunk in out {
             let (origin, elink) = (ChunkOrigin::of(&chunk.payload.to_vec()), chunk.head.elink);
             let expected = ChunkOrigin { source: SourceId(elink.number().into()), number: next[elink.index()] };
@@ -705,7 +705,7 @@ impl Twins {
 
 proptest! {
     #[test]
-    fn by_runs_everybody_gets_what_he_gets_chunk_by_chunk(
+    fn by_runs_every_subscriber_gets_the_same_as_chunk_by_chunk(
         is_wide: bool, per_batch in 1_usize..9, all in prop::collection::vec(said(), 1..250),
         first in prop::collection::vec(asked(), 1..4), steps in prop::collection::vec(meanwhile(), 1..60),
     ) {

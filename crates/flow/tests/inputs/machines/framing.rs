@@ -279,7 +279,7 @@ pub fn sniff(bytes: &[u8]) {
     assert_eq!(sniffer.packets(), packets, "each packet is counted");
     let findings = sniffer.findings();
     let told: u64 = findings.groups.iter().flat_map(|group| &group.peers).map(|peer| peer.packets).sum();
-    assert_eq!(told + findings.unheard, packets, "and told once");
+    assert_eq!(told + findings.unheard, packets, "and reported once");
     for group in &findings.groups {
         for guess in &group.guesses {
             assert!(guess.holds <= guess.of && guess.score() <= 1.0, "{guess:?}");

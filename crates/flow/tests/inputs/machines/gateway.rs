@@ -137,7 +137,7 @@ fn packet(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
     drop(known.gateway.on_packet(choices.below(3) as u8, address(source), packet, now));
 }
 
-/// A message from a node that may be nobody, in a life that may be another.
+/// A message from a node that may not exist, in a life that may be another.
 fn message(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
     let node = choices.below(u64::from(NODES) + 1) as u16;
     let incarnation = Incarnation(1 + choices.below(2));

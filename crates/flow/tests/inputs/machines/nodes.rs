@@ -270,7 +270,7 @@ const WATCHED_SOURCES: u32 = 3;
 /// Feeds the watch with observations: mostly one event after the other, with keys that agree or do not.
 ///
 /// # Panics
-/// Where the machine does, or where it tells of changes for ever.
+/// If the machine panics, or reports changes for ever.
 pub fn synchrony(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut config = Config::new((1..=WATCHED_SOURCES).map(|id| synchrony::SourceConfig {

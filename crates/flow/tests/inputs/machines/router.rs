@@ -38,7 +38,7 @@ impl Known {
         self.wanted.last().is_some_and(|wanted| wanted.policy == Policy::BackPressure)
     }
 
-    /// Whether it takes what another member of its group leaves, whatever that is.
+    /// Whether it takes over what another member of its group leaves, for any chunks.
     fn is_heir_of(&self, gone: &Self) -> bool {
         let share = |known: &Self| known.wanted.last().map(|wanted| wanted.share);
         let all = |wanted: &Subscribe| {
@@ -52,7 +52,7 @@ impl Known {
     }
 }
 
-/// A router, its cards, and who is there.
+/// A router, its cards, and its subscribers.
 struct Table<'a> {
     choices: Choices<'a>,
     router: Router,
@@ -190,12 +190,12 @@ impl Table<'_> {
         match self.router.offer(chunk, now) {
             Err(refused) => {
                 assert_eq!(refused.event, number, "the same chunk comes back");
-                assert_eq!(self.router.total(), before, "nobody has it");
+                assert_eq!(self.router.total(), before, "it is in no account");
             }
             Ok(()) => {
                 let after = self.router.total();
                 let taken = after.offered + after.passed_over - before.offered - before.passed_over;
-                assert_eq!(taken > 0, self.router.is_wanted(elink), "somebody has what somebody wants");
+                assert_eq!(taken > 0, self.router.is_wanted(elink), "a chunk is taken exactly if its e-link is wanted");
             }
         }
     }
@@ -226,13 +226,13 @@ impl Table<'_> {
 
     /// A chunk that a subscriber gets.
     fn sent(&mut self, id: SubscriberId, chunk: &StreamChunk) {
-        let known = self.all.iter_mut().find(|known| known.id == id).expect("who is due is there");
+        let known = self.all.iter_mut().find(|known| known.id == id).expect("a subscriber that is due is present");
         let elink = chunk.head.elink;
         let is_in = |range: &Range| range.first <= elink && elink <= range.last;
         let mut asked = known.wanted.iter().flat_map(|wanted| &wanted.ranges);
         assert!(asked.any(is_in), "{elink} was never asked for");
         let bytes = chunk.payload.to_vec();
-        // Those that came one by one have no bytes.
+        // Chunks that came one by one have no bytes.
         let (way, number) = match bytes.get(5) {
             Some(&card) => {
                 assert_eq!(bytes.len(), chunk.head.length as usize, "as long as its head says");
@@ -250,7 +250,7 @@ impl Table<'_> {
         let total = router.total();
         assert!(total.is_balanced(), "{total:?}");
         let queued: u64 = all.iter().filter_map(|known| router.account(known.id)).map(|account| account.queued).sum();
-        assert_eq!(total.queued, queued, "nothing waits for somebody who is not there");
+        assert_eq!(total.queued, queued, "nothing waits for a subscriber that has gone");
         for account in all.iter().filter_map(|known| router.account(known.id)) {
             assert!(account.is_balanced(), "{account:?}");
             // A member may have taken over what four queues held.
@@ -281,7 +281,7 @@ const HEAD: usize = 6;
 const PAGE: usize = 2 << 10;
 const PAGES: usize = 6;
 
-/// A card, its ring, and who decodes it.
+/// A card, its ring, and its decoder.
 pub(super) struct Card {
     name: u8,
     writer: RingWriter,
@@ -292,7 +292,7 @@ pub(super) struct Card {
     lost: Vec<u32>,
     /// Up to where blocks were decoded.
     position: u64,
-    /// How far the last batch was routed; none when all of it was.
+    /// How far the last batch was routed; `None` when all of it was.
     cursor: Option<BatchCursor>,
 }
 
@@ -327,7 +327,7 @@ impl Card {
             _ => encoder.chunk(&chunk, status_of(number), &mut blocks),
         }
         for block in blocks.chunks(self.decoder.block_bytes()) {
-            // A gap of as many blocks as there are numbers is none: that is how the format is.
+            // A gap of as many blocks as there are numbers cannot be seen: that is how the format is.
             let lost = &mut self.lost[usize::from(elink)];
             let comes_round = *lost > 0 && lost.is_multiple_of(SEQUENCES.into());
             let space = self.writer.space();

@@ -147,7 +147,7 @@ impl RingReceiver {
         let socket = packet_socket(SocketType::DGRAM).map_err(refused("cannot open a packet socket"))?;
         filter(&socket, config.flow, address).map_err(refused("cannot filter packets"))?;
         let frames = map(&socket, config)?;
-        // Where the packets end behind the ring it has to be in front of where others get them, among those who want everything.
+        // If packets end behind the ring, it has to see all frames, in front of the kernel's own protocols.
         let spare = drop_behind(&card, config.flow, address).ok();
         let what = if spare.is_some() { Seen::Everything } else { Seen::Ipv4 };
         bind(&socket, &card, what).map_err(refused("cannot listen at the card"))?;
@@ -275,7 +275,7 @@ fn check(config: &RingConfig) -> Result<(), PacketError> {
 
 /// Makes the ring and maps it.
 fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
-    /// In this kind of ring packets lie behind each other, whatever size is given here.
+    /// In this kind of ring packets lie one behind the other, so that this size has no effect.
     const FRAME: u32 = 2048;
     let refused = |source: io::Error| PacketError::of("cannot make a packet ring", config.address, source);
     let number = |name: i32, value: i32| set(socket, libc::SOL_PACKET, name, &value).map_err(refused);
@@ -297,7 +297,7 @@ fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
 /// Shares the packets with the other sockets of a group, or is a group of its own: in either case the kernel puts
 /// fragments together before any socket gets them.
 fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
-    // Who is alone gets everything: then the kernel need not look at each packet for whose it is.
+    // A receiver that is alone gets everything: then the kernel need not look at each packet for whose it is.
     let kind = match group {
         Some(_) => libc::PACKET_FANOUT_HASH,
         None => libc::PACKET_FANOUT_CPU | libc::PACKET_FANOUT_FLAG_UNIQUEID,
@@ -389,7 +389,7 @@ impl Receiver for RingReceiver {
         MemoryInUse { held: all - self.usable_blocks(), all }
     }
 
-    /// Whole blocks: those handed over and not read, of those that are not held.
+    /// Whole blocks: used ones were handed over and are unread; held blocks are no room.
     fn queue_in_use(&mut self) -> QueueInUse {
         let usable = self.usable_blocks();
         // They are handed over in their order, so that the first one that is not is found by halves.
@@ -413,7 +413,7 @@ const BLOCK_STATUS: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_o
 const COUNT: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, num_pkts);
 const FIRST: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
 
-/// The mapped ring, to be looked at by one who knows what belongs to whom.
+/// The mapped ring. The caller must know which blocks belong to the kernel.
 #[derive(Copy, Clone)]
 struct Blocks {
     pub(super) base: NonNull<u8>,
@@ -467,7 +467,7 @@ impl Blocks {
         unsafe { (self.number(start + COUNT), self.number(start + FIRST) as usize) }
     }
 
-    /// The packet that is described at this place of a block; none where that cannot be.
+    /// The packet that is described at this place of a block; `None` if the description is impossible.
     ///
     /// # Safety
     /// The block must be ours.

@@ -48,14 +48,14 @@ pub trait Transmit {
     /// Bytes of the largest frame.
     fn room(&self) -> usize;
 
-    /// The next frame to be filled, the same one until it is submitted; none while all are on their way.
+    /// The next frame to be filled, the same one until it is submitted; `None` while all are on their way.
     fn frame(&mut self) -> Option<&mut [u8]>;
 
     /// Has a frame that was received, and in which this slice lies, be the next one to be submitted: from `before` bytes in
     /// front of the slice on, which can be written as the rest.
     ///
     /// # Errors
-    /// The slice comes back if its frame is none of this ring's, is referred to elsewhere, or has too little in front.
+    /// The slice comes back if its frame is not of this ring, is referred to elsewhere, or has too little in front.
     fn adopt(&mut self, slice: Slice, before: usize) -> Result<&mut [u8], Slice> {
         let _ = before;
         Err(slice)
@@ -87,7 +87,7 @@ pub struct FrameSender<T> {
     neighbours: Neighbours,
     /// Of every frame.
     headers: Headers,
-    /// Counts packets, for who puts fragments together.
+    /// Counts packets, for reassembly at the receiver.
     identification: u16,
     /// Submitted since the last flush.
     submitted: usize,

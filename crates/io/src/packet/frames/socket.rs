@@ -19,7 +19,7 @@ pub(super) enum Seen {
     Nothing,
     /// IPv4, beside the kernel's own protocols.
     Ipv4,
-    /// Whatever comes, in front of them.
+    /// All frames, before the kernel's own protocols see them.
     Everything,
 }
 
@@ -72,7 +72,7 @@ const EQUALS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const HAS_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// What the kernel says of a frame: for whom it is, what it carries, and its VLAN.
+/// Offsets of what the kernel knows about a frame: its kind of destination, its protocol, and its VLAN.
 const KIND: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 const CARRIES: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
 const VLAN: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
@@ -87,7 +87,7 @@ const PORT: u32 = 2;
 /// Lets nothing through.
 const NOTHING: [Step; 1] = [(RETURN, 0, 0, 0)];
 
-/// Stands for the step behind the last one of a list.
+/// A jump to the step behind the last one of a list.
 const BEHIND: u8 = u8::MAX;
 
 /// Goes on at the end for packets to this address, and behind it for others.
@@ -108,7 +108,7 @@ fn to(flow: Flow, address: SocketAddrV4) -> Vec<Step> {
     steps
 }
 
-/// The steps, and what is returned at their end; who goes on behind them finds what comes behind these.
+/// The steps, and what is returned at their end; a jump behind them leads to the steps that follow.
 fn returning(mut steps: Vec<Step>, value: u32) -> Vec<Step> {
     steps.push((RETURN, 0, 0, value));
     let end = steps.len();
@@ -155,8 +155,8 @@ fn attach(socket: &OwnedFd, level: i32, name: i32, steps: &[Step]) -> io::Result
     set(socket, level, name, &program)
 }
 
-/// Lets nothing through to a bound socket. To the kernel it is a listener, so that the kernel does not answer that
-/// there is none, and a port stays reserved.
+/// Lets nothing through to a bound socket. To the kernel it is a listener, so that the kernel does not answer that the
+/// port or the protocol is unreachable, and a port stays reserved.
 pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &NOTHING)
 }
@@ -178,7 +178,7 @@ impl Card {
     /// Asks for the card with this name through any socket of its namespace.
     ///
     /// # Errors
-    /// What the kernel says, mostly that there is none.
+    /// The kernel's error, mostly that the card does not exist.
     pub fn find(name: &str, socket: impl AsFd) -> io::Result<Self> {
         // SAFETY: names, numbers and a pointer that is not used, for which zeros are good.
         let mut request: libc::ifreq = unsafe { zeroed() };
@@ -255,8 +255,8 @@ pub(super) struct ProgramKind {
     pub(super) flags: u32,
 }
 
-/// Loads a program and attaches it to a card. It is detached when what is returned is dropped, or the process ends in whatever
-/// way.
+/// Loads a program and attaches it to a card. It is detached when the returned value is dropped, or when the process
+/// ends for any reason.
 pub(super) fn attach_program(
     card: &Card,
     kind: ProgramKind,

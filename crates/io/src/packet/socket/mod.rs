@@ -50,7 +50,7 @@ fn bound(flow: Flow, address: SocketAddr, is_shared: bool) -> Result<(OwnedFd, S
         sockopt::set_socket_reuseport(&socket, true).map_err(refused("cannot share a port"))?;
     }
     if address.is_ipv6() {
-        // `::` hears IPv4 too, whatever the system's default is.
+        // `::` receives IPv4 too, independent of the system's default.
         let is_any = address.ip().is_unspecified();
         sockopt::set_ipv6_v6only(&socket, !is_any).map_err(refused("cannot choose a version of IP"))?;
     }
@@ -168,7 +168,7 @@ const fn to_kernel(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// The address that the kernel means. One of IPv4 is that whatever socket it came through.
+/// The address in a kernel structure. An IPv4 address becomes one, also if it came through a socket of IPv6.
 fn from_kernel(room: &Room) -> SocketAddr {
     let port = u16::from_be(room.sin6_port);
     if i32::from(room.sin6_family) != libc::AF_INET6 {
@@ -227,7 +227,7 @@ fn index_of(name: &CStr) -> u32 {
 }
 
 /// No address.
-const NOBODY: Room = Room {
+const NO_ADDRESS: Room = Room {
     sin6_family: libc::AF_INET as libc::sa_family_t,
     sin6_port: 0,
     sin6_flowinfo: 0,
@@ -310,7 +310,7 @@ impl Batch {
         let header = libc::mmsghdr { msg_hdr: empty_header(), msg_len: 0 };
         Self {
             headers: vec![header; packets].into(),
-            addresses: vec![NOBODY; packets].into(),
+            addresses: vec![NO_ADDRESS; packets].into(),
             pieces: vec![piece; packets].into(),
         }
     }
@@ -383,8 +383,8 @@ impl Membership {
         Some(MembershipChange::JoinedAgain)
     }
 
-    /// A socket with a group that does not leave its link is bound to the card, which has another number now. None where it is not
-    /// there, or this process may not.
+    /// Binds a socket with a link-local group to the card again, which has another number now. `None` if the card is
+    /// not there, or this process may not.
     fn rebind(&mut self, socket: &OwnedFd) -> Option<()> {
         if let (SocketAddr::V6(group), Some(name)) = (&mut self.group, &self.name) {
             let index = self.interface.map_or_else(|| index_of(name), index_with);
@@ -481,13 +481,13 @@ mod tests {
         let kernel = to_kernel(address);
         assert_eq!(kernel.sin_port.to_ne_bytes(), 9001_u16.to_be_bytes());
         let (sin6_family, sin6_port, sin6_flowinfo) = (kernel.sin_family, kernel.sin_port, kernel.sin_addr.s_addr);
-        assert_eq!(from_kernel(&Room { sin6_family, sin6_port, sin6_flowinfo, ..NOBODY }), address.into());
+        assert_eq!(from_kernel(&Room { sin6_family, sin6_port, sin6_flowinfo, ..NO_ADDRESS }), address.into());
         let room = |address: Ipv6Addr| Room {
             sin6_family: libc::AF_INET6 as libc::sa_family_t,
             sin6_port,
             sin6_addr: libc::in6_addr { s6_addr: address.octets() },
             sin6_scope_id: 2,
-            ..NOBODY
+            ..NO_ADDRESS
         };
         assert_eq!(from_kernel(&room(address.ip().to_ipv6_mapped())), address.into());
         let link_local = Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 7);
@@ -534,7 +534,7 @@ mod tests {
     fn a_group_of_a_link_is_joined_again_at_the_card_s_new_number() {
         let here = index_of(c"lo");
         let group = SocketAddrV6::new(Ipv6Addr::new(0xFF12, 0, 0, 0, 0, 0, 0, 9), 0, 0, here);
-        // SAFETY: asks who we are.
+        // SAFETY: reads the user's id.
         if unsafe { libc::geteuid() } != 0 {
             return;
         }

@@ -13,7 +13,7 @@ use ropewalk_wire::internet::Ipv4Header;
 
 use super::send::SocketSender;
 use super::{
-    Batch, Control, Membership, NOBODY, Room, bound, from_kernel, index_with, interface_with, set_option,
+    Batch, Control, Membership, NO_ADDRESS, Room, bound, from_kernel, index_with, interface_with, set_option,
     set_receive_buffer, socket_memory,
 };
 use crate::packet::probe::Around;
@@ -30,7 +30,7 @@ const MOST_TRAIN: usize = 65_535;
 /// Receives a flow from a socket.
 pub struct SocketReceiver {
     socket: Arc<OwnedFd>,
-    /// None where it was taken, or there is no group.
+    /// `None` if it was taken, or there is no group.
     membership: Option<Membership>,
     groups_lost: Arc<AtomicU64>,
     address: SocketAddr,
@@ -109,7 +109,7 @@ impl SocketReceiver {
             self.counters.dry += 1;
             return false;
         };
-        let mut from = NOBODY;
+        let mut from = NO_ADDRESS;
         let mut address_bytes = size_of_val(&from) as libc::socklen_t;
         // A header as for batches would be two copies more, which the kernel checks.
         // SAFETY: writes to the room, which is ours until it was taken, and to an address of this size.
@@ -302,7 +302,8 @@ impl Receiver for SocketReceiver {
     fn counters(&mut self) -> ReceiveCounters {
         let (drops, around) = (socket_memory(&self.socket).drops, self.around.read());
         let dropped = u64::from(drops.wrapping_sub(self.drops));
-        // A socket's number says nothing of the reason. So many wrong checksums has UDP found meanwhile, at all of its sockets.
+        // A socket's number does not give the reason. UDP has found so many wrong checksums meanwhile, at all of its
+        // sockets.
         let wrong = around.get(Cause::BadChecksum).saturating_sub(self.counters.around.get(Cause::BadChecksum));
         let wrong = if self.config.flow == Flow::Udp { wrong.min(dropped) } else { 0 };
         self.counters.lost.add(Cause::BadChecksum, wrong);

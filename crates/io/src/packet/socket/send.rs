@@ -39,7 +39,7 @@ pub struct SocketSender {
     pieces: Vec<Slice>,
     /// For packets that are written here, and for what has too many pieces.
     staging: Staging,
-    /// What a system call is told, made anew for each.
+    /// The arguments of a system call, made anew for each.
     headers: Vec<libc::mmsghdr>,
     addresses: Vec<libc::sockaddr_in>,
     gathered: Vec<libc::iovec>,
@@ -51,7 +51,7 @@ pub struct SocketSender {
     counters: SendCounters,
 }
 
-// SAFETY: the pointers in what a system call is told are set anew before each, to what this owns.
+// SAFETY: the pointers in a system call's arguments are set anew before each, to what this owns.
 unsafe impl Send for SocketSender {}
 
 impl SocketSender {
@@ -118,7 +118,7 @@ impl SocketSender {
         count
     }
 
-    /// Writes down what the kernel is to be told: a message for each packet or train.
+    /// Prepares the arguments for the kernel: a message for each packet or train.
     fn gather(&mut self) {
         self.headers.clear();
         self.addresses.clear();

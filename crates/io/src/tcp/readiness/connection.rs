@@ -42,7 +42,7 @@ pub(super) struct Connection {
     /// The peer has ended its direction: a short read is not the last one then.
     pub(super) hung_up: bool,
     pub(super) ends: Ends,
-    /// Whether it stands in the dispatcher's list of those to serve.
+    /// Whether it is in the dispatcher's list of connections to serve.
     pub(super) listed: bool,
     pub(super) block: ReceiveBlock,
 }
@@ -168,7 +168,7 @@ impl Connection {
         // What came before the end is delivered before the end: a failed send waits for the reading.
         let work = sent.unwrap_or(1) + received.work;
         let last = match (received.end, sent) {
-            // The kernel tells an error only once: what looks like an orderly end after one is none.
+            // The kernel reports an error only once: what looks like an orderly end after an error is not one.
             (Some(End::Closed), Err(cause)) | (Some(End::Broken(cause)), _) => Some(Event::Broken { endpoint, cause }),
             (None, Err(cause)) if !(self.receives() && self.readable) => Some(Event::Broken { endpoint, cause }),
             _ => self.ends.are_over().then_some(Event::Disconnected { endpoint }),

@@ -8,7 +8,7 @@
 //!
 //! What is ready is remembered for each connection until the kernel says otherwise: with epoll no system call changes
 //! the interest while data flow, switching reading on and off costs none, and a connection that is not read closes its
-//! window. `poll` and `select`, the two of paper 3 (III-A), are told of every socket each time.
+//! window. `poll` and `select`, the two of paper 3 (III-A), get the list of all sockets each time.
 
 mod connection;
 mod mechanisms;
@@ -36,7 +36,7 @@ pub(super) use self::mechanisms::{Epoll, Poll, Select};
 
 /// How often a sleeping thread looks whether blocks came back to a quota that was used up.
 const DRY_RETRY: Duration = Duration::from_micros(500);
-/// Stands in the place of the generation in the token of listeners; no endpoint has it.
+/// Takes the place of the generation in the token of listeners; no endpoint has it.
 const LISTENER: u32 = crate::endpoint_state::NO_GENERATION;
 /// The token of bells, which no listener has.
 const BELL: u64 = token(u32::MAX, LISTENER);
@@ -70,26 +70,26 @@ pub(super) trait Readiness: Sized {
     /// Watches a socket until it is closed.
     fn add(&mut self, socket: BorrowedFd<'_>, token: u64) -> io::Result<()>;
 
-    /// Appends what is ready now. `asked` is for those that tell levels.
+    /// Appends what is ready now. `asked` is for mechanisms with `LEVELS`.
     fn take<'a>(&mut self, asked: impl Iterator<Item = Asked<'a>>, ready: &mut Vec<(u64, Ready)>);
 
     /// Becomes readable when a watched socket becomes ready.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Makes the descriptor silent until something changes; only to be asked of those that tell levels, before the
+    /// Makes the descriptor silent until something changes; only to be called for mechanisms with `LEVELS`, before the
     /// last look at the sockets.
     fn silence(&mut self) {}
 
-    /// The dispatcher's own way to sleep, for those that can ask and sleep at once.
+    /// The dispatcher's own way to sleep, for mechanisms that can ask and sleep at once.
     fn own_wait(_tcp: &mut ReadyTcp<Self>) -> Option<&mut dyn OwnWait> {
         None
     }
 }
 
-/// Polls without asking the kernel, where those that are ready already have enough to do.
+/// Polls without asking the kernel, while sockets known to be ready have enough to do.
 const UNASKED: u32 = 3;
 
-/// Ready sockets that are taken from the kernel in one poll by those that tell changes.
+/// Ready sockets that are taken from the kernel in one poll by mechanisms without `LEVELS`.
 const BATCH: usize = 256;
 
 /// A dispatcher of TCP endpoints with its receive pool.

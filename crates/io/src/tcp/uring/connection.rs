@@ -33,7 +33,7 @@ enum Receiving {
     Nothing,
     /// It says when something comes: the endpoint holds no block meanwhile.
     Watches,
-    /// It receives into the posted blocks, and says when there is none left.
+    /// It receives into the posted blocks, and reports when none is left.
     Receives,
     Discards,
 }
@@ -62,7 +62,7 @@ pub(super) struct Connection {
     pub(super) ends: Ends,
     /// Blocks that the user posted and the kernel does not have yet; `None` where blocks come from the pool.
     supply: Option<VecDeque<Loan>>,
-    /// Whether it stands in the dispatcher's list of those to serve.
+    /// Whether it is in the dispatcher's list of connections to serve.
     pub(super) listed: bool,
     receiving: Receiving,
     /// Something waits in the kernel for a block.
@@ -472,7 +472,7 @@ impl Connection {
         if self.receives() && !buffers.is_some_and(|buffers| buffers.has_some()) {
             match (self.end, self.failure) {
                 (Some(End::Broken(cause)), _) => return Some(End::Broken(cause)),
-                // The kernel tells an error only once: what looks like an orderly end after one is none.
+                // The kernel reports an error only once: what looks like an orderly end after an error is not one.
                 (Some(End::Closed), Some(cause)) => return Some(End::Broken(cause)),
                 (Some(End::Closed), None) => self.ends.peer_ended(endpoint, events),
                 (None, _) => {}

@@ -376,7 +376,8 @@ impl Dispatcher for UringTcp {
     }
 
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
-        // While it is not read, the kernel gets no further blocks: when those that it has are full, the window closes.
+        // While it is not read, the kernel gets no further blocks: when the ones that it has are full, the window
+        // closes.
         if let Some((connection, _)) = self.live_mut(endpoint) {
             connection.reading = reading;
         }

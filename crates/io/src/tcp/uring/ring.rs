@@ -53,7 +53,7 @@ impl Operation {
         [Self::Accept, Self::Connect, Self::Watch, Self::Receive, Self::Discard, Self::Send, Self::Cancel];
 }
 
-/// Who is told of a completion: an operation of a connection, or of a listener, by the place in its table.
+/// The receiver of a completion: an operation of a connection, or of a listener, by the place in its table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Token {
     pub(super) operation: Operation,
@@ -474,7 +474,7 @@ impl Drop for BufferRing {
     }
 }
 
-/// The blocks of one endpoint: those that the kernel fills, and filled bytes that have not been taken yet.
+/// The blocks of one endpoint: blocks that the kernel fills, and filled bytes that have not been taken yet.
 ///
 /// ```text
 ///  full: slices ─► posted: the first one partly filled, some of it not yet split off ─► others, empty
@@ -543,7 +543,7 @@ impl Buffers {
         self.fresh -= bytes;
     }
 
-    /// Gives back the first block, which the kernel does not fill any further; false if there is none.
+    /// Gives back the first block, which the kernel does not fill any further; false if no block is posted.
     fn reclaim_first(&mut self) -> bool {
         // SAFETY: either it is full, so that the kernel is behind it, or it was retracted: the kernel looks for the
         // next buffer anew in every system call, and this thread is in none.

@@ -32,7 +32,7 @@ macro_rules! tcp_mechanism {
 
             const ANY_ADDRESS: &'static str = "127.0.0.1:0";
             // The discard port, below the ephemeral range: no modern machine listens there.
-            const NOBODY: &'static str = "127.0.0.1:9";
+            const NO_LISTENER: &'static str = "127.0.0.1:9";
             const HAS_POOL: bool = true;
             const TELLS_REJECTION: bool = false;
 
@@ -85,7 +85,7 @@ impl Mechanism for InOneProcess {
     type D = InProcess;
 
     const ANY_ADDRESS: &'static str = "node:0";
-    const NOBODY: &'static str = "nobody";
+    const NO_LISTENER: &'static str = "absent";
     const HAS_POOL: bool = false;
     const TELLS_REJECTION: bool = true;
 
@@ -104,7 +104,7 @@ impl Mechanism for InOneProcess {
     }
 }
 
-/// Virtual time: goes to whatever happens next.
+/// Virtual time: moves to the next moment at which something happens.
 pub(crate) struct OnASimulatedNetwork {
     pub(crate) network: Network,
     clock: SimulatedClock,
@@ -149,7 +149,7 @@ macro_rules! simulated_mechanism {
             type D = ropewalk_io::simulated::Simulated;
 
             const ANY_ADDRESS: &'static str = "node:0";
-            const NOBODY: &'static str = "nobody";
+            const NO_LISTENER: &'static str = "absent";
             const HAS_POOL: bool = true;
             const TELLS_REJECTION: bool = true;
 
@@ -189,7 +189,7 @@ macro_rules! every_rule_for {
         conformance!($mechanism, $module:
             both_sides_are_established_and_closed_in_order,
             both_sides_may_close_at_once,
-            nobody_listening_is_refused,
+            connecting_without_a_listener_is_refused,
             a_rejected_connection_ends,
             nothing_is_sent_before_it_is_established_or_after_it_has_ended,
             an_ended_endpoint_never_touches_its_successor,
@@ -202,19 +202,19 @@ macro_rules! every_rule_for {
             a_hundred_endpoints_at_once,
             an_endpoint_that_is_not_read_holds_back_only_its_peer,
             a_quota_that_is_used_up_stops_its_endpoint_alone,
-            first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_has_one,
+            first_bytes_can_be_looked_at_without_a_block_and_come_to_an_owner_with_blocks,
             the_end_of_a_connection_shows_where_there_is_no_block,
             the_end_of_a_connection_shows_ahead_of_bytes_that_wait,
             closing_sends_what_is_queued_first,
             closing_while_the_peer_sends_ends_in_order,
             an_aborted_connection_breaks_at_the_peer_only,
-            a_sender_whose_peer_aborts_is_told_once,
+            a_sender_whose_peer_aborts_learns_it_once,
             a_peer_that_dies_ends_every_endpoint_once,
             objects_stay_in_order_with_bytes_or_come_back_untouched,
             objects_count_as_their_weight_until_they_are_taken,
-            nothing_is_handed_over_where_nobody_is,
+            a_closing_endpoint_hands_nothing_over,
             a_side_that_has_finished_still_receives,
-            whoever_does_not_care_for_half_a_connection_ends_with_the_peer,
+            an_endpoint_without_half_close_ends_with_the_peer,
             both_sides_may_finish_at_once_and_everything_arrives,
             closing_after_half_a_connection_ended_sends_what_is_queued,
             a_peer_that_finished_and_then_aborts_breaks_the_connection,

@@ -28,9 +28,9 @@ pub(crate) fn both_sides_may_close_at_once<M: Mechanism>() {
     world.finish();
 }
 
-pub(crate) fn nobody_listening_is_refused<M: Mechanism>() {
+pub(crate) fn connecting_without_a_listener_is_refused<M: Mechanism>() {
     let mut world = two_nodes::<M>();
-    let endpoint = world.connect(0, M::NOBODY);
+    let endpoint = world.connect(0, M::NO_LISTENER);
     assert_eq!(world.until_ended(0, endpoint), Last::Failed(ConnectCause::Refused));
     world.finish();
 }
@@ -238,7 +238,7 @@ pub(crate) fn an_endpoint_that_is_not_read_holds_back_only_its_peer<M: Mechanism
     // The kernel may need what was sent for a moment longer than until it has arrived.
     world.run_until("there is room again", |world| world.seen(0, slow).lows > 0);
     world.settle();
-    assert_eq!(world.seen(0, slow).lows, 1, "told once that there is room again");
+    assert_eq!(world.seen(0, slow).lows, 1, "one report that there is room again");
     world.finish();
 }
 
@@ -281,7 +281,7 @@ fn pair_without_blocks<M: Mechanism>() -> (World<M>, Endpoint, Endpoint, Owner) 
 }
 
 /// An endpoint without a quota is dry as soon as something waits; looking takes nothing, and another owner reads it all.
-pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_has_one<M: Mechanism>() {
+pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_an_owner_with_blocks<M: Mechanism>() {
     if !M::HAS_POOL {
         return;
     }
@@ -316,8 +316,8 @@ pub(crate) fn the_end_of_a_connection_shows_where_there_is_no_block<M: Mechanism
     for aborts in [false, true] {
         let (here, there) = world.connected_pair(0, 1);
         let dispatcher = &mut world.nodes[1].dispatcher;
-        let nobody = dispatcher.pool_mut().and_then(|pool| pool.reserve(0).ok()).expect("no block");
-        dispatcher.set_owner(there, nobody);
+        let without_blocks = dispatcher.pool_mut().and_then(|pool| pool.reserve(0).ok()).expect("no block");
+        dispatcher.set_owner(there, without_blocks);
         if aborts {
             world.abort(0, here)
         } else {
@@ -390,7 +390,7 @@ pub(crate) fn an_aborted_connection_breaks_at_the_peer_only<M: Mechanism>() {
     world.finish();
 }
 
-pub(crate) fn a_sender_whose_peer_aborts_is_told_once<M: Mechanism>() {
+pub(crate) fn a_sender_whose_peer_aborts_learns_it_once<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let (here, there) = world.connected_pair(0, 1);
     world.send(0, here, 16 << 20, 10_000).expect("an empty queue takes any size");
@@ -469,7 +469,7 @@ pub(crate) fn objects_count_as_their_weight_until_they_are_taken<M: Mechanism>()
     world.finish();
 }
 
-pub(crate) fn nothing_is_handed_over_where_nobody_is<M: Mechanism>() {
+pub(crate) fn a_closing_endpoint_hands_nothing_over<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let (here, _) = world.connected_pair(0, 1);
     world.nodes[0].dispatcher.close(here);
@@ -520,7 +520,7 @@ pub(crate) fn posted_blocks_of_every_size_are_filled_in_order_to_the_last_byte<M
     }
     world.send(0, here, 2 * total, 10_000).expect("an empty queue takes any size");
     world.run_until("all posted blocks are full", |world| world.seen(1, there).received >= total);
-    world.run_until("there is none", |world| world.nodes[1].dispatcher.is_dry(there));
+    world.run_until("no posted block is left", |world| world.nodes[1].dispatcher.is_dry(there));
     assert_eq!(world.seen(1, there).received, total, "into posted blocks alone");
     let kept = core::mem::take(&mut world.nodes[1].kept);
     for (pool, &size) in pools.iter_mut().zip(&sizes) {
@@ -624,7 +624,7 @@ pub(crate) fn a_side_that_has_finished_still_receives<M: Mechanism>() {
     world.finish();
 }
 
-pub(crate) fn whoever_does_not_care_for_half_a_connection_ends_with_the_peer<M: Mechanism>() {
+pub(crate) fn an_endpoint_without_half_close_ends_with_the_peer<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let (here, there) = world.connected_pair(0, 1);
     world.send(0, here, 1_000, 100).expect("room in an empty queue");

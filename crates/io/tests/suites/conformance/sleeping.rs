@@ -323,7 +323,7 @@ fn dispatchers_and_waiters_outlive_each_other() {
     });
 }
 
-/// What the sleep was told of is not told again, and is there at the next poll.
+/// An event that ended a sleep is reported by the next poll, once.
 #[test]
 fn what_ends_a_sleep_is_there_at_the_next_poll() {
     with_each(|mechanism| {

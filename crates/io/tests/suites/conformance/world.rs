@@ -32,10 +32,10 @@ pub(crate) trait Mechanism: Default {
     /// An address to listen on, any port.
     const ANY_ADDRESS: &'static str;
     /// Well-formed, and without a listener.
-    const NOBODY: &'static str;
+    const NO_LISTENER: &'static str;
     /// Whether received bytes lie in the receiver's own pool.
     const HAS_POOL: bool;
-    /// Whether a rejected connector is told so; otherwise it sees a connection that breaks.
+    /// Whether a rejected connector learns of the rejection; otherwise it sees a connection that breaks.
     const TELLS_REJECTION: bool;
 
     fn dispatcher(&mut self, sizes: Sizes) -> Self::D;

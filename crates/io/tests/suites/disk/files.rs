@@ -210,7 +210,7 @@ fn a_packed_file_unpacks_to_what_was_appended() {
 }
 
 #[test]
-fn whoever_packs_it_the_file_is_in_its_order() {
+fn with_any_packing_threads_the_file_keeps_its_order() {
     for (packing_threads, compression) in [(1, Compression::Zstd(1)), (2, Compression::Lz4), (5, Compression::Zstd(1))]
     {
         let directory = Directory::default();
@@ -320,7 +320,7 @@ fn a_full_disk_gives_everything_behind_back_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_failing_write_is_told_with_its_cause() {
+fn a_failing_write_is_reported_with_its_cause() {
     let mut world = world(false);
     let storage = world.medium.storage.clone();
     let path = world.path("file");

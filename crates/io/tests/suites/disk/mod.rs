@@ -171,7 +171,7 @@ macro_rules! every_rule_for {
             publishing_into_nowhere_leaves_the_file_open,
             removed_files_are_gone,
             directories_are_made_and_listed,
-            what_somebody_deletes_while_it_is_written_is_written_once_more,
+            a_file_that_is_deleted_while_it_is_written_is_written_once_more,
             a_published_file_is_read_as_it_was_written,
             there_is_free_room,
         );

@@ -209,7 +209,7 @@ pub(crate) fn there_is_free_room<M: Medium>() {
     world.finish();
 }
 
-pub(crate) fn what_somebody_deletes_while_it_is_written_is_written_once_more<M: Medium>() {
+pub(crate) fn a_file_that_is_deleted_while_it_is_written_is_written_once_more<M: Medium>() {
     let mut world = new::<M>();
     let (directory, closed) = (world.path("run"), world.path("done"));
     let (path, final_path) = (directory.join("file.open"), closed.join("file"));

@@ -45,15 +45,15 @@ macro_rules! every_rule_over {
 
             every_rule_over!(@rules
                 every_message_is_sent_and_received_whole_and_its_cookie_comes_back_once
-                a_message_that_is_cut_by_the_end_is_told_as_such
-                bytes_without_a_message_end_the_connection_and_what_came_before_is_told
+                a_message_that_is_cut_by_the_end_is_reported_as_such
+                bytes_without_a_message_end_the_connection_and_earlier_messages_are_reported
                 without_a_framer_bytes_are_received_with_the_turn_or_after_the_deadline
-                a_rejected_connection_is_told_with_its_cookie
+                a_rejected_connection_is_reported_with_its_cookie
                 an_event_of_the_users_own_comes_in_order
                 every_posted_buffer_comes_back_once
                 a_half_filled_buffer_does_not_hold_back_a_slow_source
-                a_boundary_ends_what_is_told_and_the_buffer_goes_on
-                what_is_posted_comes_back_when_the_connection_ends_in_whatever_way
+                a_boundary_ends_a_report_and_the_buffer_goes_on
+                what_is_posted_comes_back_however_the_connection_ends
                 a_closed_end_point_gives_requests_back
             );
         }

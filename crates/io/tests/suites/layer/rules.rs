@@ -53,7 +53,7 @@ pub(crate) fn every_message_is_sent_and_received_whole_and_its_cookie_comes_back
     assert_eq!((scene.until_ended(1), scene.until_ended(0)), (Ended::Disconnected, Ended::Disconnected));
 }
 
-pub(crate) fn a_message_that_is_cut_by_the_end_is_told_as_such(mut scene: Scene) {
+pub(crate) fn a_message_that_is_cut_by_the_end_is_reported_as_such(mut scene: Scene) {
     let (here, there) = scene.connect();
     frame(&mut scene, there);
     scene.send(0, here, &[message(1, 100), message(2, 100)[..50].to_vec()].concat(), 1);
@@ -70,7 +70,7 @@ pub(crate) fn a_message_that_is_cut_by_the_end_is_told_as_such(mut scene: Scene)
     assert_eq!((told, how), (vec![(Why::Boundary, 104), (Why::End, 50)], Ended::Disconnected));
 }
 
-pub(crate) fn bytes_without_a_message_end_the_connection_and_what_came_before_is_told(mut scene: Scene) {
+pub(crate) fn bytes_without_a_message_end_the_connection_and_earlier_messages_are_reported(mut scene: Scene) {
     let (here, there) = scene.connect();
     frame(&mut scene, there);
     scene.send(0, here, &[message(1, 100), vec![0xff; 1000]].concat(), 1);
@@ -108,7 +108,7 @@ pub(crate) fn without_a_framer_bytes_are_received_with_the_turn_or_after_the_dea
     assert!(scene.now.since(begin) >= PATIENCE);
 }
 
-pub(crate) fn a_rejected_connection_is_told_with_its_cookie(mut scene: Scene) {
+pub(crate) fn a_rejected_connection_is_reported_with_its_cookie(mut scene: Scene) {
     let address = scene.listen(1);
     scene.post(0, WorkRequest::Connect { address, cookie: Cookie(7) });
     let endpoint = scene.until(1, |event| match event {
@@ -138,7 +138,7 @@ pub(crate) fn an_event_of_the_users_own_comes_in_order(mut scene: Scene) {
     }
 }
 
-/// Posts a buffer; in-process, where there is none to be posted, says so.
+/// Posts a buffer. Returns whether the mechanism takes buffers: in-process does not.
 fn post(scene: &mut Scene, endpoint: Endpoint, from: &mut Pool, cookie: u64) -> bool {
     let buffer = from.loan(Owner::SHARED).expect("a free block");
     let posted = scene.nodes[1].post(WorkRequest::Receive { endpoint, buffer, cookie: Cookie(cookie) });
@@ -217,7 +217,7 @@ pub(crate) fn a_half_filled_buffer_does_not_hold_back_a_slow_source(mut scene: S
     }
 }
 
-pub(crate) fn a_boundary_ends_what_is_told_and_the_buffer_goes_on(mut scene: Scene) {
+pub(crate) fn a_boundary_ends_a_report_and_the_buffer_goes_on(mut scene: Scene) {
     let mut buffers = pool("posted", 250, 2);
     let (here, there) = scene.connect();
     let setting = Setting::Framer(Box::new(FixedSize::new(100)));
@@ -243,7 +243,7 @@ pub(crate) fn a_boundary_ends_what_is_told_and_the_buffer_goes_on(mut scene: Sce
     }
 }
 
-pub(crate) fn what_is_posted_comes_back_when_the_connection_ends_in_whatever_way(mut scene: Scene) {
+pub(crate) fn what_is_posted_comes_back_however_the_connection_ends(mut scene: Scene) {
     for is_aborted_here in [true, false] {
         let mut buffers = pool("posted", 1_000, 2);
         let (here, there) = scene.connect();
@@ -295,7 +295,7 @@ pub(crate) fn a_closed_end_point_gives_requests_back(mut scene: Scene) {
 }
 
 #[test]
-fn a_stranger_is_shut_out_and_nobody_hears_of_it() {
+fn a_stranger_is_shut_out_without_an_event() {
     for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"RWHELLO1 and out of turn"] {
         let mut scene = greeting();
         let address = scene.listen(1);

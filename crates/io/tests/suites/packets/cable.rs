@@ -210,8 +210,8 @@ fn receive(receiver: &mut dyn Receiver, count: usize) -> Vec<Packet> {
 }
 
 #[test]
-fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
-    run("packets::cable::a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it", || {
+fn a_received_frame_leaves_again_without_a_copy_unless_another_slice_holds_it() {
+    run("packets::cable::a_received_frame_leaves_again_without_a_copy_unless_another_slice_holds_it", || {
         let cable = lay(USUAL)?;
         let (mut receiver, mut sender) = sink_queue(&cable, |_| {});
         assert!(sender.is_near(SOURCE, MonotonicClock.now()));
@@ -384,7 +384,7 @@ fn the_kernel_is_spared_what_a_ring_has_got_and_nothing_else() {
             source.send_to(b"other", other.local_addr().expect("it is bound")).expect("a way");
             assert_eq!(other.recv(&mut bytes).ok(), Some(5), "others get theirs");
             drop(ring);
-            send_to(&cable, &input, b"nobody's");
+            send_to(&cable, &input, b"unwanted");
             assert_eq!(seen_by_ip(&cable) - before, 2, "{flow:?}: with the ring the program goes");
         }
         Ok(())
@@ -409,7 +409,7 @@ fn rings_with_addresses_of_their_own_each_get_their_packets_and_fragments() {
             assert!(came == [900, 2500].map(|bytes| pattern(number, bytes)).into(), "ring {number}");
         }
         let foreign = XdpInput { flow: Flow::Ip(252), address: TO, queue: None, to: 0 };
-        send_to(&cable, &foreign, b"nobody's");
+        send_to(&cable, &foreign, b"unwanted");
         assert!(rings.iter_mut().all(|ring| ring.receive(MonotonicClock.now(), &mut Vec::new()) == 0));
         Ok(())
     });
@@ -618,7 +618,7 @@ fn a_group_of_ipv6_is_heard_at_the_card_with_an_address() {
     });
 }
 
-/// The address of a host's card on its link, and the card's number; none where the kernel has no IPv6.
+/// The address of a host's card on its link, and the card's number; `None` if the kernel has no IPv6.
 fn link_local() -> Option<(Ipv6Addr, u32)> {
     // The kernel gives the address when it has noticed that the cable is there.
     (0..100).find_map(|_| {

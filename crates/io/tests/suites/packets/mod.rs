@@ -54,7 +54,7 @@ fn in_stdlib(sizes: Sizes) -> PacketMemory {
     PacketMemory::Stdlib(PacketAllocator::new("receive", packets).expect("a table for a test"))
 }
 
-/// A pair of sockets on this host, or why there is none.
+/// A pair of sockets on this host, or why they cannot be opened.
 fn sockets(way: &Way, flow: Flow, sizes: Sizes) -> Result<Pair, &'static str> {
     let receive = ReceiveConfig {
         mechanism: way.receive,
@@ -103,7 +103,7 @@ over_sockets!(BatchesOfTheLibrary, Flow::Udp, RecvMmsg, SendMmsg, in_stdlib);
 over_sockets!(RawBatches, Flow::Ip(253), RecvMmsg, SendMmsg, in_pool);
 over_sockets!(RawOneByOne, Flow::Ip(254), RecvFrom, SendTo, in_ring);
 
-/// Virtual time: goes to whatever happens next.
+/// Virtual time: moves to the next moment at which something happens.
 #[derive(Default)]
 struct OnASimulatedNetwork {
     clock: SimulatedClock,
@@ -149,11 +149,11 @@ macro_rules! every_rule_for {
         conformance!($mechanism, $module:
             packets_of_every_size_come_whole_and_in_order,
             a_batch_is_bounded_and_nothing_is_lost_in_between,
-            packets_gathered_from_slices_are_those_written_in_place,
+            packets_gathered_from_slices_equal_packets_written_in_place,
             the_sender_is_named,
             packets_that_are_too_long_are_refused_and_counted,
             what_a_full_queue_loses_is_counted,
-            what_waits_is_told_and_as_much_as_has_room_is_kept,
+            the_use_of_a_queue_is_reported_and_as_much_as_has_room_is_kept,
             packets_wait_while_all_memory_is_held,
             a_full_send_queue_takes_nothing,
             a_packet_of_too_many_pieces_is_sent_all_the_same,

@@ -139,7 +139,7 @@ fn padding_is_no_payload(flow: Flow, receiver: ReceiverMaker) -> Skip {
     Ok(())
 }
 
-fn fragments_become_one_packet_in_whatever_order(flow: Flow, receiver: ReceiverMaker) -> Skip {
+fn fragments_become_one_packet_in_any_order(flow: Flow, receiver: ReceiverMaker) -> Skip {
     let mut wire = Wire::new(flow, receiver)?;
     let payload = pattern(7, 3500);
     let carried = wire.carried(&payload);
@@ -195,7 +195,7 @@ fn wrong_checksums_are_refused_and_counted(flow: Flow, receiver: ReceiverMaker) 
     let of_udp = if flow == Flow::Udp { 2 } else { 0 };
     let found =
         [lost.get(Cause::BadChecksum), lost.total(), around.get(Cause::BadChecksum), around.get(Cause::Malformed)];
-    // Who gets frames looks at IP's checksum, too; from a socket's packets the kernel's protocols have kept that away.
+    // A receiver of frames checks IP's checksum, too; for a socket the kernel's protocols have dropped such packets.
     let wanted = if wire.is_socket() { [of_udp, of_udp, of_udp, 1] } else { [of_udp + 1, of_udp + 1, 0, 0] };
     assert_eq!(found, wanted, "{lost:?} {around:?}");
     Ok(())
@@ -240,7 +240,7 @@ fn traffic_of_others_is_not_received(flow: Flow, receiver: ReceiverMaker) -> Ski
     assert!(wire.received().is_empty());
     let ReceiveCounters { lost, around, .. } = wire.receiver.counters();
     assert_eq!(lost.total(), 0, "it does not count as a loss");
-    // Of what no protocol wants the interface says that it has dropped it.
+    // The interface reports as dropped what no protocol wants.
     assert!(around.get(Cause::InterfaceDropped) >= 1, "{around:?}");
     Ok(())
 }
@@ -281,7 +281,7 @@ macro_rules! odd {
             odd!(@rules $module, $flow, $receiver:
                 options_are_no_payload,
                 padding_is_no_payload,
-                fragments_become_one_packet_in_whatever_order,
+                fragments_become_one_packet_in_any_order,
                 a_priority_is_no_network_and_other_networks_are_not_listened_to,
                 wrong_checksums_are_refused_and_counted,
                 runts_and_lies_about_lengths_are_no_packets,

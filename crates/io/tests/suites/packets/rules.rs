@@ -63,7 +63,7 @@ pub(crate) fn a_batch_is_bounded_and_nothing_is_lost_in_between<M: Mechanism>() 
     Ok(())
 }
 
-pub(crate) fn packets_gathered_from_slices_are_those_written_in_place<M: Mechanism>() -> Skip {
+pub(crate) fn packets_gathered_from_slices_equal_packets_written_in_place<M: Mechanism>() -> Skip {
     let mut world = World::<M>::new(Sizes::default())?;
     for (number, piece) in [1000, 999, 100, 32, 7, 1].into_iter().enumerate() {
         world.send_pieces(number, 1000, piece).expect("room");
@@ -118,7 +118,7 @@ pub(crate) fn what_a_full_queue_loses_is_counted<M: Mechanism>() -> Skip {
     Ok(())
 }
 
-pub(crate) fn what_waits_is_told_and_as_much_as_has_room_is_kept<M: Mechanism>() -> Skip {
+pub(crate) fn the_use_of_a_queue_is_reported_and_as_much_as_has_room_is_kept<M: Mechanism>() -> Skip {
     let mut world = World::<M>::new(Sizes { queue: 1 << 20, largest: 1400, ..Sizes::default() })?;
     let empty = world.receiver.queue_in_use();
     assert!(empty.used == 0 && empty.room > 0 && empty.packet > 0, "{empty:?}");
@@ -235,7 +235,7 @@ fn one(receiver: &mut SocketReceiver) -> ropewalk_io::packet::Packet {
 }
 
 #[test]
-fn who_sent_a_packet_can_be_answered_where_it_receives() {
+fn the_sender_of_a_packet_can_be_answered_where_it_receives() {
     let mut ends = [0; 2].map(|_| {
         let receiver = receiver(ReceiveConfig::new(Flow::Udp, here())).expect("a free port");
         let sender = receiver.sender(SendConfig::new(Flow::Udp, ANY), staging()).expect("its socket");
@@ -253,7 +253,7 @@ fn who_sent_a_packet_can_be_answered_where_it_receives() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_unless_it_is_shared() {
+fn an_address_that_is_taken_is_reported_unless_it_is_shared() {
     let shared = |address: SocketAddr, is_shared| {
         receiver(ReceiveConfig { is_shared, ..ReceiveConfig::new(Flow::Udp, address) })
     };
@@ -352,6 +352,6 @@ fn the_words_for_mechanisms_are_understood() {
     for mechanism in SendMechanism::ALL {
         assert_eq!(mechanism.name().parse(), Ok(*mechanism));
     }
-    let error = "dpdk".parse::<ReceiveMechanism>().expect_err("there is none");
+    let error = "dpdk".parse::<ReceiveMechanism>().expect_err("no such mechanism");
     assert_eq!(error.to_string(), "no such mechanism; there are recvfrom, recvmmsg and udp-gro");
 }

@@ -26,17 +26,17 @@ use crate::process::region::Region;
 use crate::process::worker::{Greeting, declaration};
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
 
-/// Decisions that nobody has taken yet are told of when there are so many.
+/// The number of untaken decisions at which the caller is woken.
 const MANY: u64 = 32;
-/// They are told of at once after an event that took so long.
+/// After an event that took this long, the caller is woken at once.
 const LONG: Duration = Duration::from_micros(100);
-/// How long it looks again before it sleeps: a wake-up costs whoever wakes it more than that.
+/// How long it looks again before it sleeps: a wake-up costs its sender more than that.
 const A_WHILE: Duration = Duration::from_micros(30);
 
-/// What the process does: standard input is the socket of the one who started it. Returns when that one has gone.
+/// What the process does: standard input is the socket of the process that started it. Returns when that one has gone.
 ///
 /// # Errors
-/// Where standard input is no such socket, or the filter cannot be had; the other side was told then.
+/// If standard input is no such socket, or the filter cannot be obtained; the caller got the reason then.
 pub fn serve() -> io::Result<()> {
     let caller = Caller::connect()?;
     let Greeted { greeting, events, decisions } = greeted(&caller)?;
@@ -44,7 +44,7 @@ pub fn serve() -> io::Result<()> {
     caller.tell(served)?.work(caller)
 }
 
-/// What was told first.
+/// The first message of the caller.
 struct Greeted {
     greeting: Greeting<SIZES>,
     /// Where the events and all memories lie.
@@ -90,7 +90,7 @@ struct Served {
     /// The position of the next record.
     at: u64,
     decided: u64,
-    /// Decisions that were told of.
+    /// Decisions that were announced.
     announced: u64,
     /// The position behind the last result, and behind that of each event.
     result: u64,
@@ -133,7 +133,7 @@ impl Served {
         Ok((served, missing))
     }
 
-    /// Decides on what it is offered until nobody is there any more.
+    /// Decides on what it is offered until the caller has gone.
     fn work(&mut self, mut caller: Caller) -> io::Result<()> {
         while self.wait(&caller, |this| this.written() != this.at)? {
             let written = self.written();
@@ -161,7 +161,7 @@ impl Served {
         self.events.number(TAKEN).load(Ordering::Acquire)
     }
 
-    /// Tells of decisions that nobody took or was told of.
+    /// Announces decisions that the caller has neither taken nor been woken for.
     fn announce(&mut self, caller: &Caller) -> io::Result<()> {
         if self.decided > self.announced.max(self.taken()) {
             self.announced = self.decided;
@@ -170,7 +170,7 @@ impl Served {
         Ok(())
     }
 
-    /// Waits until it is so; false where nobody is there any more.
+    /// Waits until `is_so` holds; false if the caller has gone.
     fn wait(&mut self, caller: &Caller, is_so: impl Fn(&Self) -> bool) -> io::Result<bool> {
         while !is_so(self) {
             self.announce(caller)?;
@@ -190,7 +190,7 @@ impl Served {
         Ok(true)
     }
 
-    /// Does what the next record says; false where nobody is there any more.
+    /// Does what the next record says; false if the caller has gone.
     fn record(&mut self, caller: &mut Caller) -> io::Result<bool> {
         let at = RECORDS + (self.at % RING as u64) as usize;
         let [length, kind] = [0, 1].map(|word| self.events.look::<u64>(at) >> (32 * word) & 0xffff_ffff);
@@ -206,7 +206,7 @@ impl Served {
         Ok(true)
     }
 
-    /// Decides on the event of the record at this place; false where nobody is there any more.
+    /// Decides on the event of the record at this place; false if the caller has gone.
     fn event(&mut self, at: usize, length: usize, caller: &mut Caller) -> io::Result<bool> {
         if !self.make_room_for_a_result(caller)? {
             return Ok(false);
@@ -279,7 +279,7 @@ impl Served {
         self.decided = sequence;
     }
 
-    /// Sees to it that what is said next may be as long as that can be; false where nobody is there any more.
+    /// Makes room for the longest possible answer; false if the caller has gone.
     fn make_room_for_a_result(&mut self, caller: &Caller) -> io::Result<bool> {
         let size = RESULTS_RING as u64;
         let to_end = size - self.result % size;
@@ -328,8 +328,9 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
 }
 
-/// Becomes this program with its arguments, which is then a filter's process of the one who started this: standard input is the
-/// socket of that one. It may take so many bytes of memory of its own. Returns where that cannot be; the other side was told why then.
+/// Replaces this process by this program with its arguments, which is then a filter's process of the caller: standard
+/// input is the caller's socket. It may take this many bytes of memory of its own. Returns if that fails; the caller
+/// was told why then.
 pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: &[OsString]) -> io::Error {
     let confinement = Confinement { memory, starter, speaks_over: Vec::new() };
     let why = match confinement.before_program() {
@@ -341,7 +342,7 @@ pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: 
         }
         Err(error) => format!("it cannot give up its rights: {error}"),
     };
-    // Where nobody is there any more nobody needs to hear it.
+    // The caller may have gone; then the reason is not needed.
     let _ = send(stdin().as_fd(), format!("E{why}").as_bytes(), SendFlags::NOSIGNAL);
     io::Error::other(why)
 }

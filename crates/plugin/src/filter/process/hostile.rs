@@ -35,7 +35,7 @@ impl FilterEvent for Empty {
     }
 }
 
-/// No process: what one could have written somebody else writes.
+/// Without a process: the test writes what a hostile process could have written.
 pub(super) fn process() -> FilterProcess {
     let filter = FilterConfig { library: "none.so".into(), configuration: String::new() };
     let config = ProcessConfig { filter, memory: 1 << 20, copies: 1 << 16, command: Vec::new() };
@@ -59,7 +59,8 @@ thread_local! {
 /// by entry, each behind a byte that says where. After each it is listened to.
 ///
 /// # Panics
-/// Where something is believed that cannot be true: a decision on another event than the one that is due, or more than there is room for.
+/// If something is believed that cannot be true: a decision on another event than the one that is due, or more than
+/// there is room for.
 pub fn hear(bytes: &[u8]) {
     PROCESS.with_borrow_mut(|process| {
         process.share_anew();
@@ -114,7 +115,7 @@ fn write(process: &mut FilterProcess, place: usize, words: &[[u8; 8]], due: u32)
 
 #[cfg(test)]
 mod tests {
-    //! Whatever the other side writes to the memory that it can write.
+    //! Anything the other side may write to the memory that it can write.
 
     use super::super::Offer;
     use super::super::memory::{Entry, MOST_EVENTS, RESULTS_RING, sequence_of};

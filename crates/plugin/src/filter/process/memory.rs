@@ -48,7 +48,7 @@ pub(super) const RING: usize = 1 << 20;
 /// In the events: where the copies begin.
 pub(super) const COPIES: usize = RECORDS + RING;
 
-/// In the decisions: not 0 while the process sleeps until it hears something.
+/// In the decisions: not 0 while the process sleeps until a message comes.
 pub(super) const SLEEPS: usize = 0;
 /// In the decisions: why the process ended.
 pub(super) const LAST_WORDS: usize = 4096 - WORDS_BYTES;
@@ -56,7 +56,7 @@ pub(super) const LAST_WORDS: usize = 4096 - WORDS_BYTES;
 pub(super) const ENTRIES: usize = 4096;
 /// Bytes of an entry: a line of the cache.
 pub(super) const ENTRY: usize = 64;
-/// Events that a process has at most: those that are offered and whose decisions were not taken.
+/// The most events that a process has: offered, and with decisions that were not taken.
 pub const MOST_EVENTS: usize = 1024;
 /// In the decisions: where the results begin.
 pub(super) const RESULTS: usize = ENTRIES + MOST_EVENTS * ENTRY;
@@ -167,7 +167,8 @@ impl Ring {
         Ok((Self { region, copies_bytes, written, free, copied: 0 }, file))
     }
 
-    /// Describes an event; returns up to where the rings are its. None, and nothing is written, where there is no room now.
+    /// Describes an event; returns how far the rings are written with it. `None`, and nothing is written, if there is
+    /// no room now.
     pub(super) fn event(
         &mut self,
         space: &mut Space,
@@ -179,7 +180,7 @@ impl Ring {
         Some(self.written)
     }
 
-    /// A run begins or ends. False where there is no room now.
+    /// A run begins or ends. False if there is no room now.
     pub(super) fn control(&mut self, kind: Kind, run: RunNumber) -> bool {
         let written = self.record(|room, _| {
             let room = room.get_mut(..HEAD + 8)?;
@@ -191,8 +192,8 @@ impl Ring {
         written.is_some()
     }
 
-    /// Lets `write` write a record where there is room, and say how long it is; where there was not enough, it is asked once more
-    /// at the beginning of the ring. What it wrote in vain is written over.
+    /// Lets `write` write a record into the free room, and return its length; without enough room, it is asked once
+    /// more at the beginning of the ring. What it wrote in vain is written over.
     fn record(&mut self, mut write: impl FnMut(&mut [u8], &mut Copies<'_>) -> Option<usize>) -> Option<()> {
         let (records, copies) = self.region.values::<u8>(RECORDS, RING + self.copies_bytes).split_at_mut(RING);
         let copies_free = copies.len() - (self.written.copies - self.free.copies) as usize;
@@ -219,12 +220,12 @@ impl Ring {
         self.free = marks;
     }
 
-    /// Nobody has anything to read: then a record for which there is no room will never find any.
+    /// The process has nothing to read: then a record for which there is no room will never find any.
     pub(super) fn is_empty(&self) -> bool {
         self.written == self.free
     }
 
-    /// Everything that was written may be read, and so many decisions were taken.
+    /// Everything that was written may be read, and this many decisions were taken.
     pub(super) fn publish(&self, taken: u64) {
         self.region.number(TAKEN).store(taken, Ordering::Release);
         self.region.number(WRITTEN).store(self.written.records, Ordering::Release);
@@ -245,7 +246,7 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Copies bytes to where they lie side by side; returns their address. None where there is no room.
+    /// Copies bytes to one contiguous place; returns their address. `None` if there is no room.
     fn add(&mut self, bytes: &[u8]) -> Option<u64> {
         let size = self.ring.len() as u64;
         let mut place = self.at % size;
@@ -264,7 +265,7 @@ impl Copies<'_> {
     }
 }
 
-/// Writes the record of an event; returns its length. None where there is no room.
+/// Writes the record of an event; returns its length. `None` if there is no room.
 fn describe(
     room: &mut [u8],
     copies: &mut Copies<'_>,
@@ -347,7 +348,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// All memory of this process that others can be given to read, behind the events with so many bytes of copies.
+    /// All memory of this process that others can be given to read, behind the events with this many bytes of copies.
     pub(super) fn new(copies: usize) -> Self {
         let mut at = (COPIES + copies).next_multiple_of(HUGE_PAGE) as u64;
         let mut shared: Vec<_> = shared_memories().into_iter().map(|memory| Shared { memory, at: 0 }).collect();
@@ -369,7 +370,7 @@ impl Space {
         self.bytes
     }
 
-    /// Where bytes lie there; none where they do not lie in one of the memories.
+    /// Where bytes lie there; `None` if they do not lie in one of the memories.
     #[inline]
     pub(super) fn find(&mut self, piece: &[u8]) -> Option<u64> {
         let begin = piece.as_ptr().addr();

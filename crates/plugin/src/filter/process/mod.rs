@@ -1,7 +1,7 @@
 //! A filter in a process of its own, which reads events where they lie and can do no harm outside it.
 //!
 //! ```text
-//!  FilterProcess                                                        serve, or a program of somebody's own
+//!  FilterProcess                                                        serve, or a program of the user's own
 //!    descriptions of events --> events: memory that it can only read --> the event as C sees it --> process
 //!    pools of this process ---> mapped, to be read only ----------------/
 //!    decisions, checked <------ decisions: memory that it can write <--- decision, result
@@ -46,7 +46,7 @@ pub use memory::{MOST_EVENTS, VERSION};
 pub struct ProcessConfig {
     /// Which filter.
     pub filter: FilterConfig,
-    /// Bytes of memory that it may take, beside those that it shares.
+    /// Bytes of memory that it may take, beside the shared ones.
     pub memory: u64,
     /// Bytes of the ring for what does not lie in shared memory, and is copied: at least twice as many as an event has.
     pub copies: usize,
@@ -95,8 +95,8 @@ struct Offered {
 /// The process of a filter, of which there may be several, one after the other: see the module's picture. Nothing here waits but
 /// [`FilterProcess::try_out`].
 ///
-/// Whoever turns looks first, then takes decisions until there are none, and flushes at last: then it may sleep until a
-/// descriptor wakes it.
+/// A thread that drives it looks first, then takes decisions until there are none, and flushes at last: then it may
+/// sleep until a descriptor wakes it.
 #[derive(Debug)]
 pub struct FilterProcess {
     config: ProcessConfig,
@@ -123,7 +123,7 @@ impl FilterProcess {
     /// Nothing is started.
     ///
     /// # Errors
-    /// Where the system refuses it, or the configuration is longer than 60 KiB.
+    /// If the system refuses it, or the configuration is longer than 60 KiB.
     pub fn new(config: ProcessConfig) -> io::Result<Self> {
         let process = Self {
             worker: Worker::new(config.command.clone(), &name_of(&config.filter.library, &config.command))?,
@@ -195,7 +195,7 @@ impl FilterProcess {
         Sight { is_ready, has_ended: seen.has_ended }
     }
 
-    /// Takes what it has declared, which is ready; false where that cannot be, and it is ended.
+    /// Takes what it has declared, which is ready; false if that cannot be, and it is ended.
     fn hear_declarations(&mut self) -> bool {
         match self.declared() {
             Ok(histograms) => {
@@ -219,7 +219,7 @@ impl FilterProcess {
         &self.histograms
     }
 
-    /// The events of this run follow. A process that is started later is told it first.
+    /// The events of this run follow. A process that is started later gets this message first.
     pub fn begin_run(&mut self, run: RunNumber) {
         self.run = Some(run);
         self.control(Kind::BeginRun, run);
@@ -274,11 +274,11 @@ impl FilterProcess {
         }
     }
 
-    /// Takes the next decision, in the order of the offers, with the ticket of its event: none where the filter says that it
-    /// cannot decide. Its payloads are not needed any more.
+    /// Takes the next decision, in the order of the offers, with the ticket of its event: `None` inside if the filter
+    /// says that it cannot decide. Its payloads are not needed any more.
     ///
     /// # Errors
-    /// Where what the process wrote cannot be true. It is not asked again then: whoever hears this ends it.
+    /// If what the process wrote cannot be true. It is not asked again then: the caller has to end it.
     pub fn next_decision(&mut self) -> Option<Result<(u32, Option<Decision<'_>>), Nonsense>> {
         let due = self.taken + 1;
         let found = self.memories.as_ref()?.decisions.number(sequence_of(due)).load(Ordering::Acquire);

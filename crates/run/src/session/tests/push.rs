@@ -131,7 +131,7 @@ fn an_address_that_is_taken_is_named_and_can_be_mended() {
     assert_eq!(ask(&control, Command::Configure).state, OperationState::Configured);
 }
 
-/// `ROPEWALK_RUNS=200` takes so many runs in a row.
+/// `ROPEWALK_RUNS=200` takes this many runs in a row.
 #[test]
 fn many_short_runs_in_a_hurry_leave_nothing_behind() {
     let runs = std::env::var("ROPEWALK_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);

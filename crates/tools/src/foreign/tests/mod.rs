@@ -188,7 +188,7 @@ fn behind_bytes_that_a_capture_misses_frames_of_every_format_go_on() {
 fn packets_that_cannot_be_read_are_counted_and_lead_to_a_status() {
     let mut packets: Vec<Vec<u8>> =
         frames(ForeignFormat::Ess, 1, 1..50).iter().map(|one| udp(host(2, 77), 9000, one)).collect();
-    // The length of an IP header that is none.
+    // An invalid length of an IP header.
     packets[7][0] = 0x42;
     let found = report(&capture(&packets), None).expect("it can be read");
     assert_eq!((found.frames, found.status.reasons.get("packets_unreadable")), (48, Some(&1)));
@@ -307,7 +307,7 @@ fn what_cannot_be_read_says_what_would_be_right() {
     assert!(error(b"something else altogether", None).contains("--format"));
     assert!(error(b"", None).contains("--format"));
     assert!(error(&capture(&[udp(host(7, 1), 1, b"nothing")]), None).contains("--format"));
-    assert!(error(b"whatever", Some(ForeignFormat::Srs)).contains("capture"));
+    assert!(error(b"anything", Some(ForeignFormat::Srs)).contains("capture"));
     let missing = inspect_foreign(&["no-such-file"], &ForeignOptions::default()).expect_err("it is not there");
     assert!(missing.to_string().contains("no-such-file"));
 }
@@ -482,7 +482,7 @@ fn what_comes_late_twice_or_not_at_all_has_its_place() {
     assert_eq!((told.events, told.incomplete, told.duplicates, told.fragments), (4, 1, 1, 7), "{told:?}");
     assert_eq!(verified.incomplete, 1);
     let events = files.events();
-    // The first event is number 1, whatever the sources call it.
+    // The first event is number 1, with any numbers of the sources.
     assert_eq!(events.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(events[1].1, [(1, dune(1, 8)), (2, dune(2, 8))]);
     assert_eq!(events[2].1, [(1, dune(1, 9))]);
@@ -607,7 +607,7 @@ fn datagrams_go_out_in_order_from_an_address_for_each_sender() {
 
 /// Sources that name the addresses of their boards know them again.
 #[test]
-fn who_sent_from_an_address_of_this_machine_does_so_again() {
+fn boards_with_addresses_of_this_machine_send_from_them_again() {
     let own = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 9000);
     let file = Temporary::new("own", &capture(&[udp(own, 9001, b"one"), udp(host(7, 9000), 9001, b"two")]));
     let (socket, target) = receiver();

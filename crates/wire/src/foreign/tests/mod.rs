@@ -11,7 +11,7 @@ use crate::mep::{Bank, encode_bank, encode_mep};
 use crate::message::FragmentFlags;
 use ropewalk_terms::Cause;
 
-/// What an inspector was told.
+/// What was reported to an inspector.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     kind: String,
@@ -188,7 +188,7 @@ fn frames_say_whose_they_are_and_which_event() {
 }
 
 #[test]
-fn what_an_encoder_makes_is_told_without_a_fault() {
+fn frames_of_an_encoder_are_described_without_a_fault() {
     for &format in ForeignFormat::ALL {
         for frame in samples(format, 3, 1, 60) {
             let told = told(format, &frame);
@@ -200,7 +200,7 @@ fn what_an_encoder_makes_is_told_without_a_fault() {
 }
 
 #[test]
-fn parts_are_told_by_name() {
+fn parts_are_reported_by_name() {
     let parts = |format, event| told(format, &sample(format, 3, event)[0]).parts;
     assert_eq!(parts(ForeignFormat::Midas, 1), ["bank ADC0", "bank TDC"]);
     assert_eq!(parts(ForeignFormat::Eudaq, 1), ["block 0", "block 1", "sub-event", "block 3", "sub-event", "block 3"]);
@@ -254,7 +254,7 @@ fn a_file_of_raw_data_says_what_it_holds() {
 }
 
 #[test]
-fn kinds_and_fields_are_told_by_name() {
+fn kinds_and_fields_are_reported_by_name() {
     let fields = |format| told(format, &sample(format, 3, 7)[0]).fields;
     assert!(fields(ForeignFormat::Midas).contains("serial=7;time=7;"));
     assert!(fields(ForeignFormat::Midas).contains("bank=ADC0;bank type=u16;bank=TDC;bank type=u32;"));

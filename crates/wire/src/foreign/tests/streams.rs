@@ -23,7 +23,7 @@ fn a_stream_is_cut_into_the_same_frames_however_it_comes() {
 }
 
 #[test]
-fn a_datagram_is_a_frame_and_what_is_none_is_passed_over() {
+fn a_datagram_is_a_frame_and_others_are_passed_over() {
     for &format in ForeignFormat::ALL.iter().filter(|format| format.needs_datagrams()) {
         for frame in samples(format, 3, 1, 12) {
             assert_eq!(cut(format, &frame, frame.len()).frames, [frame]);
@@ -282,7 +282,7 @@ fn banks_with_headers_of_every_width_are_read() {
 }
 
 #[test]
-fn a_datagram_that_ends_within_the_balancers_header_is_told_as_far_as_it_goes() {
+fn a_datagram_that_ends_within_the_balancers_header_is_described_as_far_as_it_goes() {
     let datagram = &sample(ForeignFormat::Ejfat, 3, 2)[0][..12];
     let told = told(ForeignFormat::Ejfat, datagram);
     assert!(told.fields.contains("balancer version=2;") && !told.fields.contains("data id"), "{told:?}");
@@ -350,7 +350,7 @@ fn behind_a_page_of_zeros_the_next_true_header_is_found() {
             let is_same = |one: &[u8], other: &[u8]| one.get(..header) == other.get(..header);
             let has_length = format != ForeignFormat::Eudaq;
             let is_known = |frame: &Vec<u8>| {
-                // Of a damaged event the fragments in it may be found.
+                // In a damaged event the fragments in it may be found.
                 let is_part = format == ForeignFormat::Atlas && whole.windows(frame.len()).any(|part| part == frame);
                 is_part || frames.iter().any(|good| is_same(good, frame) && (good.len() == frame.len() || !has_length))
             };
@@ -389,7 +389,7 @@ fn ask(format: ForeignFormat, bytes: &[u8]) {
 
 /// So many of each format; a million by hand with `PROPTEST_CASES=1000000`.
 #[test]
-fn any_bytes_are_cut_and_told() {
+fn any_bytes_are_cut_and_described() {
     for &format in ForeignFormat::ALL {
         let streams = (vec(any::<u8>(), 0..300), 1..70_usize, 0u32..2000, any::<bool>());
         let all_good = TestRunner::default().run(&streams, |(mut bytes, step, event, begins)| {
@@ -410,7 +410,7 @@ fn any_bytes_are_cut_and_told() {
 
 proptest! {
     #[test]
-    fn damaged_frames_are_cut_and_told_the_same_however_they_come(
+    fn damaged_frames_are_cut_and_described_the_same_however_they_come(
         format in format(),
         first in 0..2000_u32,
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

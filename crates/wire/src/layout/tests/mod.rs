@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_frame_is_asked_it_does_not_panic(
+    fn any_question_to_any_frame_is_answered_without_a_panic(
         frame in proptest::collection::vec(any::<u8>(), 0..64), which in 0usize..6,
     ) {
         let plan = plan(&streams()[which]);
@@ -405,7 +405,7 @@ fn in_pieces(place: Place, end: End) -> Layout {
     }
 }
 
-/// What is put together of the datagrams, in whatever order they come.
+/// Puts the datagrams together, in any order.
 fn put_together(plan: &Plan, datagrams: &[&[u8]]) -> Vec<u8> {
     let mut bodies = Vec::new();
     let mut whole = None;

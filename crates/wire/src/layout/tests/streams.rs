@@ -178,7 +178,7 @@ proptest! {
 }
 
 #[test]
-fn a_sync_word_within_a_frame_is_none_of_its_own() {
+fn a_sync_word_within_a_frame_begins_no_frame() {
     let plan = plan(&synchronised());
     let word = [0xca, 0xfe, 0xba, 0xbe, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
     let payload = [&[0; 9][..], &word, &word].concat();
@@ -201,7 +201,7 @@ fn after_a_loss_a_sync_word_within_a_frame_is_seen_through() {
 }
 
 #[test]
-fn a_length_that_nobody_believes_ends_a_stream_without_sync_words() {
+fn an_impossible_length_ends_a_stream_without_sync_words() {
     let plan = plan(&digitiser());
     let stream = |words: u32| {
         let mut stream = composed(&plan, &[vec![1; 40]]).concat();
@@ -220,7 +220,7 @@ fn a_length_that_nobody_believes_ends_a_stream_without_sync_words() {
 }
 
 #[test]
-fn a_length_that_nobody_believes_is_passed_over_with_sync_words() {
+fn an_impossible_length_is_passed_over_with_sync_words() {
     let plan = plan(&synchronised());
     let made = composed(&plan, &[vec![1; 40], vec![2; 40], vec![3; 40]]);
     for (stated, cause) in [(0u16, Cause::SyncLost), (2, Cause::SyncLost), (0xffff, Cause::Oversize)] {
@@ -233,7 +233,7 @@ fn a_length_that_nobody_believes_is_passed_over_with_sync_words() {
 }
 
 #[test]
-fn what_looks_like_a_trailer_is_none_unless_its_length_leads_back() {
+fn a_trailer_counts_only_if_its_length_leads_back() {
     let plan = plan(&trailed());
     let trailer = |words: u64| (0xa000_0000_0000_0000 | words << 32).to_le_bytes();
     let payload = [&[0; 8][..], &trailer(7), &trailer(1), &trailer(0), &[3; 16]].concat();

@@ -355,7 +355,7 @@ fn causes() -> String {
     format!("\n| Number | Name | Meaning |\n|---|---|---|\n{}\n", rows.collect::<String>())
 }
 
-/// The page with what stands between two marks made anew.
+/// The page with new text between two marks.
 fn renewed(page: &str, [begin, end]: [&str; 2], made: &str) -> String {
     let (before, rest) = page.split_once(begin).expect("the page marks where the part begins");
     let (_, after) = rest.split_once(end).expect("the page marks where the part ends");

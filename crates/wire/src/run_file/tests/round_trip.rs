@@ -72,7 +72,7 @@ proptest! {
 
         let end = file.last_chunk::<END_MARK_BYTES>().expect("the footer is longer");
         let length = FooterView::length_from_end(end).expect("the file is closed") as usize;
-        let record = Record::parse(&file[file.len() - length..]).expect("the footer stands there");
+        let record = Record::parse(&file[file.len() - length..]).expect("the footer is there");
         let footer = FooterView::parse(&record).expect("it is a footer");
         prop_assert_eq!((footer.closed(), footer.is_rebuilt(), footer.offset()), (Utc(7), true, offset));
         let entries: Vec<IndexEntry> = footer.entries().collect();
@@ -158,7 +158,7 @@ fn streams_have_names_that_every_file_system_takes() {
 }
 
 #[test]
-fn names_are_those_of_the_house() {
+fn run_file_names_follow_the_convention() {
     let (writer, stream) = (NodeId::builder(0), StreamName::UNNAMED);
     let name = SegmentName { run: RunNumber(1), writer, stream, segment: 1 };
     assert_eq!(name.to_string(), "run000001-bu0-000001.rwk");

@@ -85,7 +85,7 @@ pub(super) fn config(sources: u32) -> Config {
     Config::new((0..sources).map(|source| SourceConfig::new(SourceId(source))))
 }
 
-/// Feeds events 0, 1, 2 ... as `row` gives them; the changes that were told.
+/// Feeds events 0, 1, 2 ... as `row` gives them; returns the reported changes.
 fn feed(machine: &mut Synchrony, events: usize, mut row: impl FnMut(usize) -> Vec<Observation>) -> Vec<Change> {
     let mut changes = Vec::new();
     for event in 0..events {
@@ -95,7 +95,7 @@ fn feed(machine: &mut Synchrony, events: usize, mut row: impl FnMut(usize) -> Ve
     changes
 }
 
-/// The verdicts about a source, with since and at, in the order in which they were told.
+/// The verdicts about a source, with since and at, in the order in which they were reported.
 fn verdicts(changes: &[Change], source: u32) -> Vec<(Verdict, u64, u64)> {
     changes
         .iter()
@@ -355,7 +355,7 @@ proptest! {
     #![proptest_config(cases(48))]
 
     #[test]
-    fn in_step_whatever_the_clock(seed: u64, clock in clock()) {
+    fn in_step_with_any_clock(seed: u64, clock in clock()) {
         let triggers = random_triggers(seed, 1500);
         let (mut random, mut machine) = (Random(seed), machine(config(2)));
         let changes = feed(&mut machine, 1500, |event| {

@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn a_source_that_returns_to_step_is_in_sync_again_and_the_past_is_told() {
+fn a_source_that_returns_to_step_is_in_sync_again_and_its_past_is_reported() {
     let carried = doubling(losing(in_step(EVENTS + 200), 300, 1), 700, 1);
     let (machine, changes) = feed_crossings(7, &carried);
     let told: Vec<_> = verdicts(&changes, 1).iter().map(|&(verdict, since, _)| (verdict, since)).collect();
@@ -242,7 +242,7 @@ fn all_sources_at_once_are_found_and_the_reference_is_suspected() {
         assert_eq!(verdict, Verdict::Offset(-1));
         assert!((600..=601).contains(&since) && at <= 800, "since {since}, at {at}");
     }
-    let (verdict, since) = machine.suspicion_of_reference().expect("everybody is against it");
+    let (verdict, since) = machine.suspicion_of_reference().expect("all sources disagree with it");
     assert_eq!(verdict, Verdict::Offset(1));
     assert!((600..=601).contains(&since.number()));
 }

@@ -74,7 +74,7 @@ impl Rig {
         FORMAT
     }
 
-    /// Somebody else writes into the ring.
+    /// Lets `fill` write into the ring in place of the links.
     fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) {
         let filled = fill(self.writer.space());
         let _ = self.writer.commit(filled);
@@ -169,7 +169,7 @@ fn chunks_of_all_links_are_events_whose_bytes_lie_in_the_ring() {
 }
 
 #[test]
-fn what_nobody_can_use_is_counted_under_its_name() {
+fn unusable_chunks_are_counted_under_their_cause() {
     let mut rig = Rig::new(64, 100);
     rig.say(LINKS, 1, 100);
     rig.encode(0, |encoder, out| encoder.chunk(&[1, 0, 0], Status::GOOD, out));
@@ -282,7 +282,8 @@ fn back_pressure_is_no_absence() {
     }
     rig.turn();
     assert!(rig.is_settled(2) && rig.input.is_starved());
-    // The links have no room in the ring: nobody asks for the others' chunks of event 3 before there is some.
+    // The links have no room in the ring: the chunks of event 3 that are still missing are not due before there is
+    // some.
     rig.wait(TIMEOUT * 20);
     rig.release(1, 1);
     rig.turn();
@@ -332,7 +333,7 @@ fn a_card_that_ends_is_read_to_its_end_and_what_was_open_is_cut_short() {
     assert!(rig.input.ring().account().held <= 1);
 }
 
-/// Whatever goes wrong on the card, every chunk of which anything came stands in its source's account.
+/// With any fault on the card, every chunk of which anything came is in its source's account.
 #[test]
 fn every_fault_ends_in_an_account_that_balances() {
     let shares = FAULTS.iter().filter(|fault| !fault.is_of_streams()).map(|&fault| {
@@ -404,7 +405,7 @@ fn every_fault_ends_in_an_account_that_balances() {
     assert!(seen.iter().chain(&damaged[1..]).all(|&count| count > 0), "{seen:?} {damaged:?}: each is seen");
 }
 
-/// Takes whole batches while it has room for their chunks, and keeps these if it is told to.
+/// Takes whole batches while it has room for their chunks, and keeps these if `keeps` is set.
 #[derive(Default)]
 struct Slow {
     room: usize,
@@ -454,9 +455,9 @@ fn a_listener_gets_what_the_readout_unit_gets_and_each_block_is_decoded_once() {
     assert_eq!(rig.input.counts().chunks.chunks, expected.len() as u64);
 }
 
-/// What stands behind the batch that it has no room for is not read: its sources are not absent.
+/// Data behind the batch that it has no room for is not read: its sources are not absent.
 #[test]
-fn a_listener_that_is_waited_for_holds_the_card_up_and_nobody_is_missed_for_it() {
+fn a_listener_that_is_waited_for_holds_up_the_card_and_no_source_times_out() {
     let (mut rig, mut listener) = (Rig::new(64, 100), Slow::default());
     (0..LINKS - 1).for_each(|link| rig.say(link, 1, 50));
     rig.turn_with(&mut listener);
@@ -473,7 +474,7 @@ fn a_listener_that_is_waited_for_holds_the_card_up_and_nobody_is_missed_for_it()
 }
 
 #[test]
-fn where_a_listener_keeps_the_ring_full_nobody_is_missed_for_it() {
+fn no_source_times_out_while_a_listener_keeps_the_ring_full() {
     let (mut rig, mut listener) = (Rig::new(4, 100), Slow { room: usize::MAX, keeps: true, ..Slow::default() });
     (0..LINKS).for_each(|link| rig.say(link, 1, 50));
     rig.say(0, 2, 50);

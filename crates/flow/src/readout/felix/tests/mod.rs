@@ -258,7 +258,7 @@ fn a_chunk_without_room_for_its_pieces_is_given_up_and_the_room_comes_back() {
 }
 
 #[test]
-fn the_oldest_open_chunk_is_known_whoever_closes_before_or_behind_it() {
+fn the_oldest_open_chunk_is_known_after_any_others_close() {
     let mut links = super::decoder::Links::new(0, 1);
     let piece = |position| Piece { position, length: 1 };
     // Two that share a path on other optical links, the first e-link and the last one.
@@ -281,7 +281,7 @@ fn the_oldest_open_chunk_is_known_whoever_closes_before_or_behind_it() {
 }
 
 #[test]
-fn no_e_link_stands_where_another_one_does() {
+fn no_two_e_links_share_a_place() {
     let mut links = super::decoder::Links::new(0, 1);
     (0..2048).for_each(|number| links.open(ELink::new(number), piece_at(number)));
     for number in 0..2048 {
@@ -374,7 +374,7 @@ fn a_full_retention_has_no_room() {
 
 proptest! {
     #[test]
-    fn what_is_released_is_what_nobody_needs(
+    fn only_what_is_not_needed_is_released(
         steps in prop::collection::vec((any::<bool>(), 0..4_u32, 0..300_u64, any::<prop::sample::Index>()), 1..100),
     ) {
         let mut retention = Retention::new(0, 1000);

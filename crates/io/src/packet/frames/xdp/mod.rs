@@ -400,7 +400,7 @@ const HASH: u32 = 1;
 const XSKMAP: u32 = 17;
 const XDP_PROGRAM: u32 = 6;
 const XDP_ATTACHMENT: u32 = 37;
-/// Packets to an address are picked at whatever queue they come in.
+/// Packets to an address are picked at any queue.
 const ANY_QUEUE: u32 = u32::MAX;
 /// The program looks at the first part of a frame that lies in several.
 const HAS_PARTS: u32 = 1 << 5;
@@ -427,7 +427,7 @@ struct MapUpdate {
     flags: u64,
 }
 
-/// The program at a card. It is detached when this is dropped, or the process ends in whatever way.
+/// The program at a card. It is detached when this is dropped, or when the process ends for any reason.
 struct Program {
     _link: OwnedFd,
     sockets: OwnedFd,

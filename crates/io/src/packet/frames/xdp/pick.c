@@ -1,7 +1,7 @@
 /* Picks the whole packets of some flows out of what a network card receives and gives them to the AF_XDP socket of their
  * queue. Everything else, fragments too, goes to the kernel as always.
  *
- * What it is to pick stands in a map. The maps, and the card's address, are 64-bit constants, which the loader replaces
+ * A map says what it is to pick. The maps, and the card's address, are 64-bit constants, which the loader replaces
  * (program.rs): so this is one section of instructions, without maps to be found by name and without anything to be
  * linked. It needs no header.
  *

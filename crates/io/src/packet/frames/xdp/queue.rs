@@ -123,7 +123,7 @@ impl XdpReceiver {
         }
     }
 
-    /// What the kernel has written into a frame; none where it says what cannot be.
+    /// What the kernel has written into a frame; `None` if its description is impossible.
     #[inline]
     fn written(&mut self, entry: &libc::xdp_desc) -> Option<Slice> {
         let size = self.frame_size();
@@ -134,7 +134,7 @@ impl XdpReceiver {
         }
         self.with_kernel -= 1;
         if begin + entry.len as usize > size {
-            // SAFETY: the kernel has given the frame back, whatever it says of it.
+            // SAFETY: the kernel has given the frame back, even if its description is wrong.
             drop(unsafe { self.pool.take_back(frame as u32) });
             return None;
         }
@@ -303,7 +303,7 @@ impl Receiver for XdpReceiver {
         MemoryInUse { held: out - self.with_kernel, all: self.pool.blocks() }
     }
 
-    /// Filled frames, of those that the kernel has; or the queue of the listening socket beside them that has less
+    /// Filled frames, out of the kernel's frames; or the queue of a listening socket beside them if it has less
     /// room.
     fn queue_in_use(&mut self) -> QueueInUse {
         let (frame, largest) = (self.frame_size() as u64, self.umem.card.config.largest);
@@ -413,8 +413,8 @@ impl Transmit for XdpTransmit {
         }
         let (start, length) = (slice.as_ptr().cast_mut().wrapping_sub(before), before + slice.len());
         self.current = Some((InFlight::Received(slice), (offset - before) % size));
-        // SAFETY: within the frame, which the slice keeps; it is the only one who refers to the frame, and stays here until
-        // the frame has left.
+        // SAFETY: within the frame, which the slice keeps; the slice has the only reference to the frame, and stays
+        // here until the frame has left.
         Ok(unsafe { core::slice::from_raw_parts_mut(start, length) })
     }
 

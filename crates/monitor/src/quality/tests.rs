@@ -1,0 +1,186 @@
+use super::{Problem, ProblemKind, Quality, QualityMonitor, QualityState, Relation};
+use crate::made_up::{held_back, node, sample, source};
+use crate::{Sample, SourceSample};
+use core::time::Duration;
+use ropewalk_terms::{Cause, Counter, EventKey, NodeId, RunNumber, SourceId, Utc};
+use std::sync::Arc;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A healthy run of two sources, `seconds` after its start, changed by `change`.
+fn look(seconds: u64, change: impl FnOnce(&mut Sample)) -> Sample {
+    let mut look = sample(seconds, vec![source(1, 100 * seconds), source(2, 100 * seconds)]);
+    look.utc = Utc(seconds as i64 * SECOND);
+    look.events.built = 100 * seconds;
+    change(&mut look);
+    look
+}
+
+fn after(samples: impl IntoIterator<Item = Sample>) -> Quality {
+    let mut monitor = QualityMonitor::default();
+    samples.into_iter().for_each(|sample| monitor.observe(sample));
+    monitor.quality().clone()
+}
+
+fn only(quality: &Quality) -> &Problem {
+    assert_eq!(quality.problems.len(), 1, "{quality:#?}");
+    &quality.problems[0]
+}
+
+#[test]
+fn a_run_without_events_has_no_data_and_one_with_whole_events_is_good() {
+    let begun = sample(1, vec![source(1, 0), source(2, 0)]);
+    assert_eq!(after([begun]).state, QualityState::NoData);
+    let quality = after((1..=20).map(|second| look(second, |_| ())));
+    assert_eq!((quality.state, quality.is_current), (QualityState::Good, false), "{quality:#?}");
+    assert_eq!((quality.complete.total, quality.complete.per_second), (2_000, 100.0));
+    assert_eq!(quality.sentence, "all 2,000 events are complete");
+}
+
+#[test]
+fn events_of_each_quality_are_counted_in_the_run_and_per_second() {
+    let at = |second: u64| {
+        look(second, |look| {
+            look.events.incomplete_emitted = 10 * second;
+            look.events.incomplete_dropped.add(Cause::TimedOut, second);
+            look.sources[1].account.missing.add(Cause::TimedOut, 11 * second);
+            look.nodes.push(node(NodeId::builder(1), &[(Counter::EventsDoubtful, 3 * second)]));
+        })
+    };
+    let quality = after([at(1), at(3)]);
+    assert_eq!((quality.incomplete.total, quality.incomplete.per_second), (33, 11.0));
+    assert_eq!((quality.doubtful.total, quality.doubtful.per_second), (9, 3.0));
+    assert_eq!(quality.sentence, "33 incomplete events; source 2 is missing in 33");
+    assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, true));
+}
+
+#[test]
+fn a_source_that_restarted_is_named_with_its_event_and_what_followed() {
+    let restarted = |second: u64| {
+        look(second, |look| {
+            look.names = Arc::new([(SourceId(1), "boardA".to_owned())].into());
+            look.sources[0].restarted_at = Some(EventKey::new(0, 600));
+            look.sources[0].account.dropped.add(Cause::OutOfSync, 100 * second);
+            look.events.incomplete_emitted = 2_049;
+        })
+    };
+    let quality = after([look(9, |_| ()), restarted(10), restarted(11)]);
+    let worst = &quality.problems[0];
+    assert_eq!(worst.kind, ProblemKind::SourceRestarted);
+    assert_eq!(worst.sentence, "boardA (source 1) restarted counting at event 600: 2,049 incomplete events");
+    assert_eq!((worst.since_ns, worst.last_ns, worst.count), (10 * SECOND, 11 * SECOND, 1_100));
+    assert!(quality.sentence.ends_with("2,049 incomplete events (and 1 more)"), "{}", quality.sentence);
+}
+
+#[test]
+fn a_problem_whose_count_rests_is_over_and_stays_in_the_list() {
+    let late = |second: u64, late| look(second, |look| look.sources[0].account.late = late);
+    let quality = after([late(1, 0), late(2, 5), late(11, 5)]);
+    assert!(only(&quality).is_current);
+    let quality = after([late(1, 0), late(2, 5), late(12, 5)]);
+    assert!(!only(&quality).is_current && !quality.is_current);
+    assert_eq!(quality.sentence, "source 1: 5 fragments lost: 5 late; not any more");
+    assert_eq!(quality.state, QualityState::Incomplete);
+    let quality = after([late(1, 0), late(2, 5), late(12, 5), late(13, 6)]);
+    assert!(only(&quality).is_current);
+    assert_eq!((only(&quality).since_ns, only(&quality).last_ns), (2 * SECOND, 13 * SECOND));
+}
+
+#[test]
+fn another_run_begins_without_problems() {
+    let late = look(2, |look| look.sources[0].account.late = 5);
+    let next = look(3, |look| look.run = RunNumber(4));
+    assert_eq!(after([late, next]).problems, []);
+}
+
+#[test]
+fn fragments_in_doubt_are_problems_of_their_source() {
+    let doubtful = |doubts: &[(&'static str, u64)]| {
+        let quality = after([look(1, |look| look.sources[1].doubts = doubts.to_vec())]);
+        let Problem { kind, source, count, ref sentence, .. } = *only(&quality);
+        assert_eq!((source, quality.state), (Some(2), QualityState::Doubtful));
+        (kind, count, sentence.clone())
+    };
+    let checksums = (ProblemKind::ChecksumsWrong, 1, "source 2: 1 fragment with a wrong checksum".to_owned());
+    assert_eq!(doubtful(&[("crc_errors", 1)]), checksums);
+    let cables = "source 2: 7 fragments name another source; check the cables";
+    assert_eq!(doubtful(&[("wrong_source", 7)]), (ProblemKind::WrongSource, 7, cables.to_owned()));
+    let crossing = "source 2: 3 fragments with another bunch crossing than the other sources";
+    let mismatch = ProblemKind::BunchCrossingMismatch;
+    assert_eq!(doubtful(&[("bunch_crossing_mismatch", 3)]), (mismatch, 3, crossing.to_owned()));
+    let faulty = "source 2: 1,003 fragments faulty: 1,000 malformed, 3 marked as faulty by the front end";
+    let faults = [("malformed", 1_000), ("status_error", 3)];
+    assert_eq!(doubtful(&faults), (ProblemKind::FragmentsFaulty, 1_003, faulty.to_owned()));
+}
+
+#[test]
+fn what_is_masked_stale_from_before_the_run_or_over_is_no_problem() {
+    let quality = after([look(1, |look| {
+        look.sources[0].account.dropped.add(Cause::Masked, 9);
+        look.sources[0].account.stale = 4;
+        look.sources[0].numbers.add(Counter::FragmentsBeforeStart, 4);
+        look.sources[0].account.after_stop = 7;
+    })]);
+    assert_eq!(quality.problems, []);
+}
+
+#[test]
+fn a_source_that_never_sent_is_told_from_one_that_stopped() {
+    let never = |second: u64| look(second, |look| look.sources[0] = SourceSample { ..source(1, 0) });
+    assert_eq!(after((1..=5).map(never)).problems, [], "it has five seconds");
+    let quality = after((1..=6).map(never));
+    assert_eq!(only(&quality).kind, ProblemKind::SourceNeverSent);
+    assert_eq!(only(&quality).sentence, "source 1 has sent nothing since the run began (it is connected)");
+    let stopped = |second: u64| look(second, |look| look.sources[0] = source(1, 500));
+    let quality = after((1..=7).map(stopped));
+    assert_eq!(only(&quality).kind, ProblemKind::SourceSilent);
+    assert_eq!(only(&quality).sentence, "source 1: no data for 6.0 s");
+}
+
+#[test]
+fn silence_of_all_is_no_fault_of_one_and_who_is_held_back_is_not_silent() {
+    let pause = |second: u64| sample(second, vec![source(1, 500), source(2, 500)]);
+    assert_eq!(after((1..=9).map(pause)).problems, []);
+    // Source 2 is held back because it waits for source 1.
+    let held =
+        |second: u64| sample(second, vec![source(1, 500), held_back(source(2, 700), Duration::from_secs(second))]);
+    let quality = after((1..=9).map(held));
+    assert_eq!((only(&quality).kind, only(&quality).source), (ProblemKind::SourceSilent, Some(1)));
+}
+
+/// Sentences about sources with these offsets, the reference first; none: no fixed relation.
+fn disagreement(offsets: &[Option<i16>]) -> Vec<String> {
+    let relation = |(id, &offset): (u32, &Option<i16>)| {
+        let since = EventKey::new(0, if offset == Some(0) { 1 } else { 700 + u64::from(id) });
+        (SourceId(id), Relation { offset, since })
+    };
+    let quality = after([look(1, |look| {
+        look.names = Arc::new((1..=4).map(|id| (SourceId(id), format!("board{id}"))).collect());
+        look.synchrony = (1..).zip(offsets).map(relation).collect();
+    })]);
+    quality.problems.into_iter().map(|problem| problem.sentence.replace(" (source ", "(")).collect()
+}
+
+#[test]
+fn the_source_that_all_others_disagree_with_is_named_also_if_it_is_the_reference() {
+    let (same, early, late) = (Some(0), Some(1), Some(-3));
+    assert_eq!(disagreement(&[same, same, same]), [""; 0]);
+    assert_eq!(disagreement(&[same, same, early]), ["board3(3) is one event early since event 703"]);
+    assert_eq!(disagreement(&[same, same, late]), ["board3(3) is 3 events late since event 703"]);
+    // All others are displaced by the same: the reference lost a trigger the other way round.
+    assert_eq!(disagreement(&[same, early, early]), ["board1(1) is one event late since event 702"]);
+    assert_eq!(disagreement(&[same, late, late, late]), ["board1(1) is 3 events early since event 702"]);
+    assert_eq!(
+        disagreement(&[same, same, None]),
+        ["board3(3) has no fixed relation to the other sources since event 703"]
+    );
+}
+
+#[test]
+fn of_two_sources_that_disagree_both_are_named() {
+    let two = ["board1(1) and board2(2) disagree by one event since event 702"];
+    assert_eq!(disagreement(&[Some(0), Some(1)]), two);
+    let four = disagreement(&[Some(0), Some(0), Some(2), Some(2)]);
+    assert_eq!(four.len(), 2);
+    assert!(four.iter().all(|sentence| sentence.contains("disagree by 2 events")), "{four:?}");
+}

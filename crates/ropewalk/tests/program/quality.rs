@@ -1,0 +1,223 @@
+//! Staged faults of the data, and what an operator sees of them within a minute: the quality, the alarm, the status line on
+//! the terminal, and the exit status.
+
+use crate::control::Controlled;
+use crate::filters::compile;
+use crate::process::Ended;
+use crate::support::{FrontEnd, Setup, SmallDisk, fed_fragment, fed_fragment_with, wait_for};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// An operator must see a fault within this time.
+const WITHIN: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Two sources, 841 without a name and boardB, in a run under run control.
+struct Shift {
+    controlled: Controlled,
+    front_ends: Vec<FrontEnd>,
+    begun: Instant,
+}
+
+fn setup(name: &str) -> Setup {
+    let setup = Setup::new(&format!("quality-{name}"), &[841]).timeout("300ms");
+    setup.source("id = 843\nname = \"boardB\"\nreadout = \"ru0\"")
+}
+
+impl Shift {
+    /// A run of these sources; `connected` are those that are there.
+    fn begin(setup: &Setup, connected: &[u32]) -> Self {
+        let controlled = Controlled::start(setup, &[]);
+        controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());
+        let address = controlled.address_of("ru0");
+        let front_ends = connected.iter().map(|&id| FrontEnd::ferol(&address, id).with_size(200)).collect();
+        Self { controlled, front_ends, begun: Instant::now() }
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let address = self.controlled.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
+    }
+
+    /// Waits for the alarm, and returns its sentence. The fault began when `self.begun` was set last.
+    fn alarm(&self, name: &str) -> String {
+        let found = wait_for(&format!("the alarm {name}"), || {
+            let alarms = self.get("/api/v1/alarms");
+            let alarm = alarms.as_array().expect("a list").iter().find(|alarm| alarm["name"] == name)?.clone();
+            (alarm["state"] == "active").then_some(alarm)
+        });
+        assert!(self.begun.elapsed() < WITHIN);
+        found["sentence"].as_str().expect("text").to_owned()
+    }
+
+    /// The sentence of this problem in the live view.
+    fn problem(&self, kind: &str) -> String {
+        let live = self.get("/api/v1/live");
+        let problems = live["quality"]["problems"].as_array().expect("a list");
+        let problem = problems.iter().find(|problem| problem["kind"] == kind);
+        let problem = problem.unwrap_or_else(|| panic!("no {kind}: {:#}", live["quality"]));
+        problem["sentence"].as_str().expect("text").to_owned()
+    }
+
+    /// Sends these events of both sources, slowly.
+    fn send_all(&mut self, events: std::ops::RangeInclusive<u64>) {
+        for event in events {
+            self.front_ends.iter_mut().for_each(|front_end| front_end.send([event]));
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn end(self) -> Ended {
+        self.controlled.good("stop");
+        self.controlled.good("shutdown");
+        self.controlled.program.end()
+    }
+}
+
+/// The status line names the problem, and the exit status is 3.
+fn expect_told(ended: &Ended, words: &str) {
+    ended.expect_status(3);
+    assert!(ended.errors.lines().any(|line| line.contains("DATA: ") && line.contains(words)), "{ended:#?}");
+}
+
+#[test]
+fn whole_events_are_good() {
+    let mut shift = Shift::begin(&setup("good"), &[841, 843]);
+    shift.send_all(1..=100);
+    let quality = wait_for("all events", || {
+        let quality = shift.get("/api/v1/quality");
+        (quality["complete"]["total"] == 100).then_some(quality)
+    });
+    assert_eq!((&quality["state"], &quality["problems"]), (&"good".into(), &Value::Array(Vec::new())), "{quality:#}");
+    let ended = shift.end();
+    ended.expect_status(0);
+    assert!(!ended.errors.contains("DATA: "), "{ended:#?}");
+}
+
+#[test]
+fn a_board_that_resets_its_counter_is_named_with_the_event() {
+    let mut shift = Shift::begin(&setup("reset"), &[841, 843]);
+    shift.send_all(1..=50);
+    shift.begun = Instant::now();
+    shift.front_ends[0].send(51..=120);
+    shift.front_ends[1].send(1..=40);
+    let sentence = shift.alarm("source_restarted");
+    assert!(sentence.starts_with("boardB (source 843) restarted counting at event 51"), "{sentence}");
+    shift.alarm("events_incomplete");
+    wait_for("the count in the sentence", || {
+        shift.problem("source_restarted").ends_with(": 70 incomplete events").then_some(())
+    });
+    expect_told(&shift.end(), "boardB (source 843) restarted counting at event 51");
+}
+
+#[test]
+fn a_board_that_misses_a_trigger_is_out_of_step_within_200_events() {
+    let mut shift = Shift::begin(&setup("slip"), &[841, 843]);
+    shift.send_all(1..=700);
+    shift.begun = Instant::now();
+    for event in 701..=900 {
+        shift.front_ends[0].send([event]);
+        let (bunch_crossing, bytes) = ((event + 1) % 3564 + 1, 200);
+        shift.front_ends[1].send_content(event, &fed_fragment_with(843, event, bunch_crossing, bytes));
+        std::thread::sleep(PAUSE);
+    }
+    let sentence = shift.alarm("source_out_of_step");
+    assert_eq!(sentence, "source 841 and boardB (source 843) disagree by one event since event 701");
+    expect_told(&shift.end(), "disagree by one event since event 701");
+}
+
+#[test]
+fn a_board_that_stops_sending_is_silent() {
+    let mut shift = Shift::begin(&setup("silent"), &[841, 843]);
+    shift.send_all(1..=50);
+    shift.begun = Instant::now();
+    let first = &mut shift.front_ends[0];
+    first.send_slowly(51..=250, Duration::from_millis(20));
+    let sentence = shift.alarm("source_silent");
+    assert!(sentence.starts_with("boardB (source 843): no data for "), "{sentence}");
+    expect_told(&shift.end(), "boardB (source 843)");
+}
+
+#[test]
+fn a_board_that_never_connects_has_never_sent() {
+    let mut shift = Shift::begin(&setup("never"), &[841]);
+    shift.front_ends[0].send_slowly(1..=100, PAUSE);
+    let sentence = shift.alarm("source_never_sent");
+    assert_eq!(sentence, "boardB (source 843) has sent nothing since the run began (no connection)");
+    expect_told(&shift.end(), "boardB (source 843)");
+}
+
+#[test]
+fn bit_errors_are_counted_by_their_board() {
+    let mut shift = Shift::begin(&setup("bits"), &[841, 843]);
+    shift.send_all(1..=50);
+    shift.begun = Instant::now();
+    for event in 51..=60 {
+        shift.front_ends[0].send([event]);
+        let mut content = shift.front_ends[1].content(event);
+        content[20] ^= 4;
+        shift.front_ends[1].send_content(event, &content);
+    }
+    wait_for("all of them", || {
+        (shift.alarm("checksums_wrong") == "boardB (source 843): 10 fragments with a wrong checksum").then_some(())
+    });
+    let quality = shift.get("/api/v1/quality");
+    assert_eq!((&quality["state"], &quality["doubtful"]["total"]), (&"doubtful".into(), &10.into()), "{quality:#}");
+    expect_told(&shift.end(), "with a wrong checksum");
+}
+
+#[test]
+fn exchanged_cables_are_named() {
+    let mut shift = Shift::begin(&setup("cables"), &[841, 843]);
+    shift.send_all(1..=20);
+    shift.begun = Instant::now();
+    for event in 21..=40 {
+        for (place, other) in [(0, 843), (1, 841)] {
+            shift.front_ends[place].send_content(event, &fed_fragment(other, event, 200));
+        }
+    }
+    let sentence = shift.alarm("wrong_source");
+    assert!(sentence.contains(" name another source; check the cables"), "{sentence}");
+    expect_told(&shift.end(), "name another source");
+}
+
+#[test]
+fn a_disk_that_is_full_raises_its_alarm() {
+    let setup = setup("full");
+    let Some(_disk) = SmallDisk::mount(&setup.output()) else {
+        return ropewalk_tidy::skipped("quality::a_disk_that_is_full_raises_its_alarm", "may not mount");
+    };
+    let mut shift = Shift::begin(&setup, &[841, 843]);
+    // More than the disk has: what fits is written.
+    std::fs::write(setup.output().join("others"), vec![7; 9 << 20]).expect_err("8 MiB are there");
+    shift.begun = Instant::now();
+    shift.send_all(1..=50);
+    let sentence = shift.alarm("disk_full");
+    assert!(sentence.contains("its disk is full"), "{sentence}");
+    std::fs::remove_file(setup.output().join("others")).expect("it is ours");
+    shift.controlled.good("stop");
+    shift.controlled.good("shutdown");
+    let ended = shift.controlled.program.end();
+    assert!(ended.errors.contains("DISK FULL"), "{ended:#?}");
+}
+
+#[test]
+fn a_filter_that_crashes_raises_its_alarm() {
+    let setup = setup("filter");
+    // It ends at events 27 and 57.
+    let library = compile(setup.directory(), &["-DENDS_OVER=30"]);
+    let streams = "[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\n";
+    let setup = setup.and(&format!("[filter]\nlibrary = {library:?}\n{streams}"));
+    let mut shift = Shift::begin(&setup, &[841, 843]);
+    shift.send_all(1..=60);
+    shift.alarm("filter_failing");
+    shift.end();
+}
