@@ -1,11 +1,11 @@
-// The limit of the run, and the alarms: shown, played, acknowledged, shelved.
+// Throughput and alarms: shown, heard, acknowledged, shelved.
 
 import { notice } from "./dialogs.js";
-import { byId, element, replaceKept, setText, words } from "./format.js";
+import { byId, element, manual, replaceKept, say, setText, words } from "./format.js";
 import { give } from "./requests.js";
 
 const SHELF_SECONDS = 3600;
-// How often an unacknowledged alarm sounds, and its tones in hertz.
+// How often an alarm sounds until it is acknowledged, and its tones in hertz.
 const SOUNDS = {
   critical: { everyMilliseconds: 2000, tones: [880, 660, 880] },
   warning: { everyMilliseconds: 10000, tones: [520] },
@@ -13,46 +13,50 @@ const SOUNDS = {
 
 let audio = null;
 let isLoud = false;
-let unanswered = [];
-let limitSaid = "";
 let heardAt = 0;
 
-function told(alarm) {
-  const known = alarm.known_by ? `is known to ${alarm.known_by}` : "is known";
-  const standing = alarm.state === "latched" ? "is over, and was not acknowledged" : alarm.state === "acknowledged" ? known : "";
-  return `${alarm.severity}: ${words(alarm.name)} ${standing}`.trim();
+function status({ state, known_by: by }) {
+  if (state === "acknowledged") return by ? `, acknowledged by ${by}` : ", acknowledged";
+  return state === "latched" ? ", over, not acknowledged" : "";
 }
 
+const title = (alarm) => `${alarm.severity}: ${words(alarm.name)}${status(alarm)}`;
+
 function line(alarm) {
-  const item = element("li", { class: alarm.severity }, element("span", {}, told(alarm)));
+  const item = element("li", { class: `${alarm.severity} ${alarm.state}` }, element("b", {}, title(alarm)), element("span", { class: "what" }));
   const ask = (what, parameters) => give(`alarms/${alarm.name}/${what}`, parameters).catch((error) => notice(String(error)));
   const button = (text, label, what, parameters) => {
-    const made = element("button", { "aria-label": `${label} ${words(alarm.name)}`, "data-place": alarm.name }, text);
+    const made = element("button", { "aria-label": `${label}: ${words(alarm.name)}`, "data-place": alarm.name }, text);
     made.addEventListener("click", () => ask(what, parameters));
     return made;
   };
-  if (alarm.state !== "acknowledged") item.append(button("Acknowledge", "acknowledge", "acknowledge"));
-  item.append(button("Shelve 1 h", "for an hour, do not show", "shelve", { seconds: SHELF_SECONDS }));
+  const deeds = element("span", { class: "choice" });
+  if (alarm.state !== "acknowledged") deeds.append(button("Acknowledge", "Acknowledge", "acknowledge"));
+  deeds.append(button("Shelve 1 h", "Shelve 1 h", "shelve", { seconds: SHELF_SECONDS }));
+  deeds.append(element("a", manual(alarm.name), "What to do"));
+  item.append(deeds);
   return item;
 }
 
-export function show(live) {
-  const limit = live.limit?.sentence ?? (live.state === "running" ? "No data yet." : "No run is active.");
-  setText(byId("limit"), limit);
-  // Screen readers do not announce changes of the numbers alone.
-  const words = limit.replace(/\b\d[\d.,]*\b/g, "");
-  if (words !== limitSaid) setText(byId("limit-said"), limit);
-  limitSaid = words;
-  byId("limit").className = `limit ${live.limit ? live.limit.kind : ""}`;
-  unanswered = live.alarms.filter((alarm) => alarm.state === "active" || alarm.state === "latched");
+function showAlarms(alarms) {
   const box = byId("alarms");
-  const shown = JSON.stringify(live.alarms.map((alarm) => [alarm.name, alarm.severity, alarm.state]));
-  // Rebuilt only after a change, so that buttons do not move under the pointer.
+  const shown = JSON.stringify(alarms.map((alarm) => [alarm.name, title(alarm)]));
+  // Rebuilt only after a change, so that a button stays where it is pressed.
   if (box.dataset.shown !== shown) {
     box.dataset.shown = shown;
-    const lines = live.alarms.map(line);
-    replaceKept(box, lines.length ? lines : [element("li", { class: "none" }, "no alarm")]);
+    const lines = alarms.map(line);
+    replaceKept(box, lines.length ? lines : [element("li", { class: "none" }, "No alarms.")]);
   }
+  alarms.forEach((alarm, index) => setText(box.children[index].children[1], alarm.sentence));
+  say("alarms-said", alarms.map((alarm) => `${title(alarm)}. ${alarm.sentence}`).join(" "));
+}
+
+export function show(live) {
+  const limit = live.limit?.sentence ?? (live.state === "running" ? "Waiting for the first report." : "No run is going on.");
+  setText(byId("limit"), limit);
+  say("limit-said", `Throughput: ${limit}`);
+  showAlarms(live.alarms);
+  const unanswered = live.alarms.filter((alarm) => alarm.state === "active" || alarm.state === "latched");
   const worst = ["critical", "warning"].find((severity) => unanswered.some((alarm) => alarm.severity === severity));
   document.body.dataset.alarm = worst ?? "none";
   sound(worst);
@@ -72,7 +76,7 @@ function play(tones) {
     const tone = audio.createOscillator();
     const loudness = audio.createGain();
     tone.frequency.value = hertz;
-    // A soft end avoids a click.
+    // Ramps avoid clicks.
     loudness.gain.setValueAtTime(0, from);
     loudness.gain.linearRampToValueAtTime(0.25, from + 0.02);
     loudness.gain.linearRampToValueAtTime(0, from + 0.2);
@@ -90,7 +94,7 @@ function setLoud(loud) {
   button.setAttribute("aria-pressed", String(loud));
 }
 
-// Browsers play no sound before the first click: the button that turns sound on is that click, and plays at once.
+// Browsers play no sound before a click: the button that turns sound on is that click, and plays a tone at once.
 export function begin() {
   byId("sound").addEventListener("click", async () => {
     setLoud(!isLoud);

@@ -1,18 +1,18 @@
-// Run control: the state, and the buttons that are allowed now.
+// Run control: the state, and the buttons that are possible now.
 
 import { ask, notice } from "./dialogs.js";
-import { byId, setText } from "./format.js";
+import { byId, grouped, setText } from "./format.js";
 import { recall, remember } from "./memory.js";
 import { whyNot } from "./operator.js";
 import { give } from "./requests.js";
 
-let trouble = null;
+let last = null;
 let required = [];
 let allowed = [];
 let gone = "";
 
-// The fields of the previous run.
-function lastSaid() {
+// Run information of the last start.
+function lastInformation() {
   try {
     return JSON.parse(recall("fields")) ?? {};
   } catch {
@@ -20,27 +20,46 @@ function lastSaid() {
   }
 }
 
-// Asks for each required field of a start, with the previous answers as defaults.
-async function askFields() {
-  const last = lastSaid();
+// Asks for the run information that a start needs, filled in as at the last start.
+async function askInformation() {
+  const before = lastInformation();
   const said = await ask({
-    title: "Describe the run",
-    lines: required.map((name) => ({ name, label: name, value: last[name] ?? "" })),
+    title: "Run information",
+    lines: required.map((name) => ({ name, label: name, value: before[name] ?? "" })),
     agree: "Start",
   });
   if (!said) return undefined;
-  remember("fields", JSON.stringify({ ...last, ...said }));
+  remember("fields", JSON.stringify({ ...before, ...said }));
   return { field: Object.entries(said).map(([name, value]) => `${name}=${value}`) };
+}
+
+const counted = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+// What a reset loses.
+function lost() {
+  if (!["running", "paused", "draining"].includes(last?.state)) return "No run is going on: no data are lost. Press Configure afterwards.";
+  const { events, fragments } = last.ledger;
+  const inFlight = `${counted(events.in_flight, "event")} and ${counted(fragments.in_flight, "fragment")} in flight`;
+  return `Run ${last.run} ends at once. What is not yet written is lost: now ${inFlight}. Events already written stay. To end the run without loss, press Cancel, then Stop.`;
+}
+
+async function askReset() {
+  return (await ask({ title: "Reset?", text: lost(), agree: "Reset", grave: true })) && {};
 }
 
 async function press(button) {
   const command = button.dataset.command;
-  // Nothing happens if the user cancels.
-  const parameters = command === "start" && required.length ? await askFields() : {};
+  const parameters = command === "reset" ? await askReset() : command === "start" && required.length ? await askInformation() : {};
   if (!parameters) return;
   button.disabled = true;
   await give(`commands/${command}`, parameters);
   showAllowed();
+}
+
+// The command of each pair that is shown: one place, one or the other.
+function shownNow(state) {
+  const first = state === "error" ? "reset" : state === "initial" ? "configure" : "start";
+  return [first, state === "paused" ? "resume" : "pause", "stop"];
 }
 
 // Enables the commands that the state allows, unless another operator has control.
@@ -53,23 +72,26 @@ export function showAllowed() {
 }
 
 export function showState(live) {
+  last = live;
   const state = byId("state");
   setText(state, live.task && live.state !== "running" ? `${live.state} (${live.task})` : live.state);
   state.className = `state ${live.state}`;
+  document.body.dataset.state = live.state;
   setText(byId("run"), live.run ? `run ${live.run}` : "no run");
   byId("run").title = Object.entries(live.fields ?? {}).map(([name, value]) => `${name}=${value}`).join("\n");
-  document.title = `${live.state}${live.run ? ` · run ${live.run}` : ""} · Ropewalk`;
+  const isBad = live.quality.is_current && ["incomplete", "doubtful"].includes(live.quality.state);
+  document.title = `${isBad ? `${live.quality.state} data · ` : ""}${live.state}${live.run ? ` · run ${live.run}` : ""} · Ropewalk`;
   allowed = live.allowed;
+  const shown = shownNow(live.state);
+  for (const button of document.querySelectorAll(".slot [data-command]")) button.classList.toggle("off", !shown.includes(button.dataset.command));
   showAllowed();
   required = live.required_fields ?? [];
-  // A message that the user closed is not shown again until it changes.
-  if (live.trouble !== trouble) {
-    trouble = live.trouble;
-    notice(trouble);
-  }
+  // The operator who gave a command gets its refusal at once, as a notice; this line is for all.
+  setText(byId("trouble"), live.trouble ? `Last error: ${live.trouble}` : "");
+  byId("trouble").hidden = !live.trouble;
 }
 
-// The server does not answer: commands are disabled, and the page shows old values.
+// The server does not answer: no command is possible, and all numbers are old.
 export function showGone(text) {
   setText(byId("state"), "no answer");
   byId("state").className = "state gone";
@@ -77,14 +99,13 @@ export function showGone(text) {
   document.body.classList.add("stale");
   allowed = [];
   showAllowed();
-  // Only once, so that later messages stay visible.
+  // Once: later notices stay.
   if (text !== gone) notice(text);
   gone = text;
 }
 
 export function showBack() {
   document.body.classList.remove("stale");
-  trouble = null;
   gone = "";
   notice("Connected again.", { passes: true });
 }
@@ -94,4 +115,5 @@ export function begin() {
     button.disabled = true;
     button.addEventListener("click", () => press(button).catch((error) => notice(String(error))));
   }
+  for (const button of document.querySelectorAll(".slot [data-command]")) button.classList.toggle("off", !shownNow("").includes(button.dataset.command));
 }

@@ -1,4 +1,4 @@
-// The dashboard: shows the data of /api/v1/live/stream by topic. It loads nothing from other servers.
+// The dashboard: shows each view that /api/v1/live/stream sends, topic by topic.
 
 import * as alarms from "./alarms.js";
 import * as control from "./control.js";
@@ -12,11 +12,13 @@ import * as operator from "./operator.js";
 import * as parameters from "./parameters.js";
 import * as path from "./path.js";
 import * as plots from "./plots.js";
+import * as quality from "./quality.js";
 import * as runs from "./runs.js";
 import * as sources from "./sources.js";
-import { clock } from "./format.js";
+import * as tabs from "./tabs.js";
+import { clock, learnNames } from "./format.js";
 
-// Views come twice a second: after this time without one, the server counts as gone.
+// Views come twice a second: after this time without one, the server is gone.
 const GONE_MILLISECONDS = 3000;
 const RETRY_MILLISECONDS = 1000;
 
@@ -34,8 +36,10 @@ function show(live) {
     journal.again();
     parameters.again();
   }
+  learnNames(live.sources);
   operator.show(live);
   control.showState(live);
+  quality.show(live);
   parameters.show(live);
   alarms.show(live);
   numbers.show(live);
@@ -53,20 +57,20 @@ function connect() {
   stream.addEventListener("error", () => {
     isGone = true;
     watch();
-    // After an error response a browser does not reconnect by itself.
+    // After an answer with an error a browser does not try again by itself.
     if (stream.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MILLISECONDS);
   });
 }
 
-// A connection may be open but dead: detect this by the age of the last view.
+// A connection may be open and dead: the age of the last view tells.
 function watch() {
   if (performance.now() - heardAt > GONE_MILLISECONDS) isGone = true;
   if (!isGone) return;
   operator.showGone();
-  control.showGone(`The server does not answer since ${clock(heardTime * 1e6)}; this page connects again by itself.`);
+  control.showGone(`The server does not answer since ${clock(heardTime * 1e6)}. This page connects again by itself.`);
 }
 
-// Another operator has control: update what is allowed here.
+// Another operator has control, or none: what this page may do has changed.
 function showHeld() {
   control.showAllowed();
   parameters.showHeld();
@@ -75,6 +79,7 @@ function showHeld() {
 }
 
 dialogs.begin();
+tabs.begin();
 operator.begin(showHeld);
 control.begin();
 parameters.begin();

@@ -1,5 +1,4 @@
-// Messages and questions to the user. The page continues to update below, with alarms and their sound, which the browser's own dialogs
-// would stop.
+// Notices and questions to the operator. The page goes on below them: alarms are seen and heard, which the browser's own dialogs would stop.
 
 import { byId, element, setText } from "./format.js";
 
@@ -8,7 +7,7 @@ const LONGEST_NOTICE_MILLISECONDS = 8000;
 let closing = 0;
 let asked = Promise.resolve();
 
-// Shows a message. It overlays the page, so that nothing moves; a message that `passes` disappears by itself.
+// A notice. It lies over the page, so that nothing jumps; one that `passes` closes by itself.
 export function notice(text, { passes = false } = {}) {
   clearTimeout(closing);
   byId("notice").hidden = !text;
@@ -17,8 +16,8 @@ export function notice(text, { passes = false } = {}) {
   if (passes) closing = setTimeout(() => notice(""), LONGEST_NOTICE_MILLISECONDS);
 }
 
-// Asks a question with a line for each of `lines`, { name, label, value, and further attributes of the field }. Returns the answers by name, or
-// undefined if the user cancels. Enter does not confirm a `grave` question. Questions are shown one after the other.
+// Asks a question with a field for each of `lines`: { name, label, value, further attributes }. Returns the values by name, or undefined
+// after Cancel. Enter alone does not agree to a `grave` question. Questions come one after the other.
 export function ask(question) {
   asked = asked.catch(() => {}).then(() => put(question));
   return asked;
@@ -30,6 +29,7 @@ function put({ title, text = "", lines = [], agree, grave = false }) {
   setText(byId("question-text"), text);
   byId("question-text").hidden = !text;
   setText(byId("question-agree"), agree);
+  byId("question-agree").className = grave ? "danger" : "agree";
   const fields = lines.map(({ label, ...attributes }) => {
     const field = element("input", { maxlength: "1024", required: "", ...attributes });
     byId("question-lines").append(element("label", {}, `${label} `, field));
@@ -41,7 +41,7 @@ function put({ title, text = "", lines = [], agree, grave = false }) {
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       const said = Object.fromEntries(fields.map((field) => [field.name, field.value]));
-      // Clear the fields: one may contain a token.
+      // No input stays behind: it may be a token.
       byId("question-lines").replaceChildren();
       resolve(dialog.returnValue === "agree" ? said : undefined);
     }, { once: true });

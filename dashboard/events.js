@@ -1,6 +1,7 @@
-// The event display: a sampled event with a bar for each source, and the data of one of them.
+// The event display: a sampled event with a bar for each source, and the data of one source.
 
-import { byId, bytes, clock, element, grouped, setText, words } from "./format.js";
+import { colour, saveCsv, savePng, statistics, statisticsText } from "./charts.js";
+import { byId, bytes, clock, element, grouped, setText, sourceLabel, words } from "./format.js";
 
 const EVERY_MILLISECONDS = 1000;
 const AFTER_NONE_MILLISECONDS = 5000;
@@ -14,7 +15,7 @@ let asks = false;
 let notBefore = 0;
 let picked = null; // a source's id
 
-// A hex dump: offset, hexadecimal digits, and characters.
+// A dump: offset, hexadecimal digits, and letters.
 export function dump(hex) {
   const lines = [];
   for (let from = 0; from < hex.length; from += 2 * BYTES_IN_A_LINE) {
@@ -29,6 +30,12 @@ export function dump(hex) {
   return lines.join("\n");
 }
 
+// Height of a bar in pixels: linear, or logarithmic from one byte on.
+function heightOf(size, most) {
+  const share = byId("event-log").checked ? Math.log(1 + size) / Math.log(1 + most) : size / most;
+  return Math.max(2, HIGHEST_PIXELS * share);
+}
+
 function showBars() {
   const most = Math.max(1, ...event.sources.map((source) => source.bytes));
   const box = byId("event-bars");
@@ -41,11 +48,11 @@ function showBars() {
     const isPicked = source.id === picked;
     bar.className = `event-bar ${source.missing ? "missing" : source.doubtful ? "doubtful" : ""}`;
     bar.setAttribute("aria-pressed", String(isPicked));
-    bar.setAttribute("aria-label", [source.missing ? `source ${source.id} is missing` : `source ${source.id}, ${grouped(source.bytes)} bytes`, ...source.remarks].join(", "));
-    // One tab stop; arrow keys move between sources.
+    bar.setAttribute("aria-label", [source.missing ? `${sourceLabel(source.id)} is missing` : `${sourceLabel(source.id)}, ${grouped(source.bytes)} bytes`, ...source.remarks].join(", "));
+    // One tab stop; arrow keys go from source to source.
     bar.tabIndex = isPicked || (!isThere && index === 0) ? 0 : -1;
     bar.dataset.source = source.id;
-    stick.style.height = `${source.missing ? HIGHEST_PIXELS : Math.max(2, HIGHEST_PIXELS * source.bytes / most)}px`;
+    stick.style.height = `${source.missing ? HIGHEST_PIXELS : heightOf(source.bytes, most)}px`;
     setText(name, String(source.id));
   });
 }
@@ -54,12 +61,13 @@ function showDetail() {
   const box = byId("event-detail");
   const source = event.sources.find((one) => one.id === picked);
   if (!source) {
-    box.replaceChildren(element("p", { class: "quiet" }, "Choose a source to see what it sent."));
+    box.replaceChildren(element("p", { class: "quiet" }, "Choose a source to see its data."));
     return;
   }
-  const title = element("h3", {}, `Source ${source.id}`);
+  const label = sourceLabel(source.id);
+  const title = element("h3", {}, label.charAt(0).toUpperCase() + label.slice(1));
   if (source.missing) {
-    box.replaceChildren(title, element("p", { class: "bad" }, `Missing in this event: ${source.remarks.map(words).join(", ")}.`));
+    box.replaceChildren(title, element("p", { class: "bad" }, `No data in this event: ${source.remarks.map(words).join(", ")}.`));
     return;
   }
   const fields = element("dl", {}, ...source.fields.flatMap(({ name, value }) => [element("dt", {}, name), element("dd", {}, String(value))]));
@@ -68,7 +76,7 @@ function showDetail() {
   box.replaceChildren(title, ...remarks, fields, element("p", { class: "quiet" }, cut), element("pre", { tabindex: "0", "aria-label": "bytes" }, dump(source.hex)));
 }
 
-// Screen readers announce only a selected event.
+// Screen readers read an event only while the display does not follow the newest.
 function setAloud() {
   const aloud = byId("event-follow").checked ? "off" : "polite";
   for (const id of ["event-what", "event-detail"]) byId(id).setAttribute("aria-live", aloud);
@@ -78,29 +86,51 @@ function showEvent() {
   setAloud();
   const missing = event.sources.filter((source) => source.missing).length;
   const gone = missing > 0 ? `, ${missing} missing` : "";
-  // Gateways have no trigger type.
+  // Gateways have no lumisections.
   const lumisection = event.lumisection > 0 ? ` of lumisection ${event.lumisection}` : "";
   const when = `${clock(event.taken_ns)}, event ${event.key}${lumisection}, built by ${event.builder}`;
   setText(byId("event-what"), `${when}: ${grouped(event.sources.length)} sources${gone}, ${bytes(event.bytes)}`);
+  const sizes = event.sources.filter((source) => !source.missing).map((source) => source.bytes);
+  setText(byId("event-statistics"), statisticsText(statistics(sizes), bytes).replace("Entries", "Fragments"));
   showBars();
   showDetail();
+}
+
+const table = () => [
+  ["event", "source", "name", "bytes", "missing", "remarks"],
+  ...event.sources.map(({ id, bytes: size, missing, remarks }) => [event.key, id, sourceLabel(id), size, missing, remarks.join("; ")]),
+];
+
+// The bars as a picture.
+function draw() {
+  const [step, height] = [Math.max(2, Math.min(48, Math.floor(1200 / event.sources.length))), HIGHEST_PIXELS + 24];
+  const canvas = element("canvas", { width: String(Math.max(400, step * event.sources.length)), height: String(height) });
+  const context = canvas.getContext("2d");
+  const most = Math.max(1, ...event.sources.map((source) => source.bytes));
+  event.sources.forEach((source, index) => {
+    const bar = source.missing ? HIGHEST_PIXELS : heightOf(source.bytes, most);
+    context.fillStyle = colour(source.missing ? "--bad" : source.doubtful ? "--wait" : "--accent");
+    context.fillRect(index * step, HIGHEST_PIXELS - bar, step - 1, bar);
+    if (step >= 24) context.fillText(String(source.id), index * step, height - 8);
+  });
+  return canvas;
 }
 
 async function ask() {
   const kind = byId("event-kind").value;
   const answer = await fetch(`/api/v1/events/sample${kind ? `?${kind}=true` : ""}`);
-  const told = await answer.json();
+  const reply = await answer.json();
   if (answer.ok) {
-    event = told;
+    event = reply;
     showEvent();
   } else {
-    // If there is no new event for a while, the last one stays, with the reason.
-    setText(byId("event-what"), told.error);
+    // The last event stays; the text says why there is no other one.
+    setText(byId("event-what"), reply.error);
     notBefore = performance.now() + AFTER_NONE_MILLISECONDS;
   }
 }
 
-// One request at a time, because the server waits for an event; none while the page is hidden.
+// One request at a time, as the server waits for an event; and only while the display is in view.
 function look() {
   const isWanted = !event || byId("event-follow").checked;
   if (asks || document.hidden || !isInView || !isRunning || !isWanted || performance.now() < notBefore) return;
@@ -111,12 +141,12 @@ function look() {
 export function show(live) {
   const wasRunning = isRunning;
   isRunning = live.state === "running";
-  if (!event && isRunning !== wasRunning) setText(byId("event-what"), isRunning ? "" : "No run is active.");
+  if (!event && isRunning !== wasRunning) setText(byId("event-what"), isRunning ? "" : "No run is going on.");
 }
 
 function pick(source) {
   picked = source;
-  // A selected event stays on the page.
+  // The event that the operator reads must stay.
   byId("event-follow").checked = false;
   setAloud();
   showBars();
@@ -144,9 +174,12 @@ export function begin() {
       look();
     });
   }
+  byId("event-log").addEventListener("change", () => event && showBars());
+  byId("event-csv").addEventListener("click", () => event && saveCsv(`ropewalk-event-${event.key}.csv`, table()));
+  byId("event-png").addEventListener("click", () => event && savePng(`ropewalk-event-${event.key}.png`, [{ text: byId("event-what").textContent, canvas: draw() }]));
   new IntersectionObserver(([seen]) => {
     isInView = seen.isIntersecting;
     look();
-  }).observe(bars.closest("section"));
+  }).observe(bars);
   setInterval(look, EVERY_MILLISECONDS);
 }

@@ -1,10 +1,10 @@
-// Formats numbers, and makes elements of the page.
+// Numbers as text, and elements of the page.
 
 export const byId = (id) => document.getElementById(id);
 
 export const grouped = (number) => Math.round(number).toLocaleString("en-US");
 
-// A short number: 9,999, then 12.3 k, 4.56 M.
+// A number in little room: 9,999, then 12.3 k, 4.56 M.
 export function compact(number) {
   if (number < 10000) return grouped(number);
   return number < 1e6 ? `${(number / 1e3).toPrecision(3)} k` : `${(number / 1e6).toPrecision(3)} M`;
@@ -23,7 +23,7 @@ export const bandwidth = (number) => `${bytes(number)}/s`;
 
 export const percent = (share) => `${Math.round(100 * share)} %`;
 
-// Seconds as hours, minutes and seconds, with days if necessary.
+// Seconds as days, hours, minutes and seconds.
 export function span(seconds) {
   const two = (number) => String(Math.floor(number)).padStart(2, "0");
   const days = Math.floor(seconds / 86400);
@@ -41,7 +41,7 @@ export function ago(seconds) {
 // Nanoseconds since 1970 as local time of day.
 export const clock = (nanoseconds) => new Date(nanoseconds / 1e6).toLocaleTimeString("en-GB");
 
-// The same, with the day if it is not today.
+// The same, with the date unless it is today.
 export function moment(nanoseconds) {
   const date = new Date(nanoseconds / 1e6);
   const isToday = date.toDateString() === new Date().toDateString();
@@ -50,7 +50,7 @@ export function moment(nanoseconds) {
 
 export const words = (name) => name.replaceAll("_", " ");
 
-// An element with attributes; a child that is no node becomes text.
+// Makes an element with attributes; children that are not nodes become text.
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -58,12 +58,34 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-// Sets a text only if it changed, to avoid new layout and repeated announcements.
+// Sets a text only if it differs: unchanged text is neither laid out nor read out again.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// Replaces the contents of a box. Keyboard focus stays on the same button, or on one at the same place.
+const said = new Map(); // element id -> text without numbers
+
+// Gives a text to screen readers. Numbers change all the time: a text that differs only in numbers is not read out again.
+export function say(id, text) {
+  const words = text.replace(/\d[\d.,:]*/g, "");
+  if (said.get(id) === words) return;
+  said.set(id, words);
+  setText(byId(id), text);
+}
+
+const names = new Map(); // source id -> name
+
+export function learnNames(sources) {
+  for (const { id, name } of sources) names.set(id, name);
+}
+
+// A source by name, with its id beside it, as the server's sentences have it; `source 7` without a name.
+export const sourceLabel = (id) => (names.get(id) ? `${names.get(id)} (source ${id})` : `source ${id}`);
+
+// The section of the manual about an alarm or a problem of the data.
+export const manual = (name) => ({ href: `/manual/alarms#${encodeURIComponent(name)}`, target: "_blank", rel: "noopener", "aria-label": `What to do: ${words(name)}` });
+
+// Replaces the children of a box. The keyboard focus stays on the same button, or goes to another one of the same place.
 export function replaceKept(box, children) {
   const old = box.contains(document.activeElement) ? document.activeElement : null;
   box.replaceChildren(...children);
@@ -74,7 +96,7 @@ export function replaceKept(box, children) {
   (buttons.find((one) => one.getAttribute("aria-label") === label) ?? buttons.find((one) => place && one.dataset.place === place))?.focus();
 }
 
-// Fills a table's body in place, so that it does not jump and keeps the selection: a row is { cells, kind, title }.
+// Fills a table's body in place, so that it does not jump and a selection stays: a row is { cells, kind }.
 export function fill(table, lines) {
   const body = table.tBodies[0];
   while (body.rows.length > lines.length) body.deleteRow(-1);
@@ -87,7 +109,7 @@ export function fill(table, lines) {
   });
 }
 
-// The column heads of a table.
+// Sets the column heads of a table.
 export function heads(table, names) {
   const row = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
   table.tHead.replaceChildren(row);

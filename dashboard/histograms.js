@@ -1,16 +1,23 @@
 // Histograms of fragments: /api/v1/histograms, drawn as bars by uPlot.
 
 /* global uPlot */
-import { byId, bytes, element, grouped, setText } from "./format.js";
+import { axis, colour, positive, saveCsv, savePng, statistics, statisticsText, valueScale } from "./charts.js";
+import { byId, bytes, element, grouped, setText, sourceLabel } from "./format.js";
+import { referenceRun } from "./plots.js";
+import { offer as offerTab } from "./tabs.js";
 
-const HEIGHT = 150;
+const HEIGHT = 240;
 const EVERY_MILLISECONDS = 2000;
 
-let drawn = null; // { histogram's name and edges, uplot }
+let drawn = null; // { what, uplot, histogram, columns: [counts, counts of the reference run if it has them] }
+// The account of the reference run.
+let reference = { run: null, histograms: [] };
 let offered = "";
 let isBusy = false;
 
-// A duration in a suitable unit.
+const isLog = () => byId("histogram-log").checked;
+
+// A duration in a fitting unit.
 function time(nanoseconds) {
   for (const [unit, one] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
     if (nanoseconds >= one) return `${+(nanoseconds / one).toPrecision(3)} ${unit}`;
@@ -20,9 +27,7 @@ function time(nanoseconds) {
 
 const FORMATS = { bytes, nanoseconds: time, count: grouped };
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-// Adds up several sources, which have the same bins.
+// Adds up several sources: they have the same bins.
 export function sum(sources) {
   const all = Object.values(sources);
   const add = (name) => all.reduce((sum, one) => sum + one[name], 0);
@@ -30,53 +35,90 @@ export function sum(sources) {
   return { counts, underflow: add("underflow"), overflow: add("overflow"), short: add("short") };
 }
 
-// Describes the values outside of the bins.
+// Counts in the bins and outside of them, as text.
 export function beside({ counts, underflow, overflow, short }) {
   const inside = counts.reduce((sum, count) => sum + count, 0);
   const others = [[underflow, "below"], [overflow, "above"], [short, "too short for the field"]].filter(([count]) => count > 0);
   return [`${grouped(inside)} in the bins`, ...others.map(([count, words]) => `${grouped(count)} ${words}`)].join(", ");
 }
 
-function options(histogram, width) {
-  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+function options(histogram, width, isCompared) {
   const format = FORMATS[histogram.unit];
   const { edges } = histogram;
-  // All bins are drawn with the same width; the axis names their edges.
+  // All bins are drawn with the same width; the axis shows their edges.
   const label = (bin) => (Number.isInteger(bin) && edges[bin] !== undefined ? format(edges[bin]) : "");
   return {
     width,
     height: HEIGHT,
     cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: false, range: [0, edges.length - 1] }, y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } },
-    axes: [{ ...axis, space: 80, values: (_, bins) => bins.map(label) }, { ...axis, size: 82, values: (_, values) => values.map(grouped) }],
+    scales: { x: { time: false, range: [0, edges.length - 1] }, y: valueScale(isLog()) },
+    axes: [
+      { ...axis(), space: 80, size: 34, values: (_, bins) => bins.map(label) },
+      { ...axis(), size: 82, values: (_, values) => values.map((value) => (value === null ? null : grouped(value))) },
+    ],
     series: [
       { label: "from", value: (_, bin) => (bin === null ? "–" : label(Math.floor(bin))) },
       { label: "fragments", stroke: colour("--accent"), fill: colour("--accent"), paths: uPlot.paths.bars({ size: [1], align: 1 }), points: { show: false } },
+      ...(isCompared ? [{ label: `run ${reference.run}, scaled`, stroke: colour("--second"), width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }] : []),
     ],
   };
 }
 
+// Statistics from the bins, each value in the middle of its bin.
+function statisticsOf({ edges, unit }, counts) {
+  const middles = counts.map((_, bin) => (edges[bin] + edges[bin + 1]) / 2);
+  return statisticsText(statistics(middles, counts), (value) => FORMATS[unit](Number(value.toPrecision(4))));
+}
+
+// The same histogram in the reference run, scaled to as many entries in the bins; null if it has none.
+function underneath(histogram, counts) {
+  const before = reference.histograms.find(({ name }) => name === histogram.name);
+  const wanted = Object.keys(histogram.sources);
+  const sources = Object.entries(before?.sources ?? {}).filter(([id]) => wanted.includes(id)).map(([, filled]) => filled);
+  const found = sum(sources).counts;
+  const [all, now] = [found, counts].map((some) => some.reduce((total, count) => total + count, 0));
+  return found.length === counts.length && all > 0 ? found.map((count) => (count * now) / all) : null;
+}
+
+async function readReference() {
+  const run = referenceRun();
+  if (run === reference.run) return;
+  const answer = run === null ? null : await fetch(`/api/v1/runs/${run}`);
+  reference = { run, histograms: answer?.ok ? (await answer.json()).histograms ?? [] : [] };
+}
+
 function draw(histogram) {
   const box = byId("histogram");
-  const what = JSON.stringify([histogram.name, histogram.edges, colour("--accent")]);
   const { counts, ...others } = sum(histogram.sources);
-  const data = [counts.map((_, bin) => bin), counts];
+  const before = underneath(histogram, counts);
+  const columns = before ? [counts, before] : [counts];
+  const what = JSON.stringify([histogram.name, histogram.edges, colour("--accent"), isLog(), before && reference.run]);
+  const data = [counts.map((_, bin) => bin), ...columns.map((column) => (isLog() ? positive(column) : column))];
   if (drawn?.what !== what) {
     drawn?.uplot.destroy();
-    drawn = { what, uplot: new uPlot(options(histogram, box.clientWidth), data, box) };
+    drawn = { what, uplot: new uPlot(options(histogram, box.clientWidth, Boolean(before)), data, box) };
   } else {
     drawn.uplot.setData(data);
   }
+  Object.assign(drawn, { histogram, columns });
   const words = beside({ counts, ...others });
   setText(byId("histogram-beside"), words);
+  setText(byId("histogram-statistics"), statisticsOf(histogram, counts));
   box.setAttribute("aria-label", `${histogram.name}: ${words}`);
 }
 
-// Updates the choices and keeps the selection.
-function offer(id, values, first) {
+// A row for each bin: its edges, and its counts in this run and in the reference run.
+function table() {
+  const { histogram: { edges, unit }, columns } = drawn;
+  const heads = ["fragments", `fragments of run ${reference.run}, scaled`].slice(0, columns.length);
+  return [["from", "to", "unit", ...heads], ...columns[0].map((_, bin) => [edges[bin], edges[bin + 1], unit, ...columns.map((column) => column[bin])])];
+}
+
+// Fills a list of choices; the chosen one stays chosen.
+function offer(id, values, first, label = (value) => value) {
   const select = byId(id);
   const chosen = select.value;
-  select.replaceChildren(...first, ...values.map((value) => element("option", { value }, value)));
+  select.replaceChildren(...first, ...values.map((value) => element("option", { value }, label(value))));
   if ([...select.options].some((option) => option.value === chosen)) select.value = chosen;
 }
 
@@ -86,6 +128,7 @@ async function ask(query) {
 }
 
 async function read() {
+  await readReference();
   const query = {};
   const name = byId("histogram-name").value;
   const source = byId("histogram-source").value;
@@ -94,21 +137,21 @@ async function read() {
   const found = await ask(query);
   const histogram = found[0];
   if (!histogram) {
-    // Another run may have other histograms or sources.
+    // Another run may have other histograms, or other sources.
     offered = "";
-    byId("histogram-section").hidden = found.length === 0 && !name;
+    offerTab("tab-histograms", found.length > 0 || Boolean(name));
     if (source) byId("histogram-source").value = "";
     else byId("histogram-name").value = "";
     return;
   }
-  byId("histogram-section").hidden = false;
+  offerTab("tab-histograms", true);
   if (!offered) {
     const all = await ask({});
     offered = JSON.stringify(all.map((one) => one.name));
     offer("histogram-name", all.map((one) => one.name), []);
     const ids = new Set(all.flatMap((one) => Object.keys(one.sources)));
     const sorted = [...ids].sort((one, other) => one - other);
-    offer("histogram-source", sorted, [element("option", { value: "" }, "all together")]);
+    offer("histogram-source", sorted, [element("option", { value: "" }, "all")], (id) => sourceLabel(Number(id)));
   }
   draw(histogram);
 }
@@ -120,10 +163,15 @@ function look() {
 }
 
 export function begin() {
-  for (const id of ["histogram-name", "histogram-source"]) byId(id).addEventListener("change", look);
+  for (const id of ["histogram-name", "histogram-source", "histogram-log"]) byId(id).addEventListener("change", look);
+  byId("histogram-csv").addEventListener("click", () => saveCsv(`ropewalk-${drawn.histogram.name}.csv`, table()));
+  byId("histogram-png").addEventListener("click", () => {
+    const text = `${byId("histogram").getAttribute("aria-label")}. ${byId("histogram-statistics").textContent}`;
+    savePng(`ropewalk-${drawn.histogram.name}.png`, [{ text, canvas: drawn.uplot.ctx.canvas }]);
+  });
   new ResizeObserver(() => {
     const box = byId("histogram");
-    if (drawn && drawn.uplot.width !== box.clientWidth) drawn.uplot.setSize({ width: box.clientWidth, height: HEIGHT });
+    if (drawn && box.clientWidth > 0 && drawn.uplot.width !== box.clientWidth) drawn.uplot.setSize({ width: box.clientWidth, height: HEIGHT });
   }).observe(byId("histogram"));
   look();
   setInterval(look, EVERY_MILLISECONDS);

@@ -1,14 +1,20 @@
-// Incidents: one line per cause and subject, with a count.
+// What went wrong: one line for each cause and subject, with a count.
 
-import { byId, clock, fill, grouped, heads, setText, words } from "./format.js";
+import { byId, clock, fill, grouped, heads, setText, sourceLabel, words } from "./format.js";
 
 const EVERY_MILLISECONDS = 2000;
+
+// A source by its name.
+const subject = (text) => {
+  const id = /^source (\d+)$/.exec(text)?.[1];
+  return id ? sourceLabel(Number(id)) : text;
+};
 
 function show({ found, incidents }) {
   setText(byId("incident-count"), `(${grouped(found)})`);
   fill(byId("incidents"), incidents.map((incident) => ({
     cells: [
-      clock(incident.last_ns), grouped(incident.count), words(incident.cause), incident.subject, incident.text, clock(incident.first_ns),
+      clock(incident.last_ns), grouped(incident.count), words(incident.cause), subject(incident.subject), incident.text, clock(incident.first_ns),
       incident.hex,
     ],
   })));
@@ -21,7 +27,7 @@ async function look() {
 }
 
 export function begin() {
-  heads(byId("incidents"), ["last", "count", "what", "where", "in words", "first", "bytes"]);
+  heads(byId("incidents"), ["last", "count", "cause", "where", "message", "first", "bytes"]);
   const again = () => look().catch(() => {});
   byId("incident-search").addEventListener("input", again);
   again();

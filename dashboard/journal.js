@@ -1,23 +1,23 @@
-// The journal: events and operators.
+// The journal: what happened, and which operator did it.
 
 import { byId, clock, element } from "./format.js";
 
 const MOST_ENTRIES = 200;
 
 let last = 0;
-// One request at a time, or entries would be duplicated.
+// One request at a time, or entries would appear twice.
 let asks = false;
 let isOld = false;
 
 export function show(live) {
   if (asks || (live.last_entry === last && !isOld)) return;
   asks = true;
-  // A restarted server counts from the beginning.
+  // A restarted server counts from one again.
   isOld ||= live.last_entry < last;
   read().catch(() => {}).finally(() => { asks = false; });
 }
 
-// Another server may answer now: read all entries again.
+// Another server may answer now, with as many entries of its own: all entries are read again.
 export function again() {
   isOld = true;
 }

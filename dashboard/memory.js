@@ -1,4 +1,4 @@
-// Values that the page stores, permanently or while it is open. Some browsers refuse even to ask for stored values.
+// What the page remembers: across visits, or while it is open. A browser that stores nothing may refuse even reads.
 
 const own = { localStorage: new Map(), sessionStorage: new Map() };
 

@@ -1,9 +1,9 @@
-// The main numbers and the ledger.
+// Rates, numbers of the run, and the ledger.
 
 import { bandwidth, byId, bytes, element, grouped, percent, setText, span } from "./format.js";
 import { beforeNow } from "./plots.js";
 
-// The numbers beside which the value of the reference run at the same age is shown, by series.
+// Numbers that show the value of the reference run at the same age, and its series.
 const COMPARED = [
   ["event-rate", "events_per_second", grouped],
   ["bandwidth-in", "bytes_in_per_second", bandwidth],
@@ -28,7 +28,7 @@ export function show(live) {
   set("pool", pools.blocks ? percent(pools.held / pools.blocks) : "–");
   set("age", span(live.age_s));
   set("disk", live.disk_free_bytes === null ? "–" : bytes(live.disk_free_bytes));
-  set("disk-until", live.disk_left_s === null ? "left on disk" : `left on disk, for ${span(live.disk_left_s)}`);
+  set("disk-until", live.disk_left_s === null ? "" : `full in ${span(live.disk_left_s)}`);
   for (const [id, series, unit] of COMPARED) {
     const before = beforeNow(series);
     set(`${id}-before`, before ? `run ${before.run}: ${unit(before.value)}` : "");
@@ -36,7 +36,7 @@ export function show(live) {
   showLedger(live);
 }
 
-// An equation of the ledger: the left side must be the sum of the right side.
+// The ledger: the left side of each equation is the sum of its right side.
 function equations({ fragments, events, pools }) {
   return [
     ["fragments received", fragments.received, [
@@ -80,13 +80,13 @@ function showLedger(live) {
     });
   });
   const balance = byId("balance");
-  // During a run, numbers of different nodes are from different moments.
+  // During a run, numbers of different nodes are taken at slightly different times.
   const isLive = ["running", "paused", "draining"].includes(live.state);
   const good = live.ledger.unbalanced.length === 0;
   const isPartial = (live.ledger.partial ?? []).length > 0;
   balance.className = `balance ${isPartial ? "bad" : good ? "good" : isLive ? "" : "bad"}`;
-  const wrong = live.ledger.unbalanced.map((one) => `${one.equation}: ${grouped(one.left)} is not ${grouped(one.right)}`);
+  const wrong = live.ledger.unbalanced.map((one) => `${one.equation}: ${grouped(one.left)} ≠ ${grouped(one.right)}`);
   const partial = live.ledger.partial ?? [];
-  const unknown = partial.length === 0 ? "" : `; partial: not known is ${partial.join("; ")}`;
+  const unknown = partial.length === 0 ? "" : `; partial, unknown: ${partial.join("; ")}`;
   setText(balance, (good ? "balanced" : isLive ? "in motion" : `not balanced: ${wrong.join("; ")}`) + unknown);
 }

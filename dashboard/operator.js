@@ -1,33 +1,31 @@
-// Control of the run: shows the operator who has it, takes it and gives it. While another operator has control, commands are disabled
-// here, with the reason.
+// Which operator has control: shown, taken, released, handed over. While another operator has it, this page sends no commands and says why.
 
 import { ask, notice } from "./dialogs.js";
 import { byId, moment, setText } from "./format.js";
 import { recall, remember } from "./memory.js";
 import { give, isOwn, name } from "./requests.js";
 
-// A view sent before a change from this page still shows the old state: it is ignored for this time.
+// After a change made here, a view that was already under way shows the earlier holder. Such views are ignored for this long.
 const LATE_MILLISECONDS = 5000;
 
-let holder = null; // { name, since_ns }, or null if control is free
+let holder = null; // { name, since_ns }; null: control is free
 let isKnown = false;
 let isFirst = true;
-let changed = null; // { since }: a change from this page that the views do not show yet
+let changed = null; // { since }: a change made here that no view shows yet
 let onChange = () => {};
 
 const isHeldHere = () => holder !== null && isOwn(holder.name);
 
-// Whether an operator other than the user of this page has control.
 export const isHeldByAnother = () => holder !== null && !isOwn(holder.name);
 
-// Why commands are disabled here; empty if they are not.
-export const whyNot = () => (isHeldByAnother() ? `${holder.name} holds the controls` : "");
+// Why this page may not send commands; empty if it may.
+export const whyNot = () => (isHeldByAnother() ? `${holder.name} has control` : "");
 
 function sentence() {
-  if (!isKnown) return "It is unknown who holds the controls.";
+  if (!isKnown) return "It is not known who has control.";
   if (!holder) return "Control is free: all operators may send commands.";
-  if (isHeldHere()) return `You hold the controls since ${moment(holder.since_ns)}.`;
-  return `${holder.name} holds the controls since ${moment(holder.since_ns)}: commands of other operators are refused.`;
+  if (isHeldHere()) return `You have control since ${moment(holder.since_ns)}.`;
+  return `${holder.name} has control since ${moment(holder.since_ns)}: other operators can only watch.`;
 }
 
 function render() {
@@ -36,21 +34,25 @@ function render() {
   line.title = sentence();
   line.className = isHeldByAnother() ? "holder another" : isHeldHere() ? "holder own" : "holder";
   const isAnother = isHeldByAnother();
-  byId("take").disabled = !isKnown || isAnother;
-  setText(byId("take"), isHeldHere() ? "Still here" : "Take");
-  byId("take").setAttribute("aria-label", isHeldHere() ? "Still here: keep the controls" : "Take the controls");
-  for (const id of ["give-up", "give-to"]) byId(id).disabled = !isKnown || !isHeldHere();
-  byId("force").disabled = !isKnown || !isAnother;
+  const offer = (id, isOffered) => {
+    byId(id).disabled = !isKnown || !isOffered;
+    byId(id).hidden = !isOffered;
+  };
+  setText(byId("take"), isHeldHere() ? "Keep control" : "Take control");
+  offer("take", !isAnother);
+  offer("give-up", isHeldHere());
+  offer("give-to", isHeldHere());
+  offer("force", isAnother);
 }
 
 const isSame = (one, other) => one?.name === other?.name && one?.since_ns === other?.since_ns;
 
-// Reports a change by another operator that affects this user.
+// Tells this operator of a change made elsewhere.
 function tell(before, now) {
   if (before && isOwn(before.name)) {
-    notice(now ? `${now.name} has the controls now: your commands are refused from now on.` : "You no longer hold the controls: control is free.");
+    notice(now ? `${now.name} has control now. You can only watch.` : "You no longer have control: control is free.");
   } else if (now && isOwn(now.name)) {
-    notice("You now hold the controls: another operator gave them to you.", { passes: true });
+    notice("You were given control.", { passes: true });
   }
 }
 
@@ -58,7 +60,7 @@ export function show(live) {
   const now = live.operator ?? null;
   if (changed && (isSame(now, holder) || performance.now() - changed.since > LATE_MILLISECONDS)) changed = null;
   if (changed) return;
-  // A restarted server does not know who had control.
+  // A restarted server does not know the holder any more.
   if (!isFirst && holder?.name !== now?.name) tell(holder, now);
   holder = now;
   isKnown = true;
@@ -66,7 +68,6 @@ export function show(live) {
   render();
 }
 
-// The server does not answer: control may have changed.
 export function showGone() {
   isKnown = false;
   render();
@@ -80,46 +81,46 @@ async function change(what, parameters, words) {
   notice(words, { passes: true });
   render();
   onChange();
-  // The pressed button may be disabled now: move the keyboard focus to the button beside it.
+  // The button that was pressed may be hidden now: the keyboard focus goes to its neighbour.
   if (document.activeElement === document.body || document.activeElement.disabled) {
     ["take", "force"].map(byId).find((button) => !button.disabled)?.focus();
   }
 }
 
-// The operator needs a name, so that others know whom to ask.
+// Other operators need a name to ask for control.
 function isNamed() {
   if (name()) return true;
-  notice("Write your name first, so that others know who holds the controls.", { passes: true });
+  notice("Enter your name first, so that other operators know who has control.", { passes: true });
   byId("who").focus();
   return false;
 }
 
 async function take() {
-  if (isNamed()) await change("take", {}, isHeldHere() ? "You still hold the controls." : "You hold the controls: commands of other operators are refused.");
+  if (isNamed()) await change("take", {}, isHeldHere() ? "You keep control." : "You have control: other operators can only watch.");
 }
 
 async function force() {
   if (!isNamed()) return;
   const from = holder.name;
   const said = await ask({
-    title: `Take the controls from ${from}?`,
-    text: `Commands of ${from} are refused from now on, without asking ${from}. The journal records your name.`,
+    title: `Take control from ${from}?`,
+    text: `${from} is not asked and can only watch afterwards. The journal records that you did it.`,
     agree: "Take by force",
     grave: true,
   });
-  if (said) await change("take", { force: true }, `You hold the controls: commands of ${from} are refused.`);
+  if (said) await change("take", { force: true }, `You have control: ${from} can only watch.`);
 }
 
 async function giveTo() {
   const said = await ask({
-    title: "Give the controls to another operator",
-    lines: [{ name: "to", label: "Name of the operator, as on their page", maxlength: "64", pattern: ".*\\S.*", title: "a name", autocomplete: "off" }],
-    agree: "Give",
+    title: "Hand over control",
+    lines: [{ name: "to", label: "To which operator? Use the name on that operator's page.", maxlength: "64", pattern: ".*\\S.*", title: "a name", autocomplete: "off" }],
+    agree: "Hand over",
   });
-  if (said) await change("give", { to: said.to.trim() }, `${said.to.trim()} holds the controls now.`);
+  if (said) await change("give", { to: said.to.trim() }, `${said.to.trim()} has control now.`);
 }
 
-// `again` is called when the allowed commands may have changed.
+// `again` is called after each change of what this page may do.
 export function begin(again) {
   onChange = again;
   const field = byId("who");
@@ -133,5 +134,8 @@ export function begin(again) {
   for (const [id, act] of Object.entries(actions)) {
     byId(id).addEventListener("click", () => act().catch((error) => notice(String(error))));
   }
+  // On narrow pages the panel opens on demand.
+  const toggle = byId("operator-toggle");
+  toggle.addEventListener("click", () => toggle.setAttribute("aria-expanded", String(toggle.getAttribute("aria-expanded") !== "true")));
   render();
 }

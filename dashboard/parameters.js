@@ -1,14 +1,14 @@
-// Live parameters: the present value, the configured value, and a field to change it.
+// Parameters that can be changed during a run: the value now, the configured value, and a field to change it.
 
 import { byId, element, grouped, setText } from "./format.js";
 import { whyNot } from "./operator.js";
 import { give } from "./requests.js";
 
-const rows = new Map(); // name -> { item, field, mark, back, error, told: the parameter as the server reported it }
+const rows = new Map(); // name -> { item, field, mark, back, error, known: the parameter as the server has it }
 let shownFor = null;
 let isApplying = false;
 
-const isEdited = ({ field, told }) => field.value.trim() !== told.value;
+const isEdited = ({ field, known }) => field.value.trim() !== known.value;
 
 function tellError(row, text) {
   setText(row.error, text);
@@ -22,39 +22,39 @@ function make({ name, help }) {
   const mark = element("span", { id: `${id}-mark`, class: "mark" });
   const error = element("p", { id: `${id}-error`, class: "bad", role: "alert" });
   const item = element("li", {}, element("label", { for: id }, name), field, back, mark, element("p", { id: `${id}-help`, class: "quiet" }, help), error);
-  const row = { item, field, mark, back, error, told: { value: "" } };
+  const row = { item, field, mark, back, error, known: { value: "" } };
   field.addEventListener("input", () => {
     tellError(row, "");
     render();
   });
   field.addEventListener("keydown", (press) => {
     if (press.key !== "Escape" || !isEdited(row)) return;
-    field.value = row.told.value;
+    field.value = row.known.value;
     tellError(row, "");
     render();
   });
-  back.addEventListener("click", () => change({ [name]: row.told.configured }).then(() => field.focus()));
+  back.addEventListener("click", () => change({ [name]: row.known.configured }).then(() => field.focus()));
   return row;
 }
 
-// An edited field keeps its text when the value changes.
+// Input that is not applied yet stays, whatever becomes of the value meanwhile.
 function fill(parameters) {
-  for (const told of parameters) {
-    if (!rows.has(told.name)) rows.set(told.name, make(told));
-    const row = rows.get(told.name);
+  for (const known of parameters) {
+    if (!rows.has(known.name)) rows.set(known.name, make(known));
+    const row = rows.get(known.name);
     const isKept = isEdited(row);
-    row.told = told;
-    if (!isKept) row.field.value = told.value;
-    const isChanged = told.value !== told.configured;
-    setText(row.mark, isChanged ? `now ${told.value}, configured: ${told.configured}` : `now ${told.value}, as configured`);
+    row.known = known;
+    if (!isKept) row.field.value = known.value;
+    const isChanged = known.value !== known.configured;
+    setText(row.mark, isChanged ? `now ${known.value}, configured: ${known.configured}` : `now ${known.value}, as configured`);
     row.item.className = isChanged ? "changed" : "";
-    row.back.setAttribute("aria-label", `Set back ${told.name} to ${told.configured}`);
+    row.back.setAttribute("aria-label", `Set back ${known.name} to ${known.configured}`);
   }
   const names = parameters.map(({ name }) => name);
   for (const name of rows.keys()) if (!names.includes(name)) rows.delete(name);
   const items = names.map((name) => rows.get(name).item);
   const list = byId("parameter-list");
-  // The focused field keeps the focus.
+  // A field with the keyboard focus keeps it.
   if (items.length !== list.children.length || items.some((item, index) => item !== list.children[index])) list.replaceChildren(...items);
   render();
 }
@@ -68,19 +68,19 @@ function render() {
   const edited = [...rows.values()].filter(isEdited);
   byId("parameter-fields").disabled = Boolean(why) || isApplying;
   byId("parameters-apply").disabled = edited.length === 0;
-  for (const row of rows.values()) row.back.disabled = row.told.value === row.told.configured;
-  const holds = rows.size ? "Changes take effect at once, in this run and in later runs of this program." : "This program has no live parameters.";
-  setText(byId("parameters-why"), why ? `${why}: parameters cannot be changed here.` : holds);
-  setText(byId("parameters-edited"), edited.length ? `${grouped(edited.length)} not applied yet; Escape restores a field` : "");
+  for (const row of rows.values()) row.back.disabled = row.known.value === row.known.configured;
+  const holds = rows.size ? "Changes take effect at once and last until the program ends." : "No parameter can be changed during a run.";
+  setText(byId("parameters-why"), why ? `${why}: you cannot change parameters.` : holds);
+  setText(byId("parameters-edited"), edited.length ? `${grouped(edited.length)} not applied yet; Escape discards the input in a field` : "");
 }
 
-// The field for an error message: of the changed parameters, the one that the message names first.
+// The field that shows a refusal: the first one that it names, of those that were to be changed.
 export function concerned(text, names) {
   const places = names.map((name) => ({ name, place: text.indexOf(name) })).filter(({ place }) => place >= 0);
   return places.sort((one, other) => one.place - other.place)[0]?.name ?? names[0];
 }
 
-// Changes all values or none; an error appears beside a field.
+// Applies all changes or none; a refusal appears beside a field.
 async function change(changes) {
   const names = Object.keys(changes);
   for (const name of names) tellError(rows.get(name), "");
@@ -90,11 +90,11 @@ async function change(changes) {
   };
   isApplying = true;
   try {
-    const told = await give("parameters", {}, changes, { method: "PATCH", tell });
-    if (!told) return;
-    // Values in another notation (2000ms, 2s) have been applied, too.
-    for (const name of names) if (rows.has(name)) rows.get(name).field.value = rows.get(name).told.value;
-    fill(told);
+    const known = await give("parameters", {}, changes, { method: "PATCH", tell });
+    if (!known) return;
+    // The server may write the applied value differently (2000ms, 2s).
+    for (const name of names) if (rows.has(name)) rows.get(name).field.value = rows.get(name).known.value;
+    fill(known);
   } finally {
     isApplying = false;
     render();
@@ -114,7 +114,7 @@ async function read() {
   if (answer.ok) fill(await answer.json());
 }
 
-// Every change has an entry in the journal.
+// Each change adds an entry to the journal.
 export function show(live) {
   render();
   if (live.last_entry === shownFor || isApplying) return;
@@ -122,7 +122,7 @@ export function show(live) {
   read().catch(() => { shownFor = null; });
 }
 
-// Another server may have other parameters with as many journal entries.
+// Another server may have other parameters, and as many entries in its journal.
 export function again() {
   shownFor = null;
 }

@@ -1,18 +1,19 @@
-// The data path as a live picture: sources, readout units, builder units, filters, storage. A colour, a bar and a word show how full
-// each stage is. Each arrow shows for how much of the time the stage before it has to wait for the next one.
-// If sources push there are no readout units: gateways take their packets, and a farm decides.
+// The data flow as a live picture: sources, readout units, builder units, filters, storage. A colour, a bar and a word show how full each
+// stage is; a number at an arrow shows how much of the time a stage waits for the next one. In systems whose sources push, gateways take
+// the place of readout units, and a farm decides. Stages are green only while events are complete.
 
-import { bandwidth, byId, compact, grouped, percent, setText, words } from "./format.js";
-import { isSilent } from "./sources.js";
+import { bandwidth, byId, compact, grouped, percent, setText, sourceLabel, words } from "./format.js";
+import { currentProblems, flowing, perSecond } from "./quality.js";
+import { hasNeverSent, isSilent } from "./sources.js";
 
 const BUSY = 0.5;
 const FULL = 0.9;
 const MOST_CELLS = 64;
 const SVG = "http://www.w3.org/2000/svg";
-// Sizes of the picture, horizontal and vertical: a box, and the arrow after it.
-const ACROSS = { box: [186, 132], arrow: 36, stages: 5 };
-const DOWN = { box: [360, 104], arrow: 30, stages: 5 };
-// On a narrow page the boxes are below each other.
+// Lengths of the picture, across and down: a box, and the arrow behind it.
+const ACROSS = { box: [186, 116], arrow: 36, stages: 5 };
+const DOWN = { box: [360, 96], arrow: 20, stages: 5 };
+// On a narrower page the boxes are one below the other.
 const NARROW_PIXELS = 720;
 
 const level = (share) => (share === null ? 0 : share > FULL ? 2 : share > BUSY ? 1 : 0);
@@ -21,8 +22,28 @@ const greatest = (values) => values.reduce((most, value) => (value === null || v
 const sum = (values) => values.reduce((all, value) => all + value, 0);
 const plural = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : "s"}`;
 
-// The stages of the picture: { name, figure, share, said, cells, wait }; wait is the share of the time for which the stage has to wait
-// for the next one.
+// What is wrong with the sources, in a few words; empty if they all send.
+function wrongSources(live, problems) {
+  const silent = live.sources.filter((source) => isSilent(source, live));
+  const never = silent.filter((source) => hasNeverSent(source, live)).length;
+  const others = live.sources.filter((source) => problems.has(source.id) && !isSilent(source, live)).length;
+  const parts = [[never, "never sent"], [silent.length - never, "silent"], [others, "with problems"]];
+  const kinds = parts.filter(([count]) => count > 0);
+  if (kinds.length === 0) return "";
+  return kinds.length === 1 ? `${grouped(kinds[0][0])} ${kinds[0][1]}` : `${grouped(sum(kinds.map(([count]) => count)))} with problems`;
+}
+
+// What is wrong with the events that are built now; empty if they are whole.
+function wrongEvents(live, flow) {
+  if (flow !== "bad") return "";
+  const parts = ["incomplete", "doubtful"].map((name) => [live.quality[name].per_second, name]).filter(([rate]) => rate > 0);
+  return parts.map(([rate, name]) => `${perSecond(rate)} ${name} / s`).join(", ") || "events not whole";
+}
+
+export const flowOf = (live) => (["running", "paused", "draining"].includes(live.state) ? flowing(live) : "none");
+
+// The stages of the picture: { name, figure, share, said, bad, cells, wait }. `bad` says what is wrong; `wait` is how much of the time the
+// stage waits for the next one.
 export function stages(live) {
   const rates = live.rates;
   const of = new Map((rates?.nodes ?? []).map((node) => [node.node, node]));
@@ -30,7 +51,9 @@ export function stages(live) {
   const share = (nodes, name) => greatest(nodes.map((node) => node.rates?.[name]));
   const readouts = units("readout");
   const builders = units("builder");
-  const silent = live.sources.filter((source) => isSilent(source, live)).length;
+  const problems = currentProblems(live);
+  const isRunning = live.state === "running";
+  const notWhole = wrongEvents(live, flowOf(live));
   const heldBack = greatest((rates?.sources ?? []).map((source) => source.back_pressure_share));
   const [pool, room] = [share(readouts, "pool_share"), share(builders, "full_share")];
   const [filters, disk] = [share(builders, "filter_busy_share"), share(builders, "disk_busy_share")];
@@ -42,7 +65,7 @@ export function stages(live) {
   const away = (nodes) => nodes.filter((node) => !node.connected).map((node) => node.name);
   const decided = live.ledger.events.accepted + live.ledger.events.rejected;
   const isPush = readouts.length === 0 && builders.length > 0;
-  const filtered = isPush ? "decided by the farm" : "every event accepted";
+  const filtered = isPush ? "decided by the farm" : "no filter";
   const receiving = isPush
     ? {
       name: plural(builders.length, "gateway"),
@@ -63,12 +86,13 @@ export function stages(live) {
       wait: share(readouts, "link_wait_share"),
     };
   const building = isPush
-    ? { name: "farm", figure: `${compact(rate(builders))} events/s`, share: null, said: "deciding", away: [], cells: [], wait: null }
+    ? { name: "farm", figure: `${compact(rate(builders))} events/s`, share: null, said: "deciding", bad: notWhole, away: [], cells: [], wait: null }
     : {
       name: plural(builders.length, "builder unit"),
       figure: `${compact(rate(builders))} events/s`,
       share: room,
-      said: room === null ? "building" : "without room",
+      said: room === null ? "building" : "full",
+      bad: notWhole,
       away: away(builders),
       cells: cell(builders, "full_share"),
       wait: null,
@@ -78,11 +102,11 @@ export function stages(live) {
       name: plural(live.sources.length, "source"),
       figure: rates ? bandwidth(rates.bytes_in_per_second) : "–",
       share: null,
-      said: silent > 0 && live.state === "running" ? `${silent} silent` : "sending",
-      bad: silent > 0 && live.state === "running",
+      said: isRunning ? "sending" : "no run",
+      bad: isRunning ? wrongSources(live, problems) : "",
       cells: live.sources.map((source) => ({
-        title: `source ${source.id}`,
-        kind: isSilent(source, live) && live.state === "running" ? "away" : "level-0",
+        title: sourceLabel(source.id),
+        kind: isRunning && (isSilent(source, live) || problems.has(source.id)) ? "away" : "level-0",
       })),
       wait: heldBack,
     },
@@ -101,8 +125,7 @@ export function stages(live) {
       figure: rates ? bandwidth(rates.bytes_to_disk_per_second) : "–",
       share: disk,
       said: disk === null ? "writing" : "disk busy",
-      bad: live.limit !== null && /^disk_/.test(live.limit.kind) && live.state === "running",
-      trouble: live.limit && /^disk_/.test(live.limit.kind) ? words(live.limit.kind) : "",
+      bad: isRunning && live.limit !== null && /^disk_/.test(live.limit.kind) ? words(live.limit.kind) : "",
       cells: disk === null ? [] : cell(builders, "disk_busy_share"),
       wait: null,
     },
@@ -118,7 +141,7 @@ function draw(name, attributes, parent) {
 
 let picture = null;
 
-// The fixed parts; `update` fills them.
+// The fixed parts; `showStage` fills them.
 function build(box, isNarrow) {
   const { box: [width, height], arrow, stages: count } = isNarrow ? DOWN : ACROSS;
   const all = isNarrow ? [width, count * height + (count - 1) * arrow] : [count * width + (count - 1) * arrow, height];
@@ -150,7 +173,7 @@ function buildArrow(svg, isNarrow, x, y, width, height, length) {
 }
 
 function showCells(group, cells, width) {
-  // If there are many, a cell shows the worst of several.
+  // Beyond this number a cell stands for several sources or units, and shows the worst of them.
   const each = Math.ceil(cells.length / MOST_CELLS);
   const shown = [];
   for (let first = 0; first < cells.length; first += each) {
@@ -177,7 +200,7 @@ function showStage(part, stage) {
   const gone = stage.away?.length ? `${stage.away.join(" ")} not connected` : "";
   const filled = stage.share === null ? stage.said : `${stage.said} ${percent(stage.share)}: ${LEVEL_WORDS[level(stage.share)]}`;
   const kind = gone || stage.bad ? "away" : `level-${level(stage.share)}`;
-  const said = gone || stage.trouble || filled;
+  const said = gone || stage.bad || filled;
   part.frame.setAttribute("class", `stage ${kind}`);
   part.bar.setAttribute("class", `filled ${kind}`);
   part.bar.setAttribute("width", part.barWidth * Math.min(1, stage.share ?? 0));
@@ -200,5 +223,6 @@ export function show(live) {
   const isNarrow = box.clientWidth < NARROW_PIXELS;
   if (picture?.isNarrow !== isNarrow) build(box, isNarrow);
   const told = stages(live).map((stage, index) => showStage(picture.parts[index], stage));
+  picture.svg.dataset.flow = flowOf(live);
   picture.svg.setAttribute("aria-label", told.join("; "));
 }

@@ -1,39 +1,39 @@
-// Requests that change something, with the user's name and the token.
+// Requests that change something on the server, with the operator's name and the token.
 
 import { ask, notice } from "./dialogs.js";
 import { byId } from "./format.js";
 import { recallSecret, rememberSecret } from "./memory.js";
 
-// The characters of a token that a request can carry.
+// A token as the server's file may have it and a header can carry it.
 const TOKEN = "[ -~]{16,}";
 
-// The name for commands, in the form that the server accepts.
+// The operator's name, as the server accepts it.
 export const name = () => byId("who").value.replace(/\p{Cc}/gu, "").trim();
 const who = () => name() || "dashboard";
 
-// Whether a name is that of the user of this page.
+// Whether a name is this operator's.
 export const isOwn = (other) => other === who();
 
 let asking = null;
 
-// One question for all requests that wait for the token.
+// Asks once, even if several requests wait for the token.
 function askToken(wrong) {
   asking ??= ask({
-    title: "Token of this server",
-    text: wrong ? "The server refused this token." : "Commands need the token of the server's file. The page keeps it until you close it.",
+    title: "A token is needed",
+    text: wrong ? "The server refused this token." : "Commands to this server need a token. The page keeps it until you close it.",
     lines: [{ name: "token", label: "Token", type: "password", pattern: TOKEN, title: "one line of at least 16 ASCII characters", autocomplete: "off" }],
-    agree: "Use it",
+    agree: "Send",
   }).finally(() => { asking = null; });
   return asking;
 }
 
-// Sends a request with the token, and asks for the token if it is wrong; undefined if the user cancels.
+// Sends a request with the token, and asks for the token until the server accepts it; undefined after Cancel.
 async function send(path, options) {
   const token = recallSecret("token");
   const authorized = token ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch(path, { ...options, headers: { ...options.headers, ...authorized } });
   if (answer.status !== 401) return answer;
-  // Another request may have received one meanwhile.
+  // Another request may have got the token meanwhile.
   if (recallSecret("token") === token) {
     const said = await askToken(Boolean(token));
     rememberSecret("token", said?.token.trim() ?? "");
@@ -42,8 +42,8 @@ async function send(path, options) {
   return send(path, options);
 }
 
-// Sends a command, such as `commands/start`, and returns the answer. Returns undefined if it failed; `tell` then gets the reason. A text
-// body is sent as text, any other one as JSON.
+// Sends a request that changes something, such as `commands/start`, and returns the reply. Undefined if it was not done; `tell` gets the
+// reason. A text body is sent as text, any other as JSON.
 export async function give(what, parameters = {}, body = undefined, { method = "POST", tell = notice } = {}) {
   const isText = typeof body === "string";
   const headers = body ? { "Content-Type": isText ? "text/plain; charset=utf-8" : "application/json" } : {};
@@ -58,7 +58,7 @@ export async function give(what, parameters = {}, body = undefined, { method = "
     if (answer.ok) return reply;
     tell(reply.text || reply.error);
   } catch {
-    tell("The server did not answer: it is unknown whether the command was carried out.");
+    tell("The server did not answer. It is not known whether this was done.");
   }
   return undefined;
 }

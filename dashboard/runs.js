@@ -1,10 +1,10 @@
-// Runs of the output directory with their notes, and the account of one.
+// Run history: the runs of the output directory with their notes, and the account of one run.
 
 import { byId, bytes, element, grouped, heads, replaceKept, setText, span, words } from "./format.js";
 import { whyNot } from "./operator.js";
 import { give } from "./requests.js";
 
-// The page gets no message about notes of other users.
+// Notes of other operators do not show in the live view: the list is read again after this time.
 const EVERY_MILLISECONDS = 10000;
 
 let shownFor = "";
@@ -12,26 +12,25 @@ let shownAt = 0;
 let shown = "";
 let presentRun = null;
 
-// The columns of a run: a name, and its value in the list of runs or in its account.
 const text = (value) => (value === null || value === undefined ? "–" : String(value));
 
-// A note with its day, for places with enough room.
+// A note with its date.
 const dated = (note) => `${new Date(note.at_ns / 1e6).toLocaleString("en-GB")}, ${note.by}: ${note.text}`;
 
-// The newest note of a run, and the number of others; the tooltip shows all of them.
+// The newest note of a run and the number of earlier ones; the tooltip has all of them.
 function noteCell(notes) {
   if (!notes.length) return element("td");
   const { by, text } = notes.at(-1);
-  const others = notes.length > 1 ? ` (and ${grouped(notes.length - 1)} before)` : "";
+  const others = notes.length > 1 ? ` (and ${grouped(notes.length - 1)} earlier)` : "";
   return element("td", { class: "said", title: notes.map(dated).join("\n") }, `${by}: ${text}${others}`);
 }
 
 function showList(runs) {
-  // Unchanged rows stay, so that the pointer and the focus stay on them.
+  // An unchanged list is not rebuilt, so that the pointer and the focus stay.
   if (JSON.stringify(runs) === shown) return;
   shown = JSON.stringify(runs);
   const lines = runs.map((run) => {
-    const button = element("button", { "aria-label": `account of run ${run.run}` }, String(run.run));
+    const button = element("button", { "aria-label": `Account of run ${run.run}` }, String(run.run));
     button.disabled = !run.has_account;
     button.addEventListener("click", () => showAccount(run.run).catch(() => {}));
     const directory = run.directory.split("/").at(-1);
@@ -53,8 +52,8 @@ async function showAccount(run) {
   }
   const { fragments, events, ledger, rate } = account;
   const lines = [
-    ["how it ended", words(text(account.state))],
-    ["time", span(account.duration_s)],
+    ["end", words(text(account.state))],
+    ["duration", span(account.duration_s)],
     ["events built", grouped(events.built)],
     ["events written", grouped(events.written)],
     ["events / s", grouped(rate.events_per_s)],
@@ -66,7 +65,7 @@ async function showAccount(run) {
     ...notes.map((note) => ["note", dated(note)]),
   ];
   const list = element("dl", {}, ...lines.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
-  const whole = element("details", {}, element("summary", {}, "everything"), element("pre", { tabindex: "0" }, JSON.stringify(account, null, 2)));
+  const whole = element("details", {}, element("summary", {}, "whole account (JSON)"), element("pre", { tabindex: "0" }, JSON.stringify(account, null, 2)));
   const close = element("button", {}, "Close");
   close.addEventListener("click", () => box.replaceChildren());
   box.replaceChildren(element("h3", {}, `Run ${run}`), list, whole, close);
@@ -77,7 +76,7 @@ async function read() {
   if (answer.ok) showList(await answer.json());
 }
 
-// A note is for the present run, unless the user selected another one.
+// Notes go to the current run, unless another one was entered.
 function follow(live) {
   const field = byId("note-run");
   if (live.run !== presentRun && (field.value === "" || field.value === String(presentRun))) field.value = live.run ?? "";
@@ -85,7 +84,7 @@ function follow(live) {
   showHeld();
 }
 
-// While another operator has control, the field for notes is disabled.
+// Only an operator who may send commands can add notes.
 export function showHeld() {
   byId("note-add").disabled = Boolean(whyNot());
   setText(byId("note-add"), whyNot() || "Add");
@@ -111,7 +110,7 @@ export function show(live) {
 }
 
 export function begin() {
-  heads(byId("runs"), ["run", "standing", "directory", "notes"]);
+  heads(byId("runs"), ["run", "status", "directory", "notes"]);
   byId("note").addEventListener("submit", (event) => {
     event.preventDefault();
     add().catch(() => {});

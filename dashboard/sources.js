@@ -1,11 +1,12 @@
-// The tables of sources and of nodes. Seven hundred sources are usual: they can be sorted, and filtered by number, unit or standing.
+// The tables of sources and of units. Seven hundred sources are usual: they are sorted, and filtered by id, name, unit or status.
 
 import { ask, notice } from "./dialogs.js";
-import { ago, bandwidth, byId, bytes, element, fill, grouped, heads, percent, setText } from "./format.js";
+import { ago, bandwidth, byId, bytes, element, fill, grouped, heads, percent, setText, sourceLabel } from "./format.js";
 import { whyNot } from "./operator.js";
+import { currentProblems } from "./quality.js";
 import { give } from "./requests.js";
 
-// A source that sends nothing during a run counts as silent after this time, or after this many of its usual intervals.
+// During a run, a source is silent after this time without data, or after this many of its usual intervals.
 const SILENT_MILLISECONDS = 1000;
 const SILENT_INTERVALS = 5;
 // Share of the time from which on a source counts as held back.
@@ -16,7 +17,7 @@ const spoke = new Map();
 
 function listen(source, now) {
   let known = spoke.get(source.id);
-  // Another run counts from the beginning.
+  // Each run counts from zero.
   if (!known || source.received < known.received) {
     known = { first: source.received, since: now, received: source.received, at: now, hadConnection: false };
     spoke.set(source.id, known);
@@ -28,13 +29,13 @@ function listen(source, now) {
   known.hadConnection ||= source.is_connected;
 }
 
-// It is masked: its fragments are not missing.
+// Masked: events do not wait for it.
 const isOut = (source) => source.taking === "masked" || source.taking === "asked_back";
 
-// Its connection was lost before it ended in order.
+// It lost its connection without having ended.
 const isAway = (source) => !isOut(source) && !source.is_connected && !source.has_ended && spoke.get(source.id)?.hadConnection;
 
-// For how many seconds a source that should send has been silent; 0 for one that sends.
+// For how many seconds a source has been silent; 0 for one that sends.
 function silentFor(source) {
   const known = spoke.get(source.id);
   if (!known || source.has_ended || isOut(source)) return 0;
@@ -45,13 +46,15 @@ function silentFor(source) {
 
 export const isSilent = (source, live) => live.state === "running" && (isAway(source) || silentFor(source) > 0);
 
+export const hasNeverSent = (source, live) => isSilent(source, live) && source.received === 0;
+
 const missingOf = (source) => Object.values(source.missing).reduce((sum, count) => sum + count, 0);
 const errorsOf = (source) => source.crc_errors + source.frames_missing + source.corrupt;
 
-// { head, value: what is sorted by, text }; a source has its rates and its standing in it.
+// { head, value: the sort key, text }; a source has its rates and its status in it.
 const COLUMNS = [
-  { head: "id", value: (source) => source.id, text: (source) => String(source.id) },
-  { head: "standing", value: (source) => source.order, text: (source) => source.standing },
+  { head: "source", value: (source) => source.id, text: (source) => (source.name ? `${source.name} (${source.id})` : String(source.id)) },
+  { head: "status", value: (source) => source.order, text: (source) => source.status },
   { head: "rate / s", value: (source) => source.rates?.fragments_hz ?? -1, text: (source) => (source.rates ? grouped(source.rates.fragments_hz) : "–") },
   { head: "bytes / s", value: (source) => source.rates?.bytes_per_second ?? -1, text: (source) => (source.rates ? bytes(source.rates.bytes_per_second) : "–") },
   { head: "received", value: (source) => source.received, text: (source) => grouped(source.received) },
@@ -66,21 +69,37 @@ const COLUMNS = [
 let sorted = { column: 0, isDown: false };
 let last = null;
 
-function standing(source, live) {
+// Status of a source with a current problem.
+const PROBLEMS = {
+  source_restarted: "restarted",
+  source_out_of_step: "out of step",
+  wrong_source: "wrong source",
+  bunch_crossing_mismatch: "wrong bunch crossing",
+  checksums_wrong: "wrong checksums",
+  fragments_faulty: "faulty fragments",
+  fragments_lost: "fragments lost",
+  events_incomplete: "fragments missing",
+};
+
+// The status of a source, and how urgent it is: 0 first.
+function statusOf(source, live, problems) {
   const silent = silentFor(source);
   if (live.state !== "running") return ["–", 3];
   if (source.taking === "masked") return ["masked", 1];
-  if (source.taking === "asked_back") return ["asked back", 1];
-  if (source.has_ended) return ["has ended", 3];
+  if (source.taking === "asked_back") return ["rejoining", 1];
+  if (source.has_ended) return ["ended", 3];
   if (isAway(source)) return ["not connected", 0];
-  if (silent > 0) return [`silent since ${ago(silent)}`, 0];
+  if (hasNeverSent(source, live)) return ["never sent", 0];
+  if (silent > 0) return [`silent for ${ago(silent)}`, 0];
+  const problem = PROBLEMS[problems.get(source.id)];
+  if (problem) return [problem, 0];
   if ((source.rates?.back_pressure_share ?? 0) > HELD_BACK) return ["held back", 1];
-  return ["sends", 2];
+  return ["sending", 2];
 }
 
 const isTroubled = (source) => source.order < 2 || source.lost > 0 || errorsOf(source) > 0 || missingOf(source) > 0;
 
-// Whether a source matches a filter such as `7, 20-39, ru1, silent`: any of the words suffices.
+// Whether a source matches a filter such as `7, 20-39, ru1, silent`: one of its words is enough.
 export function isMeant(source, filter) {
   const asked = filter.toLowerCase().split(/[\s,]+/).filter(Boolean);
   if (asked.length === 0) return true;
@@ -88,7 +107,7 @@ export function isMeant(source, filter) {
     const range = /^(\d+)-(\d+)$/.exec(word);
     if (range) return source.id >= Number(range[1]) && source.id <= Number(range[2]);
     if (/^\d+$/.test(word)) return source.id === Number(word);
-    return source.readout === word || source.standing.includes(word);
+    return source.readout === word || source.status.includes(word) || Boolean(source.name?.toLowerCase().includes(word));
   });
 }
 
@@ -98,35 +117,36 @@ function shownOf(sources) {
   return sources.filter((source) => isMeant(source, filter) && (!onlyTroubled || isTroubled(source)));
 }
 
-// The actions for the listed sources, by button.
+// What each button does with the sources shown.
 const DEEDS = {
   "source-mask": {
     name: "Mask",
-    what: "take no part, in this run and in later runs",
+    what: "be taken out of this run and of the next ones",
     carryOut: (sources) => give("masks", {}, { sources, is_masked: true }),
   },
   "source-unmask": {
     name: "Unmask",
-    what: "take part again, in this run and in later runs",
+    what: "take part again in this run and in the next ones",
     carryOut: (sources) => give("masks", {}, { sources, is_masked: false }),
   },
   "source-restart": {
     name: "Restart",
-    what: "be masked and unmasked at once, and take part again from the first event that they send",
+    what: "be taken out of this run and in again, from the next event that they send",
     carryOut: async (sources) => {
       const told = await give("masks/restart", {}, { sources });
-      if (told) notice(told.restarted.map(({ source, out_from }) => `Source ${source} is masked from event ${out_from} on, until it sends.`).join(" "));
+      if (told) notice(told.restarted.map(({ source, out_from }) => `${capital(sourceLabel(source))} is out from event ${out_from} on, until it sends.`).join(" "));
     },
   },
 };
 
-// Only if the user has filtered the sources.
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 async function carryOut({ name, what, carryOut: begin }) {
   const sources = shownOf(last.sources).map((source) => source.id);
-  const whose = sources.length === 1 ? `Source ${sources[0]} is to` : `${sources.length} sources are to`;
+  const whose = sources.length === 1 ? `${capital(sourceLabel(sources[0]))} is to` : `${sources.length} sources are to`;
   const said = await ask({
     title: `${name} ${sources.length === 1 ? "a source" : `${sources.length} sources`}`,
-    text: `${whose} ${what}${sources.length === 1 ? "" : `: ${sources.join(", ")}`}.`,
+    text: `${whose} ${what}${sources.length === 1 ? "" : `: ${sources.map(sourceLabel).join(", ")}`}.`,
     agree: name,
   });
   if (said) await begin(sources);
@@ -137,17 +157,17 @@ function render() {
   const shown = shownOf(sources);
   const isChosen = shown.length > 0 && shown.length < sources.length;
   for (const id of Object.keys(DEEDS)) byId(id).disabled = !isChosen || Boolean(whyNot());
-  setText(byId("mask-why"), whyNot() || (isChosen ? `${grouped(shown.length)} shown` : "filter the sources to mask some"));
+  setText(byId("mask-why"), whyNot() || (isChosen ? `${grouped(shown.length)} shown` : "filter the table to mask sources"));
   const { value } = COLUMNS[sorted.column];
   const sign = sorted.isDown ? -1 : 1;
-  // Equal sources stay in the order of their ids, so that rows do not jump.
+  // Equal sources stay in the order of their ids, so that rows keep their places.
   shown.sort((one, other) => {
     const [left, right] = [value(one), value(other)];
     return left === right ? one.id - other.id : left < right ? -sign : sign;
   });
-  const silent = sources.filter((source) => source.order === 0).length;
+  const bad = sources.filter((source) => source.order === 0).length;
   const count = shown.length === sources.length ? grouped(sources.length) : `${grouped(shown.length)} of ${grouped(sources.length)}`;
-  setText(byId("source-count"), `(${count}${silent > 0 ? `, ${silent} silent` : ""})`);
+  setText(byId("source-count"), `(${count}${bad > 0 ? `, ${grouped(bad)} with problems` : ""})`);
   fill(byId("sources"), shown.map((source) => ({
     kind: ["silent", "held-back", "", ""][source.order],
     cells: COLUMNS.map((column) => column.text(source)),
@@ -158,17 +178,18 @@ function render() {
 export function show(live) {
   const now = performance.now();
   const rates = new Map((live.rates?.sources ?? []).map((source) => [source.source, source]));
+  const problems = currentProblems(live);
   const sources = live.sources.map((source) => {
     listen(source, now);
     const known = { ...source, rates: rates.get(source.id) };
-    [known.standing, known.order] = standing(known, live);
+    [known.status, known.order] = statusOf(known, live, problems);
     return known;
   });
   last = { live, sources };
   render();
 }
 
-// Another operator has control.
+// What this page may do has changed.
 export function showHeld() {
   if (last) render();
 }
@@ -181,7 +202,7 @@ function showNodes(live) {
     return {
       kind: node.connected ? "" : "silent",
       cells: [
-        node.name, node.connected ? "connected" : "is away", known ? grouped(known.rate_hz) : "–",
+        node.name, node.connected ? "connected" : "not connected", known ? grouped(known.rate_hz) : "–",
         known ? bandwidth(known.bytes_per_second) : "–", share(known?.pool_share), share(known?.busy_share),
         share(known?.filter_busy_share), share(known?.disk_busy_share),
       ],
@@ -209,9 +230,11 @@ export function begin() {
     button.addEventListener("click", () => sortBy(column));
     return element("th", { scope: "col" }, button);
   }));
+  // A head of which a few pixels are visible is not scrolled into view by all browsers.
+  row.addEventListener("focusin", ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }));
   byId("sources").tHead.replaceChildren(row);
   showHeads();
-  heads(byId("nodes"), ["node", "standing", "rate / s", "bytes", "buffers", "busy", "filter", "disk"]);
+  heads(byId("nodes"), ["unit", "status", "rate / s", "bytes / s", "buffers", "busy", "filter", "disk"]);
   for (const [id, deed] of Object.entries(DEEDS)) {
     byId(id).addEventListener("click", () => carryOut(deed).catch((error) => notice(String(error))));
   }

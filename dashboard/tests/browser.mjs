@@ -6,6 +6,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
+import { accessible } from "./accessible.mjs";
 import { controls } from "./controls.mjs";
 import { gateway } from "./gateway.mjs";
 import { guarded } from "./guarded.mjs";
@@ -16,6 +17,7 @@ import { many } from "./many.mjs";
 import { notes } from "./notes.mjs";
 import { parameters } from "./parameters.mjs";
 import { fields, masks, parts } from "./parts.mjs";
+import { quality } from "./quality.mjs";
 import { reference } from "./reference.mjs";
 import { shift } from "./shift.mjs";
 
@@ -32,7 +34,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields, masks, controls, parameters, guarded, keyboard, reference, histograms, notes, gateway]) await test(browser, program, shots);
+  for (const test of [shift, quality, accessible, many, parts, fields, masks, controls, parameters, guarded, keyboard, reference, histograms, notes, gateway]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

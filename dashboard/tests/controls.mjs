@@ -1,4 +1,4 @@
-// Control of the run: two operators with a page each.
+// Control: two operators with a page each.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, isInOrder, scratch, start, state, text, until, watched } from "./harness.mjs";
@@ -8,7 +8,7 @@ const notice = (words) => `!document.getElementById("notice").hidden && ${text("
 const disabled = (...selectors) => selectors.map((selector) => `document.querySelector("${selector}").disabled`).join(" && ");
 const enabled = (selector) => `!document.querySelector("${selector}").disabled`;
 
-// Views can be withheld from the page, so that it does not know a change yet.
+// Views can be kept from the page, so that it does not know yet what is so already.
 const holdViews = () => {
   const Real = window.EventSource;
   window.EventSource = class extends Real {
@@ -24,7 +24,7 @@ async function open(browser, address, name, options = {}) {
   await page.addInitScript(holdViews);
   const expectQuiet = watched(page);
   await page.goto(address);
-  await until(page, "who holds the controls", holder("Control is free: all operators may send commands."));
+  await until(page, "control is free", holder("Control is free: all operators may send commands."));
   await page.getByLabel("Your name").fill(name);
   return { context, page, expectQuiet };
 }
@@ -40,30 +40,31 @@ export async function controls(browser, program, shots) {
   await meetsInARace(ada.page);
   await hasNoName(bob.page);
   await hasALongName(ada.page, bob.page);
-  // Refused commands: bob's and ada's.
+  // Commands that were not heard: bob's and ada's.
   ada.expectQuiet(/ 409 .*\/commands\/pause/);
   bob.expectQuiet();
   await ada.context.close();
   await bob.context.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: the controls are taken, given, and taken by force, and the other page says why commands are disabled");
+  console.log("good: the controls are taken, given, and taken by force, and whoever does not hold them sees why nothing can be done");
 }
 
 async function handsThemOver(ada, bob, shots) {
-  expect(await ada.isDisabled("#give-up") && await ada.isDisabled("#force"), "free control can be given up, or taken by force");
+  expect(await ada.isDisabled("#give-up") && await ada.isDisabled("#force"), "what nobody holds can be given up, or taken by force");
   await ada.focus("#take");
   const before = await ada.locator("main").boundingBox();
   await ada.keyboard.press("Enter");
-  await until(ada, "ada holds them", holder("You hold the controls since "));
-  // Commands are disabled on the other page, with the reason.
-  await until(bob, "bob sees who does", `/^ada holds the controls since \\d\\d:\\d\\d:\\d\\d: commands of other operators are refused\\.$/.test(${text("holder")})`);
+  await until(ada, "ada holds them", holder("You have control since "));
+  // Nothing can be done elsewhere, and it is said why.
+  await until(bob, "bob sees who does", `/^ada has control since \\d\\d:\\d\\d:\\d\\d: other operators can only watch\\.$/.test(${text("holder")})`);
   await bob.getByRole("searchbox", { name: "Show" }).fill("1");
+  await until(bob, "parameters", `document.querySelector("#parameter-list input") !== null`);
   for (const what of ["[data-command=pause]", "[data-command=stop]", "#source-mask", "#note-add", "#parameter-list input", "#take", "#give-up", "#give-to"]) {
     expect(await bob.isDisabled(what), `bob may use ${what}`);
   }
   for (const why of ["mask-why", "note-add", "parameters-why"]) {
-    expect((await bob.evaluate(text(why))).includes("ada holds the controls"), `${why} does not say why`);
+    expect((await bob.evaluate(text(why))).includes("ada has control"), `${why} does not say why`);
   }
   await bob.evaluate("window.scrollTo(0, 0)");
   await bob.screenshot({ path: join(shots, "controls-dark.png") });
@@ -71,64 +72,64 @@ async function handsThemOver(ada, bob, shots) {
   const after = await ada.locator("main").boundingBox();
   expect(before.y === after.y, `the page jumps from ${before.y} to ${after.y}`);
 
-  // Control is given by keyboard, the other page says so; then it is taken back by force, after one cancelled attempt.
+  // Given to somebody, from the keyboard, who is told; and taken back by force, after a second thought.
   await ada.focus("#give-to");
   await ada.keyboard.press("Enter");
-  await ada.getByLabel("Name of the operator").fill("bob");
+  await ada.getByLabel("To which operator").fill("bob");
   await ada.keyboard.press("Enter");
-  await until(bob, "bob's page says so", `${holder("You hold the controls since ")} && ${notice("You now hold the controls: another operator gave them to you.")}`);
-  await until(ada, "ada sees it", `${holder("bob holds the controls since ")} && ${disabled("[data-command=pause]", "#give-up")}`);
+  await until(bob, "bob is told", `${holder("You have control since ")} && ${notice("You were given control.")}`);
+  await until(ada, "ada sees it", `${holder("bob has control since ")} && ${disabled("[data-command=pause]", "#give-up")}`);
   await ada.screenshot({ path: join(shots, "controls.png") });
   await ada.getByRole("button", { name: "Take by force" }).click();
-  expect((await ada.getByRole("dialog").textContent()).includes("Take the controls from bob?"), "it is not asked about");
-  // Enter alone does not take control by force.
+  expect((await ada.getByRole("dialog").textContent()).includes("Take control from bob?"), "it is not asked about");
+  // A mere Enter takes nothing from anybody.
   await ada.keyboard.press("Enter");
-  expect(!(await ada.getByRole("dialog").isVisible()) && await ada.evaluate(holder("bob holds the controls")), "an Enter takes them");
+  expect(!(await ada.getByRole("dialog").isVisible()) && await ada.evaluate(holder("bob has control")), "an Enter takes them");
   await ada.getByRole("button", { name: "Take by force" }).click();
   await ada.getByRole("dialog").screenshot({ path: join(shots, "controls-force.png") });
   await ada.getByRole("dialog").getByRole("button", { name: "Take by force" }).click();
-  await until(bob, "bob's page says that control is gone", `${holder("ada holds the controls since ")} && ${notice("ada has the controls now")}`);
-  await until(ada, "ada holds them again", `${holder("You hold the controls since ")} && ${enabled("[data-command=pause]")}`);
+  await until(bob, "bob is told that they are gone", `${holder("ada has control since ")} && ${notice("ada has control now")}`);
+  await until(ada, "ada holds them again", `${holder("You have control since ")} && ${enabled("[data-command=pause]")}`);
   expect(await ada.evaluate(`document.activeElement.id`) === "take", "who goes on with the keyboard has lost the place");
   const journal = `[...document.querySelectorAll("#journal li")].some((entry) => entry.textContent.includes("ada takes the controls from bob, by force"))`;
-  await until(bob, "the journal has it", journal);
+  await until(bob, "it stands in the journal", journal);
 }
 
-// Another operator takes control, and the command is sent before the page knows.
+// Somebody takes them, and the command is given before the page knows.
 async function meetsInARace(ada) {
   const take = `fetch("/api/v1/operator/take?by=eve&force=true", { method: "POST" }).then((answer) => answer.status)`;
   await ada.evaluate("window.seesNothing = true");
   expect((await ada.evaluate(take)) === 200, "eve does not get the controls");
   await ada.getByRole("button", { name: "Pause", exact: true }).click();
-  await until(ada, "why it was refused", notice("eve holds the controls since "));
+  await until(ada, "why it was not heard", notice("eve "));
   await ada.evaluate("window.seesNothing = false");
-  await until(ada, "the page knows", `${holder("eve holds the controls")} && ${disabled("[data-command=pause]")}`);
+  await until(ada, "the page knows", `${holder("eve has control")} && ${disabled("[data-command=pause]")}`);
   await until(ada, "the run goes on", state("running"));
-  // With the name of the operator who has control, control is one's own.
+  // Under the name of whoever holds them, they are one's own.
   await ada.getByLabel("Your name").fill("eve");
-  await until(ada, "eve's own", `${holder("You hold the controls since ")} && ${enabled("[data-command=pause]")}`);
-  await ada.getByRole("button", { name: "Give up" }).click();
-  await until(ada, "control is free", `${holder("Control is free")} && ${enabled("[data-command=pause]")} && ${disabled("#give-up")}`);
+  await until(ada, "eve's own", `${holder("You have control since ")} && ${enabled("[data-command=pause]")}`);
+  await ada.getByRole("button", { name: "Release control" }).click();
+  await until(ada, "nobody's", `${holder("Control is free")} && ${enabled("[data-command=pause]")} && ${disabled("#give-up")}`);
 }
 
 async function hasNoName(bob) {
-  await until(bob, "control is free", holder("Control is free"));
+  await until(bob, "nobody's", holder("Control is free"));
   await bob.getByLabel("Your name").fill("");
-  await bob.getByRole("button", { name: "Take the controls" }).click();
-  await until(bob, "a name is needed", notice("Write your name first"));
+  await bob.getByRole("button", { name: "Take control" }).click();
+  await until(bob, "a name is needed", notice("Enter your name first"));
   expect(await bob.evaluate(`document.activeElement.id`) === "who", "the place to write it in has to be found");
   await bob.getByLabel("Your name").fill("bob");
   await bob.reload();
   await until(bob, "the name is remembered", `document.getElementById("who").value === "bob"`);
 }
 
-// The longest name, on the smallest phone.
+// The longest name there may be, on the smallest phone.
 async function hasALongName(ada, bob) {
   const long = "w".repeat(64);
   await ada.getByLabel("Your name").fill(`${long}w`);
-  await ada.getByRole("button", { name: "Take the controls" }).click();
-  await until(ada, "it is her own", holder("You hold the controls since "));
-  await until(bob, "whose they are", `${holder(`${long} holds the controls`)} && ${text("note-add")}.startsWith("${long} ")`);
+  await ada.getByRole("button", { name: "Take control" }).click();
+  await until(ada, "it is her own", holder("You have control since "));
+  await until(bob, "whose they are", `${holder(`${long} has control`)} && ${text("note-add")}.startsWith("${long} ")`);
   for (const page of [ada, bob]) {
     await isInOrder(page);
     await page.setViewportSize({ width: 320, height: 640 });

@@ -1,4 +1,4 @@
-// A system whose sources push: the same page, with another data path.
+// A system whose sources push: the same page, another data flow.
 import { join } from "node:path";
 import { expect, isInOrder, number, scratch, start, state, text, until, watched } from "./harness.mjs";
 

@@ -1,4 +1,4 @@
-// A server that needs a token, and a browser that stores nothing.
+// A server that wants its token, and a browser that keeps nothing.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, number, oneSource, scratch, start, state, text, until, watched } from "./harness.mjs";
@@ -19,19 +19,19 @@ export async function guarded(browser, program, shots) {
   const pause = page.getByRole("button", { name: "Pause", exact: true });
   const dialog = page.getByRole("dialog");
 
-  // The page continues below the question, because the user may need a while to find the token.
+  // The page goes on below the question: what it asks for may take a while to be found.
   await pause.click();
   await until(page, "a question", `document.getElementById("question").open`);
   const built = await page.evaluate(number("built"));
   await until(page, "events below it", `${number("built")} > ${built}`);
   await dialog.screenshot({ path: join(shots, "token.png") });
-  // A token that no request can carry is refused before anything is sent.
+  // What no request can carry is not taken, and asked for before anything is sent.
   await page.getByLabel("Token", { exact: true }).fill("grüne straße 0123456789");
   await page.keyboard.press("Enter");
   expect(await dialog.isVisible(), "a token that no request can carry is taken");
   await page.getByLabel("Token", { exact: true }).fill(`${TOKEN}0`);
   await page.keyboard.press("Enter");
-  await until(page, "that the token is wrong", `${text("question-text")}.startsWith("The server refused this token")`);
+  await until(page, "that it was refused", `${text("question-text")} === "The server refused this token."`);
   await page.keyboard.press("Escape");
   await until(page, "no question", `!document.getElementById("question").open`);
   await until(page, "nothing was done", `${state("running")} && !document.querySelector("[data-command=pause]").disabled`);
@@ -50,7 +50,7 @@ export async function guarded(browser, program, shots) {
   console.log("good: the token is asked for until it is the right one, while the page goes on, also in a browser that keeps nothing");
 }
 
-// If a browser refuses to store anything, everything works, and the page asks once.
+// Where a browser refuses to keep anything, all of it works, and is asked for once.
 async function keepsNothing(browser, address) {
   const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
   await page.addInitScript(() => {
@@ -62,12 +62,12 @@ async function keepsNothing(browser, address) {
   await page.goto(address);
   await until(page, "running", state("running"));
   await page.getByLabel("Your name").fill("ada");
-  await page.getByRole("button", { name: "Take the controls" }).click();
+  await page.getByRole("button", { name: "Take control" }).click();
   await page.getByLabel("Token", { exact: true }).fill(TOKEN);
   await page.keyboard.press("Enter");
-  await until(page, "ada's", `${text("holder")}.startsWith("You hold the controls since")`);
-  await page.getByRole("button", { name: "Give up" }).click();
-  await until(page, "control is free", `${text("holder")}.startsWith("Control is free")`);
+  await until(page, "ada's", `${text("holder")}.startsWith("You have control since")`);
+  await page.getByRole("button", { name: "Release control" }).click();
+  await until(page, "nobody's", `${text("holder")}.startsWith("Control is free")`);
   expectQuiet(/ 401 /);
   await page.close();
 }

@@ -1,6 +1,6 @@
-// Shared by the tests of the dashboard: programs that are always ended, and waiting.
+// What the tests of the dashboard have in common: programs that are started and always ended, and waiting.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ export function expect(holds, words) {
   if (!holds) throw new Error(words);
 }
 
-// Starts a program; `line` waits for lines of its stderr.
+// Starts a program; lines of its stderr are waited for with `line`.
 export function start(command, options) {
   const child = spawn(command, options, { stdio: ["ignore", "ignore", "pipe"] });
   children.add(child);
@@ -34,18 +34,18 @@ export function start(command, options) {
   return { child, line, ended };
 }
 
-// A front end as a separate program, which can be stopped and killed. It is faster than the emulated ones, so that it catches up
-// although it began later.
+// A front end that is a program of its own: it can be stopped and killed. It is faster than those that are emulated, so that it
+// catches up although it began later.
 export const frontEnd = (to, source, size) =>
   start("python3", [sender, "--to", to, "--source", String(source), "--rate", "600", "--size", String(size), "--events", "0"]);
 
-// Ends all programs that still run.
+// Ends whatever still goes on.
 export function clean() {
   for (const child of children) child.kill("SIGKILL");
   rmSync(scratch, { recursive: true, force: true });
 }
 
-// Waits until a JavaScript condition holds on the page; returns the milliseconds.
+// Waits until what is said in JavaScript holds on the page; after how many milliseconds it did.
 export async function until(page, what, holds, milliseconds = 10000) {
   const begun = Date.now();
   for (;;) {
@@ -60,8 +60,8 @@ export const number = (id) => `Number(document.getElementById("${id}").textConte
 export const text = (id) => `document.getElementById("${id}").textContent`;
 export const state = (name) => `${text("state")} === "${name}"`;
 
-// Watches the console. Call the returned function at the end of a test: it fails on any error that the test does not name, by text or by the
-// address of a failed request.
+// Watches the console. What it gives is called at the end of a test, and fails where there was any error but those that the test names: what
+// they say and, of what could not be loaded, from where.
 export function watched(page) {
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
@@ -74,9 +74,22 @@ export function watched(page) {
   };
 }
 
-// Every element needs a name for screen readers, and none may be wider than the window.
+// Selects a tab of the details by its name.
+export const tab = (page, name) => page.getByRole("tab", { name, exact: true }).click();
+
+// The bytes of the file that a button saves.
+export async function saved(page, button) {
+  const [file] = await Promise.all([page.waitForEvent("download"), page.click(button)]);
+  return readFileSync(await file.path());
+}
+
+// The rows of a CSV file, and whether a file is a picture.
+export const rowsOf = (bytes) => bytes.toString("utf8").trim().split("\n").map((line) => line.split(","));
+export const isPng = (bytes) => bytes.subarray(1, 4).toString("latin1") === "PNG" && bytes.length > 1000;
+
+// Each control has a name for screen readers, ids are unique, and no element is wider than the window.
 export async function isInOrder(page) {
-  const nameless = await page.$$eval("button, input, select, dialog, fieldset, [role=img], [role=region], [role=group]", (elements) => elements
+  const nameless = await page.$$eval("button, input, select, dialog, fieldset, [role=img], [role=region], [role=group], [role=tab], [role=tabpanel]", (elements) => elements
     .filter((one) => !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length || one.getAttribute("aria-labelledby")))
     .map((one) => one.outerHTML.slice(0, 80)));
   expect(nameless.length === 0, `without a name: ${nameless.join(" ")}`);

@@ -1,7 +1,7 @@
 // Histograms of fragments: bars of the bins, and the values outside of them as text.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, until, watched } from "./harness.mjs";
+import { expect, isPng, rowsOf, saved, scratch, start, tab, until, watched } from "./harness.mjs";
 
 const configuration = (output) => `version = 1
 [run]
@@ -64,10 +64,11 @@ export async function histograms(browser, program, shots) {
   const page = await browser.newPage({ viewport: { width: 1200, height: 1600 } });
   const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
-  const section = page.locator("#histogram-section");
-  await until(page, "a histogram with something in it", `!document.getElementById("histogram-section").hidden && / above$/.test(${beside})`);
+  const section = page.locator("#panel-histograms");
+  await until(page, "a histogram with something in it", `!document.getElementById("tab-histograms").hidden && / above$/.test(${beside})`);
+  await tab(page, "Histograms");
   expect(await page.evaluate(choices("histogram-name")) === "sizes,intervals", "the histograms that can be chosen are others");
-  expect(await page.evaluate(choices("histogram-source")) === "all together,1,2", "the sources that can be chosen are others");
+  expect(await page.evaluate(choices("histogram-source")) === "all,source 1,source 2", "the sources that can be chosen are others");
   expect(await page.evaluate(bars(4)) === "false,false,true,false", `bars of sizes stand elsewhere: ${await page.evaluate(bars(4))}`);
   await section.screenshot({ path: join(shots, "histogram.png") });
 
@@ -77,6 +78,7 @@ export async function histograms(browser, program, shots) {
   expect(inside > 0 && Math.abs(inside - above) <= 200, `${inside} in the bins and ${above} above them`);
   await until(page, "more of them", `${counted("/^([\\d,]+) in the bins/")} > ${inside}`);
 
+  await savesIt(page);
   await page.locator("#histogram-source").selectOption("1");
   await until(page, "one source alone", `/^[1-9][\\d,]* in the bins$/.test(${beside})`);
   await page.locator("#histogram-source").selectOption("2");
@@ -96,4 +98,15 @@ export async function histograms(browser, program, shots) {
   run.child.kill("SIGINT");
   await run.ended;
   console.log("good: histograms are drawn while they are filled, of all sources and of one");
+}
+
+// Statistics, a logarithmic axis, and files.
+async function savesIt(page) {
+  await until(page, "statistics", `/^Entries [1-9][\\d,]* · mean 1\\.\\d+ kB · RMS \\d+ B · median 1\\.\\d+ kB/.test(document.getElementById("histogram-statistics").textContent)`);
+  await page.check("#histogram-log");
+  await until(page, "bars on a logarithmic axis", `${bars(4)} === "false,false,true,false"`);
+  const rows = rowsOf(await saved(page, "#histogram-csv"));
+  expect(rows.length === 5 && rows[0][0] === "from" && Number(rows[3][3]) > 0 && Number(rows[1][3]) === 0, `the file: ${JSON.stringify(rows)}`);
+  expect(isPng(await saved(page, "#histogram-png")), "the picture is none");
+  await page.uncheck("#histogram-log");
 }

@@ -1,7 +1,7 @@
 // Notes on runs: in the list, in the account, and added from the page.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, isInOrder, scratch, start, until, watched } from "./harness.mjs";
+import { expect, isInOrder, scratch, start, tab, until, watched } from "./harness.mjs";
 
 const said = `document.querySelector("#runs tbody tr .said")?.textContent ?? ""`;
 const post = (what, text) => `fetch("/api/v1/${what}", { method: "POST", headers: { "Content-Type": "text/plain" }, body: ${JSON.stringify(text)} })
@@ -35,15 +35,16 @@ export async function notes(browser, program, shots) {
 
   // A note of another user appears, too; while another operator has control, the field is disabled.
   expect((await page.evaluate(post("runs/1/notes?by=bob", "beam back"))) === 200, "bob may not say anything");
-  await until(page, "what bob said", `${said} === "bob: beam back (and 1 before)"`, 15000);
+  await until(page, "what bob said", `${said} === "bob: beam back (and 1 earlier)"`, 15000);
   expect((await page.evaluate(post("operator/take?by=bob", ""))) === 200, "bob does not get the controls");
-  await until(page, "bob's controls", `document.getElementById("note-add").disabled && document.getElementById("note-add").textContent === "bob holds the controls"`);
+  await until(page, "bob's controls", `document.getElementById("note-add").disabled && document.getElementById("note-add").textContent === "bob has control"`);
   expect((await page.evaluate(post("operator/give?by=bob&to=ada", ""))) === 200, "bob does not give the controls away");
   await until(page, "ada's controls", `!document.getElementById("note-add").disabled`);
 
   await page.getByRole("button", { name: "Stop", exact: true }).click();
-  const account = page.getByRole("button", { name: "account of run 1", exact: true });
-  await until(page, "the account", `!document.querySelector('#runs button[aria-label="account of run 1"]').disabled`, 20000);
+  const account = page.getByRole("button", { name: "Account of run 1", exact: true });
+  await until(page, "the account", `!document.querySelector('#runs button[aria-label="Account of run 1"]').disabled`, 20000);
+  await tab(page, "Run history");
   await account.click();
   await until(page, "both notes in the account", `["ada: target moved by 2 mm <b>", "bob: beam back"].every((words) => document.getElementById("run-account").textContent.includes(words))`);
   await isInOrder(page);

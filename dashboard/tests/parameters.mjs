@@ -1,7 +1,7 @@
-// Live parameters, and a server that is replaced meanwhile.
+// What can be changed while a run goes on, by whoever may; and a server that is another one meanwhile.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, isInOrder, scratch, start, state, text, until, watched } from "./harness.mjs";
+import { expect, isInOrder, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
 
 const row = (name) => `document.getElementById("parameter-${name}")?.closest("li")`;
 const mark = (name, words) => `${row(name)}?.querySelector(".mark").textContent === "${words}"`;
@@ -19,44 +19,45 @@ export async function parameters(browser, program, shots) {
   const expectQuiet = watched(page);
   await page.goto(address);
   await page.getByLabel("Your name").fill("ada");
+  await tab(page, "Parameters");
   await until(page, "running", state("running"));
   await until(page, "parameters", mark("timeouts.readout", "now 2s, as configured"));
   const again = async (number, whileGone = async () => {}) => {
     run.child.kill("SIGKILL");
     await run.ended;
-    await until(page, "the server is gone", state("no answer"));
+    await until(page, "nobody answers", state("no answer"));
     await whileGone();
     run = demo(new URL(address).host);
     await until(page, "another run", `${text("run")} === "run ${number}"`, 20000);
     const others = `/run [^${number}]: /.test(${text("journal")})`;
     await until(page, "its journal alone", `${text("journal")}.includes("run ${number}: running") && !${others}`);
   };
-  // Its journal is as long as that of the previous server.
+  // Its journal is as long as that of the one before.
   await until(page, "the journal", `${text("journal")}.includes("run 1: running")`);
   await again(2);
   const field = (name) => page.getByLabel(name, { exact: true });
 
   await changesThem(page, field, shots);
   await keepsWhatIsWritten(page, field);
-  await page.getByRole("button", { name: "Take the controls" }).click();
-  await until(page, "ada's", `${text("holder")}.startsWith("You hold the controls since ")`);
+  await page.getByRole("button", { name: "Take control" }).click();
+  await until(page, "ada's", `${text("holder")}.startsWith("You have control since ")`);
   await again(3, async () => {
     await field("timeouts.readout").press("Enter");
-    await until(page, "the request fails", error("timeouts.readout", "The server did not answer"));
+    await until(page, "nobody took it", error("timeouts.readout", "The server did not answer"));
   });
-  await until(page, "ada's page says so", `${text("notice-text")} === "You no longer hold the controls: control is free."`);
+  await until(page, "ada is told", `${text("notice-text")} === "You no longer have control: control is free."`);
   await until(page, "its values", `${mark("timeouts.readout", "now 2s, as configured")} && ${mark("timeouts.builder", "now 5s, as configured")}`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
   await field("timeouts.readout").press("Enter");
   await until(page, "applied to the other server", mark("timeouts.readout", "now 4s, configured: 2s"));
 
   await isSmall(page, shots);
-  // The absent server, the refused value, and the event that was not built.
+  // The server was away, what did not fit, and an event that nobody built.
   expectQuiet(/net::ERR_/, / 409 .*\/parameters/, / 404 .*\/events\/sample/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: parameters are changed from the keyboard, refusals appear beside the field, and what is written outlives a restart");
+  console.log("good: parameters are changed from the keyboard, what does not fit is told beside the field, and what is written outlives a restart");
 }
 
 async function changesThem(page, field, shots) {
@@ -66,16 +67,16 @@ async function changesThem(page, field, shots) {
   expect((await field("timeouts.readout").inputValue()) === "3s", "the field has another value than the run");
   await until(page, "the journal says so", `${text("journal")}.includes("timeouts.readout is 3s now, in the place of 2s, by ada")`);
 
-  // All edited values are applied or none; the reason appears beside a field, which has the focus.
+  // All of what is written is applied, or nothing; why not stands beside one of them, which has the focus.
   await field("monitoring.interval").fill("1s");
   await field("timeouts.builder").fill("11s");
   await until(page, "what is not applied", `${text("parameters-edited")}.startsWith("2 not applied yet")`);
   await page.getByRole("button", { name: "Apply" }).click();
   await until(page, "why not", error("timeouts.builder", "timeouts.manager (10s) has to be longer than timeouts.builder (11s)"));
   expect((await page.evaluate(focused)) === "parameter-timeouts.builder", "the field that has to be another one is not found");
-  expect((await field("timeouts.builder").getAttribute("aria-invalid")) === "true", "the error is not marked for screen readers");
+  expect((await field("timeouts.builder").getAttribute("aria-invalid")) === "true", "those who do not see it are not told");
   expect(await page.evaluate(mark("monitoring.interval", "now 100ms, as configured")), "a part of it is done");
-  await page.locator("section:has(#parameters)").screenshot({ path: join(shots, "parameters.png") });
+  await page.locator("#panel-parameters").screenshot({ path: join(shots, "parameters.png") });
   await page.keyboard.press("Escape");
   expect((await field("timeouts.builder").inputValue()) === "5s", "Escape takes nothing back");
   await until(page, "no reproach", `!(${error("timeouts.builder", "has")})`);
@@ -87,7 +88,7 @@ async function changesThem(page, field, shots) {
   await until(page, "the place is kept", `${focused} === "parameter-monitoring.interval"`);
 }
 
-// The text in an edited field stays when others change the value.
+// What is written in a field stays there, whatever others do meanwhile.
 async function keepsWhatIsWritten(page, field) {
   const post = (what, options) => page.evaluate(`fetch("/api/v1/${what}", ${JSON.stringify(options)}).then((answer) => answer.status)`);
   await field("timeouts.readout").fill("4s");
@@ -96,10 +97,10 @@ async function keepsWhatIsWritten(page, field) {
   await until(page, "what bob changed", mark("timeouts.readout", "now 2.5s, configured: 2s"));
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
   expect((await post("operator/take?by=bob", { method: "POST" })) === 200, "bob does not get the controls");
-  await until(page, "bob's alone", `${text("parameters-why")} === "bob holds the controls: parameters cannot be changed here."`);
+  await until(page, "bob's alone", `${text("parameters-why")} === "bob has control: you cannot change parameters."`);
   expect(await field("timeouts.readout").isDisabled(), "a field of what bob alone may change");
   expect((await post("operator/give?by=bob", { method: "POST" })) === 200, "bob does not give the controls up");
-  await until(page, "control is free", `${text("parameters-why")}.startsWith("Changes take effect at once")`);
+  await until(page, "everybody's", `${text("parameters-why")}.startsWith("Changes take effect at once")`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
 }
 
@@ -111,5 +112,5 @@ async function isSmall(page, shots) {
   await isInOrder(page);
   await page.evaluate("window.scrollTo(0, 0)");
   await page.screenshot({ path: join(shots, "smallest.png") });
-  await page.locator("section:has(#parameters)").screenshot({ path: join(shots, "smallest-parameters.png") });
+  await page.locator("#panel-parameters").screenshot({ path: join(shots, "smallest-parameters.png") });
 }

@@ -1,14 +1,15 @@
-// Parts of the page with made-up views of rare situations, such as a full stage.
+// Parts of the page by themselves, with made-up views of what a run rarely shows, such as a full stage of the data flow.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, oneSource, scratch, start, state, until, watched } from "./harness.mjs";
 
-// A view of a run with builder unit 1 absent, the disk of the other one busy, and sources held back.
+// A view of a run in which builder unit 1 is away, the disk of the other one is busy, and sources are held back.
 const troubled = {
   state: "running",
   run: 4,
   limit: { kind: "disk", sentence: "rate limited by builder unit bu0: disk writing 97 % busy" },
   ledger: { events: { accepted: 30, rejected: 10 } },
+  quality: { state: "good", is_current: true, problems: [] },
   sources: [1, 2].map((id) => ({ id, received: 10, is_connected: true, has_ended: false })),
   nodes: [
     { name: "ru0", role: "readout", connected: true },
@@ -43,8 +44,8 @@ export async function parts(browser, program) {
 
   const meant = await page.evaluate(async () => {
     const { isMeant } = await import("/sources.js");
-    const source = { id: 27, readout: "ru1", standing: "silent since 4 s" };
-    return ["", "27", "7", "20-29", "28-30", "1, ru1", "ru10", "silent", "sends 27"].map((filter) => isMeant(source, filter));
+    const source = { id: 27, readout: "ru1", status: "silent for 4 s" };
+    return ["", "27", "7", "20-29", "28-30", "1, ru1", "ru10", "silent", "sending 27"].map((filter) => isMeant(source, filter));
   });
   same("sources that are meant", meant, [true, true, false, true, false, true, false, true, true]);
 
@@ -60,19 +61,51 @@ export async function parts(browser, program) {
     const kinds = [...svg.querySelectorAll(".stage")].map((stage) => stage.getAttribute("class").replace("stage ", ""));
     return { label: svg.getAttribute("aria-label"), kinds, waits: [...svg.querySelectorAll(".wait")].map((wait) => wait.textContent) };
   }, troubled);
-  same("colours of the way", told.kinds, ["level-0", "level-1", "away", "level-0", "level-2"]);
+  same("colours of the data flow", told.kinds, ["level-0", "level-1", "away", "level-0", "level-2"]);
   same("what has to wait", told.waits, ["95 %", "10 %", "", "60 %"]);
   for (const words of ["12.3 k fragments/s, buffers 70 %: busy", "bu1 not connected", "75 % accepted", "disk busy 97 %: full", "waits 95 % of the time"]) {
-    expect(told.label.includes(words), `the picture does not say "${words}" to screen readers: ${told.label}`);
+    expect(told.label.includes(words), `the picture does not say "${words}" to those who do not see it: ${told.label}`);
   }
+  await colours(page);
   expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: the data path names and colours what is busy, full, away and waiting; sources are picked by words");
+  console.log("good: the data flow names and colours what is busy, full, away and waiting; sources are picked by words");
 }
 
-// A start with required fields.
+// The data flow is green only while events are whole, and red where they are not.
+async function colours(page) {
+  const calm = { ...troubled, limit: null, nodes: troubled.nodes.slice(0, 2), rates: { ...troubled.rates, sources: [], nodes: [] } };
+  const counts = (rate) => ({ total: 7, per_second: rate });
+  const bad = { state: "incomplete", is_current: true, incomplete: counts(3.2), doubtful: counts(0) };
+  const problem = { kind: "source_out_of_step", source: 2, is_current: true };
+  const shown = (live) => page.evaluate(async (view) => {
+    (await import("/path.js")).show(view);
+    const svg = document.querySelector("#path svg");
+    const colour = (name) => {
+      const probe = document.createElement("span");
+      probe.style.color = `var(${name})`;
+      document.body.append(probe);
+      const found = getComputedStyle(probe).color;
+      probe.remove();
+      return found;
+    };
+    const names = Object.fromEntries(["--good", "--quiet", "--bad"].map((name) => [colour(name), name.slice(2)]));
+    const strokes = [...svg.querySelectorAll(".stage")].map((stage) => names[getComputedStyle(stage).stroke]);
+    return { strokes, label: svg.getAttribute("aria-label") };
+  }, live);
+  same("a good run", (await shown(calm)).strokes, ["good", "good", "good", "good", "good"]);
+  same("a run before its first event", (await shown({ ...calm, quality: { state: "no_data", is_current: true, problems: [] } })).strokes, Array(5).fill("quiet"));
+  same("no run", (await shown({ ...calm, state: "configured" })).strokes, Array(5).fill("quiet"));
+  const incomplete = await shown({ ...calm, quality: { ...bad, problems: [problem] } });
+  same("incomplete events", incomplete.strokes, ["bad", "quiet", "bad", "quiet", "quiet"]);
+  for (const words of ["1 with problems", "3.2 incomplete / s"]) expect(incomplete.label.includes(words), `no "${words}" in: ${incomplete.label}`);
+  const over = { ...calm, quality: { ...bad, is_current: false, problems: [{ ...problem, is_current: false }] } };
+  same("a problem that is over", (await shown(over)).strokes, ["good", "good", "good", "good", "good"]);
+}
+
+// A start that needs run information.
 export async function fields(browser, program) {
   const file = join(scratch, "fields.toml");
   writeFileSync(file, oneSource(scratch, `required_fields = ["beam", "shifter"]`));
@@ -82,17 +115,22 @@ export async function fields(browser, program) {
   const address = await run.line(/dashboard: (http:\S+)/);
   await page.goto(address);
   await until(page, "configured", state("configured"));
+  // What another operator's command came to is a line, not a notice.
+  const refused = await page.evaluate(`fetch("/api/v1/commands/start?by=bob", { method: "POST" }).then((answer) => answer.status)`);
+  expect(refused === 409, `a start without run information: ${refused}`);
+  await until(page, "the line", `/^Last error: .*by bob/.test(document.getElementById("trouble").textContent)`);
+  expect(await page.locator("#notice").isHidden(), "a notice of what another operator did");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByLabel("beam").fill("120 GeV");
   await page.getByLabel("shifter").fill("ada");
-  // The server goes away meanwhile: the input is not lost, and is there when the server returns.
+  // The server goes away meanwhile: nobody takes what is written, and it is there again when the server is.
   run.child.kill("SIGKILL");
   await run.ended;
-  await until(page, "the server is gone", state("no answer"));
+  await until(page, "nobody answers", state("no answer"));
   await page.keyboard.press("Enter");
-  await until(page, "the request fails", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
+  await until(page, "nobody took it", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
   run = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
   await until(page, "configured again", state("configured"), 20000);
   await page.getByRole("button", { name: "Start", exact: true }).click();
@@ -100,14 +138,14 @@ export async function fields(browser, program) {
   await page.keyboard.press("Enter");
   await until(page, "running", state("running"));
   same("what is said of the run", await page.getByText(/^run \d+$/).first().getAttribute("title"), "beam=120 GeV\nshifter=ada");
-  expectQuiet(/net::ERR_/);
+  expectQuiet(/net::ERR_/, / 409 .*\/commands\/start/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
   console.log("good: what has to be said of a run is asked for when it is started, and thought better of with Escape, and what was written outlives the server");
 }
 
-// Sources are masked and unmasked during a run.
+// Sources that are taken out of a run, and in again, while it goes on.
 export async function masks(browser, program) {
   const run = start(program, ["demo", "--sources", "3", "--rate", "200Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
   const page = await browser.newPage();
@@ -118,25 +156,25 @@ export async function masks(browser, program) {
   expect(await mask.isDisabled(), "all sources can be masked at once");
   const id = await page.locator("#sources tbody tr").last().locator("td").first().textContent();
   await page.getByRole("searchbox", { name: "Show" }).fill(id);
-  const standing = (words) => `document.querySelector("#sources tbody tr").cells[1].textContent === "${words}"`;
-  await until(page, "one that sends", standing("sends"));
+  const status = (words) => `document.querySelector("#sources tbody tr").cells[1].textContent === "${words}"`;
+  await until(page, "one that sends", status("sending"));
   await mask.click();
   await page.getByRole("dialog").getByRole("button", { name: "Mask", exact: true }).click();
-  await until(page, "masked", standing("masked"));
+  await until(page, "masked", status("masked"));
   const built = await page.evaluate("fetch('/api/v1/ledger').then((answer) => answer.json()).then((ledger) => ledger.events.built)");
   await until(page, "events without it", `fetch("/api/v1/ledger").then((answer) => answer.json()).then((ledger) => ledger.events.built > ${built + 50})`);
   await page.getByRole("button", { name: "Unmask" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Unmask", exact: true }).click();
-  await until(page, "one that sends again", standing("sends"));
+  await until(page, "one that sends again", status("sending"));
   const told = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
-  same("the state of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);
+  same("what is told of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);
   expect(Number(told[0].events[0].to) > Number(told[0].events[0].from) + 50, `it was masked for no events: ${JSON.stringify(told)}`);
   await page.getByRole("button", { name: "Restart" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Restart", exact: true }).click();
-  await page.getByText(new RegExp(`Source ${id} is masked from event \\d+ on, until it sends\\.`)).waitFor();
-  await until(page, "one that sends after it was begun anew", standing("sends"));
+  await page.getByText(new RegExp(`Source ${id} is out from event \\d+ on, until it sends\\.`)).waitFor();
+  await until(page, "one that sends after it was begun anew", status("sending"));
   const again = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
-  same("the state of a restarted source", [again[0].is_masked, again[0].events.length], [false, 2]);
+  same("what is told of a source that was begun anew", [again[0].is_masked, again[0].events.length], [false, 2]);
   expectQuiet();
   await page.close();
   run.child.kill("SIGINT");

@@ -1,7 +1,7 @@
 // A reference run, drawn below the present one.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, state, until, watched } from "./harness.mjs";
+import { expect, isPng, rowsOf, saved, scratch, start, state, until, watched } from "./harness.mjs";
 
 const titles = (words) => `[...document.querySelectorAll("#plots .u-legend .u-label")].some((label) => label.textContent === "${words}")`;
 
@@ -29,6 +29,14 @@ export async function reference(browser, program, shots) {
   await until(page, "its rate beside the present one", beside("event-rate", "/^run 1: [1-9][\\d,]*$/"));
   await until(page, "its bytes beside the present ones", `${beside("bandwidth-in", "/^run 1: .*B\\/s$/")} && ${beside("pool", "/^run 1: \\d+ %$/")}`);
   await page.locator("#plots").screenshot({ path: join(shots, "reference.png") });
+  await page.check("#plots-log");
+  await until(page, "the comparison on a logarithmic axis", titles("events, run 1"));
+  await page.check("#plots-statistics");
+  await until(page, "statistics", `/^events: Entries [1-9].* · mean [1-9][\\d,]* \\/s · RMS /.test(document.querySelector("#plots .statistics").textContent)`);
+  const [heads, ...rows] = rowsOf(await saved(page, "#plots-csv"));
+  const [now, before] = ["events_per_second", "events_per_second_run_1"].map((name) => heads.indexOf(name));
+  expect(heads[0] === "time" && rows.some((row) => Number(row[now]) > 0) && rows.some((row) => Number(row[before]) > 0), `the file: ${heads}`);
+  expect(isPng(await saved(page, "#plots-png")), "the picture is none");
   await field.fill("");
   await field.press("Enter");
   await until(page, "no comparison", `!(${titles("events, run 1")}) && document.getElementById("event-rate-before").textContent === ""`);

@@ -1,9 +1,9 @@
 // A shift: start, watch, a front end that fails, an alarm, stop, a server that goes away.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, frontEnd, isInOrder, number, scratch, start, state, text, until, watched } from "./harness.mjs";
+import { expect, frontEnd, isInOrder, isPng, number, rowsOf, saved, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
 
-// Two of the front ends are programs that can be killed: without them events are incomplete, and the run continues.
+// Front ends of which two are programs that can be killed: without them events are incomplete, and go on.
 const configuration = `version = 1
 [run]
 output = ${JSON.stringify(scratch)}
@@ -31,7 +31,7 @@ format = "generic"
 on_close = "wait"
 `;
 
-// Limit of the layout shift over the whole test, as browsers compute it: up to 0.1 is good.
+// The part of the page that may have moved by itself, times how far, over the whole shift: browsers call up to 0.1 good.
 const MOST_JUMPS = 0.1;
 
 const isRed = (source) =>
@@ -68,12 +68,12 @@ export async function shift(browser, program, shots) {
   const jumps = await page.evaluate("window.jumps");
   expect(jumps < MOST_JUMPS, `the page jumps: ${jumps}`);
   await restarts(page, run, program, file, address);
-  // The absent server, and no incomplete event at first.
+  // The server was away; and before there was an incomplete event none could be shown.
   expectQuiet(/net::ERR_/, / 404 .*\/events\/sample/);
   await page.close();
 }
 
-// Adds up layout shifts without user input.
+// Adds up what moves without anybody having pressed anything.
 async function watchJumps(page) {
   await page.evaluate(() => {
     window.jumps = 0;
@@ -87,7 +87,7 @@ async function starts(page) {
   await page.click("text=Start");
   await until(page, "running", state("running"));
   await until(page, "events", `${number("built")} > 50`);
-  expect((await page.evaluate(text("event-what"))) !== "No run is active.", "the event display says that no run is active");
+  expect((await page.evaluate(text("event-what"))) !== "No run is going on.", "the event display says that no run goes on");
   const before = await page.evaluate(number("built"));
   await until(page, "more events", `${number("built")} > ${before}`);
   await until(page, "a rate", `${number("event-rate")} > 50`);
@@ -96,7 +96,7 @@ async function starts(page) {
   await until(page, "the journal", `document.querySelectorAll("#journal li").length > 2`);
   const texts = await page.$$eval("#journal li", (items) => items.map((item) => item.textContent));
   expect(new Set(texts).size === texts.length, `the journal says things twice: ${texts}`);
-  expect(texts.some((one) => one.includes("by ada")), `the journal does not name who started the run: ${texts}`);
+  expect(texts.some((one) => one.includes("by ada")), `nobody knows who started the run: ${texts}`);
   console.log("good: it loads, starts a run by its button, and shows rising numbers");
 }
 
@@ -104,7 +104,7 @@ async function starts(page) {
 async function showsWhatGoesOn(page, shot) {
   await until(page, "what limits the run", `/limited/.test(${text("limit")}) && /limited/.test(${text("limit-said")})`);
   const picture = `document.querySelector("#path svg").getAttribute("aria-label")`;
-  await until(page, "the data path", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
+  await until(page, "the data flow", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
   await until(page, "plots", `document.querySelectorAll(".plot canvas").length >= 5`);
   const plotted = `document.querySelector(".plot").getAttribute("aria-label")`;
   await until(page, "a plot of the rate", `/Event rate, now: events [1-9]/.test(${plotted})`);
@@ -114,7 +114,7 @@ async function showsWhatGoesOn(page, shot) {
     return colours.size;
   });
   expect(drawn > 3, "the plot is empty");
-  await page.click("text=Seven days");
+  await page.click("text=7 days");
   await until(page, "seven days", `/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|now/.test(${plotted}) && document.querySelector('[data-span="604800"]').getAttribute("aria-pressed") === "true"`);
   await page.click("text=10 minutes");
   const equation = await page.$eval("#ledger tr", (row) => {
@@ -128,27 +128,32 @@ async function showsWhatGoesOn(page, shot) {
   console.log("good: the picture, the plots, the ledger and the tables show what goes on");
 }
 
-// A front end hangs: its alarm appears, sounds, is acknowledged by name, and ends when the front end continues.
+// A front end that hangs: its alarm is seen, heard, acknowledged by name, and over when it goes on.
 async function raisesAlarm(page, frontEnd, shots) {
   await page.click("#sound");
   await until(page, "sound is on", `document.getElementById("sound").getAttribute("aria-pressed") === "true"`);
   frontEnd.child.kill("SIGSTOP");
-  const alarm = "#alarms li.warning";
-  await until(page, "an alarm", `document.querySelector("${alarm}")?.textContent.includes("source silent")`, 15000);
+  const alarm = `[...document.querySelectorAll("#alarms li")].find((line) => line.textContent.includes("source silent"))`;
+  const line = page.locator("#alarms li", { hasText: "source silent" });
+  await until(page, "an alarm", `${alarm} !== undefined`, 15000);
   await until(page, "the alarm is heard", `Number(document.body.dataset.sounded) > 1`);
   expect(await page.evaluate(isRed(3)), "the source that hangs is not red");
   await page.screenshot({ path: join(shots, "alarm.png") });
   await displaysEvents(page, join(shots, "event.png"));
-  await page.focus(`${alarm} button`);
+  await line.getByRole("button", { name: "Acknowledge" }).focus();
   await page.keyboard.press("Enter");
-  await until(page, "the alarm is known", `document.querySelector("${alarm}")?.textContent.includes("is known")`);
-  expect(await page.evaluate(`document.activeElement.closest("${alarm}") !== null`), "who goes on with the keyboard has lost the place");
+  await until(page, "the alarm is acknowledged", `${alarm}?.textContent.includes("acknowledged by ada")`);
+  expect(await page.evaluate(`${alarm}.contains(document.activeElement)`), "the keyboard focus has lost its place");
   frontEnd.child.kill("SIGCONT");
-  await until(page, "the alarm is over", `document.querySelector("#alarms .none") !== null`);
+  await until(page, "the alarm is over", `${alarm} === undefined`);
+  // The run has incomplete events now: that alarm stays until it is acknowledged.
+  const latched = page.locator("#alarms li", { hasText: "events incomplete" });
+  await latched.getByRole("button", { name: "Acknowledge" }).click();
+  await until(page, "it is acknowledged", `[...document.querySelectorAll("#alarms li")].every((line) => line.textContent.includes("acknowledged by ada") || line.className === "none")`);
   console.log("good: an alarm is seen and heard, acknowledged from the keyboard, and goes");
 }
 
-// A sampled event has a bar for each source; the hanging one is missing; the keyboard selects the bytes of another one.
+// A sampled event has a bar for each source; the one that hangs is missing; another one's bytes are shown from the keyboard.
 async function displaysEvents(page, shot) {
   await page.locator("#event-kind").scrollIntoViewIfNeeded();
   await page.selectOption("#event-kind", "incomplete");
@@ -163,10 +168,18 @@ async function displaysEvents(page, shot) {
   await until(page, "what source 2 sent", `/^Source 2/.test(${detail}) && /number\\d/.test(${detail}) && /000000  ([0-9a-f]{2} ){8}/.test(${detail})`);
   expect(!(await page.isChecked("#event-follow")), "what is read runs away");
   await page.keyboard.press("ArrowRight");
-  await until(page, "why source 3 is missing", `/^Source 3Missing in this event: [a-z]/.test(${detail})`);
+  await until(page, "why source 3 is missing", `/^Source 3No data in this event: [a-z]/.test(${detail})`);
   await page.keyboard.press("ArrowLeft");
+  expect(/^Fragments 2 · mean /.test(await page.evaluate(text("event-statistics"))), "the statistics of an event");
+  const tallest = () => page.$$eval(".event-bar:not(.missing) i", (sticks) => sticks.map((stick) => stick.offsetHeight));
+  const linear = await tallest();
+  await page.check("#event-log");
+  expect(Math.min(...await tallest()) > Math.min(...linear), "a logarithmic axis does not raise small bars");
+  const rows = rowsOf(await saved(page, "#event-csv"));
+  expect(rows.length === 4 && rows[3][1] === "3" && rows[3][4] === "true", `the file: ${JSON.stringify(rows)}`);
+  expect(isPng(await saved(page, "#event-png")), "the picture is none");
   await page.locator("#event-detail").scrollIntoViewIfNeeded();
-  await page.locator("section:has(#event-bars)").screenshot({ path: shot });
+  await page.locator("#panel-event").screenshot({ path: shot });
   console.log("good: an event is displayed source by source");
 }
 
@@ -185,6 +198,7 @@ async function stops(page) {
   await until(page, "paused", state("paused"));
   await page.click("text=Resume");
   await until(page, "running again", state("running"));
+  await asksBeforeReset(page);
   await page.focus("text=Stop");
   await page.keyboard.press("Enter");
   await until(page, "stopped", `document.getElementById("state").textContent.startsWith("configured")`);
@@ -192,19 +206,31 @@ async function stops(page) {
   console.log("good: pause, resume, and stop from the keyboard");
 }
 
+// Reset is not among the commands of a run, says what is lost, and Enter alone does nothing.
+async function asksBeforeReset(page) {
+  const shown = await page.locator("#commands button:visible").allTextContents();
+  expect(shown.join() === "Start,Pause,Stop", `commands of a run: ${shown}`);
+  await page.click("#reset");
+  const dialog = page.getByRole("dialog");
+  expect(/^Run \d+ ends at once\..* lost: now [\d,]+ events? and [\d,]+ fragments? in flight\./.test(await page.evaluate(text("question-text"))), "what is lost is not said");
+  await page.keyboard.press("Enter");
+  expect(!(await dialog.isVisible()) && await page.evaluate(state("running")), "Enter resets");
+}
+
 async function showsAccount(page) {
   await until(page, "the run is listed", `[...document.querySelectorAll("#runs tbody button")].some((button) => !button.disabled)`);
+  await tab(page, "Run history");
   await page.click("#runs tbody button:not([disabled])");
   await until(page, "its account", `/ledgerbalanced/.test(${text("run-account")})`);
   console.log("good: the run is listed, and its account is balanced");
 }
 
-// The server goes away and returns at the same address: the page says so, and continues by itself.
+// The server goes away and comes back at the same address: the page says so, and goes on by itself.
 async function restarts(page, run, program, file, address) {
   run.child.kill("SIGKILL");
   await run.ended;
-  await until(page, "the page says that the server is gone", state("no answer"));
-  expect(await page.evaluate(`/does not answer since \\d\\d:/.test(${text("notice-text")})`), "the page does not say since when");
+  await until(page, "the page says that nobody answers", state("no answer"));
+  expect(await page.evaluate(`/does not answer since \\d\\d:/.test(${text("notice-text")})`), "nobody says since when");
   const again = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
   await again.line(/dashboard: (http:\S+)/);
   await until(page, "connected again", state("configured"), 20000);
