@@ -34,6 +34,8 @@ mod reign;
 mod runner;
 mod scenario;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod world;
 
 pub use cards::{CardSetting, SubscriberSetting};
