@@ -73,13 +73,17 @@ impl Masked {
 impl World {
     /// When somebody next says something of a source.
     pub(super) fn next_mask(&self) -> Option<Instant> {
-        self.scenario.masks.get(self.masks_said).map(|mask| Instant::ZERO.after(mask.at)).filter(|&at| at > self.now())
+        self.scenario
+            .masks
+            .get(self.masks_said)
+            .map(|mask| Instant::ZERO.after(mask.at))
+            .filter(|&at| at > self.core.now())
     }
 
     /// Says what is due to whoever speaks for the run; where nobody does, a little later.
     pub(super) fn command_masks(&mut self) {
         while let Some(&mask) = self.scenario.masks.get(self.masks_said) {
-            if self.now() < Instant::ZERO.after(mask.at) || self.reign.ended.is_some() {
+            if self.core.now() < Instant::ZERO.after(mask.at) || self.reign.ended.is_some() {
                 return;
             }
             let Some(index) = self.speaker() else { return };

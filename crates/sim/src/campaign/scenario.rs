@@ -503,14 +503,9 @@ impl Scenario {
             Place::Manager(_) => 1 + usize::from(self.readouts) + usize::from(self.builders),
             Place::Readout(index) => 1 + usize::from(index),
             Place::Builder(index) => 1 + usize::from(self.readouts) + usize::from(index),
-            Place::Source(_) | Place::Card(_) | Place::Subscriber(_) => return 0,
+            _ => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
-    }
-
-    /// When the last fault is over.
-    pub fn faults_end(&self) -> Duration {
-        self.faults.iter().map(Scheduled::end).max().unwrap_or_default()
     }
 }
 

@@ -13,12 +13,7 @@ const MOST: u64 = 6;
 pub(super) const LASTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(4);
 
 /// A fault that begins then, and for how long it goes on where it does.
-pub(super) fn scheduled<P>(
-    draw: &mut Random,
-    at: Duration,
-    fault: Fault<P>,
-    lasts: RangeInclusive<Duration>,
-) -> Scheduled<P> {
+pub(super) fn scheduled(draw: &mut Random, at: Duration, fault: Fault, lasts: RangeInclusive<Duration>) -> Scheduled {
     let lasts = if fault.kind.is_lasting() { draw.time(*lasts.start(), *lasts.end()) } else { Duration::ZERO };
     Scheduled { at, lasts, fault }
 }

@@ -6,7 +6,7 @@ use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_sim::campaign::{
     CardSetting, End, Fault, FaultKind, Managers, Place, RESET, Rooms, Scenario, Scheduled, SubscriberSetting,
-    TimeOuts, push, run, run_push,
+    TimeOuts, push, run,
 };
 use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_wire::stream::{Balance, Policy, Share};
@@ -96,7 +96,7 @@ fn seeds_of_push_systems_that_failed_once_are_well() {
     for seed in [15, 26, 27, 37, 46, 106, 108, 141, 6089, 6739, 8006, 4707, 7653, 13311] {
         let scenario = push::Scenario::draw_plain(seed);
         let text = scenario.to_string();
-        assert_eq!(run_push(scenario).broken, None, "{text}");
+        assert_eq!(run(scenario).broken, None, "{text}");
     }
 }
 
@@ -109,7 +109,7 @@ fn seeds_of_whole_push_systems_that_failed_once_are_well() {
     for seed in [31820, 32092, 53274, 60547, 68400, 11618, 14227, 14623] {
         let scenario = push::Scenario::draw(seed);
         let text = scenario.to_string();
-        assert_eq!(run_push(scenario).broken, None, "{text}");
+        assert_eq!(run(scenario).broken, None, "{text}");
     }
 }
 
@@ -119,7 +119,7 @@ fn seeds_with_gateways_of_two_threads_that_failed_once_are_well() {
     for seed in [75, 196, 223, 338, 414] {
         let scenario = push::Scenario { faults: Vec::new(), ..push::Scenario::draw(seed) };
         assert!(scenario.threads, "seed {seed} is another one by now");
-        assert_eq!(run_push(scenario).broken, None, "seed {seed}");
+        assert_eq!(run(scenario).broken, None, "seed {seed}");
     }
 }
 

@@ -1,11 +1,10 @@
 //! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
 
-use super::super::fault::FaultKind;
 use super::address::Gateways;
-use super::fault::{Fault, Scheduled, on_way};
-use super::member::Place;
+use super::fault::on_way;
 use super::readers::histogram_configs;
 use super::{address, fault};
+use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
 use ropewalk_flow::gateway::{
     Address, DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource,
     ThrottleConfig, headroom,
@@ -506,11 +505,6 @@ impl Scenario {
         self.triggering().max(self.stop.unwrap_or_default()) + self.nodes_come
     }
 
-    /// When the last fault is over.
-    pub(super) fn faults_end(&self) -> Duration {
-        self.faults.iter().map(Scheduled::end).max().unwrap_or_default()
-    }
-
     /// What a gateway's machine is told.
     pub(super) fn gateway_config(&self, gateway: u16, life: u64) -> GatewayConfig {
         let farm = FarmConfig {
@@ -536,7 +530,7 @@ impl Scenario {
         let index = match place {
             Place::Gateway(gateway) | Place::Sending(gateway) => usize::from(gateway),
             Place::Node(node) => usize::from(self.gateways + node),
-            Place::Trigger(_) | Place::Reader(_) | Place::Source(..) => return 0,
+            _ => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
     }
