@@ -57,6 +57,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
         "Look",
         &[
             "state",
+            "quality",
             "limit",
             "alarms",
             "sources",
@@ -175,6 +176,8 @@ enum Request {
     },
     /// Show the state, the run and the allowed commands.
     State,
+    /// Show complete, incomplete and doubtful events, and what is wrong.
+    Quality,
     /// Show what limits the run.
     Limit,
     /// Show all alarms.
@@ -294,6 +297,7 @@ impl Request {
             Self::Reference { run: Some(Reference::Off) } => client.compare_with(None, by),
             Self::Reference { run: Some(Reference::Run(run)) } => client.compare_with(Some(*run), by),
             Self::State => client.look("state"),
+            Self::Quality => client.look("quality"),
             Self::Limit => client.look("limit"),
             Self::Alarms => client.look("alarms"),
             Self::Sources => client.look("sources"),

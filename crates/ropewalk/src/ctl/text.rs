@@ -15,6 +15,7 @@ pub(super) fn lines(request: &Request, replied: &Replied) -> Vec<String> {
         _ if replied.status == 404 => Vec::new(),
         Request::Restart { .. } if body["restarted"].is_array() => masks::restarted(body),
         _ if !(200..300).contains(&replied.status) => answer(body),
+        Request::Quality => quality(body),
         Request::Limit => limit(body),
         Request::Alarms | Request::Acknowledge { .. } | Request::Shelve { .. } => vec![alarms(list(body))],
         Request::Sources => vec![sources(list(body))],
@@ -120,6 +121,23 @@ fn limit(body: &Value) -> Vec<String> {
     [sentence.to_owned()].into_iter().chain(values).collect()
 }
 
+/// The worst problem, the events of each quality, and every problem of the run.
+fn quality(body: &Value) -> Vec<String> {
+    let events = ["complete", "incomplete", "doubtful"].map(|name| {
+        let of = |member: &str| body[name][member].as_f64().unwrap_or(0.0) as u64;
+        format!("  {name:<11} {} events, {} per second", grouped(of("total")), grouped(of("per_second")))
+    });
+    let problems = body["problems"].as_array().into_iter().flatten().map(|problem| {
+        let over = if problem["is_current"] == true { "" } else { ", not any more" };
+        format!("  {} (alarm {}{over})", text(&problem["sentence"]), text(&problem["kind"]))
+    });
+    [format!("{}: {}", text(&body["state"]), text(&body["sentence"]))]
+        .into_iter()
+        .chain(events)
+        .chain(problems)
+        .collect()
+}
+
 fn alarms(all: &[Value]) -> String {
     if all.is_empty() {
         return "no alarm is configured".to_owned();
@@ -129,7 +147,8 @@ fn alarms(all: &[Value]) -> String {
         let acknowledged = alarm["known_by"].as_str().map(|by| format!("acknowledged by {by}"));
         let shelved = alarm["shelved_by"].as_str().zip(alarm["shelved_seconds"].as_u64());
         let shelved = shelved.map(|(by, seconds)| format!("shelved by {by} for {seconds} s"));
-        let remarks: Vec<_> = acknowledged.into_iter().chain(shelved).collect();
+        let sentence = alarm["sentence"].as_str().filter(|sentence| !sentence.is_empty() && alarm["state"] != "normal");
+        let remarks: Vec<_> = sentence.map(str::to_owned).into_iter().chain(acknowledged).chain(shelved).collect();
         let state = Cell::new(text(&alarm["state"]));
         let colour = if alarm["severity"] == "critical" { Color::Red } else { Color::Yellow };
         let state = if alarm["state"] == "normal" { state } else { state.fg(colour) };
@@ -332,6 +351,18 @@ mod tests {
             row("slow").contains("2.5") && row("slow").contains("acknowledged by ada, shelved by bob for 60 s"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn the_quality_has_events_and_problems() {
+        let problem =
+            json!({ "kind": "source_silent", "is_current": false, "sentence": "source 3: no data for 4.0 s" });
+        let body = json!({ "state": "incomplete", "sentence": "source 3: no data for 4.0 s; not any more",
+            "complete": { "total": 12345, "per_second": 99.5 }, "problems": [problem] });
+        let shown = quality(&body);
+        assert_eq!(shown[0], "incomplete: source 3: no data for 4.0 s; not any more");
+        assert_eq!(shown[1], "  complete    12,345 events, 99 per second");
+        assert_eq!(shown[4], "  source 3: no data for 4.0 s (alarm source_silent, not any more)");
     }
 
     #[test]
