@@ -52,7 +52,8 @@ impl Shift {
         let found = wait_for(&format!("the alarm {name}"), || {
             let alarms = self.get("/api/v1/alarms");
             let alarm = alarms.as_array().expect("a list").iter().find(|alarm| alarm["name"] == name)?.clone();
-            (alarm["state"] == "active").then_some(alarm)
+            // One that is over at once is latched.
+            (alarm["state"] == "active" || alarm["state"] == "latched").then_some(alarm)
         });
         assert!(self.begun.elapsed() < WITHIN);
         found["sentence"].as_str().expect("text").to_owned()
