@@ -96,7 +96,7 @@ async function starts(page) {
   await until(page, "the journal", `document.querySelectorAll("#journal li").length > 2`);
   const texts = await page.$$eval("#journal li", (items) => items.map((item) => item.textContent));
   expect(new Set(texts).size === texts.length, `the journal says things twice: ${texts}`);
-  expect(texts.some((one) => one.includes("by ada")), `nobody knows who started the run: ${texts}`);
+  expect(texts.some((one) => one.includes("by ada")), `the journal does not say who started the run: ${texts}`);
   console.log("good: it loads, starts a run by its button, and shows rising numbers");
 }
 
@@ -229,8 +229,8 @@ async function showsAccount(page) {
 async function restarts(page, run, program, file, address) {
   run.child.kill("SIGKILL");
   await run.ended;
-  await until(page, "the page says that nobody answers", state("no answer"));
-  expect(await page.evaluate(`/does not answer since \\d\\d:/.test(${text("notice-text")})`), "nobody says since when");
+  await until(page, "the page says that there is no answer", state("no answer"));
+  expect(await page.evaluate(`/does not answer since \\d\\d:/.test(${text("notice-text")})`), "the page does not say since when");
   const again = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
   await again.line(/dashboard: (http:\S+)/);
   await until(page, "connected again", state("configured"), 20000);

@@ -23,7 +23,7 @@ pub(super) type Direction = (u64, usize);
 /// What happened.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Happening<'a> {
-    /// Somebody had a turn and did so much.
+    /// A process had a turn and did `work`.
     Turn { place: Place, work: usize },
     /// A message was queued.
     Sent { from: Place, direction: Direction, bytes: u64, what: &'a str },
@@ -132,7 +132,7 @@ impl Inlet {
     }
 }
 
-/// A connection was refused although somebody listens, or nobody did.
+/// A connection was refused although a process listens, or none did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refused {
     pub(super) at: Instant,

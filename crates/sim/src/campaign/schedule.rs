@@ -132,7 +132,7 @@ fn fault(draw: &mut Random, scenario: &Scenario, kind: FaultKind) -> Fault {
 }
 
 /// A source loses its connection for a moment, and its readout unit has no free block when it comes back, nor for longer
-/// than events wait for whoever is absent.
+/// than events wait for an absent source.
 pub(super) fn draw_latecomer(scenario: &Scenario, span: Duration, draw: &mut Random) -> [Scheduled; 2] {
     let source = source(draw, scenario);
     let readout = Place::Readout(scenario.readout_of(source.into()));

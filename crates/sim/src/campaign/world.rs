@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Somebody begins to bother a readout unit.
+    /// A stranger begins to bother a readout unit.
     pub(super) fn invite_stranger(&mut self, readout: Place) -> usize {
         let place = Place::Source((self.front_ends.len() + self.strangers.len()) as u16);
         let mut node = Node::new(place, NodeClock::new(self.core.clock.clone(), 0), &self.core.recorder);
@@ -236,8 +236,8 @@ impl Cluster for World {
         let away = self.readouts.iter().any(|node| !node.is_up())
             || self.builders.iter().any(|node| !node.is_up())
             || self.managers.iter().any(|node| node.pauses > 0);
-        let nobody = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
-        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return nobody };
+        let leaderless = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
+        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return leaderless };
         let account = manager.machine().account();
         let away = away || manager.machine().state() == ManagerState::Recovering;
         let next = self.progress();
@@ -324,7 +324,7 @@ impl Cluster for World {
     /// The run is over, and everybody who was dismissed has ended.
     fn has_ended(&self) -> bool {
         let Some((_, since)) = self.reign.ended.filter(|_| self.core.schedule.is_over()) else { return false };
-        // Whoever was away when the run ended waits for another event manager, for longer than anybody here.
+        // A unit that was away when the run ended waits for another event manager, longer than the simulation lasts.
         let patience = self.core.now() >= since.after(FAREWELL);
         patience || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
     }

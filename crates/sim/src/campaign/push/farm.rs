@@ -306,7 +306,7 @@ impl Farm {
             known.entries.insert(piece.sequence, Entry::Awaited(place));
             let event = self.event(place);
             if event.ruling.is_some() || event.with.is_some() {
-                return Err(broken(Checker::Keys, "it is decided, or somebody has it"));
+                return Err(broken(Checker::Keys, "it is decided, or a node has it"));
             }
             event.with = Some((node, piece.sequence));
             event.attempt += 1;

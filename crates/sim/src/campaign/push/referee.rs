@@ -155,7 +155,7 @@ impl Referee {
         self.recorder.borrow_mut().note_line(now, (bytes.len() as u64, 1), line);
     }
 
-    /// Somebody took a packet.
+    /// A process took a packet.
     pub(super) fn taken(&mut self, by: Place, at: SocketAddrV4, from: SocketAddrV4, bytes: Vec<u8>, now: Instant) {
         self.note(now, &bytes, || format!("{by} takes from {from}"));
         match by {
@@ -173,7 +173,7 @@ impl Referee {
         }
     }
 
-    /// Somebody looked for packets and took so many.
+    /// A process looked for packets and took `count`.
     pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, count: usize) {
         if let Place::Gateway(gateway) | Place::Sending(gateway) = by {
             let note = address::input_at(at).map_or(Note::AllHeard, |(_, flow)| Note::Looked { flow, count });
@@ -181,7 +181,7 @@ impl Referee {
         }
     }
 
-    /// Somebody sends a packet.
+    /// A process sends a packet.
     pub(super) fn sent(&mut self, by: Place, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8], now: Instant) {
         self.note(now, bytes, || format!("{by} at {from} sends to {to}"));
         let result = match by {
@@ -404,7 +404,7 @@ impl Twin {
         let error = receiver.throttle().levels().nth(self.flows.len() + 3).map(|level| level.used);
         let has_nodes = self.farm.has_nodes();
         Broken::unless(error == Some(u64::from(!has_nodes)), Checker::Bounds, || {
-            format!("somebody of the farm is there: {has_nodes}, and the throttle's error is {error:?}")
+            format!("the farm has a node: {has_nodes}, and the throttle's error is {error:?}")
         })
     }
 

@@ -61,7 +61,7 @@ pub struct FlowSetting {
     pub default_accept: bool,
     /// Within this time decisions should be there.
     pub budget: Duration,
-    /// So many of the last sources are masked: they send, and nobody waits for them.
+    /// The number of masked sources, counted from the last: they send, and no set waits for them.
     pub masked: u16,
 }
 
@@ -171,7 +171,7 @@ pub struct Scenario {
     pub threads: bool,
     /// Gateways and nodes reach each other over connections.
     pub connections: bool,
-    /// Bytes that the queue of each reader of decisions holds; none where nobody reads them.
+    /// Bytes that the queue of each reader of decisions holds; none without readers.
     pub readers: Option<usize>,
     /// The network of connections, as far as nothing goes wrong beside it.
     pub lines: Faults,
@@ -257,7 +257,7 @@ impl FlowSetting {
         (set < self.sets).then_some((set, event))
     }
 
-    /// The trigger word where nobody decided.
+    /// The trigger word of events without a decision.
     pub(super) fn default_word(&self) -> u32 {
         0x40 + u32::from(self.default_accept)
     }
@@ -371,7 +371,7 @@ impl Scenario {
         scenario
     }
 
-    /// The same with one thread in each gateway that lives for ever, datagrams alone, no readers, and nobody masked.
+    /// The same with one thread in each gateway that lives for ever, datagrams alone, no readers, and no masks.
     pub fn draw_plain(seed: u64) -> Self {
         let mut draw = Random::new(seed, SYSTEM_STREAM);
         let milliseconds = Duration::from_millis;
@@ -444,7 +444,7 @@ impl Scenario {
         self.faults.extend(fault::draw_load(&mut draw, self, self.nodes_come, self.triggering()));
     }
 
-    /// Whether what gateways say comes to triggers in time, and packets come to gateways, whoever else is away.
+    /// Whether what gateways say comes to triggers in time, and packets come to gateways, with any other process away.
     pub(super) fn is_heard(&self) -> bool {
         let is_harmless = |fault: &Fault| {
             let is_on_way = matches!(on_way(fault.kind), Some((0 | 3, _)));

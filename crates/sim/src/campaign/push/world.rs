@@ -42,7 +42,7 @@ pub struct World {
     pub(super) storages: Vec<SimulatedStorage>,
     pub(super) referee: Shared,
     pub(super) gateways: Vec<Process<GatewayMachine>>,
-    /// By gateway: the halves that send; nobody there where one thread does all.
+    /// By gateway: the halves that send; empty where one thread does all.
     pub(super) senders: Vec<Process<SendingMachine>>,
     pub(super) nodes: Vec<Process<NodeMachine>>,
     /// By flow.
@@ -208,7 +208,7 @@ impl World {
         Ok(done)
     }
 
-    /// Nobody has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
+    /// No process has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
     fn check_rest(&mut self) -> Result<(), Broken> {
         for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
             let are_up = gateway.is_up() && sender.is_up();
@@ -226,7 +226,7 @@ impl World {
         Ok(())
     }
 
-    /// What was told to readers by the end still comes, and nobody is slow any more: a run does not wait for what is on its way
+    /// What was told to readers by the end still comes, and no line is slow any more: a run does not wait for what is on its way
     /// over a slow line (seed 60547).
     pub(super) fn read_on(&mut self) -> Result<(), Broken> {
         (0..self.readers.len() as u16).for_each(|reader| self.set_rate(reader, None));
