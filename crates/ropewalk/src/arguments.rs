@@ -220,7 +220,7 @@ pub(crate) struct FilterProgramOptions {
 
 The configuration of the run names this node: [filter] nodes = [\"filter1:9500\"].")]
 pub(crate) struct FilterNodeOptions {
-    /// Configuration with the same [filter] section as the run.
+    /// Configuration with the same `[filter]` section as the run.
     pub(crate) config: PathBuf,
     /// Address for builder units; with port 0, a free port is chosen and printed.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9500")]

@@ -629,7 +629,7 @@ when all blocks are sent, or with Ctrl-C.
 
 Exit status: 0 everything sent, 3 chunks dropped.")]
 pub(crate) struct ServeOptions {
-    /// File of blocks, FIFO, or - for standard input; or a configuration (*.toml) with [[felix]] cards.
+    /// File of blocks, FIFO, or - for standard input; or a configuration (*.toml) with `[[felix]]` cards.
     pub(crate) file: PathBuf,
     /// Address for subscribers; port 0 selects a free port [default: 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS")]
