@@ -37,7 +37,7 @@ function make({ name, help }) {
   return row;
 }
 
-// Input that is not applied yet stays, whatever becomes of the value meanwhile.
+// Input that is not applied yet stays when the value changes meanwhile.
 function fill(parameters) {
   for (const known of parameters) {
     if (!rows.has(known.name)) rows.set(known.name, make(known));
@@ -74,7 +74,7 @@ function render() {
   setText(byId("parameters-edited"), edited.length ? `${grouped(edited.length)} not applied yet; Escape discards the input in a field` : "");
 }
 
-// The field that shows a refusal: the first one that it names, of those that were to be changed.
+// The field that shows a refusal: of the fields to be changed, the first that the refusal names.
 export function concerned(text, names) {
   const places = names.map((name) => ({ name, place: text.indexOf(name) })).filter(({ place }) => place >= 0);
   return places.sort((one, other) => one.place - other.place)[0]?.name ?? names[0];

@@ -173,7 +173,7 @@ function buildArrow(svg, isNarrow, x, y, width, height, length) {
 }
 
 function showCells(group, cells, width) {
-  // Beyond this number a cell stands for several sources or units, and shows the worst of them.
+  // Beyond this number a cell represents several sources or units, and shows the worst of them.
   const each = Math.ceil(cells.length / MOST_CELLS);
   const shown = [];
   for (let first = 0; first < cells.length; first += each) {

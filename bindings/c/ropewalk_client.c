@@ -65,7 +65,7 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Receives a message with descriptors; returns its length, or -1 if there is none or it was truncated. */
+/* Receives a message with descriptors; returns its length, or -1 without a message or for a truncated one. */
 static ssize_t receive(int from, void *into, size_t room, int *descriptors, size_t *count) {
     union { struct cmsghdr head; char bytes[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int))]; } control;
     struct iovec data;

@@ -72,12 +72,12 @@ async function handsThemOver(ada, bob, shots) {
   const after = await ada.locator("main").boundingBox();
   expect(before.y === after.y, `the page jumps from ${before.y} to ${after.y}`);
 
-  // Given to another operator, from the keyboard, who is told; and taken back by force, after a second thought.
+  // Passed to another operator from the keyboard, whose page says so; then taken back by force, after a question.
   await ada.focus("#give-to");
   await ada.keyboard.press("Enter");
   await ada.getByLabel("To which operator").fill("bob");
   await ada.keyboard.press("Enter");
-  await until(bob, "bob is told", `${holder("You have control since ")} && ${notice("You were given control.")}`);
+  await until(bob, "bob's page says so", `${holder("You have control since ")} && ${notice("You were given control.")}`);
   await until(ada, "ada sees it", `${holder("bob has control since ")} && ${disabled("[data-command=pause]", "#give-up")}`);
   await ada.screenshot({ path: join(shots, "controls.png") });
   await ada.getByRole("button", { name: "Take by force" }).click();
@@ -88,7 +88,7 @@ async function handsThemOver(ada, bob, shots) {
   await ada.getByRole("button", { name: "Take by force" }).click();
   await ada.getByRole("dialog").screenshot({ path: join(shots, "controls-force.png") });
   await ada.getByRole("dialog").getByRole("button", { name: "Take by force" }).click();
-  await until(bob, "bob is told that they are gone", `${holder("ada has control since ")} && ${notice("ada has control now")}`);
+  await until(bob, "bob's page says that control is gone", `${holder("ada has control since ")} && ${notice("ada has control now")}`);
   await until(ada, "ada holds them again", `${holder("You have control since ")} && ${enabled("[data-command=pause]")}`);
   expect(await ada.evaluate(`document.activeElement.id`) === "take", "who goes on with the keyboard has lost the place");
   const journal = `[...document.querySelectorAll("#journal li")].some((entry) => entry.textContent.includes("ada takes the controls from bob, by force"))`;

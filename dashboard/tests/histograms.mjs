@@ -107,6 +107,6 @@ async function savesIt(page) {
   await until(page, "bars on a logarithmic axis", `${bars(4)} === "false,false,true,false"`);
   const rows = rowsOf(await saved(page, "#histogram-csv"));
   expect(rows.length === 5 && rows[0][0] === "from" && Number(rows[3][3]) > 0 && Number(rows[1][3]) === 0, `the file: ${JSON.stringify(rows)}`);
-  expect(isPng(await saved(page, "#histogram-png")), "the picture is none");
+  expect(isPng(await saved(page, "#histogram-png")), "the file is not a PNG");
   await page.uncheck("#histogram-log");
 }

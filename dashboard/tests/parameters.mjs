@@ -45,7 +45,7 @@ export async function parameters(browser, program, shots) {
     await field("timeouts.readout").press("Enter");
     await until(page, "it was not taken", error("timeouts.readout", "The server did not answer"));
   });
-  await until(page, "ada is told", `${text("notice-text")} === "You no longer have control: control is free."`);
+  await until(page, "ada's page says so", `${text("notice-text")} === "You no longer have control: control is free."`);
   await until(page, "its values", `${mark("timeouts.readout", "now 2s, as configured")} && ${mark("timeouts.builder", "now 5s, as configured")}`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
   await field("timeouts.readout").press("Enter");
@@ -100,7 +100,7 @@ async function keepsWhatIsWritten(page, field) {
   await until(page, "bob's alone", `${text("parameters-why")} === "bob has control: you cannot change parameters."`);
   expect(await field("timeouts.readout").isDisabled(), "a field of what bob alone may change");
   expect((await post("operator/give?by=bob", { method: "POST" })) === 200, "bob does not give the controls up");
-  await until(page, "everybody's", `${text("parameters-why")}.startsWith("Changes take effect at once")`);
+  await until(page, "control to be free", `${text("parameters-why")}.startsWith("Changes take effect at once")`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
 }
 

@@ -36,7 +36,7 @@ export async function reference(browser, program, shots) {
   const [heads, ...rows] = rowsOf(await saved(page, "#plots-csv"));
   const [now, before] = ["events_per_second", "events_per_second_run_1"].map((name) => heads.indexOf(name));
   expect(heads[0] === "time" && rows.some((row) => Number(row[now]) > 0) && rows.some((row) => Number(row[before]) > 0), `the file: ${heads}`);
-  expect(isPng(await saved(page, "#plots-png")), "the picture is none");
+  expect(isPng(await saved(page, "#plots-png")), "the file is not a PNG");
   await field.fill("");
   await field.press("Enter");
   await until(page, "no comparison", `!(${titles("events, run 1")}) && document.getElementById("event-rate-before").textContent === ""`);

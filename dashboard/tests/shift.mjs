@@ -181,7 +181,7 @@ async function displaysEvents(page, shot) {
   expect(Math.min(...await tallest()) > Math.min(...linear), "a logarithmic axis does not raise small bars");
   const rows = rowsOf(await saved(page, "#event-csv"));
   expect(rows.length === 4 && rows[3][1] === "3" && rows[3][4] === "true", `the file: ${JSON.stringify(rows)}`);
-  expect(isPng(await saved(page, "#event-png")), "the picture is none");
+  expect(isPng(await saved(page, "#event-png")), "the file is not a PNG");
   await page.locator("#event-detail").scrollIntoViewIfNeeded();
   await page.locator("#panel-event").screenshot({ path: shot });
   console.log("good: an event is displayed source by source");

@@ -1,4 +1,4 @@
-//! Formats of other systems: any stream is divided in the same way, whatever its pieces, and every frame can be described.
+//! Formats of other systems: a stream is divided in the same way for any pieces, and every frame can be described.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

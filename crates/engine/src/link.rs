@@ -561,8 +561,8 @@ mod tests {
     use ropewalk_terms::{Attempt, Cause, Epoch, EventKey, Incarnation, NodeId, RunNumber, SourceId};
     use ropewalk_wire::message::FragmentEntry;
 
-    /// A message of one super-fragment for each list of fragments, given by offset and length, and so many bytes of payloads;
-    /// and how many bytes of it precede those.
+    /// A message of one super-fragment for each list of fragments, given by offset and length, with `payloads` bytes of
+    /// payload; and the number of bytes before the payloads.
     fn message(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> (Vec<u8>, usize) {
         let mut head = Vec::new();
         let mut encoder = SuperFragmentsEncoder::new(&mut head);

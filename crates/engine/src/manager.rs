@@ -661,7 +661,7 @@ mod tests {
         endpoint: Endpoint,
         outbox: Outbox,
         reader: MessageReader,
-        /// What it was told last.
+        /// The last message to it.
         told: Option<Message>,
     }
 

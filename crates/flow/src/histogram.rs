@@ -1,6 +1,6 @@
 //! Histograms that a user has asked for: of fragments' sizes, of the time between them, of any integer in them.
 //!
-//! They are filled where fragments come in, by readout units and by gateways, whatever happens to the fragments later,
+//! They are filled where fragments come in, by readout units and by gateways, also for fragments that are dropped later,
 //! on the one thread that reads the source: an addition each, in memory that was laid out before the run.
 
 use core::time::Duration;

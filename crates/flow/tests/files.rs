@@ -33,9 +33,9 @@ struct Scenario {
     deaths: u64,
     /// A unit hangs in one of so many steps, for a while or for ever; 0: never.
     hangs: u64,
-    /// The broker gets a unit's message in one of so many steps.
+    /// The broker gets a unit's message in one of `delay` steps.
     delay: u64,
-    /// The broker dies in one of so many steps; 0: never.
+    /// The broker dies in one of `broker_deaths` steps; 0: never.
     broker_deaths: u64,
     /// A document cannot get its name in one of so many cases; 0: never.
     refusals: u64,

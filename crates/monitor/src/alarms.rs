@@ -479,11 +479,6 @@ impl Alarms {
         shown
     }
 
-    /// The worst of what is shown.
-    pub fn worst(&self) -> Option<Severity> {
-        self.shown().first().map(|alarm| alarm.rule.severity)
-    }
-
     /// Changes with this number or a later one, the oldest first.
     pub fn changes_from(&self, number: u64) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| change.number >= number)

@@ -124,7 +124,7 @@ impl Incidents {
         self.known.insert(key, incident);
     }
 
-    /// Those that contain all words of `text`, in any field and case; the latest first. All for an empty text.
+    /// Incidents that contain all words of `text`, in any field and case, the latest first. An empty text matches all.
     pub fn search(&self, text: &str) -> Vec<&Incident> {
         let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
         let has = |incident: &&Incident| {

@@ -352,7 +352,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Writes the next decision to `out`; false if there is none.
+    /// Writes the next decision to `out`; false if no decision waits.
     fn next_decision(&mut self, process: &mut FilterProcess, out: &mut Vec<u8>) -> Result<bool, Wrong> {
         if self.given == 0 {
             if !std::mem::take(&mut self.is_too_large) {

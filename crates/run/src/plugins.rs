@@ -52,7 +52,7 @@ pub(super) struct Filters<'a> {
 }
 
 impl Filters<'_> {
-    /// Who decides on the events of a builder unit or an input queue that has so many in work, and its later report.
+    /// The filter of a builder unit or an input queue, sized by the events in work, and its later report.
     pub(super) fn filtering(
         &self,
         builder: &str,

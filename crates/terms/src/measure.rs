@@ -162,8 +162,8 @@ impl Binning {
         Self::new(bins, edge)
     }
 
-    /// Bins whose edges grow by the same factor, from `from`, 1 or more, up to `to`. `None` if whole numbers do not
-    /// allow it, with at least one in each bin, or for so many bins.
+    /// Bins whose edges grow by the same factor, from `from`, 1 or more, up to `to`. `None` if some bin would
+    /// contain no whole number, or if `bins` is too large.
     pub fn logarithmic(from: u64, to: u64, bins: usize) -> Option<Self> {
         if from == 0 {
             return None;

@@ -67,7 +67,7 @@ pub struct Thread {
 }
 
 impl Process {
-    /// Those that run on the machine below `root`, without this process.
+    /// The processes of the machine whose files are below `root`, without this process.
     pub(crate) fn all(root: &Path) -> Vec<Self> {
         let processes = root.join("proc");
         let asking = std::fs::read_link(processes.join("self")).ok().and_then(|link| link.to_str()?.parse().ok());

@@ -97,7 +97,7 @@ impl Mender {
         self.go_on(false, give)
     }
 
-    /// So many bytes are missing before the next ones.
+    /// Reports that `bytes` bytes are missing before the next ones.
     pub fn miss(&mut self, bytes: u64, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let is_wanted_still = self.break_off(give);
         self.mended.holes += 1;

@@ -203,7 +203,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false if there is none.
+    /// Encodes the next message; false if no message waits.
     fn next_message(&mut self, now: Instant) -> bool {
         if let Some(throttle) = self.machine.next_throttle(now) {
             self.unsent.extend(self.config.triggers.iter().flatten());

@@ -264,7 +264,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false if there is none.
+    /// Encodes the next message; false if no message waits.
     fn next_message(&mut self, now: Instant) -> bool {
         let Some(outgoing) = self.machine.next_message(now) else { return false };
         match outgoing {

@@ -363,7 +363,7 @@ pub(super) struct End {
     is_asleep: bool,
 }
 
-/// A line with room for this many sets in either direction: all that there are.
+/// A line with room for all sets of the gateway, `sets`, in either direction.
 pub(super) fn line(sets: usize) -> io::Result<(End, End)> {
     let ((to_there, from_here), (to_here, from_there)) = (RingBuffer::new(sets), RingBuffer::new(sets));
     let bells = [Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?)];

@@ -75,8 +75,8 @@ pub struct BuilderConfig {
     pub sources: Vec<BuilderSource>,
     /// Events in work at once.
     pub slots: u32,
-    /// Keys in the event manager's table: so many events may have ended behind one that has not. Only builder units can
-    /// tell a successor how they ended, so that the outcomes are remembered here.
+    /// Keys in the event manager's table: the number of events that may end before an older one does. Only builder units
+    /// can report their outcomes to a successor, so the builder unit keeps them.
     pub table: u32,
     /// Bytes of events in work at once, as announced by the readout units.
     pub credit_bytes: u64,

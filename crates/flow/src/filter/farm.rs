@@ -115,8 +115,8 @@ impl FilterFarm {
         self.units[usize::from(unit)].grant(events);
     }
 
-    /// A filter unit has made so many decisions in all, counted from the beginning of this life: it does not hang, even
-    /// if the decisions have not been fetched yet.
+    /// Reports the number of decisions that a filter unit has made since its process started. A unit that makes
+    /// decisions does not hang, even if they have not been fetched yet.
     pub fn progressed(&mut self, now: Instant, unit: u16, decisions: u64) {
         self.units[usize::from(unit)].progressed(now, decisions);
     }
@@ -367,7 +367,7 @@ impl Unit {
         self.granted = self.granted.max(events);
     }
 
-    /// It has made so many decisions in all, in this life of it, fetched or not.
+    /// Takes the number of decisions since the process started, fetched or not.
     pub(super) fn progressed(&mut self, now: Instant, decisions: u64) {
         let decisions = decisions.min(self.given);
         if self.process.is_ready() && decisions > self.decided {

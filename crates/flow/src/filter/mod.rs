@@ -163,9 +163,9 @@ pub enum Comparison {
 pub enum Builtin {
     /// Anything.
     All,
-    /// One in so many events by event number, at least 1: every decider keeps the same ones.
+    /// Every Nth event by event number, N at least 1: all deciders keep the same events.
     Every(u64),
-    /// So many bytes of payload at least, and at most.
+    /// Events with a payload in a range of bytes.
     Size {
         /// At least.
         least: u64,

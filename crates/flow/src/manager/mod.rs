@@ -57,7 +57,7 @@ pub struct ManagerConfig {
     /// How long draining may take, and then again how long nodes may take to finish.
     pub drain_timeout: Duration,
     /// The readout unit that has the trigger source: only events that it announces as triggered are built.
-    /// `None`: an event is whatever any unit announces.
+    /// `None`: every unit may announce events.
     pub trigger_readout: Option<u16>,
     /// How long a lumisection is.
     pub lumisection: LumisectionLength,

@@ -381,7 +381,7 @@ pub(super) struct Lumisections {
     /// Events of the newest one that were assigned, and when it began.
     assigned: u64,
     began: Instant,
-    /// Lumisections that are over, until every node was told.
+    /// Ends of lumisections that some node has not received yet.
     over: VecDeque<LumisectionEnd>,
     /// The last of them, repeated for nodes that were away.
     told: VecDeque<LumisectionEnd>,
@@ -392,7 +392,7 @@ pub(super) struct Lumisections {
 impl Lumisections {
     /// So many are open at most. While events of the oldest one do not end the newest one grows.
     const OPEN: usize = 8;
-    /// So many ends are repeated.
+    /// The number of ends that are repeated.
     const TOLD: usize = 16;
 
     /// A run begins.

@@ -25,7 +25,7 @@ pub(super) const MOST_DOUBTED: usize = 16;
 /// So many times that lie close together, and are the last that came, show where their source is.
 pub(super) const PROOF: usize = 4;
 
-/// A step that is at most so many times as long as the longest recent one is plausible.
+/// A step is plausible up to this multiple of the longest recent step.
 const PLAUSIBLE: Time = 4;
 
 /// Times belong together that lie at most so many of the shorter steps apart.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const LEAST_PAIRS: usize = 4;
 /// Bits of a counter that is believed.
 const LEAST_BITS: u32 = 4;
-/// So many slow counters are reported: if there are more, they are parts of clocks, behind the frame's header.
+/// The maximum number of slow counters in a report: further ones are parts of clocks, after the frame's header.
 const MOST_SLOW: usize = 2;
 /// Zeros between a counter and the field above it.
 const LEAST_ZEROS: u32 = 6;
@@ -227,7 +227,7 @@ const MOST_DRIFT: f64 = 0.002;
 /// Two neighbours in time: how much of the deviation differs between them, where nothing accumulates (white noise: 2).
 const LEAST_WHITENESS: f64 = 0.5;
 
-/// So many clocks are reported: if there are more, they are the times of single hits, behind the frame's header.
+/// The maximum number of clocks in a report: further ones are times of single hits, after the frame's header.
 const MOST_CLOCKS: usize = 4;
 /// Ticks per nanosecond of the fastest clock that is expected: more are digits of something else.
 const FINEST: f64 = 1.1;

@@ -1,5 +1,5 @@
-//! Runs users' functions in a process of their own, which may crash, hang or lie: what becomes of the process and of
-//! the work that it had.
+//! Runs users' functions in a separate process, which may crash, hang or lie. Restarts the process, and gives its work
+//! to the next one or reports it as failed.
 //!
 //! ```text
 //!  pieces of work --add--> Supervisor --Ask--> process, one piece after the other --progressed-->  answered

@@ -405,7 +405,7 @@ impl Parts {
     }
 }
 
-/// Where the rule with this key looks, in a frame of so many bytes; `None` if it looks at all of it.
+/// The bytes that the rule with this key reads in a frame of `length` bytes; `None` if it reads the whole frame.
 fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
     let layout = plan.layout();
     let place = |at: i32, bytes: usize| {

@@ -129,7 +129,7 @@ impl MadeMachine {
         self.status("Cpus_allowed_list", &allowed).status("Mems_allowed_list", nodes)
     }
 
-    /// The process has no rights beyond every user's, and may lock so many bytes.
+    /// The process has the rights of an ordinary user, and may lock `locked` bytes.
     pub(crate) fn without_rights(self, locked: &str) -> Self {
         let limits =
             format!("Max locked memory         {locked}   {locked}   bytes\nMax realtime priority     0   0\n");

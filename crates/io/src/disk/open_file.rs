@@ -189,8 +189,8 @@ impl OpenFile {
         }
     }
 
-    /// The next append of a pass, packed if the file is, behind so many that wait to be written; `None` if none has
-    /// come, or none is packed yet. Reports as failed the appends that must not be written.
+    /// The next append of a pass, packed if the file is; `waiting` appends are written before it. `None` if no append has
+    /// arrived or is packed. Reports as failed the appends that must not be written.
     fn next(
         &mut self,
         intake: &mut Intake<'_>,

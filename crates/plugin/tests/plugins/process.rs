@@ -47,7 +47,7 @@ impl Supervised {
         self.process.journal().ends().into_iter().map(|(end, times)| (end.to_string(), times)).collect()
     }
 
-    /// What becomes of a batch of frames: the key of each one's first piece, or why it has none.
+    /// Divides a batch of frames: the key of the first piece of each, or the cause of its loss.
     fn divide(&mut self, frames: &[&[u8]]) -> Vec<Result<u64, Cause>> {
         let mut memory = memory();
         self.process.clear();

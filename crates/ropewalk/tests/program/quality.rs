@@ -27,7 +27,7 @@ fn setup(name: &str) -> Setup {
 }
 
 impl Shift {
-    /// A run of these sources; `connected` are those that are there.
+    /// Begins a run in which the front ends of `connected` connect.
     fn begin(setup: &Setup, connected: &[u32]) -> Self {
         let controlled = Controlled::start(setup, &[]);
         controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());

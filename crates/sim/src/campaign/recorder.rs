@@ -214,7 +214,7 @@ impl Recorder {
         }
     }
 
-    /// Takes note of what is told as a line, and of numbers that tell it from others.
+    /// Records a line, with numbers that distinguish it from others in the digest.
     pub(super) fn note_line(&mut self, at: Instant, (one, other): (u64, u64), line: impl FnOnce() -> String) {
         let time = at.as_nanoseconds();
         self.digest = mixed(self.digest ^ time, one, other);

@@ -243,7 +243,7 @@ fn is_flagged(how: How, flags: FragmentFlags) -> bool {
 }
 
 /// Hands each event in the files of a writer to `take`, in their order. Files are whole, unless they `may_be_torn`, and their footers
-/// list what stands before them.
+/// list the records before them.
 ///
 /// # Errors
 /// What is not as it should be, or what `take` found.

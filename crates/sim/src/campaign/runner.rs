@@ -38,7 +38,7 @@ pub struct Failure {
     pub system: SystemKind,
     /// The faults of the same run, as few as the same checker fires with.
     pub faults: Vec<String>,
-    /// The system with these faults, for people.
+    /// A readable description of the system with these faults.
     pub small: String,
     /// What the checker said of that one.
     pub small_broken: Broken,

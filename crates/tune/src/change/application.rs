@@ -301,8 +301,8 @@ pub struct Trouble {
     pub why: String,
 }
 
-/// Settings may change one another. So all are checked again after the last one, and those that moved are set again, in
-/// at most this many rounds.
+/// A setting may change another one. After the last one all are checked, and changed ones are set again, in at most this
+/// many rounds.
 const ROUNDS: usize = 8;
 /// Why a setting is not there that was.
 const MOVED: &str = "another setting changes it again each time";

@@ -157,25 +157,6 @@ impl Synchrony {
         })
     }
 
-    /// How the reference itself seems to stand: where two or more other sources are all displaced by the same, since
-    /// the same event, it is more likely the one that slipped. Its offset is theirs with the other sign.
-    pub fn suspicion_of_reference(&self) -> Option<(Verdict, EventKey)> {
-        let reference = self.reference?;
-        let mut others = self.standings.iter().enumerate().filter_map(|(source, standing)| {
-            (source != reference && standing.was_related).then_some((standing.verdict, standing.since))
-        });
-        let (Verdict::Offset(offset), since) = others.next()? else { return None };
-        let near = shifted(since, -2)..=shifted(since, 2);
-        let mut further = 0;
-        for (verdict, since) in others {
-            if verdict != Verdict::Offset(offset) || !near.contains(&since) {
-                return None;
-            }
-            further += 1;
-        }
-        (further > 0).then_some((Verdict::Offset(-offset), since))
-    }
-
     /// The configured reference, or the first source that shows a key; another one if it falls silent for longer
     /// than the history reaches back.
     fn choose_reference(&mut self, observations: &[Observation]) -> Option<usize> {

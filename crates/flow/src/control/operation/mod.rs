@@ -11,7 +11,7 @@
 //!     ^                  +-----------------/
 //!     +---reset--- error <---- anything that failed           shutdown: from anywhere to `over`, draining on the way
 //! ```
-//! The machine says what to do next, one task at a time, and is told how the task ended; each task has a time limit.
+//! The machine gives the caller one task at a time; the caller reports how it ended. Each task has a time limit.
 //! Each command gets one answer: done, already so, not possible now (with the possible commands), or failed. A stop
 //! always finishes: what does not drain in time is dropped, what does not close in time is left behind. [`Controls`]
 //! decides whose commands are accepted, before the machine gets them.

@@ -205,7 +205,7 @@ fn what_waits_in_front_of_a_gateway_stops_the_trigger_before_it_is_full() {
     let unknown = GatewayConfig { throttle: ThrottleConfig::default(), ..known.clone() };
     assert_eq!(state(&unknown, &[(&[0], waits(874, 1000))]), (Warning, 875));
     assert_eq!(state(&unknown, &[(&[0], waits(875, 1000))]), (Busy, 875));
-    // The queue with the least room left counts, whatever its capacity.
+    // The queue with the fewest free places counts.
     assert_eq!(state(&known, &[(&[0], waits(900, 9000)), (&[1], waits(300, 600))]), (Warning, 360));
     assert_eq!(state(&known, &[(&[0], waits(9000, 9000)), (&[1], waits(300, 600))]), (Busy, 8760));
 }

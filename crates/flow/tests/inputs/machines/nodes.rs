@@ -295,7 +295,7 @@ pub fn synchrony(bytes: &[u8]) {
         let changes = (0..MOST_ACTIONS).map_while(|_| synchrony.poll()).count();
         assert!(changes < MOST_ACTIONS, "the watch does not come to rest");
         assert_eq!(synchrony.statuses().count(), WATCHED_SOURCES as usize);
-        let _ = (synchrony.reference(), synchrony.suspicion_of_reference(), synchrony.cause(0));
+        let _ = (synchrony.reference(), synchrony.cause(0));
     }
 }
 

@@ -302,8 +302,7 @@ impl Receiver for SocketReceiver {
     fn counters(&mut self) -> ReceiveCounters {
         let (drops, around) = (socket_memory(&self.socket).drops, self.around.read());
         let dropped = u64::from(drops.wrapping_sub(self.drops));
-        // A socket's number does not give the reason. UDP has found so many wrong checksums meanwhile, at all of its
-        // sockets.
+        // A socket's count does not give the reason. UDP counts wrong checksums for all its sockets together.
         let wrong = around.get(Cause::BadChecksum).saturating_sub(self.counters.around.get(Cause::BadChecksum));
         let wrong = if self.config.flow == Flow::Udp { wrong.min(dropped) } else { 0 };
         self.counters.lost.add(Cause::BadChecksum, wrong);

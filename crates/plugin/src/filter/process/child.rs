@@ -329,8 +329,8 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
 }
 
 /// Replaces this process by this program with its arguments, which is then a filter's process of the caller: standard
-/// input is the caller's socket. It may take this many bytes of memory of its own. Returns if that fails; the caller
-/// was told why then.
+/// input is the caller's socket. It may take this many bytes of memory of its own. Returns only if that fails, after it
+/// has sent the reason to the caller.
 pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: &[OsString]) -> io::Error {
     let confinement = Confinement { memory, starter, speaks_over: Vec::new() };
     let why = match confinement.before_program() {

@@ -226,8 +226,8 @@ impl World {
         Ok(())
     }
 
-    /// What was told to readers by the end still comes, and no line is slow any more: a run does not wait for what is on its way
-    /// over a slow line (seed 60547).
+    /// Delivers the messages that were sent to readers before the end, over lines that are fast again: a run does not wait
+    /// for messages on a slow line (seed 60547).
     pub(super) fn read_on(&mut self) -> Result<(), Broken> {
         (0..self.readers.len() as u16).for_each(|reader| self.set_rate(reader, None));
         for _ in 0..READ_ON {

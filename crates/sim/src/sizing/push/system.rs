@@ -298,7 +298,7 @@ fn flow(index: usize, flow: &FlowSection) -> Result<(), Fault> {
     needs(flow.sources > 0, &key("sources"), "at least 1")?;
     needs(flow.packing > 0, &key("packing"), "at least 1")?;
     let fits = flow.most_banks() >= BANK_HEADER_BYTES && flow.fragment_size.0.mean() <= flow.most_banks() as f64;
-    let message = format!("so many fragments fit into no packet of {LARGEST_MEP_BYTES} bytes");
+    let message = format!("this number of fragments does not fit into a packet of {LARGEST_MEP_BYTES} bytes");
     needs(fits, &key("packing"), message)?;
     let is_rate = flow.rate.0.hertz().is_some_and(|hertz| hertz > 0.0 && hertz <= 1e9);
     let message = "events come at a rate of up to 1GHz: sources that push have no other measure";

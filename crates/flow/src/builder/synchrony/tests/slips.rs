@@ -228,7 +228,7 @@ fn configured_offsets_and_masks_count() {
 }
 
 #[test]
-fn all_sources_at_once_are_found_and_the_reference_is_suspected() {
+fn a_reference_that_slips_displaces_all_other_sources() {
     let triggers = random_triggers(17, EVENTS + 1);
     let carried = losing(in_step(EVENTS + 1), 600, 1);
     let mut machine = machine(config(40));
@@ -242,9 +242,6 @@ fn all_sources_at_once_are_found_and_the_reference_is_suspected() {
         assert_eq!(verdict, Verdict::Offset(-1));
         assert!((600..=601).contains(&since) && at <= 800, "since {since}, at {at}");
     }
-    let (verdict, since) = machine.suspicion_of_reference().expect("all sources disagree with it");
-    assert_eq!(verdict, Verdict::Offset(1));
-    assert!((600..=601).contains(&since.number()));
 }
 
 #[test]
