@@ -47,11 +47,11 @@ export async function controls(browser, program, shots) {
   await bob.context.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: the controls are taken, given, and taken by force, and whoever does not hold them sees why nothing can be done");
+  console.log("good: the controls are taken, given, and taken by force, and an operator without control sees why nothing can be done");
 }
 
 async function handsThemOver(ada, bob, shots) {
-  expect(await ada.isDisabled("#give-up") && await ada.isDisabled("#force"), "what nobody holds can be given up, or taken by force");
+  expect(await ada.isDisabled("#give-up") && await ada.isDisabled("#force"), "control that is free can be given up, or taken by force");
   await ada.focus("#take");
   const before = await ada.locator("main").boundingBox();
   await ada.keyboard.press("Enter");
@@ -72,7 +72,7 @@ async function handsThemOver(ada, bob, shots) {
   const after = await ada.locator("main").boundingBox();
   expect(before.y === after.y, `the page jumps from ${before.y} to ${after.y}`);
 
-  // Given to somebody, from the keyboard, who is told; and taken back by force, after a second thought.
+  // Given to another operator, from the keyboard, who is told; and taken back by force, after a second thought.
   await ada.focus("#give-to");
   await ada.keyboard.press("Enter");
   await ada.getByLabel("To which operator").fill("bob");
@@ -95,7 +95,7 @@ async function handsThemOver(ada, bob, shots) {
   await until(bob, "it stands in the journal", journal);
 }
 
-// Somebody takes them, and the command is given before the page knows.
+// Another operator takes control, and the command is given before the page knows.
 async function meetsInARace(ada) {
   const take = `fetch("/api/v1/operator/take?by=eve&force=true", { method: "POST" }).then((answer) => answer.status)`;
   await ada.evaluate("window.seesNothing = true");
@@ -105,15 +105,15 @@ async function meetsInARace(ada) {
   await ada.evaluate("window.seesNothing = false");
   await until(ada, "the page knows", `${holder("eve has control")} && ${disabled("[data-command=pause]")}`);
   await until(ada, "the run goes on", state("running"));
-  // Under the name of whoever holds them, they are one's own.
+  // Under the name of the operator who has control, it is one's own.
   await ada.getByLabel("Your name").fill("eve");
   await until(ada, "eve's own", `${holder("You have control since ")} && ${enabled("[data-command=pause]")}`);
   await ada.getByRole("button", { name: "Release control" }).click();
-  await until(ada, "nobody's", `${holder("Control is free")} && ${enabled("[data-command=pause]")} && ${disabled("#give-up")}`);
+  await until(ada, "control to be free", `${holder("Control is free")} && ${enabled("[data-command=pause]")} && ${disabled("#give-up")}`);
 }
 
 async function hasNoName(bob) {
-  await until(bob, "nobody's", holder("Control is free"));
+  await until(bob, "control to be free", holder("Control is free"));
   await bob.getByLabel("Your name").fill("");
   await bob.getByRole("button", { name: "Take control" }).click();
   await until(bob, "a name is needed", notice("Enter your name first"));

@@ -16,7 +16,7 @@ export async function gateway(browser, program, shots) {
   for (const words of ["449 sources", "1 gateway", "sets in use", "farm", "decided by the farm"]) {
     await until(page, words, stands(words));
   }
-  await page.screenshot({ path: join(shots, "gateway.png"), fullPage: true });
+  await page.screenshot({ path: join(shots, "gateway.png"), timeout: 90000 });
   await isInOrder(page);
   await page.getByRole("button", { name: "Pause", exact: true }).click();
   await until(page, "paused", state("paused"));

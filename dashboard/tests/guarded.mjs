@@ -67,7 +67,7 @@ async function keepsNothing(browser, address) {
   await page.keyboard.press("Enter");
   await until(page, "ada's", `${text("holder")}.startsWith("You have control since")`);
   await page.getByRole("button", { name: "Release control" }).click();
-  await until(page, "nobody's", `${text("holder")}.startsWith("Control is free")`);
+  await until(page, "control to be free", `${text("holder")}.startsWith("Control is free")`);
   expectQuiet(/ 401 /);
   await page.close();
 }

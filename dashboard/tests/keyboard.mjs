@@ -25,7 +25,7 @@ async function walk(page, key) {
     const one = await page.evaluate(focused);
     if (!one) return met;
     expect(one.isSeen, `${key}: ${one.name} has the focus at ${one.at} and is behind ${one.by}`);
-    expect(one.isMarked, `${key}: nobody sees that ${one.name} has the focus`);
+    expect(one.isMarked, `${key}: ${one.name} has the focus and does not show it`);
     met.push(one.name);
   }
   throw new Error(`${key} goes round and round: ${met.slice(-5)}`);

@@ -1,4 +1,4 @@
-// What can be changed while a run goes on, by whoever may; and a server that is another one meanwhile.
+// What can be changed while a run goes on, by an operator who may; and a server that is another one meanwhile.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, isInOrder, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
@@ -25,7 +25,7 @@ export async function parameters(browser, program, shots) {
   const again = async (number, whileGone = async () => {}) => {
     run.child.kill("SIGKILL");
     await run.ended;
-    await until(page, "nobody answers", state("no answer"));
+    await until(page, "no answer", state("no answer"));
     await whileGone();
     run = demo(new URL(address).host);
     await until(page, "another run", `${text("run")} === "run ${number}"`, 20000);
@@ -43,7 +43,7 @@ export async function parameters(browser, program, shots) {
   await until(page, "ada's", `${text("holder")}.startsWith("You have control since ")`);
   await again(3, async () => {
     await field("timeouts.readout").press("Enter");
-    await until(page, "nobody took it", error("timeouts.readout", "The server did not answer"));
+    await until(page, "it was not taken", error("timeouts.readout", "The server did not answer"));
   });
   await until(page, "ada is told", `${text("notice-text")} === "You no longer have control: control is free."`);
   await until(page, "its values", `${mark("timeouts.readout", "now 2s, as configured")} && ${mark("timeouts.builder", "now 5s, as configured")}`);
@@ -52,7 +52,7 @@ export async function parameters(browser, program, shots) {
   await until(page, "applied to the other server", mark("timeouts.readout", "now 4s, configured: 2s"));
 
   await isSmall(page, shots);
-  // The server was away, what did not fit, and an event that nobody built.
+  // The server was away, what did not fit, and an event that was not built.
   expectQuiet(/net::ERR_/, / 409 .*\/parameters/, / 404 .*\/events\/sample/);
   await page.close();
   run.child.kill("SIGINT");

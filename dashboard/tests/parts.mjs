@@ -125,12 +125,12 @@ export async function fields(browser, program) {
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByLabel("beam").fill("120 GeV");
   await page.getByLabel("shifter").fill("ada");
-  // The server goes away meanwhile: nobody takes what is written, and it is there again when the server is.
+  // The server goes away meanwhile: what is written is not taken, and it is there again when the server is.
   run.child.kill("SIGKILL");
   await run.ended;
-  await until(page, "nobody answers", state("no answer"));
+  await until(page, "no answer", state("no answer"));
   await page.keyboard.press("Enter");
-  await until(page, "nobody took it", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
+  await until(page, "it was not taken", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
   run = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
   await until(page, "configured again", state("configured"), 20000);
   await page.getByRole("button", { name: "Start", exact: true }).click();

@@ -561,9 +561,9 @@ mod tests {
     use ropewalk_terms::{Attempt, Cause, Epoch, EventKey, Incarnation, NodeId, RunNumber, SourceId};
     use ropewalk_wire::message::FragmentEntry;
 
-    /// What the reader says of a message of one super-fragment for each list of fragments, given by offset and length, and
-    /// this many bytes of payloads.
-    fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
+    /// A message of one super-fragment for each list of fragments, given by offset and length, and so many bytes of payloads;
+    /// and how many bytes of it precede those.
+    fn message(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> (Vec<u8>, usize) {
         let mut head = Vec::new();
         let mut encoder = SuperFragmentsEncoder::new(&mut head);
         for (number, fragments) in (0..).zip(super_fragments) {
@@ -580,13 +580,45 @@ mod tests {
         let (sender, run, epoch, incarnation) = (NodeId::readout(0), RunNumber(1), Epoch(1), Incarnation(1));
         let header = Header { kind, body, run, epoch, sender, incarnation };
         let bytes = [&header.to_bytes()[..], &head, &vec![7; payloads]].concat();
-        let mut pool = Staging::new(Pool::new(PoolConfig::heap("received", 4096, 2)).expect("memory"));
+        let before = bytes.len() - payloads;
+        (bytes, before)
+    }
+
+    fn staging() -> Staging {
+        Staging::new(Pool::new(PoolConfig::heap("received", 4096, 2)).expect("memory"))
+    }
+
+    /// What the reader says of such a message.
+    fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
+        let (bytes, _) = message(super_fragments, payloads, body);
         let (mut reader, mut count) = (MessageReader::default(), 0);
-        reader.push(pool.write(&bytes).expect("room"));
+        reader.push(staging().write(&bytes).expect("room"));
         while reader.next_incoming()?.is_some() {
             count += 1;
         }
         Ok(count)
+    }
+
+    /// Nothing is moved between the endpoint and a filter of the builder unit.
+    #[test]
+    fn payloads_lie_where_they_were_received_in_however_many_pieces() {
+        let payloads = [(0, 500), (510, 40), (560, 900)];
+        let (bytes, before) = message(&[&payloads], 1500, None);
+        for piece in [bytes.len(), 300, 61, 1] {
+            let (mut pool, mut reader, mut addresses) = (staging(), MessageReader::default(), Vec::new());
+            for part in bytes.chunks(piece) {
+                let slice = pool.write(part).expect("room");
+                let start = slice.as_ptr().addr();
+                addresses.extend(start..start + part.len());
+                reader.push(slice);
+            }
+            assert!(matches!(reader.next_incoming(), Ok(Some(Incoming::SuperFragment(..)))));
+            for (fragment, (offset, length)) in reader.fragments().iter().zip(payloads) {
+                let at = |piece: &[u8]| (piece.as_ptr().addr()..).take(piece.len()).collect::<Vec<_>>();
+                let lies: Vec<usize> = fragment.payload.pieces().flat_map(at).collect();
+                assert_eq!(lies, addresses[before + offset as usize..][..length as usize]);
+            }
+        }
     }
 
     #[test]

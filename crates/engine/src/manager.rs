@@ -641,6 +641,120 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ropewalk_flow::messages::{Batch, Report};
+    use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
+    use ropewalk_memory::{Pool, PoolConfig};
+
+    fn pool() -> Pool {
+        Pool::new(PoolConfig::heap("messages", 64 << 10, 8)).expect("memory for a small pool")
+    }
+
+    fn outbox(node: NodeId, incarnation: u64) -> Outbox {
+        let (run, epoch) = (RunNumber(0), Epoch(u32::from(node == NodeId::MANAGER)));
+        let identity = Identity { node, incarnation: Incarnation(incarnation), run, epoch };
+        Outbox::new(identity, Staging::new(pool()))
+    }
+
+    /// A life of a builder unit, as far as an event manager sees it.
+    struct Life {
+        peers: Simulated,
+        endpoint: Endpoint,
+        outbox: Outbox,
+        reader: MessageReader,
+        /// What it was told last.
+        told: Option<Message>,
+    }
+
+    impl Life {
+        /// It reports all the time.
+        fn turn(&mut self, now: Instant) {
+            let mut events = Vec::new();
+            self.peers.poll(now, &mut events);
+            for event in events {
+                let said = match event {
+                    Event::Established { .. } => Message::Hello(Hello::new("bu0", 7)),
+                    Event::Received { slice, .. } => {
+                        self.reader.push(slice);
+                        continue;
+                    }
+                    _ => continue,
+                };
+                self.outbox.send(&mut self.peers, self.endpoint, &said).expect("the queue has room");
+            }
+            while let Ok(Some(Incoming::Control(_, message))) = self.reader.next_incoming() {
+                self.told = Some(message);
+            }
+            if self.told == Some(Message::Welcome) {
+                let report = Message::Report(Report { entries: Batch::new(), last: true });
+                // It is over where the connection has ended.
+                let _ = self.outbox.send(&mut self.peers, self.endpoint, &report);
+            }
+        }
+    }
+
+    /// An event manager whose only builder unit is started several times.
+    struct Scene {
+        network: Network,
+        manager: ManagerDrive<Simulated>,
+        now: Instant,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let network = Network::new(1, Faults::default());
+            let peers = network.dispatcher(SimulatedConfig::default(), pool());
+            let Outbox { identity, .. } = outbox(NodeId::MANAGER, 1);
+            let (address, level) = ("manager".to_owned(), AcknowledgementLevel::Written);
+            let config =
+                ManagerDriveConfig { manager: ManagerConfig::new(1, 1), identity, fingerprint: 7, address, level };
+            let manager = ManagerDrive::new(config, peers, Staging::new(pool())).expect("the address is free");
+            Self { network, manager, now: Instant::ZERO }
+        }
+
+        /// Two seconds pass, in which these lives have their turns.
+        fn pass(&mut self, awake: &mut [&mut Life]) {
+            for _ in 0..200 {
+                self.now = self.now.after(Duration::from_millis(10));
+                self.manager.turn(self.now);
+                awake.iter_mut().for_each(|life| life.turn(self.now));
+            }
+        }
+
+        /// A life with this incarnation calls, while these are awake.
+        fn call(&mut self, incarnation: u64, awake: &mut [&mut Life]) -> Life {
+            let mut peers = self.network.dispatcher(SimulatedConfig::default(), pool());
+            let endpoint = peers.connect("manager").expect("a name is an address");
+            let (outbox, reader) = (outbox(NodeId::builder(0), incarnation), MessageReader::default());
+            let mut life = Life { peers, endpoint, outbox, reader, told: None };
+            let mut all: Vec<&mut Life> = awake.iter_mut().map(|life| &mut **life).collect();
+            all.push(&mut life);
+            self.pass(&mut all);
+            life
+        }
+    }
+
+    #[test]
+    fn a_later_life_takes_the_place_of_a_silent_one_and_an_earlier_one_that_wakes_up_is_refused() {
+        let mut scene = Scene::new();
+        let _asleep = scene.call(1, &mut []);
+        let mut later = scene.call(2, &mut []);
+        assert_eq!(later.told, Some(Message::Welcome));
+        let refused = |reason| Some(Message::Refuse(reason));
+        assert_eq!(scene.call(1, &mut [&mut later]).told, refused(RefuseReason::OldIncarnation));
+        drop(later);
+        scene.pass(&mut []);
+        assert_eq!(scene.call(1, &mut []).told, refused(RefuseReason::LateIncarnation(Incarnation(2))));
+        assert_eq!(scene.call(3, &mut []).told, Some(Message::Welcome));
+    }
+
+    #[test]
+    fn a_later_life_does_not_displace_one_that_works() {
+        let mut scene = Scene::new();
+        let mut first = scene.call(1, &mut []);
+        assert_eq!(scene.call(9, &mut [&mut first]).told, Some(Message::Refuse(RefuseReason::Taken)));
+        drop(first);
+        assert_eq!(scene.call(9, &mut []).told, Some(Message::Welcome));
+    }
 
     #[test]
     fn earlier_runs_are_over_but_for_the_one_that_lost_its_event_manager() {

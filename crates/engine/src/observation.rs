@@ -112,7 +112,7 @@ fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> Sourc
         corrupt: Vec::new(),
         numbers: Numbers::default(),
         doubts: doubts.map(|(doubt, count)| (FragmentFlags::DOUBTS[doubt].1, count)).collect(),
-        restarted_at: restarts.filter(|one| one.kind == NumberingKind::OutOfSync).map(|one| one.key).last(),
+        restarted_at: restarts.filter(|one| one.kind == NumberingKind::OutOfSync).map(|one| one.key).next_back(),
         histograms: BTreeMap::new(),
     }
 }

@@ -5,7 +5,7 @@ use crate::output::print_json;
 use ropewalk_console::exit::{self, Failure};
 use ropewalk_console::grouped;
 use ropewalk_console::output;
-use ropewalk_sim::campaign::{Campaign, Orders, Scenario, World};
+use ropewalk_sim::campaign::{Campaign, Orders, Scenario, run_with_trace};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -81,11 +81,11 @@ fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
 
 /// Runs one seed and writes what happened for Perfetto.
 fn write_trace(seed: u64, file: &Path) -> Result<(), Failure> {
-    let mut world = World::with_trace(Scenario::draw(seed));
-    if let Err(broken) = world.run().and_then(|()| world.judge()) {
+    let outcome = run_with_trace(Scenario::draw(seed));
+    if let Some(broken) = outcome.broken {
         tell!("seed {seed}: {broken}");
     }
-    let trace = world.take_trace().unwrap_or_default();
+    let trace = outcome.trace.unwrap_or_default();
     let told = |error: std::io::Error| Failure::Environment(format!("cannot write {}: {error}", file.display()));
     std::fs::write(file, trace.to_string()).map_err(told)?;
     tell!("seed {seed}: trace in {}; open it at https://ui.perfetto.dev", file.display());

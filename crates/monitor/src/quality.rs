@@ -173,6 +173,8 @@ struct Known {
     problem: Problem,
     /// When its count grew last, or its condition held last.
     last: Instant,
+    /// It is current while its condition holds, and no longer; otherwise while its count grows.
+    is_condition: bool,
 }
 
 /// Looks at samples one after the other, about once a second. Keeps the last one.
@@ -207,7 +209,9 @@ impl QualityMonitor {
             self.note(finding, &sample);
         }
         for known in &mut self.known {
-            known.problem.is_current = sample.time.since(known.last) < CURRENT && sample.phase != "ended";
+            let age = sample.time.since(known.last);
+            let goes_on = if known.is_condition { age.is_zero() } else { age < CURRENT };
+            known.problem.is_current = goes_on && sample.phase != "ended";
         }
         self.quality = self.conclude(before.as_deref(), &sample, rates.as_ref());
     }
@@ -274,7 +278,7 @@ impl QualityMonitor {
                 let (since_ns, last_ns) = (sample.utc.0, sample.utc.0);
                 let problem =
                     Problem { kind, source, count: 0, since_ns, last_ns, is_current: true, sentence: String::new() };
-                self.known.push(Known { problem, last: sample.time });
+                self.known.push(Known { problem, last: sample.time, is_condition: holds });
                 self.known.last_mut().expect("it was just added")
             }
         };

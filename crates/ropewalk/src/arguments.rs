@@ -1,4 +1,7 @@
-//! What can be asked for on the command line.
+//! The commands and options of the command line.
+//!
+//! Help texts: a command says what it does, in the imperative and in one line. An option with a value has a noun phrase, with unit and
+//! default; a flag is in the imperative.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ropewalk_config::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
@@ -6,14 +9,9 @@ use ropewalk_config::{FileBasedSection, StreamSection, TriggerChoice};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::path::PathBuf;
 
-/// Gathers the fragments of a particle detector's front ends into whole events, losslessly.
+/// Event builder for particle physics: combines front-end fragments into events.
 #[derive(Debug, Parser)]
-#[command(
-    name = "ropewalk",
-    version,
-    max_term_width = 100,
-    after_help = "Try `ropewalk demo` first: it needs no configuration."
-)]
+#[command(name = "ropewalk", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -21,82 +19,81 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Build events of emulated front ends: the whole chain in one process, no configuration.
+    /// Build events from emulated front ends; needs no configuration.
     Demo(DemoOptions),
-    /// Write a configuration to begin with, which runs at once: everything in it is emulated.
+    /// Write a first configuration, which runs with emulated front ends.
     Init(InitOptions),
-    /// Take a run as a configuration describes it, all nodes in one process.
+    /// Take runs with a configuration, all nodes in one process.
     Run(RunOptions),
-    /// Start, pause, stop runs of a program that serves run control; look at them.
+    /// Start, pause, stop and inspect runs through run control.
     Ctl(crate::ctl::CtlOptions),
-    /// List, show, compare the runs of an output directory, and say something of them.
+    /// List, show, compare, annotate and export past runs.
     Runs(crate::runs::RunsOptions),
-    /// Watch runs of a program that serves run control, on the whole terminal.
+    /// Watch a run live in the terminal.
     Top(TopOptions),
-    /// Show what each node of this machine counts, also of one that hangs or is gone; asks no program.
+    /// Show the counters of the nodes on this machine, even if they hang.
     Counters(crate::counters::CountersOptions),
-    /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.
+    /// Run one node of a run that uses several processes or machines.
     Node(NodeOptions),
-    /// Be front ends that are not there, or try what a front end sent.
+    /// Emulate front ends, or test a source on recorded data.
     Source {
         #[command(subcommand)]
         command: SourceCommand,
     },
-    /// Be nodes of a farm that are not there: take events of gateways and decide on them.
+    /// Emulate farm nodes, which decide on the events of gateways.
     FarmNode(FarmNodeOptions),
-    /// Print a gateway's decisions in the order of events, as they are made.
+    /// Print the decisions of a gateway, in event order.
     Decisions(DecisionsOptions),
-    /// Filter the files of events in a run's directory: give them to filter units, add up what these accept.
+    /// Filter the event files of a run directory with filter units.
     FilterFiles(FilterFilesOptions),
-    /// Be a filter unit: filter the files that the broker of a directory gives, one after the other.
+    /// Run one filter unit for `ropewalk filter-files`.
     FilterUnit(FilterUnitOptions),
-    /// Be a filter node: filter units for builder units on other machines.
+    /// Run filter units for builder units on other machines.
     FilterNode(FilterNodeOptions),
-    /// Add up what the filters of a run counted: histograms, and how often each trigger and stream took an event.
+    /// Sum the histograms and trigger counts of a run's filters.
     Histograms(HistogramsOptions),
-    /// Be the process in which a splitter divides a source's frames; a run starts it by itself.
+    /// Run a splitter plug-in in a separate process.
     #[command(hide = true)]
     SplitterProcess,
-    /// Be the process in which a filter decides on events; a run starts it by itself.
+    /// Run a filter plug-in in a separate process.
     #[command(hide = true)]
     FilterProcess,
-    /// Become a program that is a filter, kept from what it does not need; a run starts it by itself.
+    /// Run a filter program with restricted rights.
     #[command(hide = true)]
     FilterProgram(FilterProgramOptions),
-    /// Count and check what run directories hold: every key once, checksums, gaps. Also reads files of other formats
-    /// and captures.
+    /// Check run directories or other data files: gaps, checksums.
     Verify(VerifyOptions),
-    /// Show the records of a run file in readable form. Also shows the frames of other formats and captures.
+    /// Show the contents of run files, captures and other data files.
     Inspect(InspectOptions),
-    /// Send the fragments of a run again, as their front ends did.
+    /// Send recorded data again, to a readout unit or another address.
     Replay(ReplayOptions),
-    /// Make run files of files of other formats and captures, or the other way round.
+    /// Convert data files of other formats to run files, or the reverse.
     #[command(after_help = "Examples:
   ropewalk convert run7.mid.lz4 --output converted
   ropewalk convert board.pcapng --by board.toml --output converted
-  ropewalk convert run000001_ls0001_index000000.raw --from frd --output converted
+  ropewalk convert run000001_ls0001_index000000.raw --from frd
   ropewalk convert converted/run000001 --to frd --output files")]
     Convert(ConvertOptions),
-    /// Look at unknown datagrams and streams: who sends them, which of their fields count, tell the time or hold the length.
+    /// Analyse unknown front-end data and draft a source for it.
     Sniff(SniffOptions),
-    /// After a crash: close what was left open and say what is missing.
+    /// Close the files of a crashed run and report what is missing.
     Recover(RecoverOptions),
-    /// Simulate: a system larger than this machine, or fault campaigns that check that nothing is lost without a cause. Starts ropewalk-lab.
+    /// Simulate large systems, or many runs with injected faults.
     #[command(disable_help_flag = true, after_help = LABORATORY_HELP)]
     Simulate(LaboratoryOptions),
-    /// FELIX blocks: count what is in them, show them, make them.
+    /// Decode, dump, generate, serve and receive FELIX blocks.
     Felix {
         #[command(subcommand)]
         command: crate::felix::FelixCommand,
     },
-    /// Measure what this machine does, each figure in turns with its limit. Starts ropewalk-lab.
+    /// Measure components of Ropewalk against the limits of this machine.
     #[command(disable_help_flag = true, after_help = LABORATORY_HELP)]
     Bench(LaboratoryOptions),
-    /// Say what this machine can do with Ropewalk, what limits it, and what to change first; measures for twenty seconds.
+    /// Measure this machine and report what limits it (20 s).
     Doctor(crate::doctor::DoctorOptions),
-    /// Draw the machine, with its NUMA nodes, cores, network cards and interrupts, and what a configuration places where.
+    /// Show NUMA nodes, cores, network cards and thread placement.
     Topology(TopologyOptions),
-    /// Look at the host's settings, change what data taking needs changed, and take it back.
+    /// Check, change and restore the system settings for data taking.
     Tune {
         #[command(subcommand)]
         command: crate::tune::TuneCommand,
@@ -106,16 +103,33 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Print a shell completion script.
+    #[command(after_help = "Examples:
+  ropewalk completions bash > /etc/bash_completion.d/ropewalk
+  ropewalk completions zsh > ~/.zfunc/_ropewalk
+  ropewalk completions fish > ~/.config/fish/completions/ropewalk.fish")]
+    Completions {
+        /// Shell that reads the script.
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command.
+    #[command(after_help = "Example: ropewalk man ~/.local/share/man/man1")]
+    Man {
+        /// Directory of the pages; created if it does not exist.
+        directory: PathBuf,
+    },
+    /// List all commands, including rare and internal ones.
+    Commands,
 }
 
-/// Printed where the laboratory cannot say it itself.
+/// The help of the laboratory without the laboratory.
 const LABORATORY_HELP: &str = "Examples:
   ropewalk bench builder --quick
   ropewalk simulate --campaign 500
   ropewalk simulate examples/sizing/cms-run2.toml
 
-The command runs `ropewalk-lab` from the directory of this program and passes all arguments on. Once that is built, --help shows its
-options:
+This command runs `ropewalk-lab`, in the directory of this program, with the
+same arguments. Build it to see all options here:
   cargo build --release -p ropewalk-lab";
 
 /// A command of the laboratory, which reads its own arguments.
@@ -128,14 +142,15 @@ pub(crate) struct LaboratoryOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SourceCommand {
-    /// The trigger and all sources of multi-event packets of a push system, from one process.
-    #[command(
-        after_help = "Examples, with fixed ports in the configuration (trigger.listen, gateway.listen, gateway.control):
+    /// Emulate the trigger and all sources of a system with gateways.
+    #[command(after_help = "The configuration needs fixed ports: trigger.listen, gateway.listen,
+gateway.control.
+
+Examples:
   ropewalk source mep gateway.toml --duration 10s
-  ropewalk source mep gateway.toml --flow l1 --rate 'poisson(20kHz)' --loss 0.001 --json"
-    )]
+  ropewalk source mep gateway.toml --flow l1 --rate 'poisson(20kHz)' --json")]
     Mep(SourceMepOptions),
-    /// Try the layout or format of a source on what its board sent: frames, gaps, checksums, and the first bad place.
+    /// Test the layout or format of a source on recorded data.
     #[command(after_help = "Examples:
   ropewalk source test board.toml --source board-1 --input board.pcapng
   ropewalk source test setup.toml --source caen --input capture.bin --json")]
@@ -144,56 +159,56 @@ pub(crate) enum SourceCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitOptions {
-    /// What the configuration is for.
+    /// Kind of system.
     pub(crate) kind: InitKind,
-    /// Where it is written; the directory is made if it is missing. Nothing is written over.
+    /// Directory of the new file; created if it does not exist. Existing files are kept.
     pub(crate) directory: PathBuf,
 }
 
-/// What a configuration is for.
+/// The kind of system that a configuration describes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum InitKind {
-    /// Boards of different makes, whose layouts stand in the configuration.
+    /// Boards of different makes, described by layouts.
     Testbeam,
-    /// Readout units, builder units and an event manager, after CMS.
+    /// Readout units, builder units and an event manager, as at CMS.
     Pull,
-    /// Sources that push packets to a gateway and its farm, after LHCb.
+    /// Sources that push packets to a gateway and its farm, as at LHCb.
     Gateway,
-    /// A link card and its e-links, after ATLAS.
+    /// A link card and its e-links, as at ATLAS.
     Felix,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk filter-files run000001 --units 4 --trigger 'random = { share = 0.1 }'
-  ropewalk filter-files /dev/shm/run000001 --units 2 --trigger 'every = 100' --json")]
+  ropewalk filter-files /dev/shm/run000001 --trigger 'every = 100' --json")]
 pub(crate) struct FilterFilesOptions {
-    /// The run's directory, best in memory: files of events, closed by _EoLS.jsn and _EoR.jsn.
+    /// Run directory with event files, closed by _EoLS.jsn and _EoR.jsn; best in memory.
     pub(crate) directory: PathBuf,
-    /// Number of filter units to start; with 0, start them yourself (`ropewalk filter-unit`).
+    /// Number of filter units to start; with 0, start them with `ropewalk filter-unit`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) units: u32,
     #[command(flatten)]
     pub(crate) task: UnitTaskOptions,
-    /// Number of filter units that may end while they work on a file before the file is set aside.
+    /// Number of filter units that may crash on a file before the file is set aside.
     #[arg(long, value_name = "N", default_value_t = FileBasedSection::TRIES)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) tries: u16,
-    /// A filter unit that takes longer over one file is ended.
+    /// Time limit for one file; a slower filter unit is ended.
     #[arg(long, value_name = "TIME", default_value_t = FileBasedSection::TIMEOUT)]
     pub(crate) time_out: Time,
-    /// Print what came of the files as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FilterProgramOptions {
-    /// Bytes of memory that it may take.
+    /// Memory limit, in bytes.
     pub(crate) memory: u64,
-    /// The process that starts it.
+    /// Process id of the parent.
     pub(crate) starter: u32,
-    /// The program and its arguments.
+    /// Program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) program: Vec<std::ffi::OsString>,
 }
@@ -202,11 +217,12 @@ pub(crate) struct FilterProgramOptions {
 #[command(after_help = "Examples:
   ropewalk filter-node run.toml --listen 0.0.0.0:9500
   ropewalk run run.toml
-where run.toml has [filter] nodes = [\"filter1:9500\"].")]
+
+The configuration of the run names this node: [filter] nodes = [\"filter1:9500\"].")]
 pub(crate) struct FilterNodeOptions {
-    /// The configuration, whose filter section is the same as that of the run.
+    /// Configuration with the same `[filter]` section as the run.
     pub(crate) config: PathBuf,
-    /// Where builder units reach it; port 0 is any free one, which is printed.
+    /// Address for builder units; with port 0, a free port is chosen and printed.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9500")]
     pub(crate) listen: String,
 }
@@ -216,103 +232,100 @@ pub(crate) struct FilterNodeOptions {
   ropewalk histograms run000001
   ropewalk histograms /data0/run000001 /data1/run000001 --json")]
 pub(crate) struct HistogramsOptions {
-    /// Directories of one run, all in which builder units have left documents.
+    /// All directories of one run.
     #[arg(required = true)]
     pub(crate) directories: Vec<PathBuf>,
-    /// Print all counts as one JSON object.
+    /// Print all bins and counts as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FilterUnitOptions {
-    /// The run's directory, which a broker serves (`ropewalk filter-files`).
+    /// Run directory that `ropewalk filter-files` works on.
     pub(crate) directory: PathBuf,
     #[command(flatten)]
     pub(crate) task: UnitTaskOptions,
 }
 
-/// What filter units of files are to do.
+/// The work of filter units on files.
 #[derive(Debug, Args)]
 pub(crate) struct UnitTaskOptions {
-    /// A trigger, written as in the configuration: all, 'every = 10', 'random = { share = 0.1 }'; may be given several times. An event that
-    /// passes one is accepted; without triggers every event is.
+    /// Trigger, as in the configuration: all, 'every = 10', 'random = { share = 0.1 }'; repeatable, any of them
+    /// accepts an event. By default all events are accepted.
     #[arg(long, value_name = "TRIGGER")]
     pub(crate) trigger: Vec<TriggerChoice>,
-    /// A stream, with the keys of the configuration: 'name = "monitoring", prescale = 10'; may be given several times. Without this there is
-    /// one stream, "selected", with all accepted events.
+    /// Stream, as in the configuration: 'name = "monitoring", prescale = 10'; repeatable. By default one stream, "selected", gets all
+    /// accepted events.
     #[arg(long, value_name = "STREAM")]
     pub(crate) stream: Vec<StreamSection>,
-    /// A library with a filter that decides instead of triggers (docs/filters.md), in a confined process.
+    /// Filter library that decides instead of triggers (docs/filters.md).
     #[arg(long, value_name = "FILE", conflicts_with = "trigger")]
     pub(crate) library: Option<PathBuf>,
     /// Configuration text for the library.
     #[arg(long, value_name = "TEXT", default_value = "", requires = "library")]
     pub(crate) configuration: String,
-    /// How much memory its process may use.
+    /// Memory limit of the library.
     #[arg(long, value_name = "SIZE", default_value_t = FileBasedSection::MEMORY, requires = "library")]
     pub(crate) memory: Bytes,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertOptions {
-    /// Files of one format, or captures of it; packed as LZ4 frames or not. To make files of another format: run directories, or
-    /// run files.
+    /// Data files of one format or captures of it, also compressed; with --to, run directories or run files.
     #[arg(required = true, value_name = "FILE|RUNDIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// The format to make.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = ConvertTo::Run)]
     pub(crate) to: ConvertTo,
-    /// The format of files that are not run files; recognised by default.
+    /// Input format of files that are not run files; detected by default.
     #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
     pub(crate) from: Option<ForeignName>,
-    /// Build events as a run of this configuration: the files are what its sources sent (one capture, the bytes of one
-    /// source, or one file for each source).
+    /// Configuration whose sources sent the data: one capture, the bytes of one source, or a file for each source. Events are built as in
+    /// a run.
     #[arg(long, value_name = "CONFIG", conflicts_with_all = ["from", "to"])]
     pub(crate) by: Option<PathBuf>,
-    /// Only this source of the configuration; may be given several times, in the order of the files. By default all
-    /// sources whose frames it describes.
+    /// Source of the configuration to convert, repeatable, in the order of the files; by default all sources.
     #[arg(long, value_name = "NAME", requires = "by")]
     pub(crate) source: Vec<String>,
-    /// Version of the FRD headers of events that had none: 4 has room for event numbers beyond 32 bits.
+    /// Version of new FRD headers; from 4 on, event numbers may exceed 32 bits.
     #[arg(long, value_name = "3|4|5", default_value_t = FileBasedSection::FRD_VERSION)]
     pub(crate) frd_version: u32,
-    /// With --to frd: make a directory of the run with this many events in each file, as builder units write them for
-    /// filter units.
+    /// Events in each file of a run directory for filter units (--to frd).
     #[arg(long, value_name = "N", requires = "lumisection_events", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) file_events: Option<u32>,
-    /// With --file-events: this many event numbers make a lumisection.
+    /// Event numbers in each lumisection (--file-events).
     #[arg(long, value_name = "N", requires = "file_events", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) lumisection_events: Option<u64>,
-    /// The directory in which the run directory, or the files, are made.
+    /// Directory for the new run directory or files.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
 }
 
-/// What `convert` makes.
+/// The output of `convert`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ConvertTo {
-    /// The run files of a run directory.
+    /// Run files in a run directory.
     Run,
-    /// FED raw data of CMS, of a run whose sources send FED fragments.
+    /// CMS FED raw data; the sources of the run must send FED fragments.
     Frd,
-    /// MDF records of LHCb: banks as they are, and other fragments in banks of type 255.
+    /// LHCb MDF records; fragments that are not banks become banks of type 255.
     Mdf,
-    /// The fragments of all events back to back.
+    /// All fragments back to back.
     Raw,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SourceTestOptions {
-    /// The configuration.
+    /// Configuration file.
     pub(crate) config: PathBuf,
-    /// The source's name.
+    /// Name of the source.
     #[arg(long, value_name = "NAME")]
     pub(crate) source: String,
-    /// What its board sent: a capture (pcap, pcapng), or the bytes of a stream.
+    /// Data from its board: a capture (pcap, pcapng) or the bytes of a stream.
     #[arg(long, value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// With a capture: only packets to this port, instead of the port of the source's `listen`.
+    /// Destination port of the packets in a capture [default: the port of the source's `listen`].
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
     /// Print the report as one JSON object.
@@ -322,48 +335,51 @@ pub(crate) struct SourceTestOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct SourceMepOptions {
-    /// The configuration.
+    /// Configuration file.
     pub(crate) config: PathBuf,
-    /// Only this flow; may be given several times.
+    /// Flow to emulate, repeatable; by default all flows.
     #[arg(long, value_name = "NAME")]
     pub(crate) flow: Vec<String>,
-    /// How often events come, instead of the configuration's rate.
+    /// Event rate [default: the rate in the configuration].
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// The share of packets that are lost on purpose.
+    /// Share of packets to drop, 0 to 1.
     #[arg(long, value_name = "SHARE")]
     pub(crate) loss: Option<f64>,
-    /// Stop after this time.
+    /// Time limit.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Stop after this many events of the first flow.
+    /// Number of events of the first flow to send.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
-    /// Print the account as JSON; the last line is one object.
+    /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples, with fixed ports in the configuration (gateway.control):
+#[command(after_help = "The configuration needs fixed ports: gateway.control.
+
+Examples:
   ropewalk farm-node gateway.toml
-  ropewalk farm-node gateway.toml --nodes 0..2 --decision-time 'lognormal(2ms,1.0)' --accept 0.05")]
+  ropewalk farm-node gateway.toml --nodes 0..2 --accept 0.05
+  ropewalk farm-node gateway.toml --decision-time 'lognormal(2ms,1.0)'")]
 pub(crate) struct FarmNodeOptions {
-    /// The configuration.
+    /// Configuration file.
     pub(crate) config: PathBuf,
-    /// Nodes of the farm to be: from the first number to before the second; by default all.
+    /// Numbers of the farm nodes to emulate, END excluded; by default all.
     #[arg(long, value_name = "FIRST..END", value_parser = crate::push::numbers)]
     pub(crate) nodes: Option<std::ops::Range<u16>>,
-    /// How long a decision takes, instead of the configuration's time.
+    /// Time of a decision [default: the time in the configuration].
     #[arg(long, value_name = "TIMES")]
     pub(crate) decision_time: Option<Times>,
-    /// The share of events that are accepted.
+    /// Share of events to accept, 0 to 1.
     #[arg(long, value_name = "SHARE")]
     pub(crate) accept: Option<f64>,
-    /// Stop after this time; without it, when interrupted.
+    /// Time limit; by default until interrupted.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Print the account as JSON; the last line is one object.
+    /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -373,22 +389,22 @@ pub(crate) struct FarmNodeOptions {
     after_help = "Examples:\n  ropewalk decisions 127.0.0.1:9720\n  ropewalk decisions 127.0.0.1:9720 --count 1000 --json"
 )]
 pub(crate) struct DecisionsOptions {
-    /// Where the gateway takes readers of the flow's decisions (`decisions` in its configuration).
+    /// Address of the decisions: `decisions` of the flow in the configuration.
     pub(crate) address: String,
-    /// Stop after this many; by default when the gateway ends.
+    /// Number of decisions to print; by default until the gateway ends.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Print each as a JSON object.
+    /// Print each decision as a JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Read and check a configuration; says where and what is wrong.
+    /// Check a configuration and report errors with file, line and column.
     #[command(after_help = "Example: ropewalk config check examples/cms-csc.toml")]
     Check {
-        /// The configuration.
+        /// Configuration file.
         file: PathBuf,
     },
     /// Print the JSON schema of configurations.
@@ -398,40 +414,40 @@ pub(crate) enum ConfigCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk demo
-  ropewalk demo --events 100000 --sources 4 --fragment-size 'uniform(1KiB,4KiB)' --json
-  ropewalk demo --rate 'poisson(20kHz)' --duration 30s --readout-units 2 --builder-units 2")]
+  ropewalk demo --events 100000 --fragment-size 'uniform(1KiB,4KiB)' --json
+  ropewalk demo --rate 'poisson(20kHz)' --readout-units 2 --builder-units 2")]
 pub(crate) struct DemoOptions {
-    /// Stop after this time (10s unless --events is given; in a terminal: when you press Ctrl-C).
+    /// Running time [default: 10s without --events; in a terminal until Ctrl-C].
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Stop after exactly this many triggers.
+    /// Number of triggers to accept; then the demo stops.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
-    /// Emulated front ends.
+    /// Number of emulated front ends.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) sources: u16,
-    /// The whole FED fragment, header and trailer included: 2KiB, lognormal(2KiB,1.2), uniform(1KiB,4KiB).
+    /// Size of a FED fragment, with header and trailer: 2KiB, uniform(1KiB,4KiB), lognormal(2KiB,1.2).
     #[arg(long, value_name = "SIZE", default_value = "2KiB")]
     pub(crate) fragment_size: Size,
-    /// Trigger rate: 100kHz or poisson(100kHz); as fast as it goes unless given.
+    /// Trigger rate: 100kHz, poisson(100kHz); by default as fast as possible.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// Readout units.
+    /// Number of readout units.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) readout_units: u16,
-    /// Builder units.
+    /// Number of builder units.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) builder_units: u16,
-    /// Keep the newest run files up to this size; older ones are deleted, counted and named.
+    /// Disk space for run files; the oldest files are deleted, and the account lists them.
     #[arg(long, value_name = "SIZE", default_value = "2GiB")]
     pub(crate) keep: Bytes,
-    /// Where the run directory is made.
+    /// Directory in which the run directory is created.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
-    /// Print the account as JSON; the last line is one object.
+    /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Serve run control and the dashboard here (127.0.0.1:8900, or a free port where that is taken).
+    /// Address of run control and dashboard [default: 127.0.0.1:8900, or a free port].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) control: Option<std::net::SocketAddr>,
 }
@@ -439,84 +455,86 @@ pub(crate) struct DemoOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk run examples/cms-csc.toml
-  ropewalk run examples/own-frontend.toml --output /data --duration 1h --keep 100GiB
+  ropewalk run my-setup.toml --output /data --duration 1h --keep 100GiB
   ropewalk run my-setup.toml --events 10000 --json
-  ropewalk run my-setup.toml --bytes 100GiB --then next        run after run, until Ctrl-C
-  ropewalk run my-setup.toml --control 127.0.0.1:8900          then look at http://127.0.0.1:8900/
-  ropewalk run my-setup.toml --control 127.0.0.1:8900 --idle   the first run is started there")]
+Run after run until Ctrl-C:
+  ropewalk run my-setup.toml --bytes 100GiB --then next
+With the dashboard at http://127.0.0.1:8900/; the first run is started there:
+  ropewalk run my-setup.toml --control 127.0.0.1:8900 --idle
+
+Exit status: 0 nothing lost or doubtful, 1 internal error, 2 usage or
+configuration, 3 data lost or doubtful, 4 system error, 130 stopped by force.")]
 pub(crate) struct RunOptions {
-    /// The configuration.
+    /// Configuration file.
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) limits: RunLimits,
     #[command(flatten)]
     pub(crate) control: ControlOptions,
-    /// Set everything up, and wait for an operator to start the run.
+    /// Set up the run and wait for a start command.
     #[arg(long, requires = "control")]
     pub(crate) idle: bool,
 }
 
-/// How the run can be seen and commanded.
+/// Run control.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ControlOptions {
-    /// Serve run control and the dashboard here, such as 127.0.0.1:8900. Runs can then follow each other until Ctrl-C.
+    /// Address of run control and dashboard, such as 127.0.0.1:8900.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) control: Option<std::net::SocketAddr>,
-    /// Commands need the token in this file, which is made if it is missing. Required if others can reach ADDRESS.
+    /// File with the token for commands; created if it does not exist. Required unless ADDRESS is local.
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Keys: Tab and 1-5 turn pages, s and r sort sources, Enter tells all about one, ? helps, q quits."
+    after_help = "Keys: Tab and 1-5 switch pages, s and r sort sources, Enter shows one source,\n? shows help, q quits."
 )]
 pub(crate) struct TopOptions {
-    /// Where run control is served.
+    /// URL of run control.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     pub(crate) url: String,
-    /// A PEM file with the certificates to trust at https://, instead of the system's.
+    /// PEM file with trusted certificates for https:// [default: those of the system].
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunLimits {
-    /// Where the run directory is made.
+    /// Directory in which the run directory is created.
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Stop after this time.
+    /// Running time; then the run stops.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Stop after exactly this many triggers.
+    /// Number of triggers to accept; then the run stops.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
-    /// Stop when this many bytes of fragments have come.
+    /// Bytes of fragments to receive; then the run stops.
     #[arg(long, value_name = "SIZE")]
     pub(crate) bytes: Option<Bytes>,
-    /// What follows a run that ends by itself: the next one, or nothing; under run control a run that waits to be
-    /// started. A readout or builder unit stays for the following runs unless this is over.
+    /// Action after a run that ends by itself [default: wait with --control and without a limit, otherwise over].
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) then: Option<Then>,
-    /// Keep the newest run files up to this size; older ones are deleted, counted and named.
+    /// Disk space for run files; the oldest files are deleted, and the account lists them.
     #[arg(long, value_name = "SIZE")]
     pub(crate) keep: Option<Bytes>,
-    /// A field of the run's account, such as beam=120GeV; may be given several times. All `required_fields` of the
-    /// section run have to be given.
+    /// Field of the run's account, such as beam=120GeV; repeatable. Fields in `required_fields` must be set.
     #[arg(long = "field", value_name = "NAME=VALUE")]
     pub(crate) fields: Vec<ropewalk_config::fields::Field>,
-    /// Print the account as JSON; the last line is one object.
+    /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Then {
-    /// The next run begins, until the runs are stopped.
+    /// Start the next run.
     Next,
-    /// The next run waits to be started.
+    /// Wait for a start command.
     Wait,
-    /// The program ends.
+    /// End the program.
     Over,
 }
 
@@ -526,39 +544,40 @@ pub(crate) enum NodeRole {
     Readout,
     /// A builder unit.
     Builder,
-    /// The event manager; it writes run.json.
+    /// The event manager, which writes run.json.
     Manager,
-    /// A gateway of a push system; it writes run.json.
+    /// A gateway of a push system, which writes run.json.
     Gateway,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples, in three terminals and in any order:
-  ropewalk node manager setup.toml --events 100000             with --control 127.0.0.1:8900 it serves the dashboard
+  ropewalk node manager setup.toml --events 100000 --control 127.0.0.1:8900
   ropewalk node readout setup.toml --name ru0
   ropewalk node builder setup.toml --name bu0 --output /data0
-A gateway of a push system, its sources and its farm:
+A gateway, its sources and its farm nodes:
   ropewalk node gateway gateway.toml --name gw0 --duration 60s
   ropewalk source mep gateway.toml
   ropewalk farm-node gateway.toml
-Runs that follow each other, each started on the page or by `ropewalk ctl start`:
+Several runs, each started on the dashboard or with `ropewalk ctl start`:
   ropewalk node manager setup.toml --control 127.0.0.1:8900 --then wait
-  ropewalk node readout setup.toml --name ru0 --then next       and each other unit
-When the event manager has died, and the others wait for another one:
+  ropewalk node readout setup.toml --name ru0 --then next
+  ropewalk node builder setup.toml --name bu0 --then next
+Replace an event manager that died:
   ropewalk node manager setup.toml --take-over")]
 pub(crate) struct NodeOptions {
-    /// What to be.
+    /// Role of the node.
     #[arg(value_enum)]
     pub(crate) role: NodeRole,
-    /// The configuration, the same for all nodes.
+    /// Configuration file, the same for all nodes.
     pub(crate) config: PathBuf,
-    /// The name of the configured node to be.
+    /// Name of the node in the configuration.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// The address of a node whose configured port is 0: `manager=127.0.0.1:40001`.
+    /// Address of a node whose configured port is 0, such as manager=127.0.0.1:40001; repeatable.
     #[arg(long = "at", value_name = "NAME=ADDRESS")]
     pub(crate) at: Vec<String>,
-    /// Be the event manager of a run that has lost its own: the newest in the output directory without run.json.
+    /// Take over the run of an event manager that died: the newest one without run.json.
     #[arg(long)]
     pub(crate) take_over: bool,
     #[command(flatten)]
@@ -574,10 +593,10 @@ pub(crate) struct NodeOptions {
   ropewalk verify run00407.mid.lz4
   ropewalk verify capture.pcapng --format srs")]
 pub(crate) struct VerifyOptions {
-    /// Run directories; those of several builder units are taken together. Or files of one other format.
+    /// All directories of one run, or data files of one other format.
     #[arg(required = true)]
     pub(crate) directories: Vec<PathBuf>,
-    /// The files are of this format, or captures of it (docs/formats.md); most are recognised without.
+    /// Format of data files and captures (docs/formats.md); detected by default.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
     /// Print the report as one JSON object.
@@ -592,29 +611,29 @@ pub(crate) struct VerifyOptions {
   ropewalk inspect run00407.mid.lz4
   ropewalk inspect capture.pcapng --record 0")]
 pub(crate) struct InspectOptions {
-    /// A run file or a run directory; a file of another format, or a capture.
+    /// Run file, run directory, capture, or data file of another format.
     pub(crate) path: PathBuf,
-    /// The file is of this format, or a capture of it (docs/formats.md); most are recognised without.
+    /// Format of data files and captures (docs/formats.md); detected by default.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
-    /// Another format: show this frame whole, with all its fields (counted from 0).
+    /// Number of one frame to show with all fields, from 0 (other formats).
     #[arg(long, value_name = "N", conflicts_with = "event")]
     pub(crate) record: Option<u64>,
-    /// Another format: print the account and the frames as one JSON object.
+    /// Print the report and the frames as one JSON object (other formats).
     #[arg(long, conflicts_with = "event")]
     pub(crate) json: bool,
-    /// Show this event whole: its number, or RESYNC:NUMBER.
+    /// Event to show with all fragments: NUMBER or RESYNC:NUMBER (run files).
     #[arg(long, value_name = "KEY", value_parser = event_key)]
     pub(crate) event: Option<ropewalk_terms::EventKey>,
-    /// Show at most this many records.
+    /// Number of records or frames to show.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) records: u64,
-    /// Show the slow readings of the run, in the order of their times, and nothing else.
+    /// Show only the slow readings of the run, by time.
     #[arg(long, conflicts_with_all = ["event", "record", "json", "format"])]
     pub(crate) readings: bool,
 }
 
-/// A foreign format, by its name.
+/// A format other than run files, by its name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ForeignName(pub(crate) ForeignFormat);
 
@@ -629,14 +648,14 @@ fn event_key(text: &str) -> Result<ropewalk_terms::EventKey, String> {
     text.parse().map_err(|_| "an event is a number, such as 17, or RESYNC:NUMBER, such as 2:17".to_owned())
 }
 
-/// How fast a replay is.
+/// The speed of a replay.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) enum Speed {
-    /// As fast as it is taken.
+    /// As fast as the receiver takes data.
     Max,
-    /// As fast as it was recorded.
+    /// The recorded speed.
     Recorded,
-    /// This many messages in a second.
+    /// Messages per second.
     Hertz(f64),
 }
 
@@ -653,29 +672,29 @@ fn speed(text: &str) -> Result<Speed, String> {
 #[command(after_help = "Examples:
   ropewalk replay run000001 --to 127.0.0.1:10000
   ropewalk replay run000001 --to 127.0.0.1:10000 --sources 841,843
-  ropewalk replay /data0/run000007 /data1/run000007 --to ru0.example.org:10000 --loop
+  ropewalk replay /data0/run000007 /data1/run000007 --to ru0:10000 --loop
   ropewalk replay capture.pcapng --to udp://127.0.0.1:9000 --speed 1x
   ropewalk replay fragments.raw --to tcp://127.0.0.1:5000 --speed 10kHz")]
 pub(crate) struct ReplayOptions {
-    /// Run directories; those of several builder units are taken together. Or one capture, or file of another format.
+    /// All directories of one run, or one capture or data file of another format.
     #[arg(required = true, value_name = "RUNDIR|FILE")]
     pub(crate) directories: Vec<PathBuf>,
-    /// Where the readout unit listens for front ends; of a capture or file udp://ADDRESS:PORT or tcp://ADDRESS:PORT.
+    /// Address of the readout unit; for captures and other files udp://HOST:PORT or tcp://HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) to: String,
-    /// Of a run: these sources alone: those of this readout unit, where there are several.
+    /// Ids of the sources to send, such as 841,843 (run directories); by default all.
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub(crate) sources: Vec<u32>,
-    /// How fast: max, 1x (as recorded; of runs generic fragments with times alone), of a capture or file 100kHz.
+    /// Speed: max, 1x as recorded, or a rate such as 100kHz (captures and other files).
     #[arg(long, value_parser = speed, default_value = "max")]
     pub(crate) speed: Speed,
-    /// Again and again, until interrupted; event numbers of runs go on counting.
+    /// Repeat until interrupted; event numbers of run directories continue.
     #[arg(long = "loop")]
     pub(crate) repeat: bool,
-    /// Of a capture: what went to this port alone.
+    /// Destination port of the packets to send (captures); by default all.
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// Of a file that is no capture: its format (docs/formats.md); most are recognised without.
+    /// Format of the data file (docs/formats.md); detected by default.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
 }
@@ -687,15 +706,15 @@ pub(crate) struct ReplayOptions {
   ropewalk sniff udp:127.0.0.1:6006 --json
   ropewalk sniff tcp-listen:5000 --save board.bin")]
 pub(crate) struct SniffOptions {
-    /// A capture (pcap, pcapng); or udp:PORT, tcp-listen:PORT for what comes to this port (all interfaces, or ADDRESS:PORT).
+    /// Capture or data file; or udp:PORT, udp:ADDRESS:PORT, tcp-listen:PORT to receive data.
     pub(crate) input: String,
-    /// Of a port: look this long.
+    /// Seconds to receive data on a port.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) seconds: u64,
-    /// Of a port: save what comes, datagrams as pcapng, of connections the bytes of the first one.
+    /// File for the received data: datagrams as pcapng, the first connection as plain bytes.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Print what was found as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -703,7 +722,7 @@ pub(crate) struct SniffOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: ropewalk recover run000001")]
 pub(crate) struct RecoverOptions {
-    /// The run directory.
+    /// Run directory.
     pub(crate) directory: PathBuf,
     /// Print the report as one JSON object.
     #[arg(long)]
@@ -716,12 +735,12 @@ pub(crate) struct RecoverOptions {
   ropewalk topology examples/cms-csc.toml
   ropewalk topology my-setup.toml --root copy-of-another-machine --json")]
 pub(crate) struct TopologyOptions {
-    /// The configuration whose threads and pools are placed.
+    /// Configuration whose threads and pools are shown.
     pub(crate) config: Option<PathBuf>,
-    /// Another machine: a directory with its proc and sys.
+    /// Directory with the proc and sys of another machine.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
-    /// Print machine and placement as one JSON object.
+    /// Print the machine and the placement as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }

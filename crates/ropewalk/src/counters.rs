@@ -21,19 +21,19 @@ use std::path::PathBuf;
   ropewalk counters /dev/shm/ropewalk-1000 --sources --json
   ropewalk counters --remove")]
 pub(crate) struct CountersOptions {
-    /// Directories with pages, or pages; by default those of all nodes on this machine with pages in the default place.
+    /// Directories of counter pages, or pages; by default those of all nodes on this machine.
     #[arg(value_name = "DIR|FILE")]
     pub(crate) places: Vec<PathBuf>,
-    /// Look again and again, and say how fast the numbers grow; how often is said as --watch=5s.
+    /// Repeat with rates, every TIME [default: 1s].
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s")]
     pub(crate) watch: Option<Time>,
-    /// Also the numbers of each source and stream.
+    /// Show each source and stream, too.
     #[arg(long)]
     pub(crate) sources: bool,
-    /// Print one JSON object; with --watch one a line.
+    /// Print one JSON object; with --watch, one in each line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Take away the pages of processes that are gone, once they are shown.
+    /// Remove the pages of processes that have ended, after showing them.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) remove: bool,
 }

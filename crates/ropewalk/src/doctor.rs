@@ -10,23 +10,23 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk doctor
-  ropewalk doctor my-setup.toml           settings held against what it needs
-  ropewalk doctor --output /data          the disk that events will be written to
-  ropewalk doctor --look                  settings and features alone, at once
+  ropewalk doctor my-setup.toml    check the settings that a configuration needs
+  ropewalk doctor --output /data   measure the disk for run files
+  ropewalk doctor --look           check settings and features only
   ropewalk doctor --json > this-machine.json")]
 pub(crate) struct DoctorOptions {
-    /// The configuration that the machine is for: its settings are held against what that needs.
+    /// Configuration whose needs are checked.
     pub(crate) config: Option<PathBuf>,
-    /// An interface to look at, besides the configuration's feeding ones; as often as wanted.
+    /// Network interface to check, besides those of the configuration; repeatable.
     #[arg(long = "interface", value_name = "NAME")]
     pub(crate) interfaces: Vec<String>,
-    /// Where files may be written while the disk is measured; they are removed again.
+    /// Directory on the disk to measure; test files are removed.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
-    /// Measure nothing.
+    /// Check only, without measurement.
     #[arg(long)]
     pub(crate) look: bool,
-    /// Print everything as one JSON object.
+    /// Print the report as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -3,7 +3,7 @@
 use crate::exit::{self, Failure};
 use crate::files::counted;
 use crate::output::{self, print_json, write_results};
-use crate::render::grouped;
+use crate::render::{grouped, has_colours};
 use crate::running::Interrupts;
 use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -26,7 +26,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -108,9 +108,8 @@ fn elink_table(report: &DecodeReport) -> Table {
 
 fn dump(options: &DumpOptions) -> Result<u8, Failure> {
     let stdout = std::io::stdout();
-    let colours = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (first, end) = options.blocks;
-    let wanted = felix::DumpOptions { first, end, colours };
+    let wanted = felix::DumpOptions { first, end, colours: has_colours() };
     let mut out = BufWriter::new(stdout.lock());
     let shown = felix::dump(&mut felix::open(&options.file)?, &wanted, &mut out);
     match shown.and_then(|()| Ok(out.flush()?)) {
@@ -521,32 +520,32 @@ const MAX_CHUNK: &str = "1MiB";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FelixCommand {
-    /// Count what a file of blocks holds: chunks of each e-link, sizes, errors by name.
+    /// Count the chunks, sizes and errors in a file of blocks.
     Decode(DecodeOptions),
-    /// Show blocks one by one: headers, sub-chunks, trailers, and which chunk each piece is of.
+    /// Show single blocks: headers, sub-chunks, trailers.
     Dump(DumpOptions),
-    /// Write the blocks of an emulated card, with faults if they are wanted.
+    /// Write the blocks of an emulated card, optionally with faults.
     Generate(GenerateOptions),
-    /// Send the chunks of blocks, or of the cards of a configuration, to the subscribers of their e-links.
+    /// Serve the chunks of a file or of emulated cards to subscribers.
     Serve(ServeOptions),
-    /// Get the chunks of e-links from a server.
+    /// Receive the chunks of e-links from a server.
     Subscribe(SubscribeOptions),
-    /// Write the blocks of an emulated card into the ring that a run gives it; a run starts this by itself.
+    /// Write the blocks of an emulated card; started by a run.
     Card(CardOptions),
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example, as a run does it for a card of felix.toml with `writer = \"process\"`:
+#[command(after_help = "A run starts this command for a card with `writer = \"process\"`:
   ropewalk felix card felix.toml flx0 --events 100000 0<>RING 1<>BELL
 
-Standard input is the ring, an anonymous file that the run has made; standard output is what it is woken by. Nothing can be
-written to anything else. Ctrl-C ends the card behind the last trigger.")]
+Standard input is the ring, an anonymous file of the run. Standard output wakes
+the run. Ctrl-C ends the card after the last trigger.")]
 pub(crate) struct CardOptions {
-    /// The configuration of the run.
+    /// Configuration of the run.
     pub(crate) config: PathBuf,
-    /// The card's name.
+    /// Name of the card.
     pub(crate) name: String,
-    /// End after this many triggers.
+    /// Number of triggers; by default without end.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
 }
@@ -556,11 +555,13 @@ pub(crate) struct CardOptions {
   ropewalk felix decode card0.dat
   ropewalk felix decode - --json < card0.dat
 
-The kind of the blocks is found by itself. The status is 1 where anything is damaged or missing.")]
+The kind of the blocks is detected.
+
+Exit status: 0 no damage, 1 damaged or missing data.")]
 pub(crate) struct DecodeOptions {
-    /// A file of blocks, a FIFO, or - for standard input.
+    /// File of blocks, FIFO, or - for standard input.
     pub(crate) file: PathBuf,
-    /// Chunks that are longer are given up.
+    /// Largest chunk; longer chunks are dropped.
     #[arg(long, value_name = "SIZE", default_value = MAX_CHUNK)]
     pub(crate) max_chunk: Bytes,
     /// Print the report as one JSON object.
@@ -573,9 +574,9 @@ pub(crate) struct DecodeOptions {
   ropewalk felix dump card0.dat
   ropewalk felix dump card0.dat --blocks 2040..2048 | less -R")]
 pub(crate) struct DumpOptions {
-    /// A file of blocks, a FIFO, or - for standard input.
+    /// File of blocks, FIFO, or - for standard input.
     pub(crate) file: PathBuf,
-    /// The blocks from N to before M, counted from 0: 5..8, 5.., ..8, or 5 alone.
+    /// Blocks to show, from 0, M excluded: 5..8, 5.., ..8 or 5.
     #[arg(long, value_name = "N..M", default_value = "0..8", value_parser = block_range)]
     pub(crate) blocks: (u64, u64),
 }
@@ -583,33 +584,35 @@ pub(crate) struct DumpOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk felix generate card0.dat --elinks 0-23 --chunk-size 64 --size 100MiB
-  ropewalk felix generate - --kind 4KiB --chunk-size 'exponential(256)' | ropewalk felix decode -
-  ropewalk felix generate bad.dat --chunks 10000 --fault crc=0.001 --fault lost_block=0.0001
+  ropewalk felix generate - --kind 4KiB | ropewalk felix decode -
+  ropewalk felix generate bad.dat --fault crc=0.001 --fault lost_block=0.0001
 
-Faults of chunks: busy, crc, error, truncated, timed_out, missing, no_first, no_last, oversize, stalled, silence,
-out_of_band; of blocks: lost_block, sequence_gap, start_of_block, padding, past_header, undefined_type, lost_bytes.")]
+Chunk faults: busy, crc, error, truncated, timed_out, missing, no_first,
+no_last, oversize, stalled, silence, out_of_band.
+Block faults: lost_block, sequence_gap, start_of_block, padding, past_header,
+undefined_type, lost_bytes.")]
 pub(crate) struct GenerateOptions {
-    /// The file to write, or - for standard output.
+    /// Output file, or - for standard output.
     pub(crate) output: PathBuf,
-    /// The kind of blocks: narrow (0xABCD, 1 KiB), wide (0xABCE, 1 KiB) or a size from 1KiB to 64KiB (0xC0CE).
+    /// Kind of blocks: narrow (0xABCD, 1 KiB), wide (0xABCE, 1 KiB) or a size from 1KiB to 64KiB (0xC0CE).
     #[arg(long, value_name = "KIND", default_value = "narrow")]
     pub(crate) kind: Blocks,
-    /// The e-links.
+    /// E-links: numbers and ranges such as 1,8-15, or all.
     #[arg(long, value_name = "LIST", default_value = "0-23")]
     pub(crate) elinks: ELinks,
-    /// How large chunks are: 64, uniform(16,4KiB), exponential(64), lognormal(256,1.2).
+    /// Size of the chunks: 64, uniform(16,4KiB), exponential(64), lognormal(256,1.2).
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub(crate) chunk_size: ChunkBytes,
-    /// This many chunks of each e-link (1000 unless --size is given).
+    /// Number of chunks of each e-link [default: 1000 without --size].
     #[arg(long, value_name = "N")]
     pub(crate) chunks: Option<u64>,
-    /// About this many bytes of blocks.
+    /// Approximate size of the output.
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Bytes>,
-    /// Everything random follows from it.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// A fault and the share of all chunks or blocks that it strikes, 0 to 1; may be given several times.
+    /// Fault and the share of chunks or blocks with it, 0 to 1; repeatable.
     #[arg(long = "fault", value_name = "NAME=SHARE")]
     pub(crate) faults: Vec<FaultShare>,
 }
@@ -617,65 +620,68 @@ pub(crate) struct GenerateOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk felix serve card0.dat --wait 1
-  ropewalk felix generate - --size 10GiB | ropewalk felix serve - --listen 0.0.0.0:12350 --rate 800MB/s
+  ropewalk felix generate - --size 10GiB | ropewalk felix serve - --rate 800MB/s
   ropewalk felix serve examples/felix.toml
 
-One line for each card says where subscribers may connect: `ready felix ADDRESS`, or `ready NAME ADDRESS` of a card of a
-configuration, whose values the options override. It ends when the blocks do and everything is sent, or with Ctrl-C.")]
+`ready NAME ADDRESS` is printed for each card when subscribers can connect; the
+name of a file is `felix`. Options override the configuration. The server ends
+when all blocks are sent, or with Ctrl-C.
+
+Exit status: 0 everything sent, 3 chunks dropped.")]
 pub(crate) struct ServeOptions {
-    /// A file of blocks, a FIFO, or - for standard input; or a configuration (*.toml), whose `[[felix]]` cards are served.
+    /// File of blocks, FIFO, or - for standard input; or a configuration (*.toml) with `[[felix]]` cards.
     pub(crate) file: PathBuf,
-    /// Where subscribers connect; port 0 for any free one [default: 127.0.0.1:0].
+    /// Address for subscribers; port 0 selects a free port [default: 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// Begin when this many subscribers are there [default: 0].
+    /// Number of subscribers to wait for before sending [default: 0].
     #[arg(long, value_name = "N")]
     pub(crate) wait: Option<u32>,
-    /// At most this many subscribers at once [default: 16].
+    /// Maximum number of subscribers [default: 16].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) subscribers: Option<u8>,
-    /// What may wait for one subscriber [default: 4MiB].
+    /// Queue of each subscriber [default: 4MiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) queue: Option<Bytes>,
-    /// The card's ring, in which chunks lie until they are sent [default: 64MiB].
+    /// Ring buffer of the card [default: 64MiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) ring: Option<Bytes>,
-    /// Chunks that are longer are given up; of a configuration the longest `max_fragment` counts [default: 1MiB].
+    /// Largest chunk of a file of blocks; longer chunks are dropped [default: 1MiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_chunk: Option<Bytes>,
-    /// This many bytes are sent without waiting for more [default: 64KiB].
+    /// Bytes that are sent without waiting for more [default: 64KiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) coalesce: Option<Bytes>,
-    /// What waits for this long is sent, however little it is [default: 1ms].
+    /// Maximum time that bytes wait for more [default: 1ms].
     #[arg(long, value_name = "TIME")]
     pub(crate) coalesce_time: Option<Time>,
-    /// The blocks again and again, with sequence numbers that go on counting; not of emulated cards.
+    /// Repeat the file with continued sequence numbers.
     #[arg(long = "loop")]
     pub(crate) again: bool,
-    /// No faster than this; not of emulated cards.
+    /// Maximum rate at which the file is sent [default: unlimited].
     #[arg(long, value_name = "BANDWIDTH")]
     pub(crate) rate: Option<Bandwidth>,
-    /// What subscribers send to e-links comes back as if front ends had said it.
+    /// Return messages that subscribers send to e-links, as data of these e-links.
     #[arg(long)]
     pub(crate) loop_back: bool,
-    /// Print the account as JSON; the last line is one object.
+    /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
 pub(crate) enum PolicyName {
-    /// The card waits: nothing is lost.
+    /// Wait: hold the card back, lose nothing.
     Wait,
-    /// They are dropped and counted.
+    /// Drop and count chunks.
     Drop,
 }
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
 pub(crate) enum BalanceName {
-    /// One after the other.
+    /// To the members in turn.
     Turns,
-    /// All chunks of an event to the same member.
+    /// All chunks of an event to one member.
     Event,
 }
 
@@ -684,41 +690,43 @@ pub(crate) enum BalanceName {
   ropewalk felix subscribe 127.0.0.1:12350
   ropewalk felix subscribe felix1:12350 --elinks 1,8-15 --output chunks.dat
   ropewalk felix subscribe felix1:12350 --when-full drop --one-in 100 --json
-  ropewalk felix subscribe felix1:12350 --group 1 --balance event --reconnect 1s")]
+  ropewalk felix subscribe felix1:12350 --group 1 --balance event --reconnect 1s
+
+Exit status: 0 complete, 2 refused, 3 chunks dropped, 4 no connection.")]
 pub(crate) struct SubscribeOptions {
-    /// Where the server listens.
+    /// Address of the server.
     pub(crate) address: String,
-    /// The e-links.
+    /// E-links to receive: numbers and ranges such as 1,8-15.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) elinks: ELinks,
-    /// What becomes of chunks for which there is no room at the server.
+    /// Action of the server when the queue is full.
     #[arg(long, value_enum, default_value = "wait")]
     pub(crate) when_full: PolicyName,
-    /// Share the chunks with the other members of this group: each goes to one of them.
+    /// Group whose members share the chunks: each chunk goes to one of them.
     #[arg(long, value_name = "N")]
     pub(crate) group: Option<u16>,
-    /// How the group shares.
+    /// Distribution of the chunks in the group.
     #[arg(long, value_enum, default_value = "turns", requires = "group")]
     pub(crate) balance: BalanceName,
-    /// Get one chunk in this many.
+    /// Sampling: receive one chunk in N.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) one_in: u32,
-    /// Leave after this many chunks.
+    /// Number of chunks to receive.
     #[arg(long, value_name = "N")]
     pub(crate) chunks: Option<u64>,
-    /// Leave after this time.
+    /// Time limit.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Connect again after this time when the connection fails or breaks.
+    /// Delay before connecting again when the connection fails [default: no reconnection].
     #[arg(long, value_name = "TIME")]
     pub(crate) reconnect: Option<Time>,
-    /// Send this text to an e-link; may be given several times.
+    /// Text to send to an e-link; repeatable.
     #[arg(long = "send", value_name = "ELINK=TEXT", value_parser = down)]
     pub(crate) send: Vec<Down>,
-    /// Write the chunks here, each behind its head of 8 bytes; - for standard output.
+    /// File for the chunks, each with a header of 8 bytes; - for standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
-    /// Print the account as JSON; the last line is one object.
+    /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
 }

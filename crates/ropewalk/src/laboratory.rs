@@ -1,9 +1,9 @@
 //! Commands of the laboratory, a program of its own that most installations do without: `ropewalk-lab` beside this one.
 
-use crate::arguments::{Arguments, LaboratoryOptions};
+use crate::arguments::LaboratoryOptions;
 use crate::exit::{self, Failure};
+use crate::help;
 use crate::output::write_results;
-use clap::CommandFactory;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -23,7 +23,7 @@ pub(crate) fn start(name: &str, options: &LaboratoryOptions) -> Result<u8, Failu
         return Err(Failure::Environment(format!("{}: {error}", laboratory.display())));
     }
     if options.arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        let mut command = Arguments::command();
+        let mut command = help::command();
         // So that the usage names the whole command.
         command.build();
         if let Some(command) = command.find_subcommand_mut(name) {

@@ -3,7 +3,6 @@
 #[macro_use(say, tell)]
 extern crate ropewalk_console;
 
-mod alarms;
 mod arguments;
 mod counters;
 mod ctl;
@@ -13,6 +12,7 @@ mod felix;
 mod files;
 mod filtering;
 mod foreign;
+mod help;
 mod histograms;
 mod laboratory;
 mod masks;
@@ -30,14 +30,15 @@ mod topology;
 mod tune;
 
 use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
-use clap::Parser;
+use clap::FromArgMatches;
 use exit::Failure;
 use ropewalk_console::{exit, output};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     ropewalk_memory::share_heaps();
-    let arguments = match Arguments::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are results and go to stdout; everything else is an error of usage.
@@ -122,5 +123,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             say!("{}", ropewalk_config::schema());
             Ok(exit::GOOD)
         }
+        Command::Completions { shell } => Ok(help::completions(shell)),
+        Command::Man { directory } => help::man(&directory),
+        Command::Commands => help::commands(),
     }
 }

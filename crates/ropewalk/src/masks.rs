@@ -2,6 +2,7 @@
 
 use ropewalk_control::{Client, ClientError, Replied};
 use serde_json::Value;
+use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,34 +12,32 @@ const MOST: usize = 1 << 16;
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Masks the sources that a text names, or takes them in again, and waits until the current run has reported the
-/// effect.
-///
-/// # Errors
-/// If the text names none.
-pub(crate) fn mask(
-    client: &Client,
-    text: Option<&str>,
-    is_masked: bool,
-    by: &str,
-) -> Result<Result<Replied, ClientError>, String> {
-    let command = if is_masked { "mask" } else { "unmask" };
-    let text = text.ok_or_else(|| format!("{command}: which sources? `ropewalk ctl {command} 3,20-39`"))?;
-    let sources = sources(text).map_err(|why| format!("{command} {text}: {why}"))?;
-    Ok(client.mask(&sources, is_masked, by).and_then(|replied| wait(client, replied, &sources, is_masked)))
+/// Source ids, written as `3,20-39`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SourceIds(Vec<u32>);
+
+impl SourceIds {
+    /// All ids of several texts.
+    pub(crate) fn all(texts: &[Self]) -> Vec<u32> {
+        texts.iter().flat_map(|ids| &ids.0).copied().collect()
+    }
 }
 
-/// Has the sources that a text names begun anew: out, and in again.
-///
-/// # Errors
-/// If the text names none.
-pub(crate) fn restart(client: &Client, text: Option<&str>, by: &str) -> Result<Result<Replied, ClientError>, String> {
-    let text = text.ok_or("restart: which sources? `ropewalk ctl restart 3,20-39`")?;
-    let sources = sources(text).map_err(|why| format!("restart {text}: {why}"))?;
-    Ok(client.restart(&sources, by))
+impl FromStr for SourceIds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        sources(text).map(Self)
+    }
 }
 
-/// If no run is under way, or if it does not answer, the last known state is shown.
+/// Masks or unmasks sources, and waits until the current run reports the first event of the change.
+pub(crate) fn mask(client: &Client, sources: &[u32], is_masked: bool, by: &str) -> Result<Replied, ClientError> {
+    let replied = client.mask(sources, is_masked, by)?;
+    wait(client, replied, sources, is_masked)
+}
+
+/// Returns what is known if no run is under way, or if the run does not report in time.
 fn wait(client: &Client, mut replied: Replied, sources: &[u32], is_masked: bool) -> Result<Replied, ClientError> {
     let state = client.look("state")?.body["state"].as_str().unwrap_or_default().to_owned();
     let is_under_way = ["running", "paused", "draining"].contains(&state.as_str());
@@ -59,22 +58,23 @@ fn wait(client: &Client, mut replied: Replied, sources: &[u32], is_masked: bool)
 fn sources(text: &str) -> Result<Vec<u32>, String> {
     let mut sources = Vec::new();
     for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
-        let number =
-            |text: &str| text.parse::<u32>().map_err(|_| format!("`{word}` is neither an id nor a range of ids"));
+        let number = |text: &str| {
+            text.parse::<u32>().map_err(|_| format!("`{word}` is not a source id or a range such as 20-39"))
+        };
         let (first, last) = word.split_once('-').unwrap_or((word, word));
         let (first, last) = (number(first)?, number(last)?);
         if first > last || (last - first) as usize >= MOST - sources.len() {
-            return Err(format!("`{word}` is no range, or too long a one"));
+            return Err(format!("`{word}` is not a range of at most {MOST} ids"));
         }
         sources.extend(first..=last);
     }
-    if sources.is_empty() { Err("it names no source".to_owned()) } else { Ok(sources) }
+    if sources.is_empty() { Err("expected source ids, such as 3,20-39".to_owned()) } else { Ok(sources) }
 }
 
 /// A line for each source that is masked, or was in this run.
 pub(crate) fn lines(masks: &[Value]) -> Vec<String> {
     if masks.is_empty() {
-        return vec!["every source takes part".to_owned()];
+        return vec!["no source is masked".to_owned()];
     }
     let line = |mask: &Value| {
         let is_masked = mask["is_masked"] == true;
@@ -144,6 +144,6 @@ mod tests {
             "source 6 takes no part",
         ];
         assert_eq!(lines(masks.as_array().expect("a list")), expected);
-        assert_eq!(lines(&[]), ["every source takes part"]);
+        assert_eq!(lines(&[]), ["no source is masked"]);
     }
 }

@@ -1,7 +1,7 @@
 //! What the terminal shows of a run: progress while it goes on, and its account.
 
 use crate::output;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::presets::{NOTHING, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use ropewalk_config::quantity::Bytes;
 pub(crate) use ropewalk_console::grouped;
@@ -136,8 +136,28 @@ pub(crate) fn disk_lines(disk: &DiskSummary) -> Vec<String> {
     failing.chain(said).collect()
 }
 
+/// Whether standard output shows colours: it is a terminal, and NO_COLOR is not set.
+pub(crate) fn has_colours() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// Columns of the ledger where it goes to no terminal: one long value must not make all lines long.
 const WIDEST_LEDGER: u16 = 100;
+
+/// A table without borders that is at most as wide as the terminal, with these columns aligned to the right.
+pub(crate) fn columns(header: &[&str], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
+    for &column in right {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
 
 /// A table with long values broken, where no terminal says how wide it is, too.
 pub(crate) fn table_of_two_columns() -> Table {

@@ -1,13 +1,13 @@
 //! Commands on the runs of an output directory: lists, accounts and notes.
 
 use crate::exit::{self, Failure};
+use crate::files::counted;
 use crate::output::{print_json, write_results};
-use crate::render::{grouped, table_of_two_columns};
+use crate::render::{columns, grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_config::Differences;
-use ropewalk_control::{Client, ClientError, Replied};
 use ropewalk_run::{
     FrontEndRecord, GapSummary, Logbook, MeasureSummary, MeasureUnit, Note, NoteKind, Registry, RunRecord,
 };
@@ -27,41 +27,41 @@ use std::time::SystemTime;
 pub(crate) struct RunsOptions {
     #[command(subcommand)]
     command: RunsCommand,
-    /// Where the runs' directories are: `output` of their configuration.
+    /// Directory with the run directories: `output` of the configuration.
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     output: PathBuf,
-    /// Print JSON.
+    /// Print the result as JSON.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
-    /// All runs, the newest last.
+    /// List all runs, newest last.
     List,
-    /// One run, and the notes on it.
+    /// Show one run with its notes.
     Show {
-        /// Its number.
+        /// Run number.
         run: u32,
     },
-    /// Two runs side by side.
+    /// Compare two runs and their configurations.
     Compare {
-        /// The number of one.
+        /// Number of the first run.
         one: u32,
-        /// The number of the other.
+        /// Number of the second run.
         other: u32,
     },
-    /// Say something of a run; it goes to the logbook, logbook.jsonl beside the runs.
+    /// Add a note to the logbook of a run (logbook.jsonl).
     Note {
-        /// The run's number.
+        /// Run number.
         run: u32,
-        /// What there is to say.
+        /// Text of the note.
         text: String,
-        /// Who says it.
+        /// Author [default: $USER].
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
     },
-    /// All runs as CSV, with a first line that names the columns.
+    /// Print all runs as CSV with a header line.
     Export,
 }
 
@@ -411,16 +411,7 @@ pub(crate) fn civil(nanoseconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Asks for the files of the run that a text names, or of the present one.
-///
-/// # Errors
-/// If the text is no number of a run.
-pub(crate) fn files(client: &Client, text: Option<&str>) -> Result<Result<Replied, ClientError>, String> {
-    let run = text.map(|text| text.parse().map_err(|_| format!("files {text}: the number of a run, or nothing")));
-    Ok(client.files(run.transpose()?))
-}
-
-/// A table of files, and their sums.
+/// A table of files, and what there is to say of them together.
 pub(crate) fn lines(answer: &Value) -> Vec<String> {
     let Some(run) = answer["run"].as_u64() else { return vec!["no run has left any files yet".to_owned()] };
     let files = answer["files"].as_array().map_or(&[][..], Vec::as_slice);
@@ -428,9 +419,7 @@ pub(crate) fn lines(answer: &Value) -> Vec<String> {
         Value::Number(number) => number.as_u64().map_or_else(String::new, grouped),
         value => value.as_str().unwrap_or_default().replace('_', " "),
     };
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["file", "state", "bytes", "events", "writer", "stream", "lumisection"]);
+    let mut table = columns(&["file", "state", "bytes", "events", "writer", "stream", "lumisection"], &[2, 3, 6]);
     for file in files {
         let path = file["path"].as_str().unwrap_or_default().to_owned();
         let rest = ["state", "bytes", "events", "writer", "lumisection"].map(|name| text(&file[name]));
@@ -438,15 +427,10 @@ pub(crate) fn lines(answer: &Value) -> Vec<String> {
         let stream = file["stream"].as_str().unwrap_or_default().to_owned();
         table.add_row([path, state, bytes, events, writer, stream, lumisection]);
     }
-    for column in [2, 3, 6] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     let sum = |name: &str| files.iter().filter_map(|file| file[name].as_u64()).sum();
     let mut lines = vec![format!(
-        "run {run}: {} files, {} bytes, {} events in closed files",
-        files.len(),
+        "run {run}: {}, {} bytes, {} events in closed files",
+        counted(files.len(), "file"),
         grouped(sum("bytes")),
         grouped(sum("events"))
     )];
@@ -459,7 +443,7 @@ pub(crate) fn lines(answer: &Value) -> Vec<String> {
         }
     }
     if !files.is_empty() {
-        lines.push(table.to_string());
+        lines.push(table.trim_fmt());
     }
     lines
 }

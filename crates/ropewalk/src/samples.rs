@@ -7,31 +7,31 @@ use ropewalk_config::quantity::Bytes;
 use ropewalk_control::{Client, ClientError, Replied};
 use serde_json::Value;
 
-/// Which events, and how many.
+/// The events to show.
 #[derive(Debug, Args)]
 pub(crate) struct SampleOptions {
-    /// With samples: at most this many a second, 0.01 to 20.
+    /// Maximum number of events per second, 0.01 to 20.
     #[arg(long, value_name = "R", default_value_t = 1.0)]
     rate: f64,
-    /// With samples: ends after this many.
+    /// Number of events to show; by default until the server ends.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// With samples: events that lack required sources.
+    /// Select events without all required sources.
     #[arg(long)]
     incomplete: bool,
-    /// With samples: events with a fragment whose content is in doubt.
+    /// Select events with a doubtful fragment.
     #[arg(long)]
     doubtful: bool,
-    /// With samples: events in which this source has a fragment.
+    /// Source that must have a fragment.
     #[arg(long, value_name = "ID")]
     source: Option<u32>,
-    /// With samples: events of this trigger type.
+    /// Trigger type of the events.
     #[arg(long, value_name = "N")]
     trigger_type: Option<u16>,
-    /// With samples: events with this many bytes of payload at least.
+    /// Minimum payload of the events.
     #[arg(long, value_name = "SIZE")]
     least_bytes: Option<Bytes>,
-    /// With samples: this many bytes of each fragment, in hexadecimal digits; with --json 256 unless given.
+    /// Bytes of each fragment to show in hexadecimal [default: none; with --json 256].
     #[arg(long, value_name = "BYTES")]
     front: Option<u32>,
 }

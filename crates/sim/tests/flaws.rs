@@ -5,7 +5,7 @@
 //!
 //! These tests are a program of their own, since they silence panics, for which a process has one hook.
 
-use ropewalk_sim::campaign::{Broken, Scenario, push, run, run_push};
+use ropewalk_sim::campaign::{Broken, Scenario, push, run};
 use ropewalk_terms::flaws::{Flaw, plant};
 
 /// Seeds in which each mistake must be found.
@@ -15,7 +15,7 @@ const NAMED: usize = 3;
 
 /// What checkers say of a seed: of its system that pulls, then of the one that pushes.
 fn judged(seed: u64) -> Option<Broken> {
-    run(Scenario::draw(seed)).broken.or_else(|| run_push(push::Scenario::draw(seed)).broken)
+    run(Scenario::draw(seed)).broken.or_else(|| run(push::Scenario::draw(seed)).broken)
 }
 
 /// What checkers say of a seed while a mistake is made.

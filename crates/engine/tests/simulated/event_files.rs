@@ -6,7 +6,7 @@
 //! ```
 //! Events that are not acknowledged when the process dies go to its next life again, as the event manager would do.
 
-use super::front_end::mixed;
+use super::mixed;
 use super::stand::pool;
 use super::{seeds, unless};
 use ropewalk_engine::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers};

@@ -10,7 +10,7 @@
 //! The scenario alone determines the result: a frame over which two processes ended is lost, and nothing else is; and a source
 //! that waits for a process is never reported as absent.
 
-use super::front_end::mixed;
+use super::mixed;
 use super::stand::{self, Connection, Course, Machine, Overseer, Stand, held, source_of};
 use super::{seeds, unless};
 use ropewalk_engine::{Drive, ProcessSight, SplitterLink};

@@ -8,7 +8,7 @@
 //! An event that was acknowledged at the level is whole in a file of each of its streams. No stream has an event that was not
 //! for it. Within a life nothing is written twice.
 
-use super::front_end::mixed;
+use super::mixed;
 use super::stand::pool;
 use super::{seeds, unless};
 use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};

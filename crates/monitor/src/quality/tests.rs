@@ -138,6 +138,14 @@ fn a_source_that_never_sent_is_told_from_one_that_stopped() {
 }
 
 #[test]
+fn silence_is_over_as_soon_as_the_source_sends() {
+    let stopped = |second: u64| look(second, |look| look.sources[0] = source(1, 500));
+    let quality = after((1..=7).map(stopped).chain([look(8, |_| ())]));
+    assert!(!only(&quality).is_current, "{quality:#?}");
+    assert_eq!(quality.current(ProblemKind::SourceSilent), 0);
+}
+
+#[test]
 fn silence_of_all_is_no_fault_of_one_and_who_is_held_back_is_not_silent() {
     let pause = |second: u64| sample(second, vec![source(1, 500), source(2, 500)]);
     assert_eq!(after((1..=9).map(pause)).problems, []);

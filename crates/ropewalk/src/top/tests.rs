@@ -103,7 +103,7 @@ fn a_silent_source_is_red_and_one_that_has_ended_is_not() {
         let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("memory");
         terminal.draw(|frame| draw(frame, screen)).expect("memory");
         // Source 3 is in the last of three rows below the head.
-        terminal.backend().buffer()[(0, 13)].fg
+        terminal.backend().buffer()[(0, 14)].fg
     };
     let mut screen = screen();
     assert_eq!(colour(&screen), Color::Red);

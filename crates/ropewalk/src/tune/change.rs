@@ -20,7 +20,7 @@ pub(crate) struct ApplyOptions {
     change: ChangeOptions,
     #[command(flatten)]
     journal: JournalOptions,
-    /// Print what was done as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
     /// Be killed before the step of this number.
@@ -32,16 +32,16 @@ pub(crate) struct ApplyOptions {
 pub(crate) struct UndoOptions {
     #[command(flatten)]
     journal: JournalOptions,
-    /// Write the old values also over what others have changed since.
+    /// Restore settings that were changed by others since, too.
     #[arg(long)]
     force: bool,
-    /// Leave what others have changed since, and what is not there now, and put the journal away.
+    /// Keep settings that were changed by others or are missing, and close the journal.
     #[arg(long, conflicts_with = "force")]
     keep: bool,
-    /// Another machine: a directory with its proc and sys and recorded.json.
+    /// Directory with the proc, sys and recorded.json of another machine.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Print what was done as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
     /// Be killed before the step of this number.
@@ -212,7 +212,7 @@ pub(crate) struct PersistOptions {
     change: ChangeOptions,
     #[command(flatten)]
     journal: JournalOptions,
-    /// The file [default: /etc/sysctl.d/90-ropewalk.conf].
+    /// File to write [default: /etc/sysctl.d/90-ropewalk.conf].
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }

@@ -24,36 +24,35 @@ const JOURNAL: &str = "var/lib/ropewalk/tune.journal";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneCommand {
-    /// Look at the settings that data taking needs, and say what could be better and why; nothing is changed.
+    /// Check the settings for data taking and explain what could be better.
     #[command(after_help = "Examples:
   ropewalk tune check
   ropewalk tune check my-setup.toml
   ropewalk tune check --interface eth1 --all
   ropewalk tune check my-setup.toml --root copy-of-another-machine --json
 
-Exit status: 0 where nothing harmful was found, 1 where something loses data or most of the speed.")]
+Exit status: 0 no harmful setting, 1 a setting loses data or most of the speed.")]
     Check(CheckOptions),
-    /// Print what would be changed, as commands that a person could type; nothing is changed.
+    /// Print the changes that `apply` would make, as shell commands.
     #[command(after_help = "Examples:
   ropewalk tune plan
   ropewalk tune plan my-setup.toml --interface eth2 --only network --only card
   ropewalk tune plan --except congestion_control --except net.core.rmem_max
   ropewalk tune plan --root copy-of-another-machine --json")]
     Plan(plan::PlanOptions),
-    /// Change it: the old values are written into a journal first, each new one is read again, and all is rolled back when
-    /// one fails.
+    /// Change the settings; undo all changes if one fails.
     #[command(after_help = "Examples:
   sudo ropewalk tune apply my-setup.toml
   sudo ropewalk tune apply --only network --journal before-the-run.journal")]
     Apply(change::ApplyOptions),
-    /// Take back what was applied, also after a crash half-way or a restart of the machine.
+    /// Restore the settings from before `apply`, also after a crash or reboot.
     #[command(after_help = "Examples:
   sudo ropewalk tune undo
   sudo ropewalk tune undo --journal before-the-run.journal --force
 
-Exit status: 0 where everything is as it was, 1 where something is left, 4 where it cannot be done.")]
+Exit status: 0 all restored, 1 some settings not restored, 4 system error.")]
     Undo(change::UndoOptions),
-    /// Write the kernel parameters of the plan, and the applied ones, into a file that is read at each start.
+    /// Write the kernel parameters into a file that is read at boot.
     #[command(after_help = "Examples:
   sudo ropewalk tune persist my-setup.toml
   ropewalk tune persist --file 90-ropewalk.conf")]
@@ -63,13 +62,12 @@ Exit status: 0 where everything is as it was, 1 where something is left, 4 where
 /// What to look at.
 #[derive(Debug, Args)]
 pub(crate) struct LookOptions {
-    /// The configuration whose needs are to be met; without one, those of any data taking.
+    /// Configuration whose needs are checked; by default those of any data taking.
     pub(crate) config: Option<PathBuf>,
-    /// An interface to look at, besides the configuration's feeding ones; where data comes through it large packets are
-    /// planned, too. As often as wanted.
+    /// Network interface to check, besides those of the configuration; repeatable.
     #[arg(long = "interface", value_name = "NAME")]
     pub(crate) interfaces: Vec<String>,
-    /// Another machine: a directory with its proc and sys and recorded.json. What is changed is changed there.
+    /// Directory with the proc, sys and recorded.json of another machine; changes are made there.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
 }
@@ -79,10 +77,10 @@ pub(crate) struct LookOptions {
 pub(crate) struct ChangeOptions {
     #[command(flatten)]
     pub(crate) look: LookOptions,
-    /// These settings alone: network, card, interrupts, processor, memory, storage or limits; as often as wanted.
+    /// Group to include: network, card, interrupts, processor, memory, storage, limits; repeatable. By default all.
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub(crate) only: Vec<Group>,
-    /// All but this setting, or all but what this rule asks for; as often as wanted.
+    /// Setting or rule to exclude; repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) except: Vec<String>,
 }
@@ -90,7 +88,7 @@ pub(crate) struct ChangeOptions {
 /// Where the journal is.
 #[derive(Debug, Args)]
 pub(crate) struct JournalOptions {
-    /// The file with the values from before [default: /var/lib/ropewalk/tune.journal].
+    /// Journal with the old values [default: /var/lib/ropewalk/tune.journal].
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 }
@@ -186,7 +184,7 @@ const WIDTH: u16 = 120;
 pub(crate) struct CheckOptions {
     #[command(flatten)]
     pub(crate) look: LookOptions,
-    /// Show what is good, too.
+    /// Show good settings, too.
     #[arg(long)]
     pub(crate) all: bool,
     /// Print all findings as one JSON object.

@@ -4,6 +4,7 @@
 mod accounts;
 mod all_killed;
 mod cluster;
+mod command_line;
 mod control;
 mod counters;
 mod felix;

@@ -42,7 +42,7 @@ impl World {
         Ok(())
     }
 
-    /// No chunk went to two members of a group, and none to nobody that a member could have had.
+    /// No chunk went to two members of a group, and each that a member could have had went to one.
     fn judge_group(&self, card: &Card, setting: &CardSetting, members: &[Member]) -> Result<(), Broken> {
         let mut owner: BTreeMap<Place, usize> = BTreeMap::new();
         for (index, visits) in members {
@@ -60,7 +60,7 @@ impl World {
             }
         }
         self.judge_fail_over(card, setting, members, &owner)?;
-        // Who leaves may take with it what is under way; while nobody does nothing is lost.
+        // A member that leaves may lose what is in flight to it. Without such a member nothing is lost.
         let first = self.first_of(setting);
         let settings = || members.iter().map(|&(index, _)| &setting.subscribers[index - first]);
         let is_strict = settings().all(|one| one.policy == Policy::BackPressure && one.one_in == 1)
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// What waited for members that left went to one that stayed: nobody got only what had been sent to them already.
+    /// What waited for members that left went to one that stayed. Only what had been sent to them already may be missing.
     fn judge_fail_over(
         &self,
         card: &Card,
@@ -110,7 +110,7 @@ impl World {
         let came = members.iter().flat_map(|(_, visits)| visits.iter().flatten()).filter(is_of_now).count() as u64;
         let (sent, lost) = (served.subscribers.sent, missing.len() as u64);
         Broken::unless(lost + came <= sent, Checker::Loss, || {
-            let words = "a member stayed, and nobody got chunks that had not been sent to those who left";
+            let words = "a member stayed, and no member got chunks that had not been sent to the members that left";
             let first = missing.first().map(|&place| (place, card.said(place)));
             format!("{words}: {lost} are missing, {came} came of {sent} that were sent, first {first:?}")
         })
@@ -165,7 +165,8 @@ fn judge_visit(card: &Card, setting: &SubscriberSetting, visit: &Visit) -> Resul
     let is_shared = setting.share != Share::Alone;
     for got in &visit.chunks {
         let link = card.link_of(got.head.elink).filter(|link| setting.links().contains(link));
-        let link = link.ok_or_else(|| Broken::new(Checker::Content, format!("nobody asked for {:?}", got.head)))?;
+        let link =
+            link.ok_or_else(|| Broken::new(Checker::Content, format!("{:?} was not subscribed to", got.head)))?;
         let from = if is_shared { 0 } else { next.get(&link).copied().unwrap_or(0) };
         // A member of a group may take over what another one left: behind what it has.
         let is_it = |number: &usize| {
@@ -173,7 +174,7 @@ fn judge_visit(card: &Card, setting: &SubscriberSetting, visit: &Visit) -> Resul
             said.ring == visit.ring && said.is_same(got) && !seen.contains(&(link, *number))
         };
         let number = (from..card.said_by(link)).find(is_it).ok_or_else(|| {
-            let words = format!("{:?} came out of order, twice, or as nobody said it", got.head);
+            let words = format!("{:?} came out of order, twice, or with another content", got.head);
             Broken::new(Checker::Content, words)
         })?;
         next.insert(link, number + 1);
@@ -224,7 +225,7 @@ fn judge_gaps(card: &Card, setting: &SubscriberSetting, visit: &Visit, seen: &BT
     let told = match (setting.policy, visit.end) {
         (Policy::BackPressure, _) => 0,
         (Policy::Drop, Some(end)) => end.dropped,
-        // How many it was not told yet, nobody knows.
+        // The number that it has not heard of yet is not known.
         (Policy::Drop, None) => return Ok(()),
     };
     Broken::unless(missing.len() as u64 <= told, Checker::Loss, || {

@@ -434,7 +434,7 @@ impl World {
     /// Notes how far readout units have read their cards' rings, and whether reading waits only for settled
     /// events to be released: a source's silence does not count then.
     pub(super) fn look_at_cards(&mut self) {
-        let now = self.now();
+        let now = self.core.now();
         for node in &mut self.cards {
             let Some(card) = &mut node.machine else { continue };
             let readout = &mut self.readouts[usize::from(card.setting.readout)];
@@ -474,7 +474,7 @@ impl World {
         for card in self.cards.iter().filter_map(Node::machine) {
             let readout = &self.readouts[usize::from(card.setting.readout)];
             let Some(machine) = readout.machine() else { continue };
-            let stands = card.stands_since.is_some_and(|since| self.now().since(since) > SOON);
+            let stands = card.stands_since.is_some_and(|since| self.core.now().since(since) > SOON);
             Broken::unless(!stands, Checker::Liveness, || {
                 format!(
                     "{} does not take or keeps what its card wrote since {:?}",
@@ -495,7 +495,7 @@ impl World {
             let received = readout.machine().account(source).received;
             let least = if is_over { all } else { least };
             Broken::unless((least..=most).contains(&received), Checker::Ledger, || {
-                let at = self.now().since(Instant::ZERO);
+                let at = self.core.now().since(Instant::ZERO);
                 format!("at {at:?} {received} chunks of source {id} count as received, and {least} to {most} came")
             })?;
         }

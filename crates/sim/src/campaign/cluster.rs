@@ -1,21 +1,23 @@
-//! What every simulated system has: processes that have their turns, faults that begin and end, and a clock that goes on to what
-//! happens next.
+//! What every simulated system has: processes that have their turns, faults that begin and end, a record, and a clock that goes on
+//! to what happens next.
 //!
 //! ```text
-//!   Process: a machine, its clock, its turns      Schedule: future and present faults
-//!                  \                                /
+//!   Seeded: a system as a seed decides it     Process: a machine, its clock, its turns     Core: clock, faults, record
+//!                  \                                        |                                /
 //!                   Cluster::step: faults and commands, turns until no process is due, the next moment
 //! ```
 
 use super::fault::{Fault, Scheduled};
 use super::node::NodeClock;
 use super::outcome::{Broken, Checker};
-use super::runner::Coverage;
+use super::recorder::{Happening, Recorder, Shared};
+use super::runner::{Coverage, Situation, SystemKind};
 use ropewalk_engine::Drive;
 use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
-use ropewalk_terms::Instant;
+use ropewalk_terms::{Instant, Utc};
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 /// A process: a machine that has its turns while nothing keeps it from them.
@@ -116,29 +118,27 @@ impl<M: Drive> Process<M> {
     }
 }
 
+/// When the first run of every simulation begins, in UTC: some day in 2023.
+const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
+
 /// A fault that goes on, and what it struck.
 #[derive(Clone, Debug)]
-pub(super) struct Active<P, S> {
+pub struct Active<S> {
     pub(super) until: Instant,
-    pub(super) scheduled: Scheduled<P>,
+    pub(super) scheduled: Scheduled,
     pub(super) struck: S,
 }
 
 /// What is still to go wrong, and what goes wrong now.
 #[derive(Debug)]
-pub(super) struct Schedule<P, S = ()> {
-    pending: VecDeque<Scheduled<P>>,
-    active: Vec<Active<P, S>>,
+pub(super) struct Schedule<S> {
+    pending: VecDeque<Scheduled>,
+    active: Vec<Active<S>>,
 }
 
-impl<P: Clone, S> Schedule<P, S> {
-    /// Everything is still to come.
-    pub(super) fn new(faults: &[Scheduled<P>]) -> Self {
-        Self { pending: faults.iter().cloned().collect(), active: Vec::new() }
-    }
-
+impl<S> Schedule<S> {
     /// When the next fault begins or ends.
-    pub(super) fn next(&self) -> Option<Instant> {
+    fn next(&self) -> Option<Instant> {
         let begins = self.pending.iter().map(|scheduled| Instant::ZERO.after(scheduled.at));
         begins.chain(self.active.iter().map(|active| active.until)).min()
     }
@@ -148,47 +148,106 @@ impl<P: Clone, S> Schedule<P, S> {
         self.pending.is_empty() && self.active.is_empty()
     }
 
-    /// Nothing more begins.
-    pub(super) fn stop(&mut self) {
-        self.pending.clear();
-    }
-
     /// The next fault whose end has come.
-    pub(super) fn take_ended(&mut self, now: Instant) -> Option<Active<P, S>> {
+    fn take_ended(&mut self, now: Instant) -> Option<Active<S>> {
         let index = self.active.iter().position(|active| active.until <= now)?;
         Some(self.active.remove(index))
     }
 
-    /// The next fault whose time has come.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Scheduled<P>> {
-        self.pending.pop_front_if(|next| Instant::ZERO.after(next.at) <= now)
-    }
-
-    /// A fault has begun, and goes on where it lasts.
-    pub(super) fn keep(&mut self, now: Instant, active: Active<P, S>) {
-        if active.until > now {
-            self.active.push(active);
-        }
-    }
-
     /// The faults that go on.
-    pub(super) fn active(&self) -> impl Iterator<Item = &Fault<P>> {
+    pub(super) fn active(&self) -> impl Iterator<Item = &Fault> {
         self.active.iter().map(|active| &active.scheduled.fault)
     }
 }
 
+/// A system as a seed decides it: everything in its run follows from this.
+pub trait Seeded: Clone + fmt::Display {
+    /// The system in virtual time.
+    type World: Cluster;
+
+    /// Which kind of systems it is of.
+    const KIND: SystemKind;
+
+    /// The system with a record of its run; no member has had a turn yet.
+    fn world(self, recorder: Recorder) -> Self::World;
+
+    /// What goes wrong, in the order of time.
+    fn faults(&self) -> &[Scheduled];
+
+    /// The same, to be changed.
+    fn faults_mut(&mut self) -> &mut Vec<Scheduled>;
+
+    /// When the last fault is over.
+    fn faults_end(&self) -> Duration {
+        self.faults().iter().map(Scheduled::end).max().unwrap_or_default()
+    }
+}
+
+/// What all systems in virtual time have.
+#[derive(Debug)]
+pub struct Core<S> {
+    pub(super) clock: SimulatedClock,
+    pub(super) recorder: Shared,
+    pub(super) schedule: Schedule<S>,
+    /// Which faults struck when.
+    pub(super) coverage: Coverage,
+    order: Random,
+    /// Consecutive steps without work.
+    idle_steps: u32,
+}
+
+impl<S> Core<S> {
+    /// At the begin of a run of this seed, with all faults to come.
+    pub(super) fn new(seed: u64, faults: &[Scheduled], recorder: Recorder) -> Self {
+        Self {
+            clock: SimulatedClock::new(BEGIN),
+            recorder: recorder.shared(),
+            schedule: Schedule { pending: faults.iter().cloned().collect(), active: Vec::new() },
+            coverage: Coverage::default(),
+            order: Random::new(seed, 3),
+            idle_steps: 0,
+        }
+    }
+
+    /// The present time.
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// All numbers below `count` in a row that begins anywhere.
+    pub(super) fn in_turns(&mut self, count: usize) -> impl Iterator<Item = usize> + use<S> {
+        let first = self.order.below(count as u64) as usize;
+        (first..first + count).map(move |index| index % count)
+    }
+}
+
 /// A system in virtual time.
-pub(super) trait Cluster {
+pub trait Cluster {
+    /// What is remembered of a fault's victims.
+    type Struck: Default;
+
     /// Rounds of turns without time going on; more means that processes keep each other busy for nothing.
     const MOST_ROUNDS: u32;
     /// Most consecutive steps without work; more means that a deadline is never met.
     const MOST_IDLE: u32;
 
-    /// The clock of the world.
-    fn clock(&self) -> &SimulatedClock;
+    /// What it has as all systems.
+    fn core(&mut self) -> &mut Core<Self::Struck>;
 
-    /// Begins and ends faults, and gives commands, whose time has come.
-    fn strike(&mut self);
+    /// How far the run is.
+    fn situation(&self) -> Situation;
+
+    /// Carries out a fault; false where there is nothing to go wrong.
+    fn begin(&mut self, now: Instant, active: &mut Active<Self::Struck>) -> bool;
+
+    /// A fault is over.
+    fn end(&mut self, active: &Active<Self::Struck>);
+
+    /// Some faults began or ended.
+    fn after_faults(&mut self) {}
+
+    /// Gives commands whose time has come.
+    fn command(&mut self);
 
     /// Turns all processes that are due, starting with another one each time. Returns whether any was due, and how much it did.
     ///
@@ -202,10 +261,7 @@ pub(super) trait Cluster {
     /// What does not.
     fn rest(&mut self) -> Result<(), Broken>;
 
-    /// Consecutive steps without work.
-    fn idle_steps(&mut self) -> &mut u32;
-
-    /// The next moment at which a process is due, a fault begins or ends, or a command is given.
+    /// The next moment at which a process is due or a command is given.
     fn next_moment(&mut self) -> Option<Instant>;
 
     /// When everything should be over.
@@ -220,21 +276,47 @@ pub(super) trait Cluster {
     /// What does not.
     fn judge(&mut self) -> Result<(), Broken>;
 
-    /// Which faults struck when.
-    fn coverage(&self) -> &Coverage;
-
-    /// Mixed from everything that happened: equal for equal histories.
-    fn digest(&self) -> u64;
-
     /// The state of all processes, for error messages.
     fn described(&mut self) -> String;
+
+    /// Lets faults begin and end whose time has come.
+    fn inject(&mut self) {
+        let (now, mut any) = (self.core().now(), false);
+        if self.situation() == Situation::Ended {
+            self.core().schedule.pending.clear();
+        }
+        while let Some(active) = self.core().schedule.take_ended(now) {
+            self.core().recorder.borrow_mut().note(now, Happening::Ends(&active.scheduled));
+            self.end(&active);
+            any = true;
+        }
+        while let Some(scheduled) =
+            self.core().schedule.pending.pop_front_if(|next| Instant::ZERO.after(next.at) <= now)
+        {
+            let situation = self.situation();
+            let until = Instant::ZERO.after(scheduled.end());
+            let mut active = Active { until, scheduled, struck: Default::default() };
+            if !self.begin(now, &mut active) {
+                continue;
+            }
+            let core = self.core();
+            core.coverage.hit(active.scheduled.fault.kind, situation);
+            core.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
+            core.schedule.active.extend((until > now).then_some(active));
+            any = true;
+        }
+        if any {
+            self.after_faults();
+        }
+    }
 
     /// Turns all processes until none is due, then moves the clock to the next moment.
     ///
     /// # Errors
     /// What a checker found.
     fn step(&mut self) -> Result<(), Broken> {
-        self.strike();
+        self.inject();
+        self.command();
         let (mut rounds, mut done) = (0, 0);
         loop {
             let (any, work) = self.round()?;
@@ -245,16 +327,18 @@ pub(super) trait Cluster {
             Broken::unless(rounds < Self::MOST_ROUNDS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
         }
         self.rest()?;
-        let idle = if done > 0 { 0 } else { *self.idle_steps() + 1 };
-        *self.idle_steps() = idle;
+        let idle = if done > 0 { 0 } else { self.core().idle_steps + 1 };
+        self.core().idle_steps = idle;
         Broken::unless(idle < Self::MOST_IDLE, Checker::Liveness, || {
-            format!("somebody has turns again and again and does nothing: {}", self.described())
+            format!("a process has turns again and again and does nothing: {}", self.described())
         })?;
-        let (now, next, limit) = (self.clock().now(), self.next_moment(), self.limit());
+        let next = self.next_moment().into_iter().chain(self.core().schedule.next()).min();
+        let (now, limit) = (self.core().now(), self.limit());
         Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {
-            format!("nobody waits for anything: {}", self.described())
+            format!("no process waits for anything: {}", self.described())
         })?;
-        self.clock().set(next.unwrap_or(now).max(now.after(Duration::from_nanos(1))).min(limit));
+        let next = next.unwrap_or(now).max(now.after(Duration::from_nanos(1)));
+        self.core().clock.set(next.min(limit));
         Ok(())
     }
 
@@ -264,17 +348,11 @@ pub(super) trait Cluster {
     /// What a checker found, or that the run does not end.
     fn go_on(&mut self) -> Result<(), Broken> {
         while !self.has_ended() {
-            Broken::unless(self.clock().now() < self.limit(), Checker::Liveness, || {
+            Broken::unless(self.core().now() < self.limit(), Checker::Liveness, || {
                 format!("the run does not end: {}", self.described())
             })?;
             self.step()?;
         }
         Ok(())
     }
-}
-
-/// All numbers below `count` in a row that begins anywhere.
-pub(super) fn in_turns(order: &mut Random, count: usize) -> impl Iterator<Item = usize> + use<> {
-    let first = order.below(count as u64) as usize;
-    (first..first + count).map(move |index| index % count)
 }

@@ -1,4 +1,4 @@
-//! What sources make: bytes that follow from source, event and offset alone, so that nobody needs to remember them.
+//! What sources make: bytes that follow from source, event and offset alone, so that the referee need not store them.
 //!
 //! Every word of a payload names where it belongs, so that a word in the wrong place tells where it came from:
 //! ```text

@@ -174,7 +174,7 @@ impl Endpoints {
         let mut recorder = self.around.recorder.borrow_mut();
         if let Some(words) = recorder.order.sent(self.host(), connection, message) {
             let words = format!("{}: {words}", self.around.place);
-            recorder.broken.get_or_insert(Broken::new(Checker::Order, words));
+            recorder.keep(Err(Broken::new(Checker::Order, words)));
         }
     }
 
@@ -259,7 +259,7 @@ impl Dispatcher for Endpoints {
                 self.inner.queued(endpoint),
                 self.bound
             );
-            self.around.recorder.borrow_mut().broken.get_or_insert(Broken::new(Checker::Bounds, words));
+            self.around.recorder.borrow_mut().keep(Err(Broken::new(Checker::Bounds, words)));
         }
         self.note_sent(endpoint, bytes, &what);
         announced.into_iter().for_each(|message| self.note_order(endpoint, &message));

@@ -4,37 +4,37 @@
 //! Where builder units pull, connections carry streams, so packets are neither lost nor reordered nor duplicated. Those faults are of
 //! systems in which sources push.
 
+use super::outcome::named;
 use ropewalk_io::disk::DiskFaults;
-use ropewalk_terms::NodeId;
 use std::fmt;
 use std::time::Duration;
 
 /// One thing that goes wrong. Its kind says what its number and its time mean.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fault<P = Place> {
+pub struct Fault {
     /// What kind of thing.
     pub kind: FaultKind,
     /// One member, or the two ends of a link. Empty if the place is chosen when the fault begins.
-    pub places: Vec<P>,
+    pub places: Vec<Place>,
     /// How many, how much or which.
     pub number: i64,
     /// How long something takes.
     pub time: Duration,
 }
 
-impl<P: Copy> Fault<P> {
+impl Fault {
     /// A fault without a place.
     pub const fn new(kind: FaultKind) -> Self {
         Self { kind, places: Vec::new(), number: 0, time: Duration::ZERO }
     }
 
     /// A fault of one member.
-    pub fn at(kind: FaultKind, place: P) -> Self {
+    pub fn at(kind: FaultKind, place: Place) -> Self {
         Self { places: vec![place], ..Self::new(kind) }
     }
 
     /// A fault of the link between two members.
-    pub fn between(kind: FaultKind, one: P, other: P) -> Self {
+    pub fn between(kind: FaultKind, one: Place, other: Place) -> Self {
         Self { places: vec![one, other], ..Self::new(kind) }
     }
 
@@ -49,7 +49,7 @@ impl<P: Copy> Fault<P> {
     }
 
     /// The member that has the fault.
-    pub(super) fn place(&self) -> P {
+    pub(super) fn place(&self) -> Place {
         *self.places.first().expect("kinds that are asked for their place have one")
     }
 
@@ -81,7 +81,7 @@ pub const ELSEWHERE: i64 = 2;
 /// In the number of [`FaultKind::ManagerOvertaken`]: the event manager loses its connections as it falls asleep.
 pub const RESET: i64 = 4;
 
-impl<P: fmt::Display> fmt::Display for Fault<P> {
+impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.kind.name())?;
         self.places.iter().try_for_each(|place| write!(out, " {place}"))?;
@@ -102,21 +102,15 @@ macro_rules! is_lasting {
 }
 
 macro_rules! kinds {
-    ($($(#[doc = $what:literal])* $kind:ident = $name:literal $length:ident,)*) => {
-        /// Kinds of faults, for coverage.
-        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-        #[repr(u8)]
-        pub enum FaultKind { $($(#[doc = $what])* $kind),* }
+    ($($(#[$what:meta])* $kind:ident = $name:literal $length:ident,)*) => {
+        named! {
+            /// Kinds of faults, for coverage.
+            #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+            #[repr(u8)]
+            FaultKind { $($(#[$what])* $kind = $name,)* }
+        }
 
         impl FaultKind {
-            /// Every kind, in the order of the table.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
-
-            /// The stable name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$kind => $name),* }
-            }
-
             /// Whether it goes on for a while.
             pub const fn is_lasting(self) -> bool {
                 match self { $(Self::$kind => is_lasting!($length)),* }
@@ -325,30 +319,30 @@ impl FaultKind {
 
 /// A fault and its time.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Scheduled<P = Place> {
+pub struct Scheduled {
     /// When it begins, since the run's begin.
     pub at: Duration,
     /// How long it lasts; nothing for what happens at once.
     pub lasts: Duration,
     /// What happens.
-    pub fault: Fault<P>,
+    pub fault: Fault,
 }
 
-impl<P> Scheduled<P> {
+impl Scheduled {
     /// When it is over.
     pub fn end(&self) -> Duration {
         self.at + self.lasts
     }
 }
 
-impl<P: fmt::Display> fmt::Display for Scheduled<P> {
+impl fmt::Display for Scheduled {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "at {:?}: {}", self.at, self.fault)?;
         if self.lasts.is_zero() { Ok(()) } else { write!(out, ", for {:?}", self.lasts) }
     }
 }
 
-/// A member of the run: a node or a front end, by its index among its kind.
+/// A member of a run, by its index among its kind.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
     /// An event manager: the only one, or one of two.
@@ -363,19 +357,21 @@ pub enum Place {
     Card(u16),
     /// A subscriber of a card's chunks, counted over all cards.
     Subscriber(u16),
+    /// A gateway, or the half of it that receives.
+    Gateway(u16),
+    /// The half of a gateway that sends, where it has a thread of its own.
+    Sending(u16),
+    /// A node of the farm.
+    Node(u16),
+    /// The trigger of a flow and all of its sources.
+    Trigger(u8),
+    /// A reader of decisions.
+    Reader(u16),
+    /// A source of a flow.
+    FlowSource(u8, u16),
 }
 
 impl Place {
-    /// The node, where it is one.
-    pub const fn node(self) -> Option<NodeId> {
-        match self {
-            Self::Manager(_) => Some(NodeId::MANAGER),
-            Self::Readout(index) => Some(NodeId::readout(index)),
-            Self::Builder(index) => Some(NodeId::builder(index)),
-            Self::Source(_) | Self::Card(_) | Self::Subscriber(_) => None,
-        }
-    }
-
     /// Which one it is among its kind.
     pub(super) const fn index(self) -> u16 {
         match self {
@@ -384,11 +380,17 @@ impl Place {
             | Self::Builder(index)
             | Self::Source(index)
             | Self::Card(index)
-            | Self::Subscriber(index) => index,
+            | Self::Subscriber(index)
+            | Self::Gateway(index)
+            | Self::Sending(index)
+            | Self::Node(index)
+            | Self::Reader(index)
+            | Self::FlowSource(_, index) => index,
+            Self::Trigger(flow) => flow as u16,
         }
     }
 
-    /// Whether it is no node of the run: it brings fragments, or takes chunks.
+    /// Whether it is no node of a run in which builder units pull: it brings fragments, or takes chunks.
     pub const fn is_outside(self) -> bool {
         matches!(self, Self::Source(_) | Self::Card(_) | Self::Subscriber(_))
     }
@@ -396,13 +398,20 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self, self.node()) {
-            (Self::Source(index), _) => write!(out, "source{index}"),
-            (Self::Subscriber(index), _) => write!(out, "subscriber{index}"),
-            (Self::Card(index), _) => write!(out, "card{index}"),
-            (Self::Manager(index), _) => write!(out, "evm{index}"),
-            (_, Some(node)) => node.fmt(out),
-            (_, None) => Ok(()),
-        }
+        let name = match self {
+            Self::Manager(_) => "evm",
+            Self::Readout(_) => "ru",
+            Self::Builder(_) => "bu",
+            Self::Source(_) => "source",
+            Self::Card(_) => "card",
+            Self::Subscriber(_) => "subscriber",
+            Self::Gateway(_) => "gw",
+            Self::Sending(index) => return write!(out, "gw{index}-send"),
+            Self::Node(_) => "node",
+            Self::Trigger(_) => "trigger",
+            Self::Reader(_) => "reader",
+            Self::FlowSource(flow, index) => return write!(out, "source{flow}.{index}"),
+        };
+        write!(out, "{name}{}", self.index())
     }
 }

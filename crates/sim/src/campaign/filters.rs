@@ -72,6 +72,13 @@ impl Filters {
         }
     }
 
+    /// One for each builder unit, which takes so long for an event and does nothing wrong.
+    #[cfg(test)]
+    pub(super) fn slow(each: Duration) -> Self {
+        let (mishaps, deaths) = (BTreeMap::new(), Vec::new());
+        Self { seed: 0, units: 1, credit: 4, each, start: Duration::ZERO, restarts: 1, mishaps, deaths }
+    }
+
     /// Whether a filter rejects an event on which it decides.
     pub(super) fn rejects(&self, event: u64) -> bool {
         mixed(self.seed, event, 7).is_multiple_of(3)

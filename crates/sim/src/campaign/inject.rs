@@ -1,10 +1,9 @@
 //! Faults begin and end: what each does to the members, the network and the disks.
 
-use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
+use super::cluster::Active;
+use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET};
 use super::machines::{Misbehaviour, Stranger};
-use super::recorder::Happening;
 use super::reign::Service;
-use super::runner::Situation;
 use super::world::World;
 use ropewalk_io::simulated::Faults;
 use ropewalk_terms::Instant;
@@ -15,14 +14,12 @@ const SLOW_WINDOW: usize = 1 << 10;
 
 /// Whom a fault struck.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Struck {
+pub struct Struck {
     /// The stranger that it brought.
     stranger: Option<usize>,
     /// The event manager.
     manager: Option<Place>,
 }
-
-type Active = super::cluster::Active<Place, Struck>;
 
 /// What really happened, for the judge of losses.
 #[derive(Clone, Debug)]
@@ -33,43 +30,25 @@ pub(super) struct Disturbance {
 }
 
 impl World {
-    /// Lets faults begin and end whose time has come.
-    pub(super) fn inject(&mut self) {
-        let now = self.now();
-        if self.situation() == Situation::Ended {
-            self.schedule.stop();
-        }
-        while let Some(active) = self.schedule.take_ended(now) {
-            self.recorder.borrow_mut().note(now, Happening::Ends(&active.scheduled));
-            self.end_fault(&active);
-        }
-        while let Some(scheduled) = self.schedule.take_due(now) {
-            self.begin(now, scheduled);
-        }
-    }
-
-    fn begin(&mut self, now: Instant, scheduled: Scheduled) {
-        let situation = self.situation();
-        let until = Instant::ZERO.after(scheduled.end()).max(now);
-        let mut active = Active { until, scheduled, struck: Struck::default() };
-        if !self.begin_fault(now, &mut active) {
-            return;
+    /// Carries out a fault and remembers it; false where there is nothing to go wrong.
+    pub(super) fn begin(&mut self, now: Instant, active: &mut Active<Struck>) -> bool {
+        if !self.begin_fault(now, active) {
+            return false;
         }
         let fault = active.scheduled.fault.clone();
-        self.coverage.hit(fault.kind, situation);
-        self.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
-        // Whoever is not told that a connection is dead finds out so much later.
-        let until = match fault.kind {
-            FaultKind::HalfOpen | FaultKind::ManagerPowerCut => until.max(now.after(self.scenario.network.give_up)),
-            FaultKind::ManagerReplaced if fault.is(POWER) => until.max(now.after(self.scenario.network.give_up)),
-            _ => until,
+        // A member that hears nothing of a dead connection finds out so much later.
+        let is_untold = match fault.kind {
+            FaultKind::HalfOpen | FaultKind::ManagerPowerCut => true,
+            FaultKind::ManagerReplaced => fault.is(POWER),
+            _ => false,
         };
-        self.happened.push(Disturbance { from: now, until, fault });
-        self.schedule.keep(now, active);
+        let found_out = if is_untold { now.after(self.scenario.network.give_up) } else { now };
+        self.happened.push(Disturbance { from: now, until: active.until.max(found_out), fault });
+        true
     }
 
     /// Carries out a fault; false where there is nothing to go wrong.
-    fn begin_fault(&mut self, now: Instant, active: &mut Active) -> bool {
+    fn begin_fault(&mut self, now: Instant, active: &mut Active<Struck>) -> bool {
         let (until, fault) = (active.until, &active.scheduled.fault);
         if fault.places.iter().any(|&place| self.scenario.is_on_card(place)) {
             self.trouble_card(fault, until);
@@ -109,7 +88,7 @@ impl World {
         true
     }
 
-    fn end_fault(&mut self, active: &Active) {
+    pub(super) fn end_fault(&mut self, active: &Active<Struck>) {
         let fault = &active.scheduled.fault;
         match fault.kind {
             FaultKind::Pause | FaultKind::ManagerPause | FaultKind::SubscriberSleeps => {
@@ -186,7 +165,7 @@ impl World {
     }
 
     /// The present event manager dies or falls asleep; in the latter case its successor is started at once.
-    fn replace_manager(&mut self, active: &mut Active) -> bool {
+    fn replace_manager(&mut self, active: &mut Active<Struck>) -> bool {
         let (fault, present) = (&active.scheduled.fault, self.present_manager());
         active.struck.manager = Some(present);
         if fault.kind == FaultKind::ManagerReplaced {
@@ -247,7 +226,7 @@ impl World {
 
     /// What goes wrong on a node's lines goes on in its new life, which has another place on the network.
     fn strike_again(&mut self, place: Place) {
-        let faults: Vec<Fault> = self.schedule.active().cloned().collect();
+        let faults: Vec<Fault> = self.core.schedule.active().cloned().collect();
         for fault in &faults {
             if fault.kind == FaultKind::ManagerCutOff && !place.is_outside() {
                 self.set_cut_off(fault.place(), true);
@@ -336,7 +315,7 @@ impl World {
     /// The disk of a builder unit as all faults that go on, and perhaps one more, make it.
     fn set_disk(&mut self, builder: Place, one_more: Option<&Fault>) {
         let mut disk = self.scenario.disk.clone();
-        for fault in self.schedule.active().chain(one_more).filter(|fault| fault.places == [builder]) {
+        for fault in self.core.schedule.active().chain(one_more).filter(|fault| fault.places == [builder]) {
             fault.strike_disk(&mut disk);
         }
         self.storages[usize::from(builder.index())].set_faults(disk);

@@ -484,7 +484,7 @@ impl World {
     /// Whether a line of a readout unit could not be opened for long enough, because its caller was refused again and
     /// again, perhaps after something else went wrong there.
     pub(super) fn was_refused(&self, readout: Place, begun: Instant) -> bool {
-        let (recorder, name) = (self.recorder.borrow(), readout.to_string());
+        let (recorder, name) = (self.core.recorder.borrow(), readout.to_string());
         let refused = recorder.refusals.iter().filter(|one| one.caller == readout || one.address == name);
         let refused = refused.map(|one| (one.at, one.at.after(RECALL), true));
         let touches = |fault: &Fault| {
@@ -503,12 +503,6 @@ impl World {
                 if goes_on { (begin, end.max(until), any || is_refusal) } else { (from, until, is_refusal) };
             any && end.since(begin) + RECALL >= patience && begun <= end.after(RETURN)
         })
-    }
-
-    /// How many lives each node had, for people.
-    pub fn lives(&self) -> u32 {
-        let readouts: u32 = self.readouts.iter().map(|node: &Node<_>| node.life - 1).sum();
-        readouts + self.builders.iter().map(|node| node.life - 1).sum::<u32>()
     }
 }
 
@@ -616,9 +610,7 @@ impl World {
     /// # Errors
     /// What does not.
     pub(super) fn watch(&self) -> Result<(), Broken> {
-        if let Some(broken) = &self.recorder.borrow().broken {
-            return Err(broken.clone());
-        }
+        self.core.recorder.borrow().verdict()?;
         self.watch_beginning()?;
         self.watch_credits()?;
         self.watch_cards()?;
@@ -631,7 +623,7 @@ impl World {
         let is_undisturbed = self.happened.is_empty();
         let manager = self.spoken_for().map(ManagerMachine::drive).filter(|_| is_undisturbed);
         let is_called_running = manager.is_some_and(|manager| manager.phase() == RunPhase::Running);
-        if !is_called_running || self.now().since(Instant::ZERO) > BEGINNING {
+        if !is_called_running || self.core.now().since(Instant::ZERO) > BEGINNING {
             return Ok(());
         }
         for (index, node) in self.readouts.iter().enumerate() {
@@ -661,7 +653,7 @@ impl World {
     /// What a readout unit says it received from a source is what the network brought it: nothing is made, and nothing
     /// is left out where it reads the source and has room.
     fn watch_inlets(&self) -> Result<(), Broken> {
-        let recorder = self.recorder.borrow();
+        let recorder = self.core.recorder.borrow();
         for (source, front_end) in self.front_ends.iter().enumerate() {
             let inlet = front_end.hosts.first().and_then(|host| recorder.inlets.get(host));
             let node = &self.readouts[usize::from(self.scenario.readout_of(source))];
@@ -673,7 +665,7 @@ impl World {
             let is_taken = inlet.is_read() && readout.machine().room(place) > 0;
             let least = if is_taken { whole } else { 0 };
             Broken::unless((least..=most).contains(&received), Checker::Ledger, || {
-                let (id, at) = (self.scenario.source_id(source), self.now().since(Instant::ZERO));
+                let (id, at) = (self.scenario.source_id(source), self.core.now().since(Instant::ZERO));
                 format!("at {at:?} {received} fragments of source {id} count as received, and {whole} came whole")
             })?;
         }

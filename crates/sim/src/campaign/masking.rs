@@ -1,4 +1,4 @@
-//! Somebody takes sources out of a run and in again: when, and whether every event then says what the account says.
+//! An operator masks and unmasks sources: when, and whether every event then agrees with the account.
 
 use super::fault::Place;
 use super::node::Member;
@@ -19,7 +19,7 @@ const STREAM: u64 = 808;
 /// By then a readout unit that is there has heard of it.
 const TELLING: Duration = Duration::from_millis(100);
 
-/// What somebody says of a source.
+/// A mask command for a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Masking {
     /// When.
@@ -31,7 +31,7 @@ pub struct Masking {
 }
 
 impl Scenario {
-    /// Whether somebody takes sources out: not the trigger source, which cannot be. A stream of its own, so that other seeds mean
+    /// Draws mask commands, never for the trigger source, which cannot be masked. A stream of its own, so that other seeds mean
     /// what they meant before.
     pub(super) fn draw_masks(&mut self, span: Duration) {
         let mut draw = Random::new(self.seed, STREAM);
@@ -71,15 +71,19 @@ impl Masked {
 }
 
 impl World {
-    /// When somebody next says something of a source.
+    /// When the next mask command is due.
     pub(super) fn next_mask(&self) -> Option<Instant> {
-        self.scenario.masks.get(self.masks_said).map(|mask| Instant::ZERO.after(mask.at)).filter(|&at| at > self.now())
+        self.scenario
+            .masks
+            .get(self.masks_said)
+            .map(|mask| Instant::ZERO.after(mask.at))
+            .filter(|&at| at > self.core.now())
     }
 
-    /// Says what is due to whoever speaks for the run; where nobody does, a little later.
+    /// Gives due commands to the event manager that leads the run; without one, a little later.
     pub(super) fn command_masks(&mut self) {
         while let Some(&mask) = self.scenario.masks.get(self.masks_said) {
-            if self.now() < Instant::ZERO.after(mask.at) || self.reign.ended.is_some() {
+            if self.core.now() < Instant::ZERO.after(mask.at) || self.reign.ended.is_some() {
                 return;
             }
             let Some(index) = self.speaker() else { return };
@@ -93,7 +97,7 @@ impl World {
         }
     }
 
-    /// In which events sources took no part, by the account; nobody does whom nobody masked.
+    /// The events in which sources took no part, by the account; none for a source that was never masked.
     ///
     /// # Errors
     /// Where one does.
@@ -176,7 +180,7 @@ impl World {
         })
     }
 
-    /// Whether an event may say nothing of a source that the account does not call masked: somebody masked it, and the readout unit
+    /// Whether an event may say nothing of a source that the account does not call masked: it was masked, and the readout unit
     /// that knew from which event on was not there any more to say so.
     pub(super) fn may_be_masked(&self, source: usize) -> bool {
         let place = Place::Readout(self.scenario.readout_of(source));

@@ -34,6 +34,8 @@ mod reign;
 mod runner;
 mod scenario;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod world;
 
 pub use cards::{CardSetting, SubscriberSetting};
@@ -42,9 +44,8 @@ pub use fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 pub use filters::Filters;
 pub use masking::Masking;
 pub use node::NodeClock;
-pub use outcome::{Broken, Checker, Outcome, run, run_push};
+pub use outcome::{Broken, Checker, Outcome, run, run_with_text, run_with_trace};
 pub use runner::{
-    Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, System, SystemKind, unreachable,
+    Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, SystemKind, unreachable,
 };
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};
-pub use world::World;

@@ -1,14 +1,11 @@
 //! One seed: a run and its verdict, and what a checker says when something does not hold.
 
-use super::cluster::Cluster;
-use super::push;
+use super::cluster::{Cluster, Seeded};
+use super::recorder::Recorder;
 use super::runner::Coverage;
-use super::scenario::Scenario;
-use super::world::World;
-use ropewalk_io::clock::Clock;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::fmt;
+use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run ended.
@@ -22,25 +19,39 @@ pub struct Outcome {
     pub digest: u64,
     /// How long the run took, in nanoseconds of virtual time.
     pub nanoseconds: u64,
+    /// Every happening as a line, where that was asked for.
+    pub text: String,
+    /// The trace for Perfetto, where that was asked for.
+    pub trace: Option<Value>,
 }
 
-/// Runs a scenario to its end and judges it.
-pub fn run(scenario: Scenario) -> Outcome {
-    outcome_of(&mut World::new(scenario))
+/// Runs a system to its end and judges it.
+pub fn run(scenario: impl Seeded) -> Outcome {
+    recorded(scenario, Recorder::default())
 }
 
-/// The same for a system in which sources push.
-pub fn run_push(scenario: push::Scenario) -> Outcome {
-    outcome_of(&mut push::World::new(scenario))
+/// The same, with every happening as a line of text.
+pub fn run_with_text(scenario: impl Seeded) -> Outcome {
+    recorded(scenario, Recorder::default().with_text())
 }
 
-fn outcome_of(cluster: &mut impl Cluster) -> Outcome {
-    let broken = caught(|| cluster.go_on().and_then(|()| cluster.judge()));
+/// The same, with a trace for Perfetto.
+pub fn run_with_trace(scenario: impl Seeded) -> Outcome {
+    recorded(scenario, Recorder::default().with_perfetto())
+}
+
+fn recorded(scenario: impl Seeded, recorder: Recorder) -> Outcome {
+    let mut world = scenario.world(recorder);
+    let broken = caught(|| world.go_on().and_then(|()| world.judge()));
+    let core = world.core();
+    let (now, mut recorder) = (core.now(), core.recorder.borrow_mut());
     Outcome {
         broken,
-        coverage: cluster.coverage().clone(),
-        digest: cluster.digest(),
-        nanoseconds: cluster.clock().now().as_nanoseconds(),
+        coverage: core.coverage.clone(),
+        digest: recorder.digest(),
+        nanoseconds: now.as_nanoseconds(),
+        text: recorder.take_text(),
+        trace: recorder.perfetto.take().map(|trace| trace.finish(now)),
     }
 }
 
@@ -56,62 +67,62 @@ fn caught(run: impl FnOnce() -> Result<(), Broken>) -> Option<Broken> {
     }
 }
 
-/// Who found it.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Checker {
-    /// The equations of the ledger, in each machine at every step and for the whole run at its end.
-    Ledger,
-    /// Every block of every pool comes back.
-    Pools,
-    /// Credit is neither lost nor made.
-    Credits,
-    /// No table and no queue grows over its bound.
-    Bounds,
-    /// Files hold what the sources made, word by word.
-    Content,
-    /// No key twice after `verify`'s rule, and no key that never was.
-    Keys,
-    /// Nothing is lost without a cause.
-    Loss,
-    /// No source is given up that was not silent.
-    TimeOut,
-    /// Everything comes to its end, within a bound after the last fault.
-    Liveness,
-    /// No event manager speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
-    Epochs,
-    /// A readout unit announces in the order of keys, and begins again only when it is asked to.
-    Order,
-    /// Sources are masked in the events in which the account says so, and in no others.
-    Masks,
-    /// Nothing panics.
-    Panic,
-}
+/// An enum whose variants have stable names.
+macro_rules! named {
+    ($(#[$attribute:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$attribute])*
+        pub enum $name { $($(#[$what])* $variant),* }
 
-impl Checker {
-    /// The stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ledger => "ledger",
-            Self::Pools => "pools",
-            Self::Credits => "credits",
-            Self::Bounds => "bounds",
-            Self::Content => "content",
-            Self::Keys => "keys",
-            Self::Loss => "loss",
-            Self::TimeOut => "time_out",
-            Self::Liveness => "liveness",
-            Self::Epochs => "epochs",
-            Self::Order => "order",
-            Self::Masks => "masks",
-            Self::Panic => "panic",
+        impl $name {
+            /// All of them, in the order of tables.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
         }
-    }
-}
 
-impl fmt::Display for Checker {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
+        impl std::fmt::Display for $name {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str(self.name())
+            }
+        }
+    };
+}
+pub(super) use named;
+
+named! {
+    /// What is checked.
+    #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    Checker {
+        /// The equations of the ledger, in each machine at every step and for the whole run at its end.
+        Ledger = "ledger",
+        /// Every block of every pool comes back.
+        Pools = "pools",
+        /// Credit is neither lost nor made.
+        Credits = "credits",
+        /// No table and no queue grows over its bound.
+        Bounds = "bounds",
+        /// Files hold what the sources made, word by word.
+        Content = "content",
+        /// No key twice after `verify`'s rule, and no key that never was.
+        Keys = "keys",
+        /// Nothing is lost without a cause.
+        Loss = "loss",
+        /// No source is given up that was not silent.
+        TimeOut = "time_out",
+        /// Everything comes to its end, within a bound after the last fault.
+        Liveness = "liveness",
+        /// No event manager speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
+        Epochs = "epochs",
+        /// A readout unit announces in the order of keys, and begins again only when it is asked to.
+        Order = "order",
+        /// Sources are masked in the events in which the account says so, and in no others.
+        Masks = "masks",
+        /// Nothing panics.
+        Panic = "panic",
     }
 }
 

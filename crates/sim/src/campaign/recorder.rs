@@ -23,7 +23,7 @@ pub(super) type Direction = (u64, usize);
 /// What happened.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Happening<'a> {
-    /// Somebody had a turn and did so much.
+    /// A process had a turn and did `work`.
     Turn { place: Place, work: usize },
     /// A message was queued.
     Sent { from: Place, direction: Direction, bytes: u64, what: &'a str },
@@ -132,7 +132,7 @@ impl Inlet {
     }
 }
 
-/// A connection was refused although somebody listens, or nobody did.
+/// A connection was refused although a process listens, or none did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refused {
     pub(super) at: Instant,
@@ -146,7 +146,7 @@ pub(super) type Shared = Rc<RefCell<Recorder>>;
 
 /// The record of a run.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
+pub struct Recorder {
     digest: u64,
     text: Option<String>,
     pub(super) perfetto: Option<Perfetto>,
@@ -156,8 +156,7 @@ pub(super) struct Recorder {
     pub(super) refusals: Vec<Refused>,
     /// What readout units announced.
     pub(super) order: Order,
-    /// What somebody found who cannot say so at once.
-    pub(super) broken: Option<Broken>,
+    broken: Option<Broken>,
 }
 
 impl Recorder {
@@ -188,9 +187,18 @@ impl Recorder {
         self.text.take().unwrap_or_default()
     }
 
+    /// Keeps what was found by a member that cannot say so at once.
+    pub(super) fn keep(&mut self, result: Result<(), Broken>) {
+        self.broken = self.broken.take().or(result.err());
+    }
+
+    /// What was found by members that could not say so at once.
+    pub(super) fn verdict(&self) -> Result<(), Broken> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
     /// Takes note of what happens.
     pub(super) fn note(&mut self, at: Instant, happening: Happening<'_>) {
-        let time = at.as_nanoseconds();
         let (one, other) = match happening {
             Happening::Turn { work, .. } => (1, work as u64),
             Happening::Sent { direction: (connection, side), bytes, .. } => (2 + connection * 4 + side as u64, bytes),
@@ -200,13 +208,19 @@ impl Recorder {
             Happening::Begins(_) => (6, 0),
             Happening::Ends(_) => (7, 0),
         };
+        self.note_line(at, (one, other), || happening.to_string());
+        if let Some(perfetto) = &mut self.perfetto {
+            perfetto.note(at, happening);
+        }
+    }
+
+    /// Takes note of what is told as a line, and of numbers that tell it from others.
+    pub(super) fn note_line(&mut self, at: Instant, (one, other): (u64, u64), line: impl FnOnce() -> String) {
+        let time = at.as_nanoseconds();
         self.digest = mixed(self.digest ^ time, one, other);
         if let Some(text) = &mut self.text {
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{time:>12} {happening}");
-        }
-        if let Some(perfetto) = &mut self.perfetto {
-            perfetto.note(at, happening);
+            let _ = writeln!(text, "{time:>12} {}", line());
         }
     }
 }

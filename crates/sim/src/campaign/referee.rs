@@ -10,10 +10,11 @@ use super::outcome::{Broken, Checker};
 use super::recorder::{Delivery, Inlet};
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
+use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId, Verdict};
 use ropewalk_wire::felix::Status;
 use ropewalk_wire::filter_result::FilterResult;
-use ropewalk_wire::run_file::{EventFlags, EventView, FooterView, Item, Items, Record as RawRecord, RecordKind};
+use ropewalk_wire::run_file::{EventFlags, EventView, FooterView, FragmentView, Item, Items, RecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -87,34 +88,12 @@ impl World {
     /// What is not as it should be.
     pub(super) fn read_files(&self) -> Result<Held, Broken> {
         let mut held = Held::default();
-        for (index, storage) in self.storages.iter().enumerate() {
-            let mut place = 0;
-            let may_be_torn = self.safe.power_was_cut.contains(&(index as u16));
-            for path in storage.paths() {
-                let name = path.to_string_lossy().into_owned();
-                let bytes = storage.read(&path).map_err(|cause| Broken::new(Checker::Content, cause.to_string()))?;
-                let mut offsets = BTreeMap::new();
-                for item in Items::new(&bytes) {
-                    match item {
-                        Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
-                            let event = EventView::parse(&record)
-                                .map_err(|error| Broken::new(Checker::Content, format!("bu{index} {name}: {error}")))?;
-                            offsets.insert(offset, event.key());
-                            self.take((index as u16, place), &event, &mut held)?;
-                            place += 1;
-                        }
-                        Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
-                            agrees(&record, &offsets).map_err(|words| {
-                                Broken::new(Checker::Content, format!("bu{index} {name}: the footer {words}"))
-                            })?;
-                        }
-                        Item::Record { .. } => {}
-                        Item::Damaged { offset, .. } => Broken::unless(may_be_torn, Checker::Content, || {
-                            format!("bu{index} {name} is damaged at {offset}")
-                        })?,
-                    }
-                }
-            }
+        for (index, storage) in (0..).zip(&self.storages) {
+            let (mut place, may_be_torn) = (0, self.safe.power_was_cut.contains(&index));
+            read_events(storage, Place::Builder(index), may_be_torn, |event| {
+                place += 1;
+                self.take((index, place), event, &mut held)
+            })?;
         }
         for (event, copies) in &mut held.events {
             copies.sort_by_key(|copy| (copy.attempt, copy.incarnation));
@@ -129,32 +108,10 @@ impl World {
         let in_run = number.filter(|number| (1..=self.scenario.events).contains(number));
         let number = in_run.ok_or_else(|| Broken::new(Checker::Keys, format!("there is no event {}", event.key())))?;
         self.compare_decision(event)?;
-        let mut found = BTreeMap::new();
-        // What a filter said is no source's.
-        let of_sources = || event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER);
-        for fragment in of_sources() {
-            let source = fragment.entry.source;
-            self.compare(number, source, fragment.payload, fragment.entry.flags)?;
-            let is_new = found.insert(source, None).is_none();
-            Broken::unless(is_new, Checker::Content, || format!("event {number} holds source {source} twice"))?;
+        for fragment in of_sources(event) {
+            self.compare(number, fragment.entry.source, fragment.payload, fragment.entry.flags)?;
         }
-        let sources: Vec<SourceId> = of_sources().map(|fragment| fragment.entry.source).collect();
-        Broken::unless(sources.is_sorted(), Checker::Content, || {
-            format!("event {number} lists its fragments in another order than the configuration: {sources:?}")
-        })?;
-        for missing in event.missing() {
-            let Some(cause) = missing.cause() else {
-                return Err(Broken::new(Checker::Loss, format!("event {number}: an unknown cause")));
-            };
-            let is_new = found.insert(missing.source, Some(cause)).is_none();
-            Broken::unless(is_new, Checker::Content, || {
-                format!("event {number}: source {} is there and missing", missing.source)
-            })?;
-        }
-        let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
-        Broken::unless(flagged == found.values().any(Option::is_some), Checker::Content, || {
-            format!("event {number}: called incomplete {flagged}, and it holds {found:?}")
-        })?;
+        let found = found_in(event)?;
         let (attempt, incarnation) = (event.head().attempt, event.head().incarnation);
         let record = Record { writer, attempt, incarnation, place, found };
         held.events.entry(number).or_default().push(record);
@@ -255,7 +212,7 @@ impl World {
 
     /// A member dies: notes what is in the files.
     pub(super) fn note_safe(&mut self, place: Place, power: bool) {
-        let at = self.now();
+        let at = self.core.now();
         let held = self.read_files().unwrap_or_default();
         self.safe.deaths.push(Death { at, place, whole: held.whole(), copies: held.written_by(place) });
         if let (true, Place::Builder(index)) = (power, place) {
@@ -285,11 +242,75 @@ fn is_flagged(how: How, flags: FragmentFlags) -> bool {
     words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
 }
 
-/// Whether a footer lists what stands before it, each event where it begins; what is wrong otherwise.
-fn agrees(footer: &RawRecord<'_>, events: &BTreeMap<u64, EventKey>) -> Result<(), String> {
-    let footer = FooterView::parse(footer).map_err(|error| error.to_string())?;
-    let listed: BTreeMap<u64, EventKey> = footer.entries().map(|entry| (entry.offset, entry.key)).collect();
-    if listed == *events { Ok(()) } else { Err(format!("lists {listed:?}, and there are {events:?}")) }
+/// Hands each event in the files of a writer to `take`, in their order. Files are whole, unless they `may_be_torn`, and their footers
+/// list what stands before them.
+///
+/// # Errors
+/// What is not as it should be, or what `take` found.
+pub(super) fn read_events(
+    storage: &SimulatedStorage,
+    writer: Place,
+    may_be_torn: bool,
+    mut take: impl FnMut(&EventView<'_>) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    for path in storage.paths() {
+        let broken = |words: String| Broken::new(Checker::Content, format!("{writer} {}: {words}", path.display()));
+        let bytes = storage.read(&path).map_err(|cause| broken(cause.to_string()))?;
+        let mut offsets = BTreeMap::new();
+        for item in Items::new(&bytes) {
+            match item {
+                Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
+                    let event = EventView::parse(&record).map_err(|error| broken(error.to_string()))?;
+                    offsets.insert(offset, event.key());
+                    take(&event)?;
+                }
+                Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
+                    let footer = FooterView::parse(&record).map_err(|error| broken(error.to_string()))?;
+                    let listed: BTreeMap<u64, EventKey> =
+                        footer.entries().map(|entry| (entry.offset, entry.key)).collect();
+                    Broken::unless(listed == offsets, Checker::Content, || {
+                        format!("{writer}: the footer lists {listed:?}, and there are {offsets:?}")
+                    })?;
+                }
+                Item::Record { .. } => {}
+                Item::Damaged { .. } if may_be_torn => {}
+                Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fragments of sources in an event: what a filter said is no source's.
+pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = FragmentView<'a>> {
+    event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER)
+}
+
+/// Each source that an event names, with the cause of its absence where it is missing.
+///
+/// # Errors
+/// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause is
+/// unknown; or the event is called complete and is not.
+pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Option<Cause>>, Broken> {
+    let broken = |words: String| Broken::new(Checker::Content, format!("event {}: {words}", event.key()));
+    let there: Vec<SourceId> = of_sources(event).map(|fragment| fragment.entry.source).collect();
+    let mut found: BTreeMap<SourceId, Option<Cause>> = there.iter().map(|&source| (source, None)).collect();
+    if !there.is_sorted_by(|one, other| one < other) {
+        return Err(broken(format!(
+            "it lists its fragments twice, or in another order than the configuration: {there:?}"
+        )));
+    }
+    for missing in event.missing() {
+        let cause = missing.cause().ok_or_else(|| broken("an unknown cause".to_owned()))?;
+        if found.insert(missing.source, Some(cause)).is_some() {
+            return Err(broken(format!("source {} is missing, and there or missing once more", missing.source)));
+        }
+    }
+    let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
+    Broken::unless(flagged == found.values().any(Option::is_some), Checker::Content, || {
+        format!("event {}: called incomplete {flagged}, and it holds {found:?}", event.key())
+    })?;
+    Ok(found)
 }
 
 /// Clocks may be so much too fast: who waits by them gives up earlier.
@@ -342,7 +363,7 @@ pub(super) struct Timeline {
 impl World {
     /// Puts together when everything arrived.
     pub(super) fn timeline(&self) -> Timeline {
-        let recorder = self.recorder.borrow();
+        let recorder = self.core.recorder.borrow();
         let none = Inlet::default();
         let sources = 0..self.scenario.sources.len();
         let inlets: Vec<&Inlet> = sources.map(|source| self.inlet(source, &recorder).unwrap_or(&none)).collect();

@@ -4,6 +4,7 @@
 //! coordination [`Service`] gives leases. It has a clock of its own, loses some requests and answers, is late, and can be cut
 //! off.
 
+use super::cluster::Seeded;
 use super::fault::Place;
 use super::machines::{ManagerMachine, manager, run_of};
 use super::node::{Member, Node, NodeClock};
@@ -198,7 +199,7 @@ impl World {
     /// to its predecessor.
     pub(super) fn command_the_end(&mut self) {
         let (time, command) = self.end_command();
-        if self.now() < Instant::ZERO.after(time) || self.reign.ended.is_some() {
+        if self.core.now() < Instant::ZERO.after(time) || self.reign.ended.is_some() {
             return;
         }
         let Some((index, term)) = self.speaker().and_then(|index| Some((index, self.term(index)?))) else { return };
@@ -218,7 +219,7 @@ impl World {
 
     /// Takes note of what event managers have done.
     pub(super) fn look_at_managers(&mut self) {
-        let now = self.now();
+        let now = self.core.now();
         for index in 0..self.managers.len() as u16 {
             let (Some(term), Some(machine)) = (self.term(index), self.managers[usize::from(index)].machine()) else {
                 continue;

@@ -5,8 +5,9 @@
 //! are shortened by delta debugging (Zeller and Hildebrandt, 2002): faults are taken out as long as the same checker fires,
 //! halves first, then quarters, down to single faults.
 
+use super::cluster::Seeded;
 use super::fault::FaultKind;
-use super::outcome::{Broken, Checker, Outcome, run, run_push};
+use super::outcome::{Broken, Checker, named, run};
 use super::push;
 use super::scenario::Scenario;
 use schemars::JsonSchema;
@@ -14,93 +15,15 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A system of a seed: each seed is one of either kind.
-#[derive(Clone, Debug)]
-pub enum System {
-    /// Builder units pull.
-    Pull(Box<Scenario>),
-    /// Sources push.
-    Push(Box<push::Scenario>),
-}
-
-impl System {
-    /// The system of this kind that a seed decides.
-    fn draw(kind: SystemKind, seed: u64) -> Self {
-        match kind {
-            SystemKind::Pull => Self::Pull(Box::new(Scenario::draw(seed))),
-            SystemKind::Push => Self::Push(Box::new(push::Scenario::draw(seed))),
-        }
-    }
-
-    /// Runs it to its end and judges it.
-    fn run(&self) -> Outcome {
-        match self {
-            Self::Pull(scenario) => run((**scenario).clone()),
-            Self::Push(scenario) => run_push((**scenario).clone()),
-        }
-    }
-
-    /// Its kind.
-    pub const fn kind(&self) -> SystemKind {
-        match self {
-            Self::Pull(_) => SystemKind::Pull,
-            Self::Push(_) => SystemKind::Push,
-        }
-    }
-
-    /// What goes wrong in it, line by line.
-    pub fn faults(&self) -> Vec<String> {
-        match self {
-            Self::Pull(scenario) => scenario.faults.iter().map(ToString::to_string).collect(),
-            Self::Push(scenario) => scenario.faults.iter().map(ToString::to_string).collect(),
-        }
-    }
-
-    /// How much goes wrong in it.
-    const fn count(&self) -> usize {
-        match self {
-            Self::Pull(scenario) => scenario.faults.len(),
-            Self::Push(scenario) => scenario.faults.len(),
-        }
-    }
-
-    /// The same without so many of the faults.
-    fn without(&self, from: usize, count: usize) -> Self {
-        let mut other = self.clone();
-        let (from, to) = (from.min(self.count()), (from + count).min(self.count()));
-        match &mut other {
-            Self::Pull(scenario) => drop(scenario.faults.drain(from..to)),
-            Self::Push(scenario) => drop(scenario.faults.drain(from..to)),
-        }
-        other
-    }
-}
-
-impl fmt::Display for System {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pull(scenario) => scenario.fmt(out),
-            Self::Push(scenario) => scenario.fmt(out),
-        }
-    }
-}
-
-/// A kind of systems.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SystemKind {
-    /// Builder units pull.
-    Pull,
-    /// Sources push.
-    Push,
-}
-
-impl fmt::Display for SystemKind {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Pull => "pull",
-            Self::Push => "push",
-        })
+named! {
+    /// A kind of systems.
+    #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    SystemKind {
+        /// Builder units pull.
+        Pull = "pull",
+        /// Sources push.
+        Push = "push",
     }
 }
 
@@ -111,13 +34,22 @@ pub struct Failure {
     pub seed: u64,
     /// What a checker said of the run as it was drawn.
     pub broken: Broken,
-    /// The same run with as few faults as the same checker fires with.
-    pub small: System,
-    /// What it said of that one.
+    /// The kind of its system that failed: each seed is one of either kind.
+    pub system: SystemKind,
+    /// The faults of the same run, as few as the same checker fires with.
+    pub faults: Vec<String>,
+    /// The system with these faults, for people.
+    pub small: String,
+    /// What the checker said of that one.
     pub small_broken: Broken,
 }
 
 impl Failure {
+    fn new<S: Seeded>(seed: u64, broken: Broken, small: &S, small_broken: Broken) -> Self {
+        let faults = small.faults().iter().map(ToString::to_string).collect();
+        Self { seed, broken, system: S::KIND, faults, small: small.to_string(), small_broken }
+    }
+
     /// The command that replays it.
     pub fn replay(&self) -> String {
         format!("ropewalk simulate --seed {} --campaign 1", self.seed)
@@ -126,7 +58,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "seed {} ({}): {}", self.seed, self.small.kind(), self.broken)?;
+        writeln!(out, "seed {} ({}): {}", self.seed, self.system, self.broken)?;
         writeln!(out, "replay: {}", self.replay())?;
         write!(out, "with as few faults as possible, {}\n{}", self.small_broken, self.small)
     }
@@ -166,9 +98,8 @@ impl Campaign {
         let mut campaign = Self { first: orders.first, ..Self::default() };
         for seed in (orders.first..).take(usize::try_from(orders.seeds).unwrap_or(usize::MAX)) {
             campaign.seeds += 1;
-            for kind in [SystemKind::Pull, SystemKind::Push] {
-                campaign.take(seed, &System::draw(kind, seed));
-            }
+            campaign.take(seed, Scenario::draw(seed));
+            campaign.take(seed, push::Scenario::draw(seed));
             if campaign.failures.len() >= orders.most_failures || !progress(&campaign) {
                 break;
             }
@@ -177,14 +108,14 @@ impl Campaign {
     }
 
     /// Takes note of a run; a failure comes with a shorter run that fails alike.
-    fn take(&mut self, seed: u64, system: &System) {
-        let outcome = system.run();
+    fn take<S: Seeded>(&mut self, seed: u64, scenario: S) {
+        let outcome = run(scenario.clone());
         self.coverage.merge(&outcome.coverage);
         self.nanoseconds += u128::from(outcome.nanoseconds);
         self.digest = self.digest.rotate_left(1) ^ outcome.digest;
         if let Some(broken) = outcome.broken {
-            let (small, small_broken) = shrink(system.clone(), broken.clone(), |system| system.run().broken);
-            self.failures.push(Failure { seed, broken, small, small_broken });
+            let (small, small_broken) = shrink(scenario, broken.clone(), |scenario| run(scenario.clone()).broken);
+            self.failures.push(Failure::new(seed, broken, &small, small_broken));
         }
     }
 
@@ -194,39 +125,23 @@ impl Campaign {
     }
 }
 
-/// How far the run was when a fault struck.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Situation {
-    /// Not every node is there: no run has begun.
-    Idle,
-    /// The run has begun and no event is done.
-    Starting,
-    /// Events are built.
-    Running,
-    /// Some node is away or stands still because of another fault.
-    Recovering,
-    /// The sources have sent everything, or the run was stopped: what is there is finished.
-    Draining,
-    /// Everything is done, and nodes take their leave.
-    Ended,
-}
-
-impl Situation {
-    /// Every situation, in the order of a run.
-    pub const ALL: [Self; 6] =
-        [Self::Idle, Self::Starting, Self::Running, Self::Recovering, Self::Draining, Self::Ended];
-
-    /// The stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Recovering => "recovering",
-            Self::Draining => "draining",
-            Self::Ended => "ended",
-        }
+named! {
+    /// How far the run was when a fault struck, in the order of a run.
+    #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    #[repr(u8)]
+    Situation {
+        /// Not every node is there: no run has begun.
+        Idle = "idle",
+        /// The run has begun and no event is done.
+        Starting = "starting",
+        /// Events are built.
+        Running = "running",
+        /// Some node is away or stands still because of another fault.
+        Recovering = "recovering",
+        /// The sources have sent everything, or the run was stopped: what is there is finished.
+        Draining = "draining",
+        /// Everything is done, and nodes take their leave.
+        Ended = "ended",
     }
 }
 
@@ -305,15 +220,16 @@ impl fmt::Display for Coverage {
 }
 
 /// The system with as few faults as `broken`'s checker still fires with where it is `run`, and what it then says.
-fn shrink(mut system: System, mut broken: Broken, run: impl Fn(&System) -> Option<Broken>) -> (System, Broken) {
+fn shrink<S: Seeded>(mut system: S, mut broken: Broken, run: impl Fn(&S) -> Option<Broken>) -> (S, Broken) {
     let checker = broken.checker;
     let mut parts = 1;
-    while parts <= system.count() {
-        let size = system.count().div_ceil(parts);
-        let smaller = (0..parts).find_map(|part| {
-            let attempt = system.without(part * size, size);
-            let is_smaller = attempt.count() < system.count();
-            let same = is_smaller.then(|| run(&attempt)).flatten().filter(|broken| broken.checker == checker)?;
+    while parts <= system.faults().len() {
+        let count = system.faults().len();
+        let size = count.div_ceil(parts);
+        let smaller = (0..count).step_by(size).find_map(|from| {
+            let mut attempt = system.clone();
+            attempt.faults_mut().drain(from..(from + size).min(count));
+            let same = run(&attempt).filter(|broken| broken.checker == checker)?;
             Some((attempt, same))
         });
         match smaller {
@@ -322,7 +238,7 @@ fn shrink(mut system: System, mut broken: Broken, run: impl Fn(&System) -> Optio
                 parts = parts.saturating_sub(1).max(1);
             }
             None if size == 1 => break,
-            None => parts = (2 * parts).min(system.count()),
+            None => parts = (2 * parts).min(count),
         }
     }
     (system, broken)
@@ -405,10 +321,10 @@ impl<'a> FailedSeed<'a> {
     fn new(failure: &'a Failure) -> Self {
         Self {
             checker: failure.broken.checker,
-            faults: failure.small.faults(),
+            faults: failure.faults.clone(),
             replay: failure.replay(),
             seed: failure.seed,
-            system: failure.small.kind(),
+            system: failure.system,
             words: &failure.broken.words,
         }
     }
@@ -424,8 +340,7 @@ mod tests {
     fn a_failure_says_what_when_and_how_to_see_it_again() {
         let broken = Broken::new(Checker::Loss, "an event is gone");
         let small = Scenario { faults: Scenario::draw(7).faults, ..Scenario::quiet(7) };
-        let small = System::Pull(Box::new(small));
-        let failure = Failure { seed: 7, small_broken: broken.clone(), small, broken };
+        let failure = Failure::new(7, broken.clone(), &small, broken);
         let text = failure.to_string();
         let replay = "ropewalk simulate --seed 7 --campaign 1";
         for part in ["seed 7 (pull): loss: an event is gone", replay, "as few faults as possible"] {
@@ -448,30 +363,26 @@ mod tests {
         assert_ne!(campaign.digest, 0);
     }
 
-    use crate::campaign::outcome::Checker;
-
     fn jump(source: u16) -> Fault {
         Fault::at(FaultKind::Jump, Place::Source(source))
     }
 
-    fn system(faults: u16) -> System {
+    fn system(faults: u16) -> Scenario {
         let fault = |source| Scheduled { at: Duration::ZERO, lasts: Duration::ZERO, fault: jump(source) };
-        let scenario = Scenario { faults: (0..faults).map(fault).collect(), ..Scenario::quiet(0) };
-        System::Pull(Box::new(scenario))
+        Scenario { faults: (0..faults).map(fault).collect(), ..Scenario::quiet(0) }
     }
 
-    fn jumps(system: &System, source: u16) -> bool {
-        let System::Pull(scenario) = system else { return false };
-        scenario.faults.iter().any(|scheduled| scheduled.fault == jump(source))
+    fn jumps(system: &Scenario, source: u16) -> bool {
+        system.faults.iter().any(|scheduled| scheduled.fault == jump(source))
     }
 
     #[test]
     fn only_the_faults_that_matter_stay() {
         let broken = Broken::new(Checker::Loss, "as drawn");
         let fires =
-            |system: &System| (jumps(system, 3) && jumps(system, 11)).then(|| Broken::new(Checker::Loss, "smaller"));
+            |system: &Scenario| (jumps(system, 3) && jumps(system, 11)).then(|| Broken::new(Checker::Loss, "smaller"));
         let (small, said) = shrink(system(13), broken, fires);
-        assert_eq!(small.count(), 2);
+        assert_eq!(small.faults.len(), 2);
         assert!(jumps(&small, 3) && jumps(&small, 11));
         assert_eq!(said.words, "smaller");
     }
@@ -480,13 +391,13 @@ mod tests {
     fn another_checker_is_another_failure() {
         let broken = Broken::new(Checker::Loss, "as drawn");
         let (small, said) = shrink(system(3), broken.clone(), |_| Some(Broken::new(Checker::Keys, "other")));
-        assert_eq!((small.count(), said), (3, broken));
+        assert_eq!((small.faults.len(), said), (3, broken));
     }
 
     #[test]
     fn what_fails_without_any_fault_needs_none() {
         let broken = Broken::new(Checker::Ledger, "always");
         let (small, _) = shrink(system(5), broken.clone(), |_| Some(broken.clone()));
-        assert_eq!(small.count(), 0);
+        assert_eq!(small.faults.len(), 0);
     }
 }

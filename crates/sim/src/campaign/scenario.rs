@@ -39,7 +39,7 @@ impl End {
 pub enum Managers {
     /// There is one, from beginning to end.
     Alone,
-    /// There is one, until somebody starts another one that takes the run over.
+    /// There is one, until an operator starts another one that takes the run over.
     Succession,
     /// There are two, and the one with the lease speaks.
     Standby(LeaseConfig),
@@ -150,7 +150,7 @@ pub struct Scenario {
     pub drifts: Vec<i32>,
     /// What goes wrong, in the order of time.
     pub faults: Vec<Scheduled>,
-    /// What somebody says of sources that are to take part no longer, or again, in the order of time.
+    /// Mask commands, in the order of time.
     pub masks: Vec<Masking>,
     /// Filter units, where events are decided.
     pub filters: Option<Filters>,
@@ -313,7 +313,7 @@ impl Scenario {
         }
     }
 
-    /// Whether a fault may leave nobody who knows which count a source's numbers belong to: where the source leaves out the
+    /// Whether a fault may leave no process that knows which count a source's numbers belong to: where the source leaves out the
     /// fragment with which it begins, or loses it with its connection, or its readout unit begins behind that. No counter
     /// could tell.
     fn hides_the_count(fault: &Fault) -> bool {
@@ -351,7 +351,7 @@ impl Scenario {
         self.faults.sort_by_key(|scheduled| scheduled.at);
     }
 
-    /// Nobody has the lease yet when the units call first: the run begins when they call again.
+    /// No event manager has the lease yet when the units call first: the run begins when they call again.
     fn begin_later(&mut self, draw: &mut Random) {
         for scheduled in &mut self.faults {
             scheduled.at += if draw.one_in(4) { Duration::ZERO } else { SECOND_CALL };
@@ -503,14 +503,9 @@ impl Scenario {
             Place::Manager(_) => 1 + usize::from(self.readouts) + usize::from(self.builders),
             Place::Readout(index) => 1 + usize::from(index),
             Place::Builder(index) => 1 + usize::from(self.readouts) + usize::from(index),
-            Place::Source(_) | Place::Card(_) | Place::Subscriber(_) => return 0,
+            _ => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
-    }
-
-    /// When the last fault is over.
-    pub fn faults_end(&self) -> Duration {
-        self.faults.iter().map(Scheduled::end).max().unwrap_or_default()
     }
 }
 

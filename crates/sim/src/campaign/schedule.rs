@@ -13,12 +13,7 @@ const MOST: u64 = 6;
 pub(super) const LASTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(4);
 
 /// A fault that begins then, and for how long it goes on where it does.
-pub(super) fn scheduled<P>(
-    draw: &mut Random,
-    at: Duration,
-    fault: Fault<P>,
-    lasts: RangeInclusive<Duration>,
-) -> Scheduled<P> {
+pub(super) fn scheduled(draw: &mut Random, at: Duration, fault: Fault, lasts: RangeInclusive<Duration>) -> Scheduled {
     let lasts = if fault.kind.is_lasting() { draw.time(*lasts.start(), *lasts.end()) } else { Duration::ZERO };
     Scheduled { at, lasts, fault }
 }
@@ -137,7 +132,7 @@ fn fault(draw: &mut Random, scenario: &Scenario, kind: FaultKind) -> Fault {
 }
 
 /// A source loses its connection for a moment, and its readout unit has no free block when it comes back, nor for longer
-/// than events wait for whoever is absent.
+/// than events wait for an absent source.
 pub(super) fn draw_latecomer(scenario: &Scenario, span: Duration, draw: &mut Random) -> [Scheduled; 2] {
     let source = source(draw, scenario);
     let readout = Place::Readout(scenario.readout_of(source.into()));

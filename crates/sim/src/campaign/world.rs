@@ -1,7 +1,7 @@
 //! The members of a run, the clock that turns them, and the moments at which something goes wrong.
 
-use super::cluster::{Cluster, Schedule, in_turns};
-use super::fault::Place;
+use super::cluster::{Active, Cluster, Core, Seeded};
+use super::fault::{Place, Scheduled};
 use super::inject::{Disturbance, Struck};
 use super::machines::{
     BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
@@ -12,32 +12,29 @@ use super::outcome::Broken;
 use super::recorder::{Recorder, Shared};
 use super::referee::Safe;
 use super::reign::Reign;
-use super::runner::{Coverage, Situation};
+use super::runner::{Situation, SystemKind};
 use super::scenario::{End, Scenario};
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::manager::ManagerState;
-use ropewalk_flow::source::Random;
-use ropewalk_io::clock::{Clock, SimulatedClock};
+use ropewalk_io::clock::SimulatedClock;
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::simulated::Network;
-use ropewalk_terms::{Instant, Utc};
+use ropewalk_terms::Instant;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// When the first run of every simulation begins, in UTC: some day in 2023.
-const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 /// After the last fault is over, and everybody has had his time, so long until the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// So long after the event manager has ended everybody has who was dismissed.
 const FAREWELL: Duration = Duration::from_secs(5);
+
 /// A run in virtual time.
 pub struct World {
+    pub(super) core: Core<Struck>,
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: Network,
     pub(super) storages: Vec<SimulatedStorage>,
-    pub(super) clock: SimulatedClock,
-    pub(super) recorder: Shared,
     pub(super) front_ends: Vec<Node<FrontEnd>>,
     /// In the order of the scenario's.
     pub(super) cards: Vec<Node<Card>>,
@@ -48,16 +45,30 @@ pub struct World {
     pub(super) managers: Vec<Node<ManagerMachine>>,
     pub(super) builders: Vec<Node<BuilderMachine>>,
     pub(super) strangers: Vec<Node<Stranger>>,
-    pub(super) schedule: Schedule<Place, Struck>,
     /// What really went wrong, for the judge of losses.
     pub(super) happened: Vec<Disturbance>,
-    pub(super) coverage: Coverage,
     pub(super) safe: Safe,
     pub(super) reign: Reign,
     /// How many of the scenario's words about masks were said.
     pub(super) masks_said: usize,
-    order: Random,
-    idle_steps: u32,
+}
+
+impl Seeded for Scenario {
+    type World = World;
+
+    const KIND: SystemKind = SystemKind::Pull;
+
+    fn world(self, recorder: Recorder) -> World {
+        World::new(self, recorder)
+    }
+
+    fn faults(&self) -> &[Scheduled] {
+        &self.faults
+    }
+
+    fn faults_mut(&mut self) -> &mut Vec<Scheduled> {
+        &mut self.faults
+    }
 }
 
 /// Members whose machines are still to be started.
@@ -71,24 +82,10 @@ fn nodes<M: Machine>(
 }
 
 impl World {
-    /// All members of a scenario and the command to start; nobody has had a turn yet.
-    pub fn new(scenario: Scenario) -> Self {
-        Self::recorded(scenario, Recorder::default())
-    }
-
-    /// The same, with a record of everything as a text.
-    pub fn with_text(scenario: Scenario) -> Self {
-        Self::recorded(scenario, Recorder::default().with_text())
-    }
-
-    /// The same, with a trace for Perfetto.
-    pub fn with_trace(scenario: Scenario) -> Self {
-        Self::recorded(scenario, Recorder::default().with_perfetto())
-    }
-
-    fn recorded(scenario: Scenario, recorder: Recorder) -> Self {
-        let recorder = recorder.shared();
-        let clock = SimulatedClock::new(BEGIN);
+    /// All members of a scenario and the command to start; no member has had a turn yet.
+    fn new(scenario: Scenario, recorder: Recorder) -> Self {
+        let core = Core::new(scenario.seed, &scenario.faults, recorder);
+        let (clock, recorder) = (&core.clock, &core.recorder);
         let front_ends = (0..scenario.sources.len() as u16).map(Place::Source);
         let cards = scenario.cards.iter().map(|card| Place::Card(card.readout));
         let subscribers = (0..scenario.subscribers().count() as u16).map(Place::Subscriber);
@@ -98,24 +95,19 @@ impl World {
         let mut world = Self {
             network: Network::new(scenario.seed, scenario.network.clone()),
             storages: (0..scenario.builders).map(disk).collect(),
-            front_ends: nodes(front_ends, &scenario, &clock, &recorder),
-            cards: nodes(cards, &scenario, &clock, &recorder),
+            front_ends: nodes(front_ends, &scenario, clock, recorder),
+            cards: nodes(cards, &scenario, clock, recorder),
             journals: subscribers.clone().map(|_| Journal::default()).collect(),
-            subscribers: nodes(subscribers, &scenario, &clock, &recorder),
-            readouts: nodes(readouts, &scenario, &clock, &recorder),
-            managers: nodes(scenario.manager_places(), &scenario, &clock, &recorder),
-            builders: nodes(builders, &scenario, &clock, &recorder),
+            subscribers: nodes(subscribers, &scenario, clock, recorder),
+            readouts: nodes(readouts, &scenario, clock, recorder),
+            managers: nodes(scenario.manager_places(), &scenario, clock, recorder),
+            builders: nodes(builders, &scenario, clock, recorder),
             strangers: Vec::new(),
-            schedule: Schedule::new(&scenario.faults),
             happened: Vec::new(),
-            coverage: Coverage::default(),
             safe: Safe::default(),
-            order: Random::new(scenario.seed, 3),
             reign: Reign::new(&scenario),
             masks_said: 0,
-            idle_steps: 0,
-            recorder,
-            clock,
+            core,
             scenario: Rc::new(scenario),
         };
         world.start_everybody();
@@ -170,48 +162,19 @@ impl World {
                 let begun = Subscriber::new(&self.site(), &node.around, card, setting, journal, ring);
                 self.subscribers[usize::from(index)].start(begun);
             }
-            // It is there from the beginning, and no process.
-            Place::Card(_) => {}
+            // Cards are there from the beginning, and no processes.
+            _ => {}
         }
     }
 
-    /// Somebody begins to bother a readout unit.
+    /// A stranger begins to bother a readout unit.
     pub(super) fn invite_stranger(&mut self, readout: Place) -> usize {
         let place = Place::Source((self.front_ends.len() + self.strangers.len()) as u16);
-        let mut node = Node::new(place, NodeClock::new(self.clock.clone(), 0), &self.recorder);
+        let mut node = Node::new(place, NodeClock::new(self.core.clock.clone(), 0), &self.core.recorder);
         let seed = self.scenario.seed + self.strangers.len() as u64;
         node.start(Stranger::new(&self.site(), &node.around, readout.index(), seed));
         self.strangers.push(node);
         self.strangers.len() - 1
-    }
-
-    /// The present time.
-    pub fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    /// Goes on until the run is over.
-    ///
-    /// # Errors
-    /// What a checker found, or that the run does not end.
-    pub fn run(&mut self) -> Result<(), Broken> {
-        self.go_on()
-    }
-
-    /// Mixed from everything that happened: equal for equal histories.
-    pub fn digest(&self) -> u64 {
-        self.recorder.borrow().digest()
-    }
-
-    /// Everything that happened, line by line, where that was asked for.
-    pub fn take_text(&mut self) -> String {
-        self.recorder.borrow_mut().take_text()
-    }
-
-    /// The trace for Perfetto, where that was asked for.
-    pub fn take_trace(&mut self) -> Option<serde_json::Value> {
-        let trace = self.recorder.borrow_mut().perfetto.take();
-        trace.map(|trace| trace.finish(self.clock.now()))
     }
 
     /// Everybody, in a fixed order.
@@ -238,20 +201,43 @@ impl World {
                 None => &mut self.front_ends[usize::from(index)],
             },
             Place::Subscriber(index) => &mut self.subscribers[usize::from(index)],
-            Place::Card(readout) => {
-                let card = self.scenario.cards.iter().position(|card| card.readout == readout);
+            _ => {
+                let card = self.scenario.cards.iter().position(|card| place == Place::Card(card.readout));
                 &mut self.cards[card.expect("only cards that are there are asked for")]
             }
         }
     }
 
-    /// How far the run is.
-    pub(super) fn situation(&self) -> Situation {
+    /// The run as its event manager knows it.
+    pub(super) fn snapshot(&mut self) -> RunSnapshot {
+        let speaker = self.speaker().map(usize::from);
+        let machine = speaker.and_then(|index| self.managers[index].machine.as_mut());
+        machine.map(|manager| RunSnapshot::of(manager.standing())).unwrap_or_default()
+    }
+
+    /// The next event of each front end and of each card.
+    fn progress(&self) -> Vec<u64> {
+        let front_ends = self.front_ends.iter().filter_map(|node| Some(node.machine()?.next));
+        front_ends.chain(self.cards.iter().filter_map(|node| Some(node.machine()?.next()))).collect()
+    }
+}
+
+impl Cluster for World {
+    type Struck = Struck;
+
+    const MOST_ROUNDS: u32 = 20_000;
+    const MOST_IDLE: u32 = 20_000;
+
+    fn core(&mut self) -> &mut Core<Struck> {
+        &mut self.core
+    }
+
+    fn situation(&self) -> Situation {
         let away = self.readouts.iter().any(|node| !node.is_up())
             || self.builders.iter().any(|node| !node.is_up())
             || self.managers.iter().any(|node| node.pauses > 0);
-        let nobody = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
-        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return nobody };
+        let leaderless = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
+        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return leaderless };
         let account = manager.machine().account();
         let away = away || manager.machine().state() == ManagerState::Recovering;
         let next = self.progress();
@@ -269,30 +255,15 @@ impl World {
         }
     }
 
-    /// The run as its event manager knows it.
-    pub fn snapshot(&mut self) -> RunSnapshot {
-        let speaker = self.speaker().map(usize::from);
-        let machine = speaker.and_then(|index| self.managers[index].machine.as_mut());
-        machine.map(|manager| RunSnapshot::of(manager.standing())).unwrap_or_default()
+    fn begin(&mut self, now: Instant, active: &mut Active<Struck>) -> bool {
+        Self::begin(self, now, active)
     }
 
-    /// The next event of each front end and of each card.
-    fn progress(&self) -> Vec<u64> {
-        let front_ends = self.front_ends.iter().filter_map(|node| Some(node.machine()?.next));
-        front_ends.chain(self.cards.iter().filter_map(|node| Some(node.machine()?.next()))).collect()
-    }
-}
-
-impl Cluster for World {
-    const MOST_ROUNDS: u32 = 20_000;
-    const MOST_IDLE: u32 = 20_000;
-
-    fn clock(&self) -> &SimulatedClock {
-        &self.clock
+    fn end(&mut self, active: &Active<Struck>) {
+        self.end_fault(active);
     }
 
-    fn strike(&mut self) {
-        self.inject();
+    fn command(&mut self) {
         self.command_the_end();
         self.command_masks();
     }
@@ -301,7 +272,7 @@ impl Cluster for World {
         let scenario = Rc::clone(&self.scenario);
         let count = self.front_ends.len() + self.cards.len() + self.readouts.len() + self.managers.len();
         let count = count + self.builders.len() + self.strangers.len() + self.subscribers.len();
-        let turns = in_turns(&mut self.order, count);
+        let turns = self.core.in_turns(count);
         let mut obedience = std::mem::take(&mut self.reign.obedience);
         let mut members = self.members();
         let (mut any, mut work, mut result) = (false, 0, Ok(()));
@@ -331,17 +302,13 @@ impl Cluster for World {
         Ok(())
     }
 
-    fn idle_steps(&mut self) -> &mut u32 {
-        &mut self.idle_steps
-    }
-
     fn next_moment(&mut self) -> Option<Instant> {
-        let now = self.now();
+        let now = self.core.now();
         let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
         let end = Some(Instant::ZERO.after(self.end_command().0));
         let farewell = self.reign.ended.map(|(_, since)| since.after(FAREWELL));
         let commands = [end, farewell].into_iter().flatten().filter(|&time| time > now);
-        commands.chain(next).chain(self.schedule.next()).chain(self.next_mask()).min()
+        commands.chain(next).chain(self.next_mask()).min()
     }
 
     fn limit(&self) -> Instant {
@@ -356,22 +323,14 @@ impl Cluster for World {
 
     /// The run is over, and everybody who was dismissed has ended.
     fn has_ended(&self) -> bool {
-        let Some((_, since)) = self.reign.ended.filter(|_| self.schedule.is_over()) else { return false };
-        // Whoever was away when the run ended waits for another event manager, for longer than anybody here.
-        let patience = self.now() >= since.after(FAREWELL);
+        let Some((_, since)) = self.reign.ended.filter(|_| self.core.schedule.is_over()) else { return false };
+        // A unit that was away when the run ended waits for another event manager, longer than the simulation lasts.
+        let patience = self.core.now() >= since.after(FAREWELL);
         patience || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
     }
 
     fn judge(&mut self) -> Result<(), Broken> {
         Self::judge(self)
-    }
-
-    fn coverage(&self) -> &Coverage {
-        &self.coverage
-    }
-
-    fn digest(&self) -> u64 {
-        Self::digest(self)
     }
 
     fn described(&mut self) -> String {
@@ -383,7 +342,7 @@ impl Cluster for World {
         format!(
             "at {:?}, sources are at {next:?}, phase {:?} ({state:?}), nodes {:?}, {} fragments received, {} complete, \
              {} not, {} late, {} in flight, {} events assigned, {} built, {} incomplete, {} in flight, dropped {dropped:?}",
-            self.now().since(Instant::ZERO),
+            self.core.now().since(Instant::ZERO),
             snapshot.phase,
             snapshot.nodes.iter().map(|(node, connected)| format!("{node} {connected}")).collect::<Vec<_>>(),
             fragments.received,

@@ -6,7 +6,7 @@
 //!  flow --+    (turns)      +--> port: buffer --> receiver
 //! ```
 //! A sender cuts its flows into packets, one flow after the other. A packet that finds no room in its port's buffer
-//! either stops its sender until there is room (`pause`, lossless, whoever waits behind it waits too), or is lost
+//! either stops its sender until there is room (`pause`, lossless, packets behind it wait too), or is lost
 //! (`drop`), and its flow stands still, like TCP's: for a round trip where packets behind it would tell the sender, and
 //! with half of what was on its way as its window after that; otherwise until a time-out, and with a window of one packet.
 
@@ -95,7 +95,7 @@ pub(super) struct Load {
     pub(super) bytes: u64,
 }
 
-/// Whoever sends: a front-end link, a readout unit's interface.
+/// A sender: a front-end link, a readout unit's interface.
 #[derive(Debug)]
 struct Sender {
     pace: Pace,

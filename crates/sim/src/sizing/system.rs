@@ -465,20 +465,10 @@ pub(super) const fn drain() -> Time {
 }
 
 impl System {
-    /// Reads and checks a sizing file. The values in `instead` (a key such as `builder.events`, and a value as in the
-    /// file) override those of the file.
+    /// Reads and checks a text; errors give `file` as its name. The values in `instead` override those of the file.
     ///
     /// # Errors
-    /// If the file cannot be read, or if it is no valid system with the values of `instead`.
-    pub fn read(path: &Path, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
-        let (file, text) = read_text(path)?;
-        Self::parse(&file, &text, instead)
-    }
-
-    /// As [`System::read`], from a text; errors give `file` as its name.
-    ///
-    /// # Errors
-    /// As [`System::read`].
+    /// If the text with the values of `instead` is no valid system.
     pub fn parse(file: &str, text: &str, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
         parse_as(file, text, &|name| std::env::var(name).ok(), instead, |system, faults| {
             faults.keep(check(system));
@@ -536,150 +526,96 @@ impl System {
 /// The most of anything that is counted in a file: beyond, memory and patience end.
 const MOST_SOURCES: u32 = 1 << 16;
 
-pub(super) fn fault(key: &str, message: impl Into<String>) -> Result<(), Fault> {
-    Err(Fault::new(key, message))
+/// An error at this key with this message unless something holds.
+pub(super) fn needs(holds: bool, key: &str, message: impl Into<String>) -> Result<(), Fault> {
+    if holds { Ok(()) } else { Err(Fault::new(key, message)) }
 }
 
 fn check(system: &System) -> Result<(), Fault> {
     check_head(system.version, system.duration, system.warm_up, system.drain)?;
     counts(system)?;
-    times(system)?;
     memory(system)?;
     network("front_network", &system.front_network)?;
     network("event_network", &system.event_network)?;
-    let hosts = [
-        ("readout.host", &system.readout.host),
-        ("builder.host", &system.builder.host),
-        ("manager.host", &system.manager.host),
-    ];
-    hosts.into_iter().try_for_each(|(key, section)| host(key, section))?;
+    host("readout.host", &system.readout.host)?;
+    host("builder.host", &system.builder.host)?;
+    host("manager.host", &system.manager.host)?;
     behind_builders(system)
 }
 
 /// Checks what all sizing files begin with.
 pub(super) fn check_head(version: u32, duration: Time, warm_up: Time, drain: Time) -> Result<(), Fault> {
-    if version != 1 {
-        return fault("version", format!("this program reads version 1, not {version}"));
-    }
-    if duration.0 <= warm_up.0 {
-        return fault("duration", format!("longer than warm_up ({warm_up}), which is not counted"));
-    }
-    if duration.0 + drain.0 > Duration::from_secs(3600) {
-        return fault("duration", "at most an hour, drain included");
-    }
-    Ok(())
+    needs(version == 1, "version", format!("this program reads version 1, not {version}"))?;
+    let message = format!("longer than warm_up ({warm_up}), which is not counted");
+    needs(duration.0 > warm_up.0, "duration", message)?;
+    needs(duration.0 + drain.0 <= Duration::from_secs(3600), "duration", "at most an hour, drain included")
 }
 
 fn counts(system: &System) -> Result<(), Fault> {
-    if !(1..=1000).contains(&system.front_end.streams) {
-        return fault("front_end.streams", "between 1 and 1000 sources share a link");
-    }
-    if system.front_ends == 0 || system.front_ends > MOST_SOURCES / system.front_end.streams {
-        return fault("front_ends", format!("at least one link, and at most {MOST_SOURCES} sources on all of them"));
-    }
-    let in_groups = system.front_end.group.iter().map(|group| u64::from(group.links)).sum::<u64>();
-    if in_groups > u64::from(system.front_ends) {
-        let message = format!("the groups have {in_groups} links, of {} in all (front_ends)", system.front_ends);
-        return fault("front_end.group", message);
-    }
-    if system.readouts == 0 || u32::from(system.readouts) > system.front_ends {
-        let message = format!("between 1 and {} readout units: each reads at least one link", system.front_ends);
-        return fault("readouts", message);
-    }
-    if !(1..=4096).contains(&system.builders) {
-        return fault("builders", "between 1 and 4096 builder units");
-    }
-    if !(1..=64).contains(&system.manager.batch) {
-        return fault("manager.batch", "between 1 and 64 events are assigned at once");
-    }
-    if !(1..=1 << 20).contains(&system.builder.events) {
-        return fault("builder.events", "between 1 and 1048576 events in work");
-    }
-    Ok(())
-}
-
-fn times(system: &System) -> Result<(), Fault> {
-    let gather = system.trigger.gather.0;
-    if gather < Duration::from_micros(1) || gather > Duration::from_millis(10) {
-        return fault("trigger.gather", "between 1us and 10ms");
-    }
-    match system.trigger_hertz() {
-        Some(hertz) if hertz * gather.as_secs_f64() > 64.0 => {
-            fault("trigger.gather", "at most 64 triggers are gathered: a shorter time, or a lower trigger.rate")
-        }
-        _ => Ok(()),
-    }
+    let System { front_ends, front_end, readouts, builders, manager, builder, trigger, .. } = system;
+    needs((1..=1000).contains(&front_end.streams), "front_end.streams", "between 1 and 1000 sources share a link")?;
+    let message = format!("at least one link, and at most {MOST_SOURCES} sources on all of them");
+    needs((1..=MOST_SOURCES / front_end.streams).contains(front_ends), "front_ends", message)?;
+    let in_groups = front_end.group.iter().map(|group| u64::from(group.links)).sum::<u64>();
+    let message = format!("the groups have {in_groups} links, of {front_ends} in all (front_ends)");
+    needs(in_groups <= u64::from(*front_ends), "front_end.group", message)?;
+    let message = format!("between 1 and {front_ends} readout units: each reads at least one link");
+    needs((1..=*front_ends).contains(&u32::from(*readouts)), "readouts", message)?;
+    needs((1..=4096).contains(builders), "builders", "between 1 and 4096 builder units")?;
+    needs((1..=64).contains(&manager.batch), "manager.batch", "between 1 and 64 events are assigned at once")?;
+    needs((1..=1 << 20).contains(&builder.events), "builder.events", "between 1 and 1048576 events in work")?;
+    let gather = trigger.gather.0;
+    let is_possible = (Duration::from_micros(1)..=Duration::from_millis(10)).contains(&gather);
+    needs(is_possible, "trigger.gather", "between 1us and 10ms")?;
+    let gathered = system.trigger_hertz().unwrap_or_default() * gather.as_secs_f64();
+    let message = "at most 64 triggers are gathered: a shorter time, or a lower trigger.rate";
+    needs(gathered <= 64.0, "trigger.gather", message)
 }
 
 fn memory(system: &System) -> Result<(), Fault> {
-    for (key, capacity) in
-        [("readout.capacity", system.readout.capacity), ("manager.capacity", system.manager.capacity)]
-    {
-        if !capacity.is_power_of_two() || !(64..=1 << 20).contains(&capacity) {
-            return fault(key, "the number of events is a power of two between 64 and 1048576");
-        }
+    let System { readout, front_end, front_network, manager, .. } = system;
+    for (key, capacity) in [("readout.capacity", readout.capacity), ("manager.capacity", manager.capacity)] {
+        let is_possible = capacity.is_power_of_two() && (64..=1 << 20).contains(&capacity);
+        needs(is_possible, key, "the number of events is a power of two between 64 and 1048576")?;
     }
-    if system.readout.window == 0 || system.readout.window > system.readout.capacity / 2 {
-        let most = system.readout.capacity / 2;
-        return fault("readout.window", format!("the window lies between 1 and half the capacity ({most})"));
-    }
+    let most = readout.capacity / 2;
+    let message = format!("the window lies between 1 and half the capacity ({most})");
+    needs((1..=most).contains(&readout.window), "readout.window", message)?;
     let largest = system.largest_in_stream();
-    let sources = u64::from(system.sources().div_ceil(u32::from(system.readouts)) + system.front_end.streams);
-    if system.readout.pool.0 < 2 * largest * sources {
-        let message =
-            format!("each of up to {sources} sources needs room for two of its largest fragments ({largest} bytes)");
-        return fault("readout.pool", message);
-    }
-    if system.front_end.buffer.0 < 2 * largest {
-        return fault("front_end.buffer", format!("room for two of the largest fragments ({largest} bytes each)"));
-    }
-    if system.front_network.window.0 < largest {
-        let message = format!("at least the largest fragment ({largest} bytes): it is read as a whole");
-        return fault("front_network.window", message);
-    }
-    Ok(())
+    let sources = u64::from(system.sources().div_ceil(u32::from(system.readouts)) + front_end.streams);
+    let message =
+        format!("each of up to {sources} sources needs room for two of its largest fragments ({largest} bytes)");
+    needs(readout.pool.0 >= 2 * largest * sources, "readout.pool", message)?;
+    let message = format!("room for two of the largest fragments ({largest} bytes each)");
+    needs(front_end.buffer.0 >= 2 * largest, "front_end.buffer", message)?;
+    let message = format!("at least the largest fragment ({largest} bytes): it is read as a whole");
+    needs(front_network.window.0 >= largest, "front_network.window", message)
 }
 
 fn network(name: &str, network: &NetworkSection) -> Result<(), Fault> {
     let key = |field: &str| format!("{name}.{field}");
-    if !(64..=1 << 20).contains(&network.packet.0) {
-        return fault(&key("packet"), "between 64 bytes and 1MiB");
-    }
-    if network.window.0 < 2 * network.packet.0 {
-        return fault(&key("window"), format!("at least two packets ({} bytes each)", network.packet.0));
-    }
-    if network.retransmit_after.0 < Duration::from_micros(100) {
-        return fault(&key("retransmit_after"), "at least 100us: TCP's least is 200ms unless told otherwise");
-    }
-    Ok(())
+    needs((64..=1 << 20).contains(&network.packet.0), &key("packet"), "between 64 bytes and 1MiB")?;
+    let message = format!("at least two packets ({} bytes each)", network.packet.0);
+    needs(network.window.0 >= 2 * network.packet.0, &key("window"), message)?;
+    let message = "at least 100us: TCP's least is 200ms unless told otherwise";
+    needs(network.retransmit_after.0 >= Duration::from_micros(100), &key("retransmit_after"), message)
 }
 
 fn host(name: &str, host: &HostSection) -> Result<(), Fault> {
-    if host.cores == 0 {
-        return fault(&format!("{name}.cores"), "at least one core");
-    }
-    if host.turn.0 < Duration::from_nanos(100) {
-        return fault(&format!("{name}.turn"), "at least 100ns: time must go on");
-    }
-    Ok(())
+    needs(host.cores > 0, &format!("{name}.cores"), "at least one core")?;
+    let is_possible = host.turn.0 >= Duration::from_nanos(100);
+    needs(is_possible, &format!("{name}.turn"), "at least 100ns: time must go on")
 }
 
 fn behind_builders(system: &System) -> Result<(), Fault> {
     if let Some(filter) = &system.filter {
-        if !(1..=1 << 16).contains(&filter.workers) {
-            return fault("filter.workers", "between 1 and 65536");
-        }
-        if !(0.0..=1.0).contains(&filter.accept) {
-            return fault("filter.accept", "a part between 0 and 1");
-        }
+        needs((1..=1 << 16).contains(&filter.workers), "filter.workers", "between 1 and 65536")?;
+        needs((0.0..=1.0).contains(&filter.accept), "filter.accept", "a part between 0 and 1")?;
     }
-    match system.builder.acknowledge {
-        AcknowledgementLevel::Handed if system.filter.is_none() => {
-            fault("builder.acknowledge", "there is no [filter] that an event could be handed to: say \"built\"")
-        }
-        AcknowledgementLevel::Written | AcknowledgementLevel::Synced if system.disk.is_none() => {
-            fault("builder.acknowledge", "there is no [disk] that an event could be written to: say \"built\"")
-        }
-        _ => Ok(()),
-    }
+    let message = "there is no [filter] that an event could be handed to: say \"built\"";
+    let is_handed = system.builder.acknowledge == AcknowledgementLevel::Handed;
+    needs(!is_handed || system.filter.is_some(), "builder.acknowledge", message)?;
+    let message = "there is no [disk] that an event could be written to: say \"built\"";
+    let is_written = system.builder.acknowledge >= AcknowledgementLevel::Written;
+    needs(!is_written || system.disk.is_some(), "builder.acknowledge", message)
 }

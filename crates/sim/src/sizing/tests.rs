@@ -317,7 +317,10 @@ fn the_felix_hosts_keep_up_with_their_triggers_and_need_their_cores() {
     for (cores, more, keeps_up) in [("6", &[][..], true), ("2", &[], false), ("10", &large, true), ("3", &large, false)]
     {
         let short = [("duration", "6ms"), ("warm_up", "3ms"), ("readout.host.cores", cores)];
-        let system = System::read(&file, &owned(&[&short, more].concat())).unwrap_or_else(|error| panic!("{error}"));
+        let instead = owned(&[&short, more].concat());
+        let Ok(SizingFile::Pull(system)) = SizingFile::read(&file, &instead) else {
+            panic!("it is a system that pulls")
+        };
         let outcome = simulate(&system);
         let offered = outcome.rate.offered_per_s.expect("a trigger");
         let (rate, limit) = (outcome.rate.events_per_s / offered, &outcome.limit);

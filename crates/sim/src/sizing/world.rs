@@ -11,7 +11,7 @@ use ropewalk_terms::{EventKey, Incarnation, Instant, NodeId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Longer than any simulated run: nobody is given up here.
+/// Longer than any simulated run: no source is given up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The whole system. Unit 0 is the event manager; readout units follow, then builder units.
@@ -370,7 +370,7 @@ impl<'a> World<'a> {
     }
 
     fn end_turn(&mut self, host: u32) {
-        // Whoever is woken meanwhile has its turn in the next one.
+        // A unit that is woken meanwhile has its turn in the next one.
         let units = self.hosts[host as usize].units.clone();
         let readouts = self.readouts.len() as u32;
         for unit in units.clone() {

@@ -6,7 +6,7 @@ use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_sim::campaign::{
     CardSetting, End, Fault, FaultKind, Managers, Place, RESET, Rooms, Scenario, Scheduled, SubscriberSetting,
-    TimeOuts, push, run, run_push,
+    TimeOuts, push, run,
 };
 use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_wire::stream::{Balance, Policy, Share};
@@ -63,7 +63,7 @@ fn a_second_connection_waits_until_the_first_is_worked_off() {
     expect_all_is_well(Scenario { pace, rooms, disk, faults, events: 54, ..steady() });
 }
 
-/// Its connection could not be read, because others had every block, and so nobody knew whose it was.
+/// Its connection could not be read, because others had every block, and so its source was not known.
 #[test]
 fn a_source_that_comes_while_every_block_is_out_is_not_absent() {
     let time_outs = TimeOuts { source: milliseconds(100), ..steady().time_outs };
@@ -96,7 +96,7 @@ fn seeds_of_push_systems_that_failed_once_are_well() {
     for seed in [15, 26, 27, 37, 46, 106, 108, 141, 6089, 6739, 8006, 4707, 7653, 13311] {
         let scenario = push::Scenario::draw_plain(seed);
         let text = scenario.to_string();
-        assert_eq!(run_push(scenario).broken, None, "{text}");
+        assert_eq!(run(scenario).broken, None, "{text}");
     }
 }
 
@@ -109,7 +109,7 @@ fn seeds_of_whole_push_systems_that_failed_once_are_well() {
     for seed in [31820, 32092, 53274, 60547, 68400, 11618, 14227, 14623] {
         let scenario = push::Scenario::draw(seed);
         let text = scenario.to_string();
-        assert_eq!(run_push(scenario).broken, None, "{text}");
+        assert_eq!(run(scenario).broken, None, "{text}");
     }
 }
 
@@ -119,11 +119,11 @@ fn seeds_with_gateways_of_two_threads_that_failed_once_are_well() {
     for seed in [75, 196, 223, 338, 414] {
         let scenario = push::Scenario { faults: Vec::new(), ..push::Scenario::draw(seed) };
         assert!(scenario.threads, "seed {seed} is another one by now");
-        assert_eq!(run_push(scenario).broken, None, "seed {seed}");
+        assert_eq!(run(scenario).broken, None, "seed {seed}");
     }
 }
 
-/// The trigger source declares a resynchronisation while somebody cannot be read or cannot be told, or while it says
+/// The trigger source declares a resynchronisation while a source cannot be read or a unit cannot be told, or while it says
 /// nothing for longer than the time-out.
 #[test]
 fn seeds_with_a_resynchronisation_that_failed_once_are_well() {
@@ -142,7 +142,7 @@ fn a_stop_before_the_run_has_begun_is_told_to_everybody_who_is_there() {
     expect_all_is_well(Scenario { faults, end: End::Force(milliseconds(20)), ..steady() });
 }
 
-/// The run's last event is known from the start, and somebody is out of step for a while.
+/// The run's last event is known from the start, and a source is out of step for a while.
 #[test]
 fn a_source_that_fails_for_a_while_does_not_cost_the_rest_of_the_run() {
     let faults = vec![fault(40, 0, Fault::at(FaultKind::ResetCounter, Place::Source(0)).with_number(3))];
@@ -172,7 +172,7 @@ fn a_node_whose_clock_was_set_back_is_taken_in_again() {
     }
 }
 
-/// Nobody notices that the source's first connection is dead, and it speaks over another one.
+/// No unit notices that the source's first connection is dead, and it speaks over another one.
 #[test]
 fn a_source_that_comes_back_is_believed_although_its_first_connection_seems_to_be_there() {
     let (readout, source) = (Place::Readout(0), Place::Source(0));
@@ -181,14 +181,14 @@ fn a_source_that_comes_back_is_believed_although_its_first_connection_seems_to_b
     for away in [20, 80, 400] {
         let faults = vec![half_open.clone(), fault(45, away, Fault::at(FaultKind::Disconnect, Place::Source(0)))];
         expect_all_is_well(Scenario { faults: faults.clone(), time_outs, ..steady() });
-        // Alone it is not missed, since nobody else shows what it should have said: the network has to notice.
+        // Alone it is not missed, since no other source shows what it should have said: the network has to notice.
         let network = Faults { give_up: Duration::from_secs(5), ..Faults::default() };
         let sources = steady().sources[..1].to_vec();
         expect_all_is_well(Scenario { faults, network, readouts: 1, sources, ..steady() });
     }
 }
 
-/// Readout units know that the run was stopped before its known end, and tell whoever takes it over.
+/// Readout units know that the run was stopped before its known end, and tell the event manager that takes it over.
 #[test]
 fn a_run_that_was_stopped_stays_stopped_when_another_event_manager_takes_it_over() {
     let faults = vec![
@@ -199,7 +199,7 @@ fn a_run_that_was_stopped_stays_stopped_when_another_event_manager_takes_it_over
     expect_all_is_well(Scenario { incomplete, managers, faults, ..steady() });
 }
 
-/// It has heard of nobody yet.
+/// It has heard of no unit yet.
 #[test]
 fn an_event_manager_that_takes_over_and_is_told_to_stop_at_once_drains_first() {
     let faults = vec![fault(74, 50, Fault::new(FaultKind::ManagerOvertaken).with_number(RESET))];
@@ -221,7 +221,7 @@ fn an_event_manager_that_has_ended_the_run_keeps_its_account_beyond_its_lease() 
     expect_all_is_well(Scenario { network, managers: Managers::Standby(lease), faults, ..usual });
 }
 
-/// It hears nobody for longer than it waits for them, and the first to come back is a builder unit: what another one has, and
+/// It hears no unit for longer than it waits for them, and the first to come back is a builder unit: what another one has, and
 /// may have written, waits for who holds it still. It was given to the first one at once, which could only drop it.
 #[test]
 fn an_event_manager_that_nobody_could_hear_waits_for_a_readout_unit_before_it_assigns_anything() {
@@ -306,7 +306,7 @@ fn who_must_miss_nothing_hears_the_rest_of_the_last_batch_when_the_run_ends() {
     }
 }
 
-/// The card goes on while others have not ended yet, and somebody does not read: that is no matter of the run any more.
+/// The card goes on while others have not ended yet, and a subscriber does not read: that is no matter of the run any more.
 #[test]
 fn a_readout_unit_that_has_said_its_last_word_says_no_other_account() {
     let card = |readout| CardSetting {

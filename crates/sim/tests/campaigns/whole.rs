@@ -1,7 +1,8 @@
 //! Campaigns as a whole: quiet systems lose nothing, and a seed is a run, byte for byte.
 
 use ropewalk_sim::campaign::{
-    Campaign, Coverage, FaultKind, Orders, Scenario, Situation, World, push, run, run_push, unreachable,
+    Campaign, Coverage, FaultKind, Orders, Outcome, Scenario, Situation, push, run, run_with_text, run_with_trace,
+    unreachable,
 };
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 fn a_quiet_system_keeps_everything() {
     for seed in 0..4 {
         assert_eq!(run(Scenario::quiet(seed)).broken, None);
-        assert_eq!(run_push(push::Scenario::quiet(seed)).broken, None);
+        assert_eq!(run(push::Scenario::quiet(seed)).broken, None);
     }
 }
 
@@ -22,15 +23,19 @@ fn filter_units_behind_builder_units_lose_nothing_whoever_dies() {
     }
 }
 
-/// Whether a seed's history, with its text, is the same each time.
-fn is_the_same_run<H: PartialEq>(history: impl Fn(u64) -> (H, String)) {
+/// Checks that a seed's history, with its text, is the same each time.
+fn is_the_same_run(run: impl Fn(u64) -> Outcome) {
     let mut texts = BTreeSet::new();
     for seed in 0..6 {
-        let (first, second) = (history(seed), history(seed));
+        let history = || {
+            let Outcome { broken, digest, nanoseconds, text, .. } = run(seed);
+            (broken, digest, nanoseconds, text)
+        };
+        let (first, second) = (history(), history());
         assert!(first == second, "seed {seed} is not the same run twice");
         // A run may be stopped before anything was triggered.
-        assert!(first.1.lines().count() > 40, "seed {seed} says too little: {}", first.1);
-        texts.insert(first.1);
+        assert!(first.3.lines().count() > 40, "seed {seed} says too little: {}", first.3);
+        texts.insert(first.3);
     }
     assert_eq!(texts.len(), 6, "different seeds are different runs");
 }
@@ -38,16 +43,8 @@ fn is_the_same_run<H: PartialEq>(history: impl Fn(u64) -> (H, String)) {
 /// No hash order, no wall clock, no thread: everything that happens follows from the seed.
 #[test]
 fn the_same_seed_is_the_same_run_byte_for_byte() {
-    is_the_same_run(|seed| {
-        let mut world = World::with_text(Scenario::draw(seed));
-        let ended = world.run();
-        ((ended, world.digest(), world.now()), world.take_text())
-    });
-    is_the_same_run(|seed| {
-        let mut world = push::World::with_text(push::Scenario::draw(seed));
-        let ended = world.run();
-        ((ended, world.digest(), world.now()), world.take_text())
-    });
+    is_the_same_run(|seed| run_with_text(Scenario::draw(seed)));
+    is_the_same_run(|seed| run_with_text(push::Scenario::draw(seed)));
 }
 
 #[test]
@@ -85,9 +82,9 @@ fn coverage_names_the_cells_that_were_not_hit() {
 /// One row per member, one arrow per message that arrived, each with a beginning and an end.
 #[test]
 fn a_trace_has_a_row_for_everybody_and_whole_arrows() {
-    let mut world = World::with_trace(Scenario::quiet(1));
-    assert_eq!(world.run(), Ok(()));
-    let trace = world.take_trace().expect("it was asked for");
+    let outcome = run_with_trace(Scenario::quiet(1));
+    assert_eq!(outcome.broken, None);
+    let trace = outcome.trace.expect("it was asked for");
     let events = trace["traceEvents"].as_array().expect("a list of events");
     let named = |phase: &str, name: &str| events.iter().filter(|one| one["ph"] == phase && one["name"] == name).count();
     assert_eq!(named("M", "thread_name"), 9, "four sources, two readout units, two builder units, one manager");

@@ -21,8 +21,9 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// Crates of others that building and testing the workspace may need on one platform; the terminal view alone names 51, a third
-/// of which are optional parts that are not built. TLS is nine of them, and unpacking gzip, bzip2 and xz another nine.
-const MOST_CRATES: usize = 217;
+/// of which are optional parts that are not built. TLS is nine of them, and unpacking gzip, bzip2 and xz another nine. Completions, man
+/// pages and help at the width of the terminal are four, the manual's Markdown three.
+const MOST_CRATES: usize = 224;
 
 /// Whether the licence expression lets us choose allowed licences alone. `AND` binds stronger than `OR`.
 fn is_allowed(expression: &str) -> bool {

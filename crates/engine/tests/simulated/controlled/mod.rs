@@ -12,7 +12,7 @@
 
 mod program;
 
-use super::front_end::mixed;
+use super::mixed;
 use super::stand::pool;
 use super::{seeds, unless};
 use program::Program;

@@ -16,7 +16,7 @@
 
 mod stand_ins;
 
-use super::front_end::mixed;
+use super::mixed;
 use super::stand::pool;
 use super::{seeds, unless};
 use ropewalk_engine::{

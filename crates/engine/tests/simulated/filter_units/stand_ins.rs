@@ -1,7 +1,7 @@
 //! What surrounds the real builder unit: the processes of filter units, filter nodes on other machines, and one [`Assigner`]
 //! in place of event manager and readout unit.
 
-use super::super::front_end::mixed;
+use super::super::mixed;
 use super::super::stand::pool;
 use super::super::unless;
 use super::{Mishap, Scenario, TIMEOUT};

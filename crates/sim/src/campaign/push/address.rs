@@ -88,7 +88,7 @@ pub(super) const fn source(flow: u8, source: u16) -> SocketAddrV4 {
     SocketAddrV4::new(host(SOURCE + flow, source), 3000)
 }
 
-/// Somebody who does not belong to the system.
+/// A sender that does not belong to the system.
 pub(super) const STRANGER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 99, 0, 1), 2000);
 
 /// All gateways.

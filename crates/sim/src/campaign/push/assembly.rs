@@ -452,7 +452,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Time passes for sets in assembly: whoever waited too long is finished. A set does not wait in vain for what has come
+    /// Time passes for sets in assembly: sets that waited too long are finished. A set does not wait in vain for what has come
     /// and was not looked at.
     pub(super) fn pass(&mut self, now: Instant) {
         let heard = self.heard.min(now);

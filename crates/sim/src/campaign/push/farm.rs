@@ -5,10 +5,10 @@
 
 use super::address;
 use super::assembly::Finished;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, source_id};
 use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::{FarmAccount, Naming, Output};
-use ropewalk_terms::{Attempt, Cause, Incarnation, Instant};
+use ropewalk_terms::{Attempt, Cause, Incarnation, Instant, SourceId};
 use ropewalk_wire::gateway::{
     Credit, Decision, Decisions, EventFlags, Frame, Kind, MOST_OUTSTANDING, Message, PieceHead, Progress, PushView,
     Stream, StreamEntry, ThrottleState, Verdict,
@@ -46,6 +46,14 @@ pub(super) struct Held {
     opened: Instant,
     deadline: Instant,
     pub(super) events: Vec<Event>,
+}
+
+impl Held {
+    /// Each source of its flow that was waited for, with the cause of its absence where it is missing.
+    pub(super) fn found(&self, flow: u8) -> BTreeMap<SourceId, Option<Cause>> {
+        let came = self.came.iter().map(|&source| (source_id(flow, source), None));
+        came.chain(self.absent.iter().map(|(&source, &cause)| (source_id(flow, source), Some(cause)))).collect()
+    }
 }
 
 /// What is under a sequence number.
@@ -298,7 +306,7 @@ impl Farm {
             known.entries.insert(piece.sequence, Entry::Awaited(place));
             let event = self.event(place);
             if event.ruling.is_some() || event.with.is_some() {
-                return Err(broken(Checker::Keys, "it is decided, or somebody has it"));
+                return Err(broken(Checker::Keys, "it is decided, or a node has it"));
             }
             event.with = Some((node, piece.sequence));
             event.attempt += 1;

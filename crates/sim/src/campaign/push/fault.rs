@@ -1,19 +1,13 @@
 //! What goes wrong in a push system, where, when and for how long: how that is drawn from a seed, and how packets are spoilt.
 
-use super::member::Place;
 use super::scenario::{
     FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, Masking, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, Timing,
 };
-use crate::campaign::fault::FaultKind;
+use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
 use crate::campaign::schedule::{moment, scheduled};
 use ropewalk_flow::source::Random;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-
-/// One thing that goes wrong.
-pub type Fault = crate::campaign::fault::Fault<Place>;
-/// A fault and its time.
-pub type Scheduled = crate::campaign::fault::Scheduled<Place>;
 
 /// Whether a member is away meanwhile that the run waits for. Readers of decisions come and go as they like.
 pub(super) const fn keeps_away(fault: &Fault) -> bool {
@@ -214,7 +208,7 @@ fn fault(draw: &mut Random, scenario: &Scenario) -> Fault {
     let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_PUSH..FaultKind::FIRST_OF_LIVES]);
     let flow = draw.below(scenario.flows.len() as u64) as u8;
     let sources = scenario.flows[usize::from(flow)].sources.sources;
-    let source = Place::Source(flow, draw.below(sources.into()) as u16);
+    let source = Place::FlowSource(flow, draw.below(sources.into()) as u16);
     let gateway = Place::Gateway(draw.below(scenario.gateways.into()) as u16);
     let node = Place::Node(draw.below(scenario.nodes.len() as u64) as u16);
     let count = draw.between(1, 6).cast_signed();

@@ -1,13 +1,11 @@
 //! Faults begin and end: what each does to the members, the network and the disks.
 
-use super::super::content::mixed;
 use super::address;
-use super::fault::{Fault, Spoiling, on_way};
-use super::member::Place;
+use super::fault::{Spoiling, on_way};
 use super::world::World;
-use crate::campaign::cluster::{Active, Process};
-use crate::campaign::fault::FaultKind;
-use crate::campaign::runner::Situation;
+use crate::campaign::cluster::Process;
+use crate::campaign::content::mixed;
+use crate::campaign::fault::{Fault, FaultKind, Place};
 use ropewalk_engine::Drive;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::packet::simulated::{PacketFaults, PacketPath};
@@ -21,49 +19,21 @@ use std::net::SocketAddrV4;
 const SHORT_QUEUE: usize = 8;
 
 impl World {
-    /// Lets faults begin and end whose time has come.
-    pub(super) fn inject(&mut self) {
-        let now = self.now();
-        if self.situation() == Situation::Ended {
-            self.schedule.stop();
-        }
-        let mut changed = false;
-        while let Some(Active { scheduled, .. }) = self.schedule.take_ended(now) {
-            self.referee.borrow_mut().note(now, 7, || format!("ends: {scheduled}"));
-            self.end(&scheduled.fault);
-            changed = true;
-        }
-        while let Some(scheduled) = self.schedule.take_due(now) {
-            self.coverage.hit(scheduled.fault.kind, self.situation());
-            self.referee.borrow_mut().note(now, 6, || format!("begins: {scheduled}"));
-            self.begin(now, &scheduled.fault);
-            let until = Instant::ZERO.after(scheduled.end());
-            self.schedule.keep(now, Active { until, scheduled, struck: () });
-            changed = true;
-        }
-        if changed {
-            self.set_network();
-            self.set_disks();
-            self.set_lines();
-            self.set_paces();
-            self.set_rates();
-        }
-    }
-
-    fn begin(&mut self, now: Instant, fault: &Fault) {
+    pub(super) fn begin_fault(&mut self, now: Instant, fault: &Fault) {
         if let Some(spoiling) = Spoiling::of(fault) {
-            let Place::Source(flow, source) = fault.place() else { return };
+            let Place::FlowSource(flow, source) = fault.place() else { return };
             return self.tampering[usize::from(flow)][usize::from(source)].set(Some(spoiling));
         }
+        let index = fault.places.first().map_or(0, |place| place.index());
         match fault.kind {
             FaultKind::StrangerPackets => self.speak_nonsense(now),
-            FaultKind::NodeKilled => self.nodes[fault.place().index()].machine = None,
+            FaultKind::NodeKilled => self.nodes[usize::from(index)].machine = None,
             FaultKind::GatewayKilled => {
-                self.gateways[fault.place().index()].machine = None;
-                self.senders[fault.place().index()].machine = None;
+                self.gateways[usize::from(index)].machine = None;
+                self.senders[usize::from(index)].machine = None;
             }
-            FaultKind::NodeDisconnected => self.disconnect(fault.place().index() as u16),
-            FaultKind::ReaderLeaves => self.set_reader_away(fault.place().index(), true),
+            FaultKind::NodeDisconnected => self.disconnect(index),
+            FaultKind::ReaderLeaves => self.set_reader_away(index, true),
             FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
                 self.change_pauses(fault.place(), 1);
             }
@@ -77,13 +47,13 @@ impl World {
         }
     }
 
-    fn end(&mut self, fault: &Fault) {
+    pub(super) fn end_fault(&mut self, fault: &Fault) {
         match fault.kind {
             FaultKind::NodeKilled => self.start_nodes(),
-            FaultKind::GatewayKilled => self.restart_gateway(fault.place().index() as u16),
+            FaultKind::GatewayKilled => self.restart_gateway(fault.place().index()),
             FaultKind::ReaderLeaves => self.set_reader_away(fault.place().index(), false),
             // Several may slow the same one: those that still do, do it again.
-            FaultKind::ReaderSlow => self.set_rate(fault.place().index() as u16, None),
+            FaultKind::ReaderSlow => self.set_rate(fault.place().index(), None),
             FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
                 self.change_pauses(fault.place(), -1);
             }
@@ -97,7 +67,7 @@ impl World {
     fn set_drift(&self, place: Place, ppm: i32) {
         match place {
             Place::Node(node) => self.nodes[usize::from(node)].clock.set_drift(ppm),
-            _ => self.gateways[place.index()].clock.set_drift(ppm),
+            _ => self.gateways[usize::from(place.index())].clock.set_drift(ppm),
         }
     }
 
@@ -115,13 +85,13 @@ impl World {
             Place::Reader(reader) => change(&mut self.readers[usize::from(reader)], by),
             Place::Node(node) => change(&mut self.nodes[usize::from(node)], by),
             Place::Trigger(flow) => change(&mut self.triggers[usize::from(flow)], by),
-            // It has its turns with its trigger.
-            Place::Source(..) => {}
+            // A source has its turns with its trigger.
+            _ => {}
         }
     }
 
-    fn set_reader_away(&mut self, reader: usize, is_away: bool) {
-        let member = &mut self.readers[reader];
+    fn set_reader_away(&mut self, reader: u16, is_away: bool) {
+        let member = &mut self.readers[usize::from(reader)];
         if let Some(drive) = &mut member.machine {
             drive.set_away(is_away);
         }
@@ -138,9 +108,9 @@ impl World {
     }
 
     /// How often gateways have turns now.
-    fn set_paces(&mut self) {
+    pub(super) fn set_paces(&mut self) {
         for (number, gateway) in (0..).zip(&mut self.gateways) {
-            let slow = self.schedule.active().filter(|fault| fault.kind == FaultKind::GatewaySlow);
+            let slow = self.core.schedule.active().filter(|fault| fault.kind == FaultKind::GatewaySlow);
             let paces = slow.filter(|fault| fault.places == [Place::Gateway(number)]).map(|fault| fault.time);
             gateway.set_pace(paces.max().unwrap_or_default());
         }
@@ -148,7 +118,7 @@ impl World {
 
     /// Whether this goes wrong now.
     pub(super) fn suffers(&self, kind: FaultKind, places: &[Place]) -> bool {
-        self.schedule.active().any(|active| active.kind == kind && active.places == places)
+        self.core.schedule.active().any(|active| active.kind == kind && active.places == places)
     }
 
     /// A gateway that nothing keeps away any more begins its next life.
@@ -160,7 +130,7 @@ impl World {
     }
 
     /// Who hears whom over connections now.
-    fn set_lines(&self) {
+    pub(super) fn set_lines(&self) {
         for node in 0..self.scenario.nodes.len() as u16 {
             let is_cut_off = self.suffers(FaultKind::NodeCutOff, &[Place::Node(node)]);
             let is_deaf = self.suffers(FaultKind::NodeDeaf, &[Place::Node(node)]);
@@ -181,9 +151,9 @@ impl World {
     }
 
     /// Readers who are slow now, at gateways that may have begun another life.
-    fn set_rates(&self) {
-        for fault in self.schedule.active().filter(|fault| fault.kind == FaultKind::ReaderSlow) {
-            self.set_rate(fault.place().index() as u16, Some(fault.count()));
+    pub(super) fn set_rates(&self) {
+        for fault in self.core.schedule.active().filter(|fault| fault.kind == FaultKind::ReaderSlow) {
+            self.set_rate(fault.place().index(), Some(fault.count()));
         }
     }
 
@@ -199,25 +169,25 @@ impl World {
     }
 
     /// What goes wrong on gateways' disks now.
-    fn set_disks(&self) {
+    pub(super) fn set_disks(&self) {
         for (gateway, storage) in (0..).zip(&self.storages) {
             let mut disk = DiskFaults::default();
-            let own = self.schedule.active().filter(|fault| fault.places == [Place::Gateway(gateway)]);
+            let own = self.core.schedule.active().filter(|fault| fault.places == [Place::Gateway(gateway)]);
             own.for_each(|fault| fault.strike_disk(&mut disk));
             storage.set_faults(disk);
         }
     }
 
     /// What goes wrong on the network now, all of it together.
-    fn set_network(&self) {
+    pub(super) fn set_network(&self) {
         let base = PacketFaults { queue: self.scenario.rooms.queue, ..self.scenario.network };
         let is_short = self.suffers(FaultKind::QueueShort, &[]);
         self.network.set_faults(PacketFaults { queue: if is_short { SHORT_QUEUE } else { base.queue }, ..base });
         let silence = PacketFaults { loss: 1.0, ..base };
         let mut paths = Vec::new();
-        for fault in self.schedule.active() {
+        for fault in self.core.schedule.active() {
             match (fault.kind, fault.places.first()) {
-                (FaultKind::SourceSilent, Some(&Place::Source(flow, source))) => {
+                (FaultKind::SourceSilent, Some(&Place::FlowSource(flow, source))) => {
                     let from = address::only(address::source(flow, source));
                     paths.push(PacketPath { from, to: address::gateways(), faults: silence });
                 }
@@ -239,7 +209,7 @@ impl World {
         ];
         for (way, (from, to)) in ways.into_iter().enumerate() {
             let mut faults = base;
-            for fault in self.schedule.active() {
+            for fault in self.core.schedule.active() {
                 let Some((_, manner)) = on_way(fault.kind).filter(|(of, _)| *of == way) else { continue };
                 match manner {
                     0 => faults.loss = faults.loss.max(fault.number as f64 / 100.0),

@@ -2,16 +2,16 @@
 //! compared with what was accepted: every byte, every missing source and its cause.
 
 use super::farm::Held;
-use super::fault::{Fault, Spoiling};
-use super::member::Place;
+use super::fault::Spoiling;
 use super::referee::{Identity, Twin};
 use super::scenario::{FlowSetting, Scenario, source_of};
 use super::world::World;
-use crate::campaign::fault::FaultKind;
+use crate::campaign::fault::{Fault, FaultKind, Place};
 use crate::campaign::outcome::{Broken, Checker};
+use crate::campaign::referee::{found_in, read_events};
 use ropewalk_flow::gateway::Output;
 use ropewalk_terms::{Attempt, Cause, Instant};
-use ropewalk_wire::run_file::{EventFlags, EventView, Item, Items, RecordKind};
+use ropewalk_wire::run_file::EventView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl World {
     /// Packets of a flow that were spoilt, and do not say whose they are. Each may have been the only one of its set.
     fn spoilt(&self, of: u8) -> u64 {
         let own = self.scenario.faults.iter().map(|scheduled| &scheduled.fault);
-        let own = own.filter(|fault| matches!(fault.places[..], [Place::Source(flow, _)] if flow == of));
+        let own = own.filter(|fault| matches!(fault.places[..], [Place::FlowSource(flow, _)] if flow == of));
         let spoilt = own.filter_map(Spoiling::of).filter(|one| one.kind != FaultKind::PacketWrongPartition);
         spoilt.map(|one| one.count).sum()
     }
@@ -292,32 +292,21 @@ impl World {
     }
 
     fn read_files(&self, gateway: u16, lives: &[&Twin]) -> Result<BTreeSet<Identity>, Broken> {
-        let storage = &self.storages[usize::from(gateway)];
         let mut found = BTreeMap::<Identity, usize>::new();
-        for path in storage.paths() {
-            let broken =
-                |words: String| Broken::new(Checker::Content, format!("gw{gateway} {}: {words}", path.display()));
-            let bytes = storage.read(&path).map_err(|cause| broken(cause.to_string()))?;
-            for item in Items::new(&bytes) {
-                match item {
-                    Item::Record { record, .. } if record.kind() == RecordKind::EVENT => {
-                        let event = EventView::parse(&record).map_err(|error| broken(error.to_string()))?;
-                        let place = self.place_of(&event).ok_or_else(|| broken(format!("no event {}", event.key())))?;
-                        self.compare_with(lives, place, &event).map_err(broken)?;
-                        // Each life may have had some of its packets.
-                        let times = found.entry(place).or_default();
-                        *times += 1;
-                        Broken::unless(*times <= lives.len(), Checker::Keys, || {
-                            format!("gw{gateway}: {place:?} is stored {times} times")
-                        })?;
-                    }
-                    Item::Record { .. } => {}
-                    // A gateway that was killed had no time to finish what it wrote.
-                    Item::Damaged { .. } if lives.len() > 1 => {}
-                    Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
-                }
-            }
-        }
+        // A gateway that was killed had no time to finish what it wrote.
+        let may_be_torn = lives.len() > 1;
+        let place = Place::Gateway(gateway);
+        read_events(&self.storages[usize::from(gateway)], place, may_be_torn, |event| {
+            let broken = |words: String| Broken::new(Checker::Content, format!("{place}: {words}"));
+            let event_place = self.place_of(event).ok_or_else(|| broken(format!("no event {}", event.key())))?;
+            self.compare_with(lives, event_place, event).map_err(broken)?;
+            // Each life may have had some of its packets.
+            let times = found.entry(event_place).or_default();
+            *times += 1;
+            Broken::unless(*times <= lives.len(), Checker::Keys, || {
+                format!("{place}: {event_place:?} is stored {times} times")
+            })
+        })?;
         Ok(found.into_keys().collect())
     }
 
@@ -350,19 +339,14 @@ impl World {
                 return Err(format!("{place:?}: source {source} sent something else"));
             }
         }
-        let there = event.fragments().map(|fragment| source_of(fragment.entry.source)).collect::<Vec<_>>();
-        let came = held.came.iter().map(|&source| (place.0, source));
-        let missing = event.missing().filter_map(|missing| Some((source_of(missing.source).1, missing.cause()?)));
-        let missing = missing.collect::<BTreeMap<u16, Cause>>();
-        if !came.eq(there.iter().copied()) || missing != held.absent {
-            return Err(format!("{place:?} holds {there:?} and lacks {missing:?}: that should be {held:?}"));
+        let (found, due) = (found_in(event).map_err(|broken| broken.words)?, held.found(place.0));
+        if found != due {
+            return Err(format!("{place:?} holds {found:?}, and should hold {due:?}"));
         }
         let known = &held.events[usize::from(place.2)];
         let word = known.ruling.map(|ruling| ruling.word as u16);
-        let (head, is_whole) = (event.head(), held.absent.is_empty());
-        let is_right = Some(head.trigger_type) == word
-            && head.attempt == Attempt(known.attempt)
-            && head.flags.contains(EventFlags::INCOMPLETE) != is_whole;
+        let head = event.head();
+        let is_right = Some(head.trigger_type) == word && head.attempt == Attempt(known.attempt);
         if is_right { Ok(()) } else { Err(format!("{place:?}: {head:?}, and it is {known:?}")) }
     }
 }

@@ -8,6 +8,7 @@ use super::referee::Shared;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Directory, Inlet, Line, Lines, Outlet, Tampering};
 use crate::campaign::cluster::{LeastWait, Process};
+use crate::campaign::fault::Place;
 use crate::campaign::node::{NodeClock, disk_of};
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
@@ -26,7 +27,6 @@ use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
-use std::fmt;
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -35,50 +35,6 @@ use std::time::Duration;
 
 /// How long a member waits at least for its next turn.
 const LEAST_WAIT: LeastWait = LeastWait { to_come: Duration::ZERO, over: Duration::from_micros(50) };
-
-/// Who takes part.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Place {
-    /// A gateway, or the half of it that receives.
-    Gateway(u16),
-    /// The half of a gateway that sends, where it has a thread of its own.
-    Sending(u16),
-    /// A node of the farm.
-    Node(u16),
-    /// The trigger of a flow and all of its sources.
-    Trigger(u8),
-    /// A reader of decisions.
-    Reader(u16),
-    /// A source of a flow.
-    Source(u8, u16),
-}
-
-impl Place {
-    /// Which one it is among its kind.
-    pub(super) const fn index(self) -> usize {
-        match self {
-            Self::Gateway(index)
-            | Self::Sending(index)
-            | Self::Node(index)
-            | Self::Reader(index)
-            | Self::Source(_, index) => index as usize,
-            Self::Trigger(flow) => flow as usize,
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gateway(index) => write!(out, "gw{index}"),
-            Self::Sending(index) => write!(out, "gw{index}-send"),
-            Self::Node(index) => write!(out, "node{index}"),
-            Self::Trigger(flow) => write!(out, "trigger{flow}"),
-            Self::Reader(index) => write!(out, "reader{index}"),
-            Self::Source(flow, index) => write!(out, "source{flow}.{index}"),
-        }
-    }
-}
 
 /// A member that is not there yet.
 pub(super) const fn member<D: Drive>(clock: NodeClock) -> Process<D> {

@@ -25,7 +25,4 @@ mod scenario;
 mod wires;
 mod world;
 
-pub use fault::{Fault, Scheduled};
-pub use member::Place;
 pub use scenario::{FarmSetting, FlowSetting, Masking, NodeSetting, Rooms, Scenario, Timing};
-pub use world::World;

@@ -15,7 +15,7 @@ use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::ByteQueue;
-use ropewalk_terms::{Binning, Cause, Incarnation, Instant, NodeId};
+use ropewalk_terms::{Binning, Incarnation, Instant, NodeId};
 use ropewalk_wire::gateway::{FRAME_BYTES, Frame, Message, Stream, StreamEntry};
 use ropewalk_wire::mep::MepView;
 use ropewalk_wire::run_file::EventFlags;
@@ -227,7 +227,7 @@ impl World {
                 let place = self.place_of_sample(sample).ok_or_else(|| broken("there is no such event"))?;
                 let mut lives = sets().filter(|(known, _)| **known == place).peekable();
                 lives.peek().ok_or_else(|| broken("a sample of a set that no node was to get"))?;
-                let is_right = lives.any(|(_, held)| is_as_held(sample, held)) && self.is_as_sent(sample);
+                let is_right = lives.any(|(_, held)| is_as_held(sample, place.0, held)) && self.is_as_sent(sample);
                 let is_wanted = !kind.selection.is_incomplete || !sample.is_complete();
                 let is_named = sample.builder == NodeId::builder(gateway);
                 Broken::unless(is_right && is_wanted && is_named, Checker::Content, || {
@@ -260,12 +260,11 @@ impl World {
     }
 }
 
-/// Whether a sample has the sources that had come, and says why which are missing.
-fn is_as_held(sample: &EventSample, held: &Held) -> bool {
-    let there = sample.fragments.iter().map(|fragment| source_of(fragment.entry.source).1);
-    let missing = sample.missing.iter().filter_map(|missing| Some((source_of(missing.source).1, missing.cause()?)));
-    held.came.iter().copied().eq(there)
-        && missing.collect::<BTreeMap<u16, Cause>>() == held.absent
+/// Whether a sample of a flow has the sources that had come, and says why which are missing.
+fn is_as_held(sample: &EventSample, flow: u8, held: &Held) -> bool {
+    let there = sample.fragments.iter().map(|fragment| (fragment.entry.source, None));
+    let said = there.chain(sample.missing.iter().map(|missing| (missing.source, missing.cause())));
+    said.collect::<BTreeMap<_, _>>() == held.found(flow)
         && sample.flags.contains(EventFlags::INCOMPLETE) != held.absent.is_empty()
 }
 

@@ -1,12 +1,12 @@
 //! Who sees every packet, and knows what must follow.
 
-use super::super::content::mixed;
 use super::address;
 use super::assembly::{Assembly, Finished};
 use super::farm::{Farm, Voices};
-use super::member::Place;
 use super::scenario::{Scenario, source_of};
+use crate::campaign::fault::Place;
 use crate::campaign::outcome::{Broken, Checker};
+use crate::campaign::recorder;
 use ropewalk_engine::gateway::{Order, OrderBoard, Read};
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
 use ropewalk_io::packet::simulated::Passage;
@@ -15,7 +15,6 @@ use ropewalk_wire::gateway::{Frame, Kind, Message, PushView};
 use ropewalk_wire::mep::MepView;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -112,13 +111,11 @@ pub(super) struct Referee {
     pub(super) fates: BTreeMap<(u16, Identity), Fate>,
     /// By flow: packets that found no room in front of a gateway.
     pub(super) overflown: Vec<u64>,
-    digest: u64,
-    text: Option<String>,
-    broken: Option<Broken>,
+    recorder: recorder::Shared,
 }
 
 impl Referee {
-    pub(super) fn new(scenario: &Rc<Scenario>, orders: &Arc<OrderBoard>, with_text: bool) -> Shared {
+    pub(super) fn new(scenario: &Rc<Scenario>, orders: &Arc<OrderBoard>, recorder: &recorder::Shared) -> Shared {
         let twin = |gateway| Twin::new(scenario, gateway, 1);
         let referee = Self {
             scenario: Rc::clone(scenario),
@@ -128,26 +125,9 @@ impl Referee {
             voices: Voices::new(scenario),
             fates: BTreeMap::new(),
             overflown: vec![0; scenario.flows.len()],
-            digest: scenario.seed,
-            text: with_text.then(String::new),
-            broken: None,
+            recorder: Rc::clone(recorder),
         };
         Rc::new(RefCell::new(referee))
-    }
-
-    /// Mixed from everything that happened.
-    pub(super) const fn digest(&self) -> u64 {
-        self.digest
-    }
-
-    /// Everything that happened, line by line, where that was asked for.
-    pub(super) fn take_text(&mut self) -> String {
-        self.text.take().unwrap_or_default()
-    }
-
-    /// What somebody found who could not say so at once.
-    pub(super) fn verdict(&self) -> Result<(), Broken> {
-        self.broken.clone().map_or(Ok(()), Err)
     }
 
     /// A gateway begins another life, which knows nothing.
@@ -165,24 +145,19 @@ impl Referee {
         former.chain([&self.twins[usize::from(gateway)]])
     }
 
-    pub(super) fn keep(&mut self, result: Result<(), Broken>) {
-        self.broken = self.broken.take().or(result.err());
+    pub(super) fn keep(&self, result: Result<(), Broken>) {
+        self.recorder.borrow_mut().keep(result);
     }
 
-    /// Takes note for people, and for the digest.
-    pub(super) fn note(&mut self, now: Instant, number: u64, line: impl FnOnce() -> String) {
-        self.digest = mixed(self.digest ^ now.as_nanoseconds(), number, 1);
-        if let Some(text) = &mut self.text {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{:>12} {}", now.as_nanoseconds(), line());
-        }
+    /// Takes note of a packet.
+    fn note(&self, now: Instant, bytes: &[u8], line: impl FnOnce() -> String) {
+        let line = || format!("{} {} bytes: {}", line(), bytes.len(), named(bytes));
+        self.recorder.borrow_mut().note_line(now, (bytes.len() as u64, 1), line);
     }
 
-    /// Somebody took a packet.
+    /// A process took a packet.
     pub(super) fn taken(&mut self, by: Place, at: SocketAddrV4, from: SocketAddrV4, bytes: Vec<u8>, now: Instant) {
-        self.note(now, bytes.len() as u64, || {
-            format!("{by} takes {} bytes from {from}: {}", bytes.len(), named(&bytes))
-        });
+        self.note(now, &bytes, || format!("{by} takes from {from}"));
         match by {
             Place::Gateway(gateway) | Place::Sending(gateway) => {
                 let note = match address::input_at(at) {
@@ -193,12 +168,12 @@ impl Referee {
             }
             Place::Node(node) => self.voices.node_heard(node, &bytes),
             Place::Trigger(flow) => self.voices.trigger_heard(flow, from, &bytes, now),
-            // They take bytes of connections, and look at them themselves.
-            Place::Reader(_) | Place::Source(..) => {}
+            // Readers take bytes of connections, and look at them themselves.
+            _ => {}
         }
     }
 
-    /// Somebody looked for packets and took so many.
+    /// A process looked for packets and took `count`.
     pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, count: usize) {
         if let Place::Gateway(gateway) | Place::Sending(gateway) = by {
             let note = address::input_at(at).map_or(Note::AllHeard, |(_, flow)| Note::Looked { flow, count });
@@ -206,11 +181,9 @@ impl Referee {
         }
     }
 
-    /// Somebody sends a packet.
+    /// A process sends a packet.
     pub(super) fn sent(&mut self, by: Place, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8], now: Instant) {
-        self.note(now, bytes.len() as u64, || {
-            format!("{by} at {from} sends {} bytes to {to}: {}", bytes.len(), named(bytes))
-        });
+        self.note(now, bytes, || format!("{by} at {from} sends to {to}"));
         let result = match by {
             Place::Gateway(gateway) | Place::Sending(gateway) => {
                 self.twins[usize::from(gateway)].notes.push(Note::Sent { to, bytes: bytes.to_vec() });
@@ -218,7 +191,7 @@ impl Referee {
             }
             Place::Node(node) => self.voices.node_said(node, bytes),
             Place::Trigger(flow) => self.voices.source_said(flow, to, bytes, now),
-            Place::Reader(_) | Place::Source(..) => Ok(()),
+            _ => Ok(()),
         };
         self.keep(result);
     }
@@ -431,7 +404,7 @@ impl Twin {
         let error = receiver.throttle().levels().nth(self.flows.len() + 3).map(|level| level.used);
         let has_nodes = self.farm.has_nodes();
         Broken::unless(error == Some(u64::from(!has_nodes)), Checker::Bounds, || {
-            format!("somebody of the farm is there: {has_nodes}, and the throttle's error is {error:?}")
+            format!("the farm has a node: {has_nodes}, and the throttle's error is {error:?}")
         })
     }
 

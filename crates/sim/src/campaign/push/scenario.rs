@@ -1,11 +1,10 @@
 //! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
 
-use super::super::fault::FaultKind;
 use super::address::Gateways;
-use super::fault::{Fault, Scheduled, on_way};
-use super::member::Place;
+use super::fault::on_way;
 use super::readers::histogram_configs;
 use super::{address, fault};
+use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
 use ropewalk_flow::gateway::{
     Address, DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource,
     ThrottleConfig, headroom,
@@ -62,7 +61,7 @@ pub struct FlowSetting {
     pub default_accept: bool,
     /// Within this time decisions should be there.
     pub budget: Duration,
-    /// So many of the last sources are masked: they send, and nobody waits for them.
+    /// The number of masked sources, counted from the last: they send, and no set waits for them.
     pub masked: u16,
 }
 
@@ -172,7 +171,7 @@ pub struct Scenario {
     pub threads: bool,
     /// Gateways and nodes reach each other over connections.
     pub connections: bool,
-    /// Bytes that the queue of each reader of decisions holds; none where nobody reads them.
+    /// Bytes that the queue of each reader of decisions holds; none without readers.
     pub readers: Option<usize>,
     /// The network of connections, as far as nothing goes wrong beside it.
     pub lines: Faults,
@@ -258,7 +257,7 @@ impl FlowSetting {
         (set < self.sets).then_some((set, event))
     }
 
-    /// The trigger word where nobody decided.
+    /// The trigger word of events without a decision.
     pub(super) fn default_word(&self) -> u32 {
         0x40 + u32::from(self.default_accept)
     }
@@ -372,7 +371,7 @@ impl Scenario {
         scenario
     }
 
-    /// The same with one thread in each gateway that lives for ever, datagrams alone, no readers, and nobody masked.
+    /// The same with one thread in each gateway that lives for ever, datagrams alone, no readers, and no masks.
     pub fn draw_plain(seed: u64) -> Self {
         let mut draw = Random::new(seed, SYSTEM_STREAM);
         let milliseconds = Duration::from_millis;
@@ -445,7 +444,7 @@ impl Scenario {
         self.faults.extend(fault::draw_load(&mut draw, self, self.nodes_come, self.triggering()));
     }
 
-    /// Whether what gateways say comes to triggers in time, and packets come to gateways, whoever else is away.
+    /// Whether what gateways say comes to triggers in time, and packets come to gateways, with any other process away.
     pub(super) fn is_heard(&self) -> bool {
         let is_harmless = |fault: &Fault| {
             let is_on_way = matches!(on_way(fault.kind), Some((0 | 3, _)));
@@ -506,11 +505,6 @@ impl Scenario {
         self.triggering().max(self.stop.unwrap_or_default()) + self.nodes_come
     }
 
-    /// When the last fault is over.
-    pub(super) fn faults_end(&self) -> Duration {
-        self.faults.iter().map(Scheduled::end).max().unwrap_or_default()
-    }
-
     /// What a gateway's machine is told.
     pub(super) fn gateway_config(&self, gateway: u16, life: u64) -> GatewayConfig {
         let farm = FarmConfig {
@@ -536,7 +530,7 @@ impl Scenario {
         let index = match place {
             Place::Gateway(gateway) | Place::Sending(gateway) => usize::from(gateway),
             Place::Node(node) => usize::from(self.gateways + node),
-            Place::Trigger(_) | Place::Reader(_) | Place::Source(..) => return 0,
+            _ => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
     }

@@ -5,8 +5,8 @@
 //! more than it may, and no connection is aborted whose queue had room.
 
 use super::fault::Spoiling;
-use super::member::Place;
 use super::referee::Shared;
+use crate::campaign::fault::Place;
 use crate::campaign::node::NodeClock;
 use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_engine::gateway::{Connections, Link};

@@ -1,50 +1,48 @@
 //! The members of a push system, the clock that turns them, and how far the run is.
 
-use super::super::cluster::{Cluster, Process, Schedule, in_turns};
 use super::fault::keeps_away;
-use super::member::{GatewayMachine, NodeMachine, Place, SendingMachine, Site, TriggerMachine, member};
+use super::member::{GatewayMachine, NodeMachine, SendingMachine, Site, TriggerMachine, member};
 use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
-use super::scenario::{Masking, Scenario, Timing, source_id};
+use super::scenario::{FlowSetting, Masking, Scenario, Timing, source_id};
 use super::wires::{Directory, Tampering};
-use crate::campaign::fault::FaultKind;
+use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded};
+use crate::campaign::fault::{FaultKind, Place, Scheduled};
 use crate::campaign::node::NodeClock;
 use crate::campaign::outcome::{Broken, Checker};
-use crate::campaign::runner::{Coverage, Situation};
+use crate::campaign::recorder::Recorder;
+use crate::campaign::runner::{Situation, SystemKind};
 use ropewalk_engine::Drive;
 use ropewalk_engine::gateway::OrderBoard;
 use ropewalk_flow::gateway::Receiver;
-use ropewalk_flow::source::Random;
 use ropewalk_flow::source::TriggerGate;
-use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
 use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork};
 use ropewalk_io::simulated::Network;
-use ropewalk_terms::{Instant, Utc};
+use ropewalk_terms::Instant;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// When the run begins, in UTC: some day in 2023.
-const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 /// After the last fault is over, and everything was triggered, so long until the end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Turns of readers behind the end, a tenth of a second apart.
 const READ_ON: usize = 10;
+
 /// A run in virtual time.
 pub struct World {
+    pub(super) core: Core<()>,
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: PacketNetwork,
     /// The network of connections, and who is where on it.
     pub(super) lines: Network,
     pub(super) directory: Directory,
     pub(super) storages: Vec<SimulatedStorage>,
-    clock: SimulatedClock,
     pub(super) referee: Shared,
     pub(super) gateways: Vec<Process<GatewayMachine>>,
-    /// By gateway: the halves that send; nobody there where one thread does all.
+    /// By gateway: the halves that send; empty where one thread does all.
     pub(super) senders: Vec<Process<SendingMachine>>,
     pub(super) nodes: Vec<Process<NodeMachine>>,
     /// By flow.
@@ -61,41 +59,47 @@ pub struct World {
     masks: VecDeque<Masking>,
     /// Time-outs that are still to be changed.
     timeouts: VecDeque<Timing>,
-    pub(super) schedule: Schedule<Place>,
-    pub(super) coverage: Coverage,
     /// How many lives each node had, and each gateway.
     pub(super) lives: Vec<u64>,
     gateway_lives: Vec<u64>,
     have_come: bool,
-    order: Random,
-    idle_steps: u32,
+}
+
+impl Seeded for Scenario {
+    type World = World;
+
+    const KIND: SystemKind = SystemKind::Push;
+
+    fn world(self, recorder: Recorder) -> World {
+        World::new(self, recorder)
+    }
+
+    fn faults(&self) -> &[Scheduled] {
+        &self.faults
+    }
+
+    fn faults_mut(&mut self) -> &mut Vec<Scheduled> {
+        &mut self.faults
+    }
 }
 
 impl World {
-    /// All members of a scenario; nobody has had a turn yet.
-    pub fn new(scenario: Scenario) -> Self {
-        Self::recorded(scenario, false)
-    }
-
-    /// The same, with a record of everything as a text.
-    pub fn with_text(scenario: Scenario) -> Self {
-        Self::recorded(scenario, true)
-    }
-
-    fn recorded(scenario: Scenario, with_text: bool) -> Self {
-        let (scenario, clock) = (Rc::new(scenario), SimulatedClock::new(BEGIN));
-        let clock_of = |place| NodeClock::new(clock.clone(), scenario.drift(place));
+    /// All members of a scenario; no member has had a turn yet.
+    fn new(scenario: Scenario, recorder: Recorder) -> Self {
+        let core = Core::new(scenario.seed, &scenario.faults, recorder);
+        let scenario = Rc::new(scenario);
+        let clock_of = |place| NodeClock::new(core.clock.clone(), scenario.drift(place));
         let faults = PacketFaults { queue: scenario.rooms.queue, ..scenario.network };
         let network = PacketNetwork::new(scenario.seed, faults);
         network.watch();
         let clocks: Vec<NodeClock> = (0..scenario.gateways).map(|gateway| clock_of(Place::Gateway(gateway))).collect();
         let disk = |gateway| SimulatedStorage::new(scenario.seed ^ u64::from(gateway) << 32, DiskFaults::default());
-        let gate = |flow: &super::FlowSetting| Arc::new(TriggerGate::new(flow.sets * u64::from(flow.sources.packing)));
+        let gate = |flow: &FlowSetting| Arc::new(TriggerGate::new(flow.sets * u64::from(flow.sources.packing)));
         let nodes = 0..scenario.nodes.len() as u16;
         let orders = Arc::<OrderBoard>::default();
         let mut world = Self {
             storages: (0..scenario.gateways).map(disk).collect(),
-            referee: Referee::new(&scenario, &orders, with_text),
+            referee: Referee::new(&scenario, &orders, &core.recorder),
             // Halves of a gateway have the same clock.
             senders: clocks.iter().cloned().map(member).collect(),
             gateways: clocks.into_iter().map(member).collect(),
@@ -111,15 +115,11 @@ impl World {
             orders,
             masks: scenario.masks.iter().copied().collect(),
             timeouts: scenario.timeouts.iter().copied().collect(),
-            schedule: Schedule::new(&scenario.faults),
-            coverage: Coverage::default(),
             lives: vec![0; scenario.nodes.len()],
             gateway_lives: vec![0; usize::from(scenario.gateways)],
             have_come: false,
-            order: Random::new(scenario.seed, 3),
-            idle_steps: 0,
             network,
-            clock,
+            core,
             scenario,
         };
         world.start();
@@ -135,14 +135,14 @@ impl World {
     fn start(&mut self) {
         (0..self.scenario.gateways).for_each(|gateway| self.start_gateway(gateway));
         for reader in 0..self.scenario.reader_places().len() as u16 {
-            let clock = NodeClock::new(self.clock.clone(), 0);
+            let clock = NodeClock::new(self.core.clock.clone(), 0);
             let drive = self.site().reader(reader, &clock);
             let mut reading = member(clock);
             reading.start(drive);
             self.readers.push(reading);
         }
         for flow in 0..self.scenario.flows.len() as u8 {
-            let clock = NodeClock::new(self.clock.clone(), 0);
+            let clock = NodeClock::new(self.core.clock.clone(), 0);
             let (drive, tampering) = self.site().trigger(flow, &clock);
             let mut trigger = member(clock);
             trigger.start(drive);
@@ -184,21 +184,6 @@ impl World {
         self.nodes[index].start(drive);
     }
 
-    /// The present time.
-    pub fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    /// Mixed from everything that happened: equal for equal histories.
-    pub fn digest(&self) -> u64 {
-        self.referee.borrow().digest()
-    }
-
-    /// Everything that happened, line by line, where that was asked for.
-    pub fn take_text(&mut self) -> String {
-        self.referee.borrow_mut().take_text()
-    }
-
     fn turn_gateway(&mut self, index: usize) -> Result<Option<usize>, Broken> {
         let member = &mut self.gateways[index];
         let done = turn(member);
@@ -223,7 +208,7 @@ impl World {
         Ok(done)
     }
 
-    /// Nobody has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
+    /// No process has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
     fn check_rest(&mut self) -> Result<(), Broken> {
         for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
             let are_up = gateway.is_up() && sender.is_up();
@@ -241,16 +226,16 @@ impl World {
         Ok(())
     }
 
-    /// What was told to readers by the end still comes, and nobody is slow any more: a run does not wait for what is on its way
+    /// What was told to readers by the end still comes, and no line is slow any more: a run does not wait for what is on its way
     /// over a slow line (seed 60547).
     pub(super) fn read_on(&mut self) -> Result<(), Broken> {
         (0..self.readers.len() as u16).for_each(|reader| self.set_rate(reader, None));
         for _ in 0..READ_ON {
-            self.clock.set(self.now().after(Duration::from_millis(100)));
+            self.core.clock.set(self.core.now().after(Duration::from_millis(100)));
             for reader in &mut self.readers {
                 reader.turn();
             }
-            self.referee.borrow().verdict()?;
+            self.core.recorder.borrow().verdict()?;
         }
         Ok(())
     }
@@ -283,15 +268,87 @@ impl World {
             .min()
     }
 
+    fn stop(&self) -> Option<Duration> {
+        self.scenario.stop.map(|stop| stop + self.scenario.nodes_come)
+    }
+
+    fn next_command(&self) -> Option<Instant> {
+        let nodes = (!self.have_come).then_some(self.scenario.nodes_come);
+        let said = self.masks.front().map(|masking| masking.at).into_iter();
+        let said = said.chain(self.timeouts.front().map(|timing| timing.at));
+        let times = nodes.into_iter().chain(self.stop()).chain(said).map(|time| Instant::ZERO.after(time));
+        times.filter(|&time| time > self.core.now()).min()
+    }
+
+    /// Sources have sent everything.
+    pub(super) fn have_sent(&self) -> bool {
+        let mut triggers = self.triggers.iter().filter_map(|member| member.machine.as_ref());
+        triggers.all(|drive| drive.notice().read().is_over)
+    }
+
+    fn have_closed(&self) -> bool {
+        let have_received = self.gateways.iter().all(|member| member.machine.as_ref().is_some_and(Drive::is_done));
+        have_received && self.senders.iter().all(|member| member.machine.as_ref().is_none_or(Drive::is_done))
+    }
+}
+
+impl Cluster for World {
+    type Struck = ();
+
+    const MOST_ROUNDS: u32 = 5000;
+    const MOST_IDLE: u32 = 40_000;
+
+    fn core(&mut self) -> &mut Core<()> {
+        &mut self.core
+    }
+
+    fn situation(&self) -> Situation {
+        let referee = self.referee.borrow();
+        let decided = referee.twins.iter().any(|twin| twin.farm.has_decided());
+        if self.have_closed() {
+            Situation::Ended
+        } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
+            Situation::Idle
+        } else if self.core.schedule.active().any(keeps_away) {
+            Situation::Recovering
+        } else if self.have_sent() {
+            Situation::Draining
+        } else if decided {
+            Situation::Running
+        } else {
+            Situation::Starting
+        }
+    }
+
+    fn begin(&mut self, now: Instant, active: &mut Active<()>) -> bool {
+        self.begin_fault(now, &active.scheduled.fault);
+        true
+    }
+
+    fn end(&mut self, active: &Active<()>) {
+        self.end_fault(&active.scheduled.fault);
+    }
+
+    fn after_faults(&mut self) {
+        self.set_network();
+        self.set_disks();
+        self.set_lines();
+        self.set_paces();
+        self.set_rates();
+    }
+
     /// Nodes come, sources are masked, time-outs changed, and the run is stopped.
     fn command(&mut self) {
-        let now = self.now().since(Instant::ZERO);
+        let now = self.core.now().since(Instant::ZERO);
+        let note = |number, line: String| {
+            self.core.recorder.borrow_mut().note_line(self.core.now(), (number, 0), || line);
+        };
         while let Some(masking) = self.masks.pop_front_if(|masking| masking.at <= now) {
-            self.referee.borrow_mut().note(self.clock.now(), 8, || format!("{masking:?}"));
+            note(8, format!("{masking:?}"));
             self.orders.mask(source_id(masking.flow, masking.source), masking.is_masked);
         }
         while let Some(timing) = self.timeouts.pop_front_if(|timing| timing.at <= now) {
-            self.referee.borrow_mut().note(self.clock.now(), 9, || format!("{timing:?}"));
+            note(9, format!("{timing:?}"));
             self.orders.set_timeout(timing.flow.into(), timing.timeout);
         }
         if !self.have_come && now >= self.scenario.nodes_come {
@@ -308,75 +365,11 @@ impl World {
         }
     }
 
-    fn stop(&self) -> Option<Duration> {
-        self.scenario.stop.map(|stop| stop + self.scenario.nodes_come)
-    }
-
-    fn next_command(&self) -> Option<Instant> {
-        let nodes = (!self.have_come).then_some(self.scenario.nodes_come);
-        let said = self.masks.front().map(|masking| masking.at).into_iter();
-        let said = said.chain(self.timeouts.front().map(|timing| timing.at));
-        let times = nodes.into_iter().chain(self.stop()).chain(said).map(|time| Instant::ZERO.after(time));
-        times.filter(|&time| time > self.now()).min()
-    }
-
-    /// Sources have sent everything.
-    pub(super) fn have_sent(&self) -> bool {
-        let mut triggers = self.triggers.iter().filter_map(|member| member.machine.as_ref());
-        triggers.all(|drive| drive.notice().read().is_over)
-    }
-
-    fn have_closed(&self) -> bool {
-        let have_received = self.gateways.iter().all(|member| member.machine.as_ref().is_some_and(Drive::is_done));
-        have_received && self.senders.iter().all(|member| member.machine.as_ref().is_none_or(Drive::is_done))
-    }
-
-    /// Goes on until the run is over.
-    ///
-    /// # Errors
-    /// What a checker found, or that the run does not end.
-    pub fn run(&mut self) -> Result<(), Broken> {
-        self.go_on()
-    }
-
-    /// How far the run is.
-    pub(super) fn situation(&self) -> Situation {
-        let referee = self.referee.borrow();
-        let decided = referee.twins.iter().any(|twin| twin.farm.has_decided());
-        if self.have_closed() {
-            Situation::Ended
-        } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
-            Situation::Idle
-        } else if self.schedule.active().any(keeps_away) {
-            Situation::Recovering
-        } else if self.have_sent() {
-            Situation::Draining
-        } else if decided {
-            Situation::Running
-        } else {
-            Situation::Starting
-        }
-    }
-}
-
-impl Cluster for World {
-    const MOST_ROUNDS: u32 = 5000;
-    const MOST_IDLE: u32 = 40_000;
-
-    fn clock(&self) -> &SimulatedClock {
-        &self.clock
-    }
-
-    fn strike(&mut self) {
-        self.inject();
-        self.command();
-    }
-
     fn round(&mut self) -> Result<(bool, usize), Broken> {
         let (gateways, nodes) = (self.gateways.len(), self.nodes.len());
         let (triggers, readers) = (self.triggers.len(), self.readers.len());
         let (mut any, mut work) = (false, 0);
-        for index in in_turns(&mut self.order, 2 * gateways + nodes + triggers + readers) {
+        for index in self.core.in_turns(2 * gateways + nodes + triggers + readers) {
             let done = if index < gateways {
                 self.turn_gateway(index)?
             } else if index < 2 * gateways {
@@ -390,7 +383,7 @@ impl Cluster for World {
             };
             any |= done.is_some();
             work += done.unwrap_or_default();
-            self.referee.borrow().verdict()?;
+            self.core.recorder.borrow().verdict()?;
             self.directory.verdict()?;
         }
         let passages = self.network.take_passages();
@@ -402,12 +395,8 @@ impl Cluster for World {
         self.check_rest()
     }
 
-    fn idle_steps(&mut self) -> &mut u32 {
-        &mut self.idle_steps
-    }
-
     fn next_moment(&mut self) -> Option<Instant> {
-        [self.next_turn(), self.schedule.next(), self.next_command()].into_iter().flatten().min()
+        self.next_turn().into_iter().chain(self.next_command()).min()
     }
 
     /// A trigger that waits for gateways again and again needs its time.
@@ -423,14 +412,6 @@ impl Cluster for World {
         Self::judge(self)
     }
 
-    fn coverage(&self) -> &Coverage {
-        &self.coverage
-    }
-
-    fn digest(&self) -> u64 {
-        Self::digest(self)
-    }
-
     fn described(&mut self) -> String {
         let triggers = self.triggers.iter().filter_map(|member| member.machine.as_ref());
         let sets: Vec<_> = triggers.map(|drive| drive.notice().read().sets).collect();
@@ -444,7 +425,7 @@ impl Cluster for World {
         let next = |time: Option<Instant>| time.map(|time| time.since(Instant::ZERO));
         format!(
             "at {:?}, {sets:?} sets were triggered; gateways {:?}; next turns {:?} {:?} {:?}",
-            self.now().since(Instant::ZERO),
+            self.core.now().since(Instant::ZERO),
             gateways.collect::<Vec<_>>(),
             self.gateways.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
             self.nodes.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),

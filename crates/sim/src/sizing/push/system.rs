@@ -1,7 +1,7 @@
 //! The sections of a sizing file of a push system, and what they must fulfil beyond their syntax. `docs/sizing.md` describes
 //! them.
 
-use crate::sizing::system::{check_head, drain, duration, fault, one_u64, warm_up};
+use crate::sizing::system::{check_head, drain, duration, needs, one_u64, warm_up};
 use ropewalk_config::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_config::{ConfigurationError, Fault, parse_as};
 use ropewalk_flow::gateway::Output;
@@ -281,16 +281,12 @@ const MOST_SOURCES: u32 = 1 << 14;
 fn check(system: &PushSystem) -> Result<(), Fault> {
     check_head(system.version, system.duration, system.warm_up, system.drain)?;
     let queues = u32::from(system.gateways) * u32::from(system.gateway.queues);
-    if !(1..=MOST_QUEUES).contains(&queues) {
-        let key = if system.gateway.queues == 0 { "gateway.queues" } else { "gateways" };
-        return fault(key, format!("between 1 and {MOST_QUEUES} input queues in all, not {queues}"));
-    }
-    if system.flow.is_empty() || system.flow.len() > 8 {
-        return fault("flow", "between 1 and 8 flows");
-    }
-    if system.flow.iter().map(|flow| u32::from(flow.sources)).sum::<u32>() > MOST_SOURCES {
-        return fault("flow", format!("at most {MOST_SOURCES} sources of all flows"));
-    }
+    let key = if system.gateway.queues == 0 { "gateway.queues" } else { "gateways" };
+    let message = format!("between 1 and {MOST_QUEUES} input queues in all, not {queues}");
+    needs((1..=MOST_QUEUES).contains(&queues), key, message)?;
+    needs((1..=8).contains(&system.flow.len()), "flow", "between 1 and 8 flows")?;
+    let sources: u32 = system.flow.iter().map(|flow| u32::from(flow.sources)).sum();
+    needs(sources <= MOST_SOURCES, "flow", format!("at most {MOST_SOURCES} sources of all flows"))?;
     system.flow.iter().enumerate().try_for_each(|(index, section)| flow(index, section))?;
     network(system)?;
     gateway(&system.gateway)?;
@@ -299,65 +295,44 @@ fn check(system: &PushSystem) -> Result<(), Fault> {
 
 fn flow(index: usize, flow: &FlowSection) -> Result<(), Fault> {
     let key = |name: &str| format!("flow[{index}].{name}");
-    if flow.sources == 0 || flow.packing == 0 {
-        return fault(&key(if flow.sources == 0 { "sources" } else { "packing" }), "at least 1");
-    }
-    if flow.most_banks() < BANK_HEADER_BYTES || flow.fragment_size.0.mean() > flow.most_banks() as f64 {
-        return fault(&key("packing"), format!("so many fragments fit into no packet of {LARGEST_MEP_BYTES} bytes"));
-    }
-    if flow.rate.0.hertz().is_none_or(|hertz| hertz <= 0.0 || hertz > 1e9) {
-        return fault(&key("rate"), "events come at a rate of up to 1GHz: sources that push have no other measure");
-    }
-    if !(4..=4096).contains(&flow.sets) {
-        return fault(&key("sets"), "between 4 and 4096 sets of events");
-    }
-    if !(0.0..=1.0).contains(&flow.accept) {
-        return fault(&key("accept"), "a part between 0 and 1");
-    }
-    Ok(())
+    needs(flow.sources > 0, &key("sources"), "at least 1")?;
+    needs(flow.packing > 0, &key("packing"), "at least 1")?;
+    let fits = flow.most_banks() >= BANK_HEADER_BYTES && flow.fragment_size.0.mean() <= flow.most_banks() as f64;
+    let message = format!("so many fragments fit into no packet of {LARGEST_MEP_BYTES} bytes");
+    needs(fits, &key("packing"), message)?;
+    let is_rate = flow.rate.0.hertz().is_some_and(|hertz| hertz > 0.0 && hertz <= 1e9);
+    let message = "events come at a rate of up to 1GHz: sources that push have no other measure";
+    needs(is_rate, &key("rate"), message)?;
+    needs((4..=4096).contains(&flow.sets), &key("sets"), "between 4 and 4096 sets of events")?;
+    needs((0.0..=1.0).contains(&flow.accept), &key("accept"), "a part between 0 and 1")
 }
 
 fn network(system: &PushSystem) -> Result<(), Fault> {
     for (key, mtu) in [("network.mtu", system.network.mtu.0), ("gateway.mtu", system.gateway.mtu.0)] {
-        if !(68..=65_535).contains(&mtu) {
-            return fault(key, "between 68 and 65535 bytes");
-        }
+        needs((68..=65_535).contains(&mtu), key, "between 68 and 65535 bytes")?;
     }
     let largest = system.flow.iter().map(FlowSection::largest_packet).max().unwrap_or_default() as u64;
-    if system.network.buffer.0 < on_the_wire(system.network.mtu.0, largest) {
-        return fault("network.buffer", format!("room for the longest packet ({largest} bytes)"));
-    }
-    if system.gateway.socket.0 < largest {
-        return fault("gateway.socket", format!("room for the longest packet ({largest} bytes)"));
-    }
-    Ok(())
+    let message = format!("room for the longest packet ({largest} bytes)");
+    let on_the_wire = on_the_wire(system.network.mtu.0, largest);
+    needs(system.network.buffer.0 >= on_the_wire, "network.buffer", message.clone())?;
+    needs(system.gateway.socket.0 >= largest, "gateway.socket", message)
 }
 
 fn gateway(gateway: &GatewaySection) -> Result<(), Fault> {
     let least = (PUSH_HEAD_BYTES + PIECE_HEAD_BYTES + 1) as u64;
     let most = (FRAME_BYTES + LARGEST_BODY_BYTES) as u64;
-    if !(least..=most).contains(&gateway.largest_push.0) {
-        return fault("gateway.largest_push", format!("between {least} and {most} bytes"));
-    }
-    if !(1..=4096).contains(&gateway.batch) {
-        return fault("gateway.batch", "between 1 and 4096 packets");
-    }
-    if gateway.host.turn.0 < Duration::from_nanos(100) {
-        return fault("gateway.host.turn", "at least 100ns: time must go on");
-    }
-    Ok(())
+    let message = format!("between {least} and {most} bytes");
+    needs((least..=most).contains(&gateway.largest_push.0), "gateway.largest_push", message)?;
+    needs((1..=4096).contains(&gateway.batch), "gateway.batch", "between 1 and 4096 packets")?;
+    let is_possible = gateway.host.turn.0 >= Duration::from_nanos(100);
+    needs(is_possible, "gateway.host.turn", "at least 100ns: time must go on")
 }
 
 fn farm(system: &PushSystem) -> Result<(), Fault> {
     let nodes = u32::from(system.farm.nodes) * u32::from(system.gateways);
-    if !(1..=MOST_NODES).contains(&nodes) {
-        return fault("farm.nodes", format!("between 1 and {MOST_NODES} nodes in all, not {nodes}"));
-    }
-    if !(1..=1 << 16).contains(&system.farm.cores) {
-        return fault("farm.cores", "between 1 and 65536");
-    }
-    if !(1..=MOST_OUTSTANDING).contains(&u64::from(system.farm.outstanding)) {
-        return fault("farm.outstanding", format!("between 1 and {MOST_OUTSTANDING} events"));
-    }
-    Ok(())
+    let message = format!("between 1 and {MOST_NODES} nodes in all, not {nodes}");
+    needs((1..=MOST_NODES).contains(&nodes), "farm.nodes", message)?;
+    needs((1..=1 << 16).contains(&system.farm.cores), "farm.cores", "between 1 and 65536")?;
+    let is_possible = (1..=MOST_OUTSTANDING).contains(&u64::from(system.farm.outstanding));
+    needs(is_possible, "farm.outstanding", format!("between 1 and {MOST_OUTSTANDING} events"))
 }

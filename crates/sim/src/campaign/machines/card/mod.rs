@@ -229,7 +229,7 @@ impl Card {
             }
             if let (Some(ring), false) = (&mut self.ring, fate == Fate::Lost) {
                 ring.space()[..bytes].copy_from_slice(&block);
-                // Whoever sleeps is asked at each step of the world.
+                // The world asks sleeping readers at each of its steps.
                 let _ = ring.commit(bytes);
             }
             let most_open = self.capacity() - self.setting.page_bytes as u64;

@@ -1,0 +1,146 @@
+//! The lists of commands that the help shows, shell completions and man pages.
+
+use crate::arguments::Arguments;
+use crate::ctl;
+use crate::exit::{self, Failure};
+use crate::output::write_results;
+use clap::builder::styling::Style;
+use clap::{Command, CommandFactory};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A heading with its commands.
+type Group<'a> = (&'a str, &'a [&'a str]);
+
+/// The commands that `ropewalk --help` lists.
+const COMMON: [Group<'_>; 6] = [
+    ("Take data", &["demo", "run", "node"]),
+    ("Control a run", &["ctl", "top"]),
+    ("Look", &["runs", "counters"]),
+    ("Files", &["verify", "inspect", "convert", "replay", "recover"]),
+    ("Set up", &["init", "config", "sniff", "source", "doctor", "tune"]),
+    ("Laboratory (program ropewalk-lab)", &["bench", "simulate"]),
+];
+
+/// The commands that `ropewalk commands` lists besides.
+const RARE: [Group<'_>; 5] = [
+    ("FELIX", &["felix"]),
+    ("Filters on files and on other machines", &["filter-files", "filter-unit", "filter-node", "histograms"]),
+    ("Gateways", &["farm-node", "decisions"]),
+    ("Installation", &["topology", "completions", "man", "commands"]),
+    ("Started by a run", &["splitter-process", "filter-process", "filter-program"]),
+];
+
+/// The command line with its help.
+pub(crate) fn command() -> Command {
+    let end = "`ropewalk COMMAND --help` describes a command.\n\
+               `ropewalk commands` lists all commands, `ropewalk demo` is a first run.";
+    let command = grouped(Arguments::command(), &COMMON).after_help(end);
+    command.mut_subcommand("ctl", |ctl| grouped(ctl, &ctl::GROUPS))
+}
+
+/// The command with a help that lists its subcommands in groups.
+fn grouped(command: Command, groups: &[Group<'_>]) -> Command {
+    let heading: Style = *command.get_styles().get_header();
+    let name: Style = *command.get_styles().get_literal();
+    let names = || groups.iter().flat_map(|(_, names)| *names);
+    let width = names().map(|name| name.len()).max().unwrap_or(0);
+    let mut list = String::new();
+    for (title, names) in groups {
+        let _ = write!(list, "\n{heading}{title}:{heading:#}\n");
+        for one in *names {
+            let about = command.find_subcommand(one).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(list, "  {name}{one:width$}{name:#}  {about}");
+        }
+    }
+    let options = format!("\n{heading}Options:{heading:#}\n{{options}}");
+    command.help_template(format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{list}{options}{{after-help}}"))
+}
+
+/// Prints the list of all commands.
+pub(crate) fn commands() -> Result<u8, Failure> {
+    let groups: Vec<Group<'_>> = COMMON.into_iter().chain(RARE).collect();
+    let printed = grouped(Arguments::command(), &groups).print_help();
+    printed.map(|()| exit::GOOD).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+}
+
+/// Prints a script with which a shell completes commands and options.
+pub(crate) fn completions(shell: clap_complete::Shell) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "ropewalk", &mut script);
+    write_results(&script);
+    exit::GOOD
+}
+
+/// Writes a man page for each command.
+pub(crate) fn man(directory: &Path) -> Result<u8, Failure> {
+    let written = std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command(), directory));
+    written.map_err(|error| Failure::Environment(format!("{}: {error}", directory.display())))?;
+    say!("man pages are in {}; try `man {}`", directory.display(), directory.join("ropewalk.1").display());
+    Ok(exit::GOOD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `look` with each command and its full name.
+    fn visit(command: &Command, name: &str, look: &mut impl FnMut(&str, &Command)) {
+        look(name, command);
+        for one in command.get_subcommands() {
+            visit(one, &format!("{name} {}", one.get_name()), look);
+        }
+    }
+
+    #[test]
+    fn each_command_is_in_one_list() {
+        let lists = |command: &Command, groups: &[Group<'_>]| {
+            let mut names: Vec<&str> = groups.iter().flat_map(|(_, names)| *names).copied().collect();
+            let mut all: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+            names.sort_unstable();
+            all.sort_unstable();
+            assert_eq!(names, all);
+        };
+        let command = Arguments::command();
+        let groups: Vec<Group<'_>> = COMMON.into_iter().chain(RARE).collect();
+        lists(&command, &groups);
+        lists(command.find_subcommand("ctl").expect("it is a command"), &ctl::GROUPS);
+        assert!(COMMON.iter().map(|(_, names)| names.len()).sum::<usize>() <= 20);
+    }
+
+    #[test]
+    fn the_help_has_a_line_of_at_most_80_columns_for_each_command() {
+        let help = command().render_help().to_string();
+        let too_long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(too_long.is_empty(), "{too_long:#?}");
+        assert!(help.contains("\nTake data:\n  demo      Build events from emulated front ends"), "{help}");
+    }
+
+    /// What a text of the help must not contain: words that readers have to guess at.
+    const UNCLEAR: [&str; 8] =
+        ["whoever", "nobody", "somebody", "are told", "is told", "as often as", "so many", "is there, "];
+
+    #[test]
+    fn each_command_and_option_has_a_short_and_plain_help() {
+        let mut faults = Vec::new();
+        let mut command = command();
+        command.build();
+        visit(&command, "ropewalk", &mut |name, command| {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            if about.is_empty() || about.chars().count() > 90 || about.ends_with('.') {
+                faults.push(format!("{name}: `{about}`"));
+            }
+            let end = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            faults.extend(end.lines().filter(|line| line.chars().count() > 80).map(|line| format!("{name}: `{line}`")));
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let is_plain = !UNCLEAR.iter().any(|words| help.to_lowercase().contains(words));
+                if help.is_empty() || !is_plain || help.chars().count() > 160 {
+                    faults.push(format!("{name} {}: `{help}`", argument.get_id()));
+                }
+            }
+        });
+        assert!(faults.is_empty(), "{faults:#?}");
+    }
+}
