@@ -184,7 +184,9 @@ async function choose() {
 // Notes when the current run began: the reference run is drawn from there on.
 export function follow(live) {
   const isOn = ["running", "paused", "draining"].includes(live.state);
-  began = isOn ? Math.round(Date.now() / 1000 - live.age_s) : null;
+  if (!isOn) began = null;
+  // The age is rounded: one run keeps one beginning, so that its line does not jump by a second.
+  else if (began === null || Math.abs(Date.now() / 1000 - live.age_s - began) > 2) began = Math.round(Date.now() / 1000 - live.age_s);
 }
 
 async function read() {

@@ -443,6 +443,19 @@ fn packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them() {
     });
 }
 
+/// Binds a port that its former owner has closed. A process that another test starts holds copies of this process's sockets
+/// between `fork` and `exec`, so that the port can stay in use for a moment.
+fn bind_soon(to: SocketAddrV4) -> UdpSocket {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    loop {
+        match UdpSocket::bind(to) {
+            Ok(socket) => return socket,
+            Err(error) => assert!(std::time::Instant::now() < until, "the port stays in use: {error}"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_card_is_as_before_when_its_receivers_have_ended() {
     run("packets::cable::a_card_is_as_before_when_its_receivers_have_ended", || {
@@ -458,7 +471,7 @@ fn a_card_is_as_before_when_its_receivers_have_ended() {
             assert!(refused.starts_with("cannot attach a program to the card"), "{refused}");
             drop((receiver, sender));
             assert_eq!(packets[0].payload.to_vec(), b"frame", "packets outlive their receiver");
-            let socket = cable.sink.inside(|| UdpSocket::bind(to)).expect("the port is free again");
+            let socket = cable.sink.inside(|| bind_soon(to));
             source.send_to(b"packet", to).expect("a way");
             let mut bytes = [0; 10];
             assert_eq!(
@@ -515,7 +528,7 @@ fn a_card_is_as_before_when_who_held_it_was_killed() {
             process.kill().expect("a process of the test's own");
             process.wait().expect("it has ended");
             let before = seen_by_ip(&cable);
-            let socket = cable.sink.inside(|| UdpSocket::bind(to)).expect("the port is free again");
+            let socket = cable.sink.inside(|| bind_soon(to));
             source.send_to(b"packet", to).expect("a way");
             assert_eq!(socket.recv(&mut [0; 10]).ok(), Some(6), "{name}: the kernel gets packets again");
             assert_eq!(seen_by_ip(&cable) - before, 1, "{name}");
