@@ -9,7 +9,9 @@ const here = dirname(fileURLToPath(import.meta.url));
 const sender = join(here, "../../examples/senders/ropewalk_sender.py");
 const children = new Set();
 
-export const scratch = mkdtempSync(join(tmpdir(), "ropewalk-dashboard-"));
+const root = mkdtempSync(join(tmpdir(), "ropewalk-dashboard-"));
+// A directory that each try has for itself.
+export let scratch = mkdtempSync(join(root, "try-"));
 
 export function expect(holds, words) {
   if (!holds) throw new Error(words);
@@ -39,10 +41,15 @@ export function start(command, options) {
 export const frontEnd = (to, source, size) =>
   start("python3", [sender, "--to", to, "--source", String(source), "--rate", "600", "--size", String(size), "--events", "0"]);
 
-// Ends whatever still goes on.
+// Ends all programs that still run; the next try gets a new directory.
+export function endTry() {
+  children.forEach((child) => child.kill("SIGKILL"));
+  scratch = mkdtempSync(join(root, "try-"));
+}
+
 export function clean() {
-  for (const child of children) child.kill("SIGKILL");
-  rmSync(scratch, { recursive: true, force: true });
+  endTry();
+  rmSync(root, { recursive: true, force: true });
 }
 
 // Waits until what is said in JavaScript holds on the page; after how many milliseconds it did.

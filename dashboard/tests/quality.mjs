@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, oneSource, scratch, start, state, text, until, watched } from "./harness.mjs";
 
 // A second source, which never connects.
-const configuration = `${oneSource(scratch).replace('name = "ru0"', 'name = "ru0"\nlisten = "127.0.0.1:0"')}
+const configuration = () => `${oneSource(scratch).replace('name = "ru0"', 'name = "ru0"\nlisten = "127.0.0.1:0"')}
 [[source]]
 id = 2
 readout = "ru0"
@@ -24,15 +24,9 @@ const restarted = (isCurrent) => ({
   problems: [problem("source_restarted", 7, isCurrent, "boardA (source 7) restarted counting at event 600"), problem("checksums_wrong", 8, false, "boardB (source 8): 2,049 fragments with a wrong checksum")],
 });
 
-const panel = `({
-  kind: document.getElementById("quality").className.replace("quality ", ""),
-  state: document.getElementById("quality-state").textContent,
-  lines: [...document.querySelectorAll("#problems li")].map((line) => [line.className, line.firstChild.textContent, line.children[1].textContent].join("|")),
-})`;
-
 export async function quality(browser, program, shots) {
   const file = join(scratch, "quality.toml");
-  writeFileSync(file, configuration);
+  writeFileSync(file, configuration());
   const run = start(program, ["run", file, "--control", "127.0.0.1:0"]);
   const page = await browser.newPage({ viewport: { width: 1400, height: 900 } });
   const expectQuiet = watched(page);
@@ -74,11 +68,15 @@ async function showsProblems(browser, program) {
   // No view of the server comes between.
   await page.addInitScript(() => { window.EventSource = class { addEventListener() {} }; });
   await page.goto(await run.line(/dashboard: (http:\S+)/));
-  // One evaluation: the page's own first view may come between two.
-  const show = (view) => page.evaluate(async ({ shown, read }) => {
+  // Shown and read in one step: the page's own first view may come between two.
+  const show = (view) => page.evaluate(async (shown) => {
     (await import("/quality.js")).show({ quality: shown });
-    return eval(read);
-  }, { shown: view, read: panel });
+    return {
+      kind: document.getElementById("quality").className.replace("quality ", ""),
+      state: document.getElementById("quality-state").textContent,
+      lines: [...document.querySelectorAll("#problems li")].map((line) => [line.className, line.firstChild.textContent, line.children[1].textContent].join("|")),
+    };
+  }, view);
   const expectSame = (found, wanted) => expect(JSON.stringify(found) === JSON.stringify(wanted), `${JSON.stringify(found)}, not ${JSON.stringify(wanted)}`);
   const over = "over|boardB (source 8): 2,049 fragments with a wrong checksum|12:03:05 until 12:04:05, 2,049 fragments";
   expectSame(await show(restarted(true)), {

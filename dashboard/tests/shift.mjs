@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, frontEnd, isInOrder, isPng, number, rowsOf, saved, scratch, start, state, tab, text, until, watched } from "./harness.mjs";
 
 // Front ends of which two are programs that can be killed: without them events are incomplete, and go on.
-const configuration = `version = 1
+const configuration = () => `version = 1
 [run]
 output = ${JSON.stringify(scratch)}
 [timeouts]
@@ -39,7 +39,7 @@ const isRed = (source) =>
 
 export async function shift(browser, program, shots) {
   const file = join(scratch, "dashboard.toml");
-  writeFileSync(file, configuration);
+  writeFileSync(file, configuration());
   const run = start(program, ["run", file, "--control", "127.0.0.1:0", "--idle"]);
   const address = await run.line(/dashboard: (http:\S+)/);
   const readout = await run.line(/ru0 listens on (\S+)/);

@@ -1,32 +1,59 @@
-//! What to do about a source of which most or all is no use: which key would help, by the cause that its fragments have.
+//! Advice after a run: for each source with a problem, what happened since which event, the likely cause, and a
+//! configuration key where the counts of the run show that it would have helped.
 
-use super::source_summary::FragmentSummary;
+use super::source_summary::{FragmentSummary, NumberingSummary};
 use super::summary::RunSummary;
-use ropewalk_config::{Configuration, SourceSection};
-use ropewalk_terms::Requirement;
+use ropewalk_config::{ByteOrigin, Configuration, InputChoice, NumberType, SourceSection};
+use ropewalk_flow::messages::NumberingKind;
+use ropewalk_terms::{Counter, Requirement};
 
-/// A line for each source of which most fragments were lost for one cause, or nothing came, for people.
+/// One line for each source that has a problem, with its name and id.
 pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String> {
-    let of = |source: &SourceSection| {
-        let account = summary.by_source.get(&source.id.to_string())?;
-        let what = about(source, account)?;
-        Some(format!("source {} ({}): {what}", source.id, source.name_or_id()))
-    };
-    configuration.source.iter().filter_map(of).collect()
+    let mut lines = Vec::new();
+    for source in &configuration.source {
+        let Some(account) = summary.by_source.get(&source.id.to_string()) else { continue };
+        let numbering = summary.numbering.get(&source.id.to_string()).map_or(&[][..], Vec::as_slice);
+        let others = || summary.by_source.iter().filter(|(id, _)| **id != source.id.to_string());
+        let evidence = Evidence {
+            received: account.received,
+            duplicate: account.duplicate,
+            repeated: account.counts.get(Counter::NumbersRepeated),
+            fell: account.counts.get(Counter::NumbersFell),
+            events_of_others: others().map(|(_, other)| other.received - other.duplicate).max(),
+            numbering,
+        };
+        lines.extend(
+            about(source, account, &evidence)
+                .map(|what| format!("{}: {what}", summary.name_of(&source.id.to_string()))),
+        );
+    }
+    lines
 }
 
-fn about(source: &SourceSection, account: &FragmentSummary) -> Option<String> {
+/// What a run knows of the event numbers of a source.
+struct Evidence<'a> {
+    received: u64,
+    duplicate: u64,
+    /// Fragments with the number of the fragment before.
+    repeated: u64,
+    /// Fragments with a lower number than the fragment before.
+    fell: u64,
+    /// The most event numbers that another source sent.
+    events_of_others: Option<u64>,
+    numbering: &'a [NumberingSummary],
+}
+
+fn about(source: &SourceSection, account: &FragmentSummary, evidence: &Evidence<'_>) -> Option<String> {
     let received = account.received;
     if received == 0 {
         let is_missed = source.requirement == Requirement::Required;
-        return is_missed.then(|| format!("nothing came: {}", way(source)));
+        return is_missed.then(|| format!("no data in the whole run: {}", origin(source)));
     }
-    let repeated = account.duplicate;
-    if repeated * 3 >= received && source.gathering().is_none() && source.description().is_some() {
-        return Some(format!(
-            "{repeated} of {received} fragments are `duplicate`: frames have the number of the event before them. Where several \
-             frames of an event follow each other, `gather = true` makes one fragment of them"
-        ));
+    if let Some(restart) = evidence.numbering.iter().find(|one| one.is(NumberingKind::OutOfSync)) {
+        return Some(restarted(source, restart));
+    }
+    if evidence.duplicate * 3 >= received && source.gathering().is_none() && source.description().is_some() {
+        return Some(format!("{} of {received} fragments are `duplicate`: {}", evidence.duplicate, evidence.repeats()));
     }
     let causes = account.dropped.iter().map(|(cause, count)| (cause.name(), count));
     let kinds = [("corrupt", account.corrupt), ("stale", account.stale)];
@@ -34,47 +61,119 @@ fn about(source: &SourceSection, account: &FragmentSummary) -> Option<String> {
     if count <= received / 2 {
         return None;
     }
-    Some(format!("{count} of {received} fragments are `{cause}`: {}", remedy(source, cause)?))
+    let since = evidence.numbering.first().map_or_else(String::new, |first| format!(" since event {}", first.event));
+    Some(format!("{count} of {received} fragments are `{cause}`{since}: {}", remedy(source, cause, evidence)?))
 }
 
-/// Where nothing comes from, and what to look at.
-fn way(source: &SourceSection) -> String {
+fn restarted(source: &SourceSection, NumberingSummary { event, from, to, .. }: &NumberingSummary) -> String {
+    let key = if source.has_layout() && source.time.is_none() && !source.numbers_grow() {
+        " A time stamp shows to which events such fragments belong: if the board sends one, add `time` to its layout"
+    } else {
+        ""
+    };
+    format!(
+        "it restarted counting at event {event}: number {to} followed {from}, and its later fragments are in no event. Was \
+         the board reset or switched off during the run?{key}"
+    )
+}
+
+impl Evidence<'_> {
+    /// Why numbers come more than once. Frames of one event follow each other, and other sources send as many events.
+    fn repeats(&self) -> String {
+        let events = self.received - self.duplicate;
+        let about = |wanted: u64| wanted.abs_diff(events) * 10 <= wanted;
+        let is_in_a_row = self.repeated * 10 >= self.duplicate * 9;
+        match self.events_of_others {
+            _ if !is_in_a_row => "event numbers come again after others. Does the board, or the network, send events twice?".into(),
+            Some(others) if about(others) => format!(
+                "about {} frames in a row have one event number. If they are parts of the event, `gather = true` makes one \
+                 fragment of them; if they are equal, the board sends each frame more than once",
+                (self.received + events / 2) / events
+            ),
+            Some(others) if others > events => format!(
+                "its numbers change once in {} frames, and other sources sent {others} events. Is there a counter that \
+                 changes with each frame? Compare place, type and mask of `event` with the board's manual",
+                self.received / events
+            ),
+            _ => "successive frames have one event number; `ropewalk source test` shows which fields change with each frame"
+                .into(),
+        }
+    }
+
+    /// What the numbers of a source with a layout look like, if most of them do not fit into the run.
+    fn misfit(&self, kind: Option<NumberType>) -> String {
+        let first = self.numbering.first().map(|one| one.to);
+        if let Some((kind, first)) = kind.zip(first).filter(|(kind, first)| is_reversed(*kind, *first)) {
+            let other = if kind.is_big_endian { "le" } else { "be" };
+            let begin = reversed(kind, first);
+            let bits = 8 * u32::from(kind.bytes);
+            return format!(
+                "its numbers begin with {first}; in the other byte order with {begin}: `type = \"u{bits}{other}\"` in `event`"
+            );
+        }
+        if self.fell * 20 > self.received {
+            return "its numbers go up and down, so that they count no events: compare place, type and byte order of `event` \
+                    with the board's manual"
+                .into();
+        }
+        if self.repeated * 20 > self.received {
+            return "its numbers jump and repeat: compare place, type and mask of `event`, and `first`, with the board's manual"
+                .into();
+        }
+        "its numbers only grow, but not one by one. If they are times: `numbers = \"growing\"` in `event`. Otherwise compare \
+         place and type of `event`, and `first`, with the board's manual"
+            .into()
+    }
+}
+
+/// The number of the same bytes in the other order.
+const fn reversed(kind: NumberType, number: u64) -> u64 {
+    number.swap_bytes() >> (64 - 8 * kind.bytes as u32)
+}
+
+/// Whether a number is large, and small in the other byte order.
+fn is_reversed(kind: NumberType, number: u64) -> bool {
+    let half = 1 << (4 * u32::from(kind.bytes));
+    kind.bytes > 1 && number >= half && reversed(kind, number) < half
+}
+
+/// Where data are expected from, and what to compare.
+fn origin(source: &SourceSection) -> String {
     let places = [("listen", &source.listen), ("connect", &source.connect)];
     let place = places.into_iter().find_map(|(key, place)| place.as_ref().map(|place| (key, place)));
     match place {
         Some((key, place)) if source.demux.is_some() => {
-            format!("compare `is` of `demux`, and `{key}` ({place}), with who sends and where to")
+            format!(
+                "compare `is` of `demux` with the board's number, and `{key}` ({place}) with the address it sends to"
+            )
         }
-        Some((key, place)) => format!("compare `{key}` ({place}) with where the board sends to"),
+        Some((key, place)) => format!("compare `{key}` ({place}) with the address the board sends to"),
         None if source.input.is_some() => {
-            "compare `input`, and `packets` or `demux`, with what is in the file".to_owned()
+            "compare `input`, and `packets` or `demux`, with the content of the file".into()
         }
-        None => "did it find its way here?".to_owned(),
+        None => "is the board on, and does it send to the right address?".into(),
     }
 }
 
 /// Which keys are behind such a cause.
-fn remedy(source: &SourceSection, cause: &str) -> Option<String> {
-    let jump = if cause == "stale" { "lie before that of the first event" } else { "do not go on one by one" };
+fn remedy(source: &SourceSection, cause: &str, evidence: &Evidence<'_>) -> Option<String> {
     let text = match cause {
         "corrupt" | "implausible_jump" | "out_of_sync" | "stale" if source.numbers_grow() => return None,
-        "corrupt" | "implausible_jump" | "out_of_sync" | "stale" if source.has_layout() => format!(
-            "the numbers of its events {jump}. Where they are times, which only grow: `numbers = \"growing\"` in `event`. \
-             Otherwise compare place, type and byte order of `event`, and `first`, with what the board sends"
-        ),
+        "corrupt" | "implausible_jump" | "out_of_sync" | "stale" if source.has_layout() => {
+            evidence.misfit(source.event.as_ref().and_then(|event| event.kind))
+        }
         "corrupt" | "implausible_jump" | "out_of_sync" | "stale" => {
-            format!("the numbers of its events {jump}: compare `first` with what it sends")
+            "its numbers do not fit those of the run: compare `first` with the number the board begins with".into()
         }
         "not_matched" => format!("they do not have the bytes of `match`; {}", trial(source)),
         "framing_lost" | "sync_lost" | "oversize" | "short_packet" | "malformed" => {
-            format!(
-                "frames are not where `{}` says; {}",
-                if source.has_layout() { "frame" } else { "format" },
-                trial(source)
-            )
+            let key = if source.has_layout() { "frame" } else { "format" };
+            format!("frames are not where `{key}` says; {}", trial(source))
         }
-        "truncated" => "they are longer than `max_fragment`".to_owned(),
-        "pieces_missing" => "compare the keys of `frame.pieces`, and its `timeout`, with what comes".to_owned(),
+        "truncated" => "they are longer than `max_fragment`".into(),
+        "pieces_missing" => {
+            "compare the keys of `frame.pieces`, and its `timeout`, with the packets of the board".into()
+        }
         _ => return None,
     };
     Some(text)
@@ -82,5 +181,9 @@ fn remedy(source: &SourceSection, cause: &str) -> Option<String> {
 
 fn trial(source: &SourceSection) -> String {
     let name = source.name_or_id();
-    format!("`ropewalk source test CONFIG --source {name} --input RECORDING` shows the first bad place")
+    let recording = match &source.input {
+        Some(InputChoice(ByteOrigin::File(path))) => path.display().to_string(),
+        _ => "RECORDING".to_owned(),
+    };
+    format!("`ropewalk source test CONFIG --source {name} --input {recording}` shows the first bad place")
 }

@@ -316,6 +316,10 @@ counters! {
     FragmentsEmpty = "fragments_empty", Count, Total, [Account, Summary];
     /// Built events with a fragment whose content, or whose event, is in doubt.
     EventsDoubtful = "events_doubtful", Count, Total, [];
+    /// Fragments with the event number of the fragment before them, as received.
+    NumbersRepeated = "numbers_repeated", Count, Total, [Account];
+    /// Fragments with a lower event number than the fragment before them, as received; once each time the numbers wrap.
+    NumbersFell = "numbers_fell", Count, Total, [Account];
 }
 
 impl Counter {

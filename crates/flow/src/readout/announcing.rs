@@ -204,7 +204,7 @@ fn entries(
     {
         COUNTERS
             + 2 * Cause::COUNT
-            + 2
+            + 4
             + FragmentFlags::DOUBTS.len()
             + ReportEntry::CORRUPT_WORDS
             + 1
@@ -267,8 +267,12 @@ fn entries(
 /// Counters that are left out while they are zero, to keep reports short.
 fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
     let (id, statistics) = (source.id, &source.statistics);
-    let counters =
-        [(Counter::FragmentsBeforeStart, statistics.before_start), (Counter::FragmentsEmpty, statistics.empty)];
+    let counters = [
+        (Counter::FragmentsBeforeStart, statistics.before_start),
+        (Counter::FragmentsEmpty, statistics.empty),
+        (Counter::NumbersRepeated, statistics.repeated),
+        (Counter::NumbersFell, statistics.fell),
+    ];
     let counters = counters.into_iter().filter(|&(_, count)| count > 0);
     let counters = counters.map(move |(counter, value)| ReportEntry { source: Some(id), what: counter as u16, value });
     let doubts = statistics.doubts.into_iter().enumerate().filter(|&(_, count)| count > 0);

@@ -149,7 +149,7 @@ impl Readout {
     fn refuse(&mut self, source: usize, fragments: &mut Vec<Received>, cause: Cause) {
         let input = &mut self.sources[source];
         for fragment in fragments.drain(..) {
-            input.statistics.add_payload(&fragment.meta);
+            input.statistics.count(&fragment.meta);
             match cause {
                 Cause::Stale => {
                     input.account.stale += 1;

@@ -55,6 +55,12 @@ pub(super) struct Statistics {
     pub(super) payload_bytes: u64,
     /// Fragments without a payload byte.
     pub(super) empty: u64,
+    /// The event number of the last fragment, as received.
+    last_number: Option<u64>,
+    /// Fragments with the number of the fragment before.
+    pub(super) repeated: u64,
+    /// Fragments with a lower number than the fragment before.
+    pub(super) fell: u64,
     /// Fragments that came before the run began.
     pub(super) before_start: u64,
     /// Fragments with each of `FragmentFlags::DOUBTS`.
@@ -74,11 +80,18 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Counts the payload of a fragment.
+    /// Counts the payload of a fragment, and how its number follows the one before.
     #[inline]
-    pub(super) fn add_payload(&mut self, fragment: &FragmentMeta) {
+    pub(super) fn count(&mut self, fragment: &FragmentMeta) {
+        if fragment.missing_cause().is_some() {
+            return;
+        }
         self.payload_bytes += u64::from(fragment.length);
-        self.empty += u64::from(fragment.length == 0 && fragment.missing_cause().is_none());
+        self.empty += u64::from(fragment.length == 0);
+        if let Some(last) = self.last_number.replace(fragment.raw_id) {
+            self.repeated += u64::from(fragment.raw_id == last);
+            self.fell += u64::from(fragment.raw_id < last);
+        }
     }
 }
 
@@ -224,7 +237,7 @@ impl Source {
         let mut flags = FragmentFlags::default();
         for fragment in fragments {
             flags = flags.with(fragment.meta.flags);
-            self.statistics.add_payload(&fragment.meta);
+            self.statistics.count(&fragment.meta);
         }
         if flags.has_error() {
             self.note_doubts(fragments);

@@ -370,6 +370,62 @@ fn a_capture_is_played_into_a_run_without_an_end() {
     );
 }
 
+/// The advice about a board whose frames have these numbers and byte order, beside one that counts from 1 to `events`.
+fn advice_about(name: &str, numbers: &[u32], events: u32) -> String {
+    let directory = TemporaryDirectory::new(&format!("advice-{name}"));
+    let frames = |numbers: &mut dyn Iterator<Item = u32>| {
+        numbers.flat_map(|number| [&number.to_le_bytes()[..], &[7; 12]].concat()).collect::<Vec<_>>()
+    };
+    let board = written(&directory, "board", &frames(&mut numbers.iter().copied()));
+    let other = written(&directory, "other", &frames(&mut (1..=events)));
+    let place = directory.path().display().to_string();
+    let source = |id: u32, name: &str, file: &str| {
+        format!(
+            "[[source]]\nid = {id}\nname = \"{name}\"\nreadout = \"ru0\"\ninput = {file:?}\nframe = {{ fixed = \"16\" }}\n\
+             event = {{ at = 0, type = \"u32le\" }}\n"
+        )
+    };
+    let text = format!(
+        "version = 1\n[run]\noutput = {place:?}\nuntil_sources_end = true\n[[readout]]\nname = \"ru0\"\n[[builder]]\n\
+         name = \"bu0\"\n{}{}",
+        source(5, "board", &board),
+        source(6, "other", &other)
+    );
+    let told = Program::run(["run", &written(&directory, "advice.toml", text.as_bytes())]);
+    let lines = told.expect_status(3).errors.lines().filter_map(|line| line.strip_prefix("advice: "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A key is advised only if the numbers show that it can help.
+#[test]
+fn advice_follows_from_how_the_numbers_of_a_board_run() {
+    let frames = 400;
+    let of = |number: &dyn Fn(u32) -> u32| (0..frames).map(number).collect::<Vec<_>>();
+    let growing = "`numbers = \"growing\"`";
+    let gather = "`gather = true`";
+    let cases: [(&str, Vec<u32>, &str, &[&str]); 7] = [
+        ("times", of(&|n| 1_000_000 + 1000 * n + n * n), growing, &[gather, "byte order"]),
+        ("order", of(&|n| (n + 1).swap_bytes()), "`type = \"u32be\"` in `event`", &[growing, gather]),
+        ("noise", of(&|n| (n + 1).wrapping_mul(2_654_435_761)), "its numbers go up and down", &[growing, gather]),
+        ("parts", of(&|n| 1 + n / 4), "about 4 frames in a row have one event number", &[growing]),
+        ("slow", of(&|n| 1 + n / 4), "its numbers change once in 4 frames", &[growing, gather]),
+        ("twice", of(&|n| 1 + n % 200), "restarted counting at event 201: number 1 followed 200", &[growing, gather]),
+        (
+            "reset",
+            of(&|n| if n < 150 { n + 1 } else { n - 149 }),
+            "restarted counting at event 151",
+            &[growing, gather],
+        ),
+    ];
+    for (name, numbers, wanted, unwanted) in cases {
+        let events = if name == "parts" { frames / 4 } else { frames };
+        let advice = advice_about(name, &numbers, events);
+        assert!(advice.starts_with("board (source 5): ") && advice.contains(wanted), "{name}: {advice}");
+        assert!(unwanted.iter().all(|other| !advice.contains(other)), "{name}: {advice}");
+        assert_eq!(advice.lines().count(), 1, "{name}: {advice}");
+    }
+}
+
 /// Numbers that jump as times do, beside a board that sends nothing; and a capture of another port.
 #[test]
 fn a_run_without_frames_of_a_board_names_the_key_to_look_at() {
@@ -386,9 +442,9 @@ fn a_run_without_frames_of_a_board_names_the_key_to_look_at() {
     let told = Program::run(["run", &config]);
     let errors = &told.expect_status(3).errors;
     for advice in [
-        "advice: source 5 (tdc): 39 of 40 fragments are `implausible_jump`: the numbers of its events do not go on one by one. \
-         Where they are times, which only grow: `numbers = \"growing\"` in `event`",
-        "advice: source 6 (adc): nothing came: compare `input`, and `packets` or `demux`, with",
+        "advice: tdc (source 5): 39 of 40 fragments are `implausible_jump` since event ",
+        ": its numbers only grow, but not one by one. If they are times: `numbers = \"growing\"` in `event`",
+        "advice: adc (source 6): no data in the whole run: compare `input`, and `packets` or `demux`, with",
     ] {
         assert!(errors.contains(advice), "{advice}: {errors}");
     }

@@ -372,6 +372,18 @@ fn fragments_without_a_payload_are_counted_but_not_missing_ones() {
 }
 
 #[test]
+fn numbers_that_repeat_and_fall_are_counted_as_they_come() {
+    let mut rig = Rig::started(config(1));
+    let raw = [1, 2, 2, 3, 3, 3, 1, 4];
+    rig.feed_fragments(0, raw.map(|raw| fragment(0, raw)).to_vec());
+    let count = |counter| {
+        let is_it = |entry: &ReportEntry| entry.as_counter() == Some(counter);
+        rig.readout.report(rig.now).filter(is_it).map(|entry| entry.value).sum::<u64>()
+    };
+    assert_eq!((count(Counter::NumbersRepeated), count(Counter::NumbersFell)), (3, 1));
+}
+
+#[test]
 fn ids_from_before_the_run_are_stale() {
     let mut settings = config(1);
     settings.sources[0].first = 50;
