@@ -11,7 +11,7 @@ const HEIGHT = 120;
 
 const milliseconds = (seconds) => (seconds === null || seconds === undefined ? "–" : `${(1000 * seconds).toPrecision(3)} ms`);
 const PLOTS = [
-  { title: "Event rate", unit: (value) => `${grouped(value)} /s`, lines: [["events_per_second", "events"]] },
+  { title: "Event rate", unit: (value) => `${grouped(value)} /s`, lines: [["events_per_second", "events"], ["incomplete_per_second", "incomplete"], ["doubtful_per_second", "doubtful"]] },
   { title: "Bandwidth", unit: bandwidth, lines: [["bytes_in_per_second", "in"], ["bytes_to_disk_per_second", "to disk"]] },
   {
     title: "Build latency", unit: milliseconds,

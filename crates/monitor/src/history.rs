@@ -1,7 +1,7 @@
-//! How the run went, second by second for an hour and minute by minute for a week, in fixed memory.
+//! Rate history: the last hour by the second and the last week by the minute, in fixed memory.
 //!
 //! ```text
-//!  Sample, Sample ── Rates ── a Point ──┬── Ring of 3,600 seconds ─────┬── a Stretch: what people plot
+//!  Sample, Sample ── Rates ── a Point ──┬── Ring of 3,600 seconds ─────┬── a Stretch, to plot
 //!                                       └── Ring of 10,080 minutes ────┘
 //! ```
 //! A place in a ring belongs to one second (minute) of civil time: clocks that are set back write over the earlier
@@ -22,8 +22,9 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use ropewalk_terms::{Measure, Role};
+use ropewalk_terms::{Counter, Measure, Role};
 
+use crate::quality::incomplete_events;
 use crate::{NodeRates, Rates, Sample};
 
 /// Seconds that are kept one by one.
@@ -128,6 +129,11 @@ impl Seen<'_> {
         self.now.distribution(Measure::EventSize).since(&self.before.distribution(Measure::EventSize)).mean()
     }
 
+    /// How much a count grew in between, per second.
+    fn per_second(self, count: impl Fn(&Sample) -> u64) -> f64 {
+        count(self.now).saturating_sub(count(self.before)) as f64 / self.rates.seconds
+    }
+
     /// The time that this part of all that was measured in between did not exceed, in seconds; `None` if nothing was
     /// measured.
     fn quantile(self, measure: Measure, part: f64) -> Option<f64> {
@@ -147,7 +153,7 @@ pub struct Series {
 }
 
 /// Every series. What is appended here is appended to each place of a ring.
-pub const SERIES: &[Series; 10] = &[
+pub const SERIES: &[Series; 12] = &[
     Series::new("events_per_second", Together::Mean, |seen| Some(seen.rates.events_hz)),
     Series::new("bytes_in_per_second", Together::Mean, |seen| Some(seen.rates.bytes_in_per_second)),
     Series::new("bytes_to_disk_per_second", Together::Mean, |seen| Some(seen.rates.bytes_to_disk_per_second)),
@@ -158,6 +164,10 @@ pub const SERIES: &[Series; 10] = &[
     Series::new("build_latency_p50_seconds", Together::Greatest, |seen| seen.quantile(Measure::BuildLatency, 0.5)),
     Series::new("build_latency_p99_seconds", Together::Greatest, |seen| seen.quantile(Measure::BuildLatency, 0.99)),
     Series::new("disk_write_p99_seconds", Together::Greatest, |seen| seen.quantile(Measure::DiskWriteTime, 0.99)),
+    Series::new("incomplete_per_second", Together::Mean, |seen| Some(seen.per_second(incomplete_events))),
+    Series::new("doubtful_per_second", Together::Mean, |seen| {
+        Some(seen.per_second(|sample| sample.total(Counter::EventsDoubtful)))
+    }),
 ];
 
 impl Series {
@@ -457,6 +467,20 @@ mod tests {
         assert_eq!(series(&stretch, "bytes_in_per_second")[0], Some(1_000.0));
         let part = history.stretch(START + 4, 1);
         assert_eq!(series(&part, "events_per_second"), [Some(40.0), Some(30.0)]);
+    }
+
+    #[test]
+    fn incomplete_and_doubtful_events_are_series_of_their_own() {
+        let mut history = History::default();
+        for (second, incomplete, doubtful) in [(0, 0, 0), (1, 4, 1), (2, 4, 7)] {
+            let mut look = look(second, 10, 0);
+            look.events.incomplete_emitted = incomplete;
+            look.nodes[0].numbers.add(Counter::EventsDoubtful, doubtful);
+            history.observe(look);
+        }
+        let stretch = history.stretch(0, 1);
+        assert_eq!(series(&stretch, "incomplete_per_second"), [Some(4.0), Some(0.0)]);
+        assert_eq!(series(&stretch, "doubtful_per_second"), [Some(1.0), Some(6.0)]);
     }
 
     #[test]

@@ -323,7 +323,7 @@ impl QualityMonitor {
 }
 
 /// Events without a required source, kept or dropped.
-fn incomplete_events(sample: &Sample) -> u64 {
+pub(crate) fn incomplete_events(sample: &Sample) -> u64 {
     sample.events.incomplete_emitted + sample.events.incomplete_dropped.total()
 }
 
