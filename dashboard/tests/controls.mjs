@@ -47,7 +47,7 @@ export async function controls(browser, program, shots) {
   await bob.context.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: the controls are taken, given, and taken by force, and an operator without control sees why nothing can be done");
+  console.log("good: control is taken, given, and taken by force, and an operator without control sees why commands are refused");
 }
 
 async function handsThemOver(ada, bob, shots) {
@@ -68,7 +68,7 @@ async function handsThemOver(ada, bob, shots) {
   }
   await bob.evaluate("window.scrollTo(0, 0)");
   await bob.screenshot({ path: join(shots, "controls-dark.png") });
-  expect(await ada.isEnabled("[data-command=pause]"), "who holds the controls may not use them");
+  expect(await ada.isEnabled("[data-command=pause]"), "who has control may not use them");
   const after = await ada.locator("main").boundingBox();
   expect(before.y === after.y, `the page jumps from ${before.y} to ${after.y}`);
 
@@ -91,7 +91,7 @@ async function handsThemOver(ada, bob, shots) {
   await until(bob, "bob's page says that control is gone", `${holder("ada has control since ")} && ${notice("ada has control now")}`);
   await until(ada, "ada holds them again", `${holder("You have control since ")} && ${enabled("[data-command=pause]")}`);
   expect(await ada.evaluate(`document.activeElement.id`) === "take", "who goes on with the keyboard has lost the place");
-  const journal = `[...document.querySelectorAll("#journal li")].some((entry) => entry.textContent.includes("ada takes the controls from bob, by force"))`;
+  const journal = `[...document.querySelectorAll("#journal li")].some((entry) => entry.textContent.includes("ada takes control from bob by force"))`;
   await until(bob, "it stands in the journal", journal);
 }
 
@@ -99,7 +99,7 @@ async function handsThemOver(ada, bob, shots) {
 async function meetsInARace(ada) {
   const take = `fetch("/api/v1/operator/take?by=eve&force=true", { method: "POST" }).then((answer) => answer.status)`;
   await ada.evaluate("window.seesNothing = true");
-  expect((await ada.evaluate(take)) === 200, "eve does not get the controls");
+  expect((await ada.evaluate(take)) === 200, "eve does not get control");
   await ada.getByRole("button", { name: "Pause", exact: true }).click();
   await until(ada, "why it was not heard", notice("eve "));
   await ada.evaluate("window.seesNothing = false");

@@ -36,9 +36,9 @@ export async function notes(browser, program, shots) {
   // A note of another user appears, too; while another operator has control, the field is disabled.
   expect((await page.evaluate(post("runs/1/notes?by=bob", "beam back"))) === 200, "bob may not say anything");
   await until(page, "what bob said", `${said} === "bob: beam back (and 1 earlier)"`, 15000);
-  expect((await page.evaluate(post("operator/take?by=bob", ""))) === 200, "bob does not get the controls");
+  expect((await page.evaluate(post("operator/take?by=bob", ""))) === 200, "bob does not get control");
   await until(page, "bob's controls", `document.getElementById("note-add").disabled && document.getElementById("note-add").textContent === "bob has control"`);
-  expect((await page.evaluate(post("operator/give?by=bob&to=ada", ""))) === 200, "bob does not give the controls away");
+  expect((await page.evaluate(post("operator/give?by=bob&to=ada", ""))) === 200, "bob does not give control to ada");
   await until(page, "ada's controls", `!document.getElementById("note-add").disabled`);
 
   await page.getByRole("button", { name: "Stop", exact: true }).click();

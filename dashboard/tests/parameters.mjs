@@ -96,10 +96,10 @@ async function keepsWhatIsWritten(page, field) {
   expect((await post("parameters?by=bob", { method: "PATCH", headers: { "Content-Type": "application/json" }, body })) === 200, "bob may not change it");
   await until(page, "what bob changed", mark("timeouts.readout", "now 2.5s, configured: 2s"));
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
-  expect((await post("operator/take?by=bob", { method: "POST" })) === 200, "bob does not get the controls");
+  expect((await post("operator/take?by=bob", { method: "POST" })) === 200, "bob does not get control");
   await until(page, "bob's alone", `${text("parameters-why")} === "bob has control: you cannot change parameters."`);
   expect(await field("timeouts.readout").isDisabled(), "a field of what bob alone may change");
-  expect((await post("operator/give?by=bob", { method: "POST" })) === 200, "bob does not give the controls up");
+  expect((await post("operator/give?by=bob", { method: "POST" })) === 200, "bob does not release control");
   await until(page, "control to be free", `${text("parameters-why")}.startsWith("Changes take effect at once")`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
 }

@@ -238,7 +238,7 @@ pub struct TimeoutSection {
     pub begin: Time,
     /// Under run control, threads and programs that have not ended with their run are named and left behind.
     pub close: Time,
-    /// An operator who holds the controls and gave no command loses them. To take them again counts as a command
+    /// An operator who has control and gave no command for so long loses it. Taking control again counts as a command
     /// ([control.md](control.md#one-operator-at-a-time)).
     pub operator: Time,
 }

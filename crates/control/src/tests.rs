@@ -124,7 +124,7 @@ fn commands_of_others_are_refused_while_an_operator_holds_the_controls() {
     }
     let (status, reply) = setup.json("POST", "/api/v1/commands/configure?by=bob");
     assert_eq!((status, &reply["answer"], &reply["state"]), (409, &"held_by_another".into(), &"initial".into()));
-    assert!(reply["text"].as_str().is_some_and(|text| text.starts_with("ada holds the controls since ")), "{reply}");
+    assert!(reply["text"].as_str().is_some_and(|text| text.starts_with("ada has had control since ")), "{reply}");
     assert_eq!(setup.json("POST", "/api/v1/operator/take?by=bob").0, 409);
     assert_eq!(setup.json("POST", "/api/v1/operator/give?by=bob").0, 409);
     assert_eq!(setup.json("POST", "/api/v1/operator/give?by=ada&to=").0, 400);

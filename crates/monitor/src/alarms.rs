@@ -202,6 +202,8 @@ pub fn built_in() -> Vec<Rule> {
     vec![
         rule("disk_failing", Severity::Critical, limited_by(Limit::DiskFailing), 0, true),
         rule("disk_full", Severity::Critical, limited_by(Limit::DiskFull), 0, false),
+        // Longer than a burst of events or a flush of the page cache.
+        rule("disk_slow", Severity::Warning, limited_by(Limit::Disk), 10, false),
         rule("node_missing", Severity::Critical, Quantity::NodesMissing, 2, true),
         // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),

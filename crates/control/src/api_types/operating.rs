@@ -1,4 +1,4 @@
-//! Which sources take part, who holds the controls, and what can be changed while a run goes on.
+//! Which sources take part, who has control, and what can be changed while a run goes on.
 
 use std::collections::BTreeSet;
 

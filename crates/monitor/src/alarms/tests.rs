@@ -1,7 +1,7 @@
 //! Alarms on made-up runs.
 
 use super::{AlarmError, Alarms, Condition, Quantity, Rule, Severity, State, built_in};
-use crate::made_up::{node, sample, source};
+use crate::made_up::{held_back, node, sample, source};
 use crate::quality::{ProblemKind, Quality, QualityMonitor};
 use crate::{Activity, RunTrend, Sample};
 use core::time::Duration;
@@ -244,7 +244,7 @@ fn built(events: u64) -> EventAccount {
 }
 
 #[test]
-fn no_triggers_and_a_dead_data_acquisition_are_told_apart() {
+fn no_triggers_a_slow_disk_and_a_dead_data_acquisition_are_distinct() {
     let good = |second| Sample { events: built(second), ..sample(second, vec![source(1, second)]) };
     assert!(shown_after(good).is_empty());
     let no_triggers = |_| sample(0, vec![source(1, 5)]);
@@ -258,6 +258,16 @@ fn no_triggers_and_a_dead_data_acquisition_are_told_apart() {
         sample
     };
     assert_eq!(shown_after(gone), ["node_missing", "data_acquisition_dead"]);
+    // Events are built, and the builder unit waits for its disk.
+    let slow = |second| {
+        let mut sample = good(second);
+        sample.sources = vec![held_back(source(1, second), Duration::from_millis(990 * second))];
+        for counter in [Counter::BuilderFullTime, Counter::DiskBusyTime] {
+            sample.nodes[1].numbers.add(counter, second * 980_000_000);
+        }
+        sample
+    };
+    assert_eq!(shown_after(slow), ["disk_slow"]);
     let stopped = |second| Sample { phase: "configured", ..sample(second, vec![source(1, 5)]) };
     assert!(shown_after(stopped).is_empty());
 }

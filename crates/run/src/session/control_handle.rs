@@ -36,7 +36,7 @@ pub struct Told {
 /// Why a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RequestRefusal {
-    /// Another operator holds the controls.
+    /// Another operator has control.
     HeldByAnother(String),
     /// Nothing has this name.
     Unknown(String),
@@ -53,7 +53,7 @@ pub(super) type Reply = Box<dyn FnOnce(Told) + Send>;
 pub(super) enum By {
     /// The program's own, or of the user at its terminal: always accepted.
     Program(String),
-    /// An operator's: refused while another operator holds the controls.
+    /// An operator's: refused while another operator has control.
     Operator(String),
 }
 
@@ -149,14 +149,14 @@ impl ControlHandle {
     }
 
     /// Gives a command of the program itself, or of the user at its terminal. It is accepted no matter which operator
-    /// holds the controls. `reply` is called once, from another thread, when the command has ended, which may take as
+    /// has control. `reply` is called once, from another thread, when the command has ended, which may take as
     /// long as the run takes to drain; it must not block.
     pub fn command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
         let (fields, by) = (Fields::default(), By::Program(by.to_owned()));
         self.order(Order::Command { command, fields, by, reply: Box::new(reply) });
     }
 
-    /// Like [`ControlHandle::command`], for an operator: refused while another operator holds the controls. A start
+    /// Like [`ControlHandle::command`], for an operator: refused while another operator has control. A start
     /// also takes the fields of the run.
     pub fn operator_command(
         &self,
@@ -168,7 +168,7 @@ impl ControlHandle {
         self.order(Order::Command { command, fields, by: By::Operator(by.to_owned()), reply: Box::new(reply) });
     }
 
-    /// Takes the controls, or gives them, in an operator's name. `reply` is called once, from another thread; it must not block.
+    /// Takes or gives control in an operator's name. `reply` is called once, from another thread; it must not block.
     pub fn controls(&self, request: ControlsRequest, by: &str, reply: impl FnOnce(ControlsTold) + Send + 'static) {
         self.order(Order::Controls { request, by: by.to_owned(), reply: Box::new(reply) });
     }
@@ -279,7 +279,7 @@ pub struct SessionView {
     pub warnings: Vec<String>,
     /// The account of the last run that was closed.
     pub last: Option<Arc<RunSummary>>,
-    /// The operator who holds the controls.
+    /// The operator who has control.
     pub operator: Option<Holder>,
     /// Fields that a run must be given at its start.
     pub required_fields: Arc<[String]>,
@@ -333,19 +333,19 @@ impl SessionView {
     }
 }
 
-/// The operator who holds the controls: commands of other operators are refused.
+/// The operator who has control: commands of other operators are refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
     /// The operator's name, as given by the operator.
     pub name: String,
-    /// Since when the operator has held the controls.
+    /// Since when the operator has had control.
     pub since: Utc,
 }
 
 /// An operator's request for control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlsRequest {
-    /// To take the controls, or to keep them: a sign of life.
+    /// Takes control, or keeps it: a sign of life.
     Take {
         /// Even if another operator holds them.
         is_forced: bool,
@@ -379,7 +379,7 @@ impl Rota {
         Self { controls: Controls::new(silence), silence, holder: None }
     }
 
-    /// Sets how long a holder of the controls may be silent from now on.
+    /// Sets how long a holder of control may be silent from now on.
     pub(super) const fn set_silence(&mut self, silence: Duration) {
         self.silence = silence;
         self.controls.set_silence(silence);
@@ -412,7 +412,7 @@ impl Rota {
         (ControlsTold { holder: self.holder.clone(), refusal }, entry)
     }
 
-    /// Takes the controls from a holder who was silent for too long; returns the journal's entry on it.
+    /// Takes control from a holder who was silent for too long; returns the journal's entry on it.
     pub(super) fn tick(&mut self, now: Instant, utc: Utc) -> Option<String> {
         self.controls.tick(now).map(|change| self.note(utc, &change))
     }
@@ -420,13 +420,13 @@ impl Rota {
     fn note(&mut self, utc: Utc, change: &ControlsChange) -> String {
         self.holder = self.controls.holder().map(|name| Holder { name: name.to_owned(), since: utc });
         match change {
-            ControlsChange::Taken { by, from: None } => format!("{by} takes the controls"),
-            ControlsChange::Taken { by, from: Some(from) } => format!("{by} takes the controls from {from}, by force"),
-            ControlsChange::Given { by, to } => format!("{by} gives the controls to {to}"),
-            ControlsChange::Released { by } => format!("{by} gives up the controls: control is free"),
+            ControlsChange::Taken { by, from: None } => format!("{by} takes control"),
+            ControlsChange::Taken { by, from: Some(from) } => format!("{by} takes control from {from} by force"),
+            ControlsChange::Given { by, to } => format!("{by} gives control to {to}"),
+            ControlsChange::Released { by } => format!("{by} releases control"),
             ControlsChange::Lost { by } => {
                 let silence = self.silence.as_secs();
-                format!("{by} gave no sign for {silence} s and loses the controls: control is free")
+                format!("{by} gave no command for {silence} s and loses control")
             }
         }
     }
@@ -435,9 +435,9 @@ impl Rota {
         match refusal {
             ControlsRefusal::HeldBy(name) => {
                 let since = self.holder.as_ref().map_or_else(String::new, |holder| holder.since.time_of_day());
-                format!("{name} holds the controls since {since} UTC: ask for them, or take them by force")
+                format!("{name} has had control since {since} UTC: ask for it, or take it by force")
             }
-            ControlsRefusal::Free => "control is free, so there is nothing to give: take the controls first".to_owned(),
+            ControlsRefusal::Free => "control is free, so there is nothing to give: take control first".to_owned(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //!    +-----------view, answers--------+
 //! ```
 //! Threads of their own do what blocks, such as setting up memory, so that a command is accepted within milliseconds. Any number of
-//! handles may send commands. While an operator holds the controls, commands of other operators are refused. The program itself and
+//! handles may send commands. While an operator has control, commands of other operators are refused. The program itself and
 //! the user at its terminal may always send commands, so that a run can be stopped there.
 
 mod control_handle;

@@ -275,7 +275,7 @@ fn only_the_operator_with_control_and_the_program_may_give_commands() {
     assert_eq!(view(&control).operator.expect("it is seen at once").name, "ada");
     let told = command_of(&control, "bob", Command::Start);
     assert_eq!((told.answer, told.state), (Answer::HeldByAnother, OperationState::Configured));
-    assert!(told.text.is_some_and(|text| text.starts_with("ada holds the controls since ")));
+    assert!(told.text.is_some_and(|text| text.starts_with("ada has had control since ")));
     assert!(operator(&control, "bob", ControlsRequest::Give { to: None }).refusal.is_some());
     assert_eq!(command_of(&control, "ada", Command::Start).answer, Answer::Done);
     assert_eq!(operator(&control, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
@@ -283,7 +283,7 @@ fn only_the_operator_with_control_and_the_program_may_give_commands() {
     // The user at the terminal.
     ask(&control, Command::Stop);
     let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
-    for text in ["ada takes the controls", "bob takes the controls from ada, by force"] {
+    for text in ["ada takes control", "bob takes control from ada by force"] {
         assert!(said.iter().any(|entry| entry == text), "{text}: {said:?}");
     }
     assert!(said.iter().any(|entry| entry.starts_with("start, by bob, is not heard: ada holds")), "{said:?}");

@@ -128,7 +128,7 @@ pub enum Answer {
     Failed(Fault),
     /// Another command, a later one, led elsewhere.
     Overtaken,
-    /// Another operator holds the controls; see [`Controls`].
+    /// Another operator has control; see [`Controls`].
     HeldByAnother,
 }
 
@@ -152,7 +152,7 @@ impl Answer {
     }
 }
 
-/// What happened to the controls.
+/// A change of control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlsChange {
     /// An operator took them. `from` is the previous holder, who was not asked.
@@ -181,7 +181,7 @@ pub enum ControlsChange {
     },
 }
 
-/// Why the controls stay where they are.
+/// Why control does not change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlsRefusal {
     /// Another operator holds them.
@@ -201,7 +201,7 @@ struct Holder {
 /// and is no protection against anyone else.
 #[derive(Clone, Debug)]
 pub struct Controls {
-    /// A holder that gives no sign of life for so long loses the controls.
+    /// A holder that gives no sign of life for so long loses control.
     silence: Duration,
     holder: Option<Holder>,
 }
@@ -225,7 +225,7 @@ impl Controls {
     /// Whether this operator may give a command now. To ask is a sign of life.
     ///
     /// # Errors
-    /// If another operator holds the controls.
+    /// If another operator has control.
     pub fn permit(&mut self, now: Instant, by: &str) -> Result<(), ControlsRefusal> {
         match &mut self.holder {
             Some(holder) if holder.name == by => {
@@ -237,7 +237,7 @@ impl Controls {
         }
     }
 
-    /// Takes the controls if they are free; by force, from the holder. A repeat by the holder counts as a sign of life.
+    /// Takes control if it is free; by force, from the holder. A repeat by the holder counts as a sign of life.
     ///
     /// # Errors
     /// If another operator holds them, and it is not forced.
@@ -251,7 +251,7 @@ impl Controls {
         Ok(is_news.then(|| ControlsChange::Taken { by: by.to_owned(), from }))
     }
 
-    /// The holder gives the controls up, or to the operator `to`.
+    /// The holder releases control, or gives it to the operator `to`.
     ///
     /// # Errors
     /// If another operator holds them, or they are free and `to` names an operator.
@@ -277,7 +277,7 @@ impl Controls {
         }
     }
 
-    /// Frees the controls if the holder has been silent for too long.
+    /// Frees control if the holder has been silent for too long.
     pub fn tick(&mut self, now: Instant) -> Option<ControlsChange> {
         self.next_deadline().filter(|&deadline| deadline <= now)?;
         self.holder.take().map(|holder| ControlsChange::Lost { by: holder.name })
