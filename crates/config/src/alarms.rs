@@ -2,7 +2,7 @@
 //! `[control]`: how run control is served.
 
 use super::parse::Faults;
-use crate::quantity::Time;
+use crate::quantity::{LONG_NAME, Time};
 use ropewalk_engine::pages::PagesChoice;
 use ropewalk_monitor::alarms::{Condition, Quantity, Rule, Severity, built_in};
 use schemars::JsonSchema;
@@ -17,6 +17,7 @@ use std::time::Duration;
 #[serde(deny_unknown_fields)]
 pub struct AlarmSection {
     /// Name: 1 to 64 letters, digits, `-` and `_`. The name of an alarm that every run has replaces that alarm.
+    #[schemars(regex(pattern = LONG_NAME))]
     pub name: String,
     /// Whether there is an alarm of this name; `false` also removes one that every run has.
     #[serde(default = "yes")]

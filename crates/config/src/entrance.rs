@@ -6,7 +6,7 @@ use super::layout::{BoardChoice, DemuxTable, FrameChoice, FrameTable, PeerOrPlac
 use super::model::Configuration;
 use super::parse::{Fault, Faults};
 use super::source::{FormatName, SourceSection};
-use crate::quantity::read_from_text;
+use crate::quantity::{Form, read_from_text};
 use ropewalk_flow::choosing::{Chosen, Wanted};
 use ropewalk_flow::trial::OwnBoard;
 use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
@@ -96,7 +96,9 @@ impl fmt::Display for NetworkAddress {
     }
 }
 
-read_from_text!(NetworkAddress: NETWORK_ADDRESS);
+read_from_text!(
+    NetworkAddress: NETWORK_ADDRESS => Form::Pattern(r"tcp://.+:[0-9]+|udp://.+:[0-9]+(?:@.+)?|ip://.+/[0-9]+".to_owned())
+);
 
 /// Where bytes come from.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use super::error::no_such;
 use super::model::Configuration;
 use super::parse::Faults;
 use super::source::SourceSection;
-use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
+use crate::quantity::{Bandwidth, Bytes, ChunkBytes, HOST_AND_PORT, Rate, SizeDistribution, Time, UNIT_NAME};
 use ropewalk_engine::stream::ServerConfig;
 use ropewalk_flow::readout::felix::{EventRule, NumberField};
 use ropewalk_flow::source::felix::{BLOCK_TIMEOUT, CHUNK_HEAD_BYTES, FAULTS, FaultShare, Faults as CardFaults};
@@ -28,6 +28,7 @@ use std::str::FromStr;
 pub struct FelixSection {
     /// Name of the card, with the same rules as for readout units. It is also the name of the thread of an emulated
     /// card; the memory is named `NAME-ring`.
+    #[schemars(regex(pattern = UNIT_NAME))]
     pub name: String,
     /// Kind of blocks that the card writes. `"0xABCD"` or `"narrow"` (1 KiB, trailers of 16 bits), `"0xABCE"` or
     /// `"wide"` (1 KiB, 32 bits), or a size of 1 KiB to 64 KiB (32 bits). With the wrong kind every block counts as
@@ -368,6 +369,7 @@ pub enum Endian {
 pub struct ServeSection {
     /// Address to which subscribers connect. `0.0.0.0:9570` admits other machines. If the address is taken, the program
     /// ends with status 4.
+    #[schemars(regex(pattern = HOST_AND_PORT))]
     pub listen: String,
     /// Highest number of subscribers at once, 1 to 64. Further ones are refused.
     pub subscribers: u8,

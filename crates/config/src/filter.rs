@@ -9,7 +9,7 @@
 use super::layout::BytesChoice;
 use super::model::Configuration;
 use super::parse::Faults;
-use crate::quantity::{Bytes, Time};
+use crate::quantity::{Bytes, STREAM_NAME, Time};
 use ropewalk_flow::filter::{Builtin, BuiltinFilter, Comparison, StreamConfig, Streams};
 use ropewalk_terms::{SourceId, TriggerBits};
 use ropewalk_wire::run_file::{Compression, StreamName};
@@ -148,6 +148,7 @@ pub struct RandomTable {
 pub struct StreamSection {
     /// Name, part of the names of its files: 1 to 32 lower-case letters, digits and `_`. Not `error` if there is a
     /// filter.
+    #[schemars(regex(pattern = STREAM_NAME))]
     pub name: String,
     /// The stream takes events that passed any of these triggers, given by number. In a gateway trigger N is bit N of the
     /// word of the decision, 0 to 31. Without `triggers` and `trigger_types` it takes every accepted event.

@@ -5,7 +5,8 @@ mod check;
 mod tests;
 
 use crate::quantity::{
-    Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, TimeDistribution, Times, read_from_text,
+    Bandwidth, Bytes, ChunkBytes, Form, Rate, SizeDistribution, Time, TimeDistribution, Times, UNIT_NAME,
+    read_from_text,
 };
 pub use check::FARM_PROTOCOL;
 pub(super) use check::check;
@@ -26,6 +27,7 @@ use std::time::Duration;
 #[serde(deny_unknown_fields)]
 pub struct FlowSection {
     /// Name of the flow: 1 to 32 letters, digits, `-` or `_`. No other flow or gateway may have it.
+    #[schemars(regex(pattern = UNIT_NAME))]
     pub name: String,
     /// The sources, in the order in which their banks stand in an event.
     pub sources: SourcesSection,
@@ -148,6 +150,7 @@ impl Default for EmulateFlow {
 #[serde(deny_unknown_fields)]
 pub struct GatewaySection {
     /// Name of the gateway and of its thread, with the same rules as for flows.
+    #[schemars(regex(pattern = UNIT_NAME))]
     pub name: String,
     /// Addresses for the packets of each flow, by the name of the flow. The port is ignored if the flow has a
     /// `protocol`.
@@ -532,7 +535,13 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-read_from_text!(Addresses: ADDRESSES, ListenAddress: LISTEN);
+/// An IPv4 address; the numbers' range is left to the reader.
+const IPV4_PATTERN: &str = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}";
+
+read_from_text!(
+    Addresses: ADDRESSES => Form::Pattern(format!("{IPV4_PATTERN}(?::[1-9][0-9]*)?")),
+    ListenAddress: LISTEN => Form::Pattern(format!("{IPV4_PATTERN}:[0-9]+"))
+);
 
 impl Serialize for ListenAddress {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -4,7 +4,7 @@ use super::check::fault;
 use super::felix::Endian;
 use super::model::Configuration;
 use super::parse::{Fault, Faults};
-use crate::quantity::{Bytes, Time};
+use crate::quantity::{Bytes, LONG_NAME, Time};
 use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_terms::{Binning, SourceId};
@@ -21,6 +21,7 @@ const MOST_CELLS: usize = 1 << 17;
 #[serde(deny_unknown_fields)]
 pub struct HistogramSection {
     /// Name: 1 to 64 letters, digits, `-` and `_`.
+    #[schemars(regex(pattern = LONG_NAME))]
     pub name: String,
     /// Sources that have such a histogram each: `"all"`, or a list of ids and of ranges such as `"100-199"`.
     #[serde(default)]

@@ -12,7 +12,7 @@ use super::check::fault;
 use super::entrance::NetworkAddress;
 use super::parse::{Fault, Faults, first_fault};
 use super::source::{FormatName, SourceSection};
-use crate::quantity::{Time, read_from_text};
+use crate::quantity::{Form, Time, read_from_text, with_unit};
 use ropewalk_flow::choosing::Chosen;
 use ropewalk_flow::readout::DatagramLimits;
 use ropewalk_flow::trial::OwnBoard;
@@ -515,7 +515,17 @@ impl FromStr for ChecksumName {
     }
 }
 
-read_from_text!(NumberType: NUMBER_TYPE, Tick: TICK, ChecksumName: "the name of a checksum, such as crc32, crc16-ccitt or sum16le");
+fn number_types() -> impl Iterator<Item = String> {
+    let types = (1..=8).flat_map(|bytes| ["le", "be"].map(|order| format!("u{}{order}", 8 * bytes)));
+    std::iter::once("u8".to_owned()).chain(types)
+}
+
+read_from_text!(
+    NumberType: NUMBER_TYPE => Form::names(number_types()),
+    Tick: TICK => Form::Pattern(with_unit("ps|ns|us|ms|s|Hz|kHz|MHz|GHz")),
+    ChecksumName: "the name of a checksum, such as crc32, crc16-ccitt or sum16le"
+        => Form::names(CHECKSUM_KINDS.iter().map(|kind| kind.name()))
+);
 
 /// Bytes: a text, or a list of numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]

@@ -11,7 +11,7 @@ use super::parse::{Fault, Faults, first_fault};
 use super::run::{PlacementChoice, RunSection, StorageSection};
 use super::source::SourceSection;
 use super::written::Written;
-use crate::quantity::{Bytes, Time};
+use crate::quantity::{Bytes, HOST_AND_PORT, Time, UNIT_NAME};
 use ropewalk_flow::manager::AssignPolicy;
 use ropewalk_host::{CpuList, Kind, PlanError, Policy, Rule, Scheduling};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -132,13 +132,16 @@ impl Configuration {
 #[serde(deny_unknown_fields)]
 pub struct ReadoutSection {
     /// Name of the unit: 1 to 32 letters, digits, `-` or `_`. No other unit or link card may have it.
+    #[schemars(regex(pattern = UNIT_NAME))]
     pub name: String,
     /// Address to which its front ends connect. `0.0.0.0:5000` admits other machines. If the address is taken, the
     /// program ends with status 4.
     #[serde(default = "any_port")]
+    #[schemars(regex(pattern = HOST_AND_PORT))]
     pub listen: String,
     /// Address to which builder units connect if the unit is a separate process (`ropewalk node`).
     #[serde(default = "any_port")]
+    #[schemars(regex(pattern = HOST_AND_PORT))]
     pub address: String,
     /// Memory for fragments. The sources of the unit share it in equal parts. Each needs room for `max_fragment` and two
     /// blocks; too little is an error that states the size needed. A connection takes nothing of it before it has said
@@ -166,6 +169,7 @@ pub struct ReadoutSection {
 #[serde(deny_unknown_fields)]
 pub struct BuilderSection {
     /// Name of the unit, with the same rules as for readout units.
+    #[schemars(regex(pattern = UNIT_NAME))]
     pub name: String,
     /// Directory for the run directories of this unit, such as one on another disk. Without it: `output` of `[run]`. Give
     /// all directories of a run to `ropewalk verify`.
@@ -186,6 +190,7 @@ pub struct BuilderSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ManagerSection {
     /// Address to which the other nodes connect if the event manager is a separate process.
+    #[schemars(regex(pattern = HOST_AND_PORT))]
     pub address: String,
     /// Addresses of further event managers, such as `["host2:4000"]`. Each needs an address of its own with a fixed port.
     /// Nodes connect to them too, and obey the youngest that admits them. Their names are `manager2`, `manager3` and so

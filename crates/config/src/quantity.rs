@@ -362,7 +362,7 @@ impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for TextVisitor<T> {
 }
 
 macro_rules! read_from_text {
-    ($($name:ident: $wanted:expr),*) => {$(
+    ($($name:ident: $wanted:expr => $form:expr),*) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 crate::quantity::TextVisitor::read(from, $wanted)
@@ -375,15 +375,83 @@ macro_rules! read_from_text {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "description": $wanted })
+                let mut schema = json_schema!({ "type": "string", "description": $wanted });
+                $form.add_to(&mut schema);
+                schema
             }
         }
     )*};
 }
 pub(crate) use read_from_text;
 
+/// The form of a text in the schema, so that editors check and complete it. A text with a variable, `${NAME}`, may
+/// become any value.
+pub(crate) enum Form {
+    /// A regular expression for the whole text, in the common subset of ECMAScript and Rust.
+    Pattern(String),
+    /// One of these names.
+    Names(Vec<String>),
+}
+
+const VARIABLE: &str = r"\$\{";
+
+impl Form {
+    pub(crate) fn names<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self::Names(names.into_iter().map(Into::into).collect())
+    }
+
+    pub(crate) fn add_to(self, schema: &mut Schema) {
+        match self {
+            Self::Pattern(pattern) => schema.insert("pattern".into(), format!("^(?:{pattern})$|{VARIABLE}").into()),
+            Self::Names(names) => {
+                schema.insert("anyOf".into(), serde_json::json!([{ "enum": names }, { "pattern": VARIABLE }]))
+            }
+        };
+    }
+}
+
+/// Name of a unit or flow.
+pub(crate) const UNIT_NAME: &str = r"^[A-Za-z0-9_-]{1,32}$|\$\{";
+/// Name of an alarm or histogram, which is part of addresses.
+pub(crate) const LONG_NAME: &str = r"^[A-Za-z0-9_-]{1,64}$|\$\{";
+/// Name of a stream, which is part of file names.
+pub(crate) const STREAM_NAME: &str = r"^[a-z0-9_]{1,32}$|\$\{";
+/// Host and port of a TCP service.
+pub(crate) const HOST_AND_PORT: &str = r"^.+:[0-9]+$|\$\{";
+
+pub(crate) const NUMBER_PATTERN: &str = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)";
+
+/// A number with one of these units, separated by `|`.
+pub(crate) fn with_unit(units: &str) -> String {
+    format!(r"\s*{NUMBER_PATTERN}\s*(?:{units})\s*")
+}
+
+fn bytes_pattern() -> String {
+    with_unit("B|kB|MB|GB|KiB|MiB|GiB|")
+}
+
+fn time_pattern() -> String {
+    with_unit("ns|us|ms|s|min|h")
+}
+
+fn rate_pattern() -> String {
+    let rate = with_unit("Hz|kHz|MHz");
+    format!(r"{rate}|\s*poisson\({rate}\)\s*")
+}
+
+/// A value, or a distribution of values.
+fn distribution(of: &str) -> String {
+    format!(r"{of}|\s*(?:uniform\({of},{of}\)|exponential\({of}\)|lognormal\({of},\s*{NUMBER_PATTERN}\s*\))\s*")
+}
+
 read_from_text!(
-    Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE, ChunkBytes: CHUNK, Bandwidth: BANDWIDTH, Times: TIMES
+    Bytes: BYTES => Form::Pattern(bytes_pattern()),
+    Time: TIME => Form::Pattern(time_pattern()),
+    Rate: RATE => Form::Pattern(rate_pattern()),
+    Size: SIZE => Form::Pattern(distribution(&bytes_pattern())),
+    ChunkBytes: CHUNK => Form::Pattern(distribution(&bytes_pattern())),
+    Bandwidth: BANDWIDTH => Form::Pattern(with_unit("Mb/s|Gb/s|Tb/s|kB/s|MB/s|GB/s|TB/s")),
+    Times: TIMES => Form::Pattern(distribution(&time_pattern()))
 );
 
 /// Defaults in the schema are written as a configuration has them.
@@ -402,6 +470,63 @@ write_as_text!(Bytes, Time, Times, Size, ChunkBytes);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Addresses, ChecksumName, FormatName, ListenAddress, NetworkAddress, NumberType, Tick};
+
+    /// Whether the schema of a type, and its reader, accept a text.
+    fn accepted<T: JsonSchema + FromStr>(text: &str) -> (bool, bool) {
+        let schema = schemars::schema_for!(T);
+        let matches = |pattern: &serde_json::Value| {
+            let pattern = pattern.as_str().expect("a text");
+            regex_lite::Regex::new(pattern).expect("a regular expression").is_match(text)
+        };
+        let by_schema = match schema.get("anyOf").and_then(|one_of| one_of[0]["enum"].as_array()) {
+            Some(names) => names.iter().any(|name| name == text),
+            None => matches(schema.get("pattern").expect("a pattern or names")),
+        };
+        (by_schema, text.parse::<T>().is_ok())
+    }
+
+    /// The schema knows the form, not the range: it accepts every text that is read, and refuses those of another form.
+    #[test]
+    fn the_schema_accepts_the_texts_that_are_read() {
+        fn check<T: JsonSchema + FromStr>(good: &[&str], bad: &[&str]) {
+            for text in good {
+                assert_eq!(accepted::<T>(text), (true, true), "{}: {text}", T::schema_name());
+            }
+            for text in bad {
+                assert_eq!(accepted::<T>(text), (false, false), "{}: {text}", T::schema_name());
+            }
+        }
+        check::<Bytes>(
+            &["512", "2KiB", "1.5MiB", " 10 kB ", ".5GB", "7B"],
+            &["", "KiB", "2kib", "-1", "2 furlongs", "1.2.3"],
+        );
+        check::<Time>(&["250us", "2min", "1.5 h", "0s"], &["10", "10 weeks", "s", "-1s"]);
+        check::<Rate>(&["100kHz", "poisson(2Hz)", " poisson(0.5MHz) "], &["5", "poisson(2Hz", "2GHz", "often"]);
+        let sizes = ["2KiB", "uniform(1KiB,4KiB)", "lognormal(2KiB,1.2)", "exponential(2KiB)"];
+        check::<Size>(&sizes, &["lognormal(2KiB)", "normal(1KiB,2)", "uniform(1KiB,4KiB"]);
+        check::<ChunkBytes>(&["64", "uniform(16,4KiB)"], &["", "lognormal(64)", "uniform(1,2"]);
+        check::<Times>(
+            &["20ms", "uniform(10ms,30ms)", "lognormal(20ms,0.5)"],
+            &["20", "gamma(1s,2)", "exponential(1s"],
+        );
+        check::<Bandwidth>(&["10Gb/s", "2.5 GB/s"], &["10", "10Gb", "fast"]);
+        check::<NumberType>(&["u8", "u16le", "u24be", "u64be", "u8le"], &["u16", "u72le", "i16le", "16le", ""]);
+        check::<Tick>(&["8ns", "11.356860964ns", "40.0789MHz"], &["8", "ns", "8 weeks"]);
+        check::<ChecksumName>(&["crc32", "crc16-ccitt", "sum16le"], &["crc", "CRC32"]);
+        check::<FormatName>(&["ferol", "generic", "midas"], &["root", ""]);
+        check::<ListenAddress>(&["127.0.0.1:9700"], &["127.0.0.1", "localhost:1", ":9700"]);
+        check::<Addresses>(&["127.0.0.1", "10.0.0.1:5000"], &["localhost", "10.0.0.1:", "10.0.0"]);
+        let network = ["tcp://127.0.0.1:9700", "udp://[::1]:7", "udp://239.0.0.1:5000@10.0.0.1", "ip://10.0.0.1/253"];
+        check::<NetworkAddress>(&network, &["127.0.0.1:9700", "tcp://host", "http://host:80", "ip://10.0.0.1"]);
+    }
+
+    #[test]
+    fn a_text_with_a_variable_fits_every_form() {
+        let pattern = regex_lite::Regex::new(VARIABLE).expect("a regular expression");
+        assert!(pattern.is_match("${RATE}") && !pattern.is_match("$RATE"));
+        assert!(accepted::<Rate>("${RATE}").0 && accepted::<Bytes>("${SIZE}KiB").0);
+    }
 
     #[test]
     fn sizes_are_read() {

@@ -13,7 +13,7 @@ use super::layout::{
 use super::model::Settings;
 use super::parse::Faults;
 use super::run::BlackBoxSection;
-use crate::quantity::{Bytes, Rate, Size, SizeDistribution, Time, read_from_text};
+use crate::quantity::{Bytes, Form, Rate, Size, SizeDistribution, Time, read_from_text};
 use ropewalk_flow::readout::{GATHER_TIMEOUT, OnClose};
 use ropewalk_plugin::Keys;
 use ropewalk_terms::Requirement;
@@ -276,7 +276,11 @@ impl FromStr for FormatName {
     }
 }
 
-read_from_text!(FormatName: FORMAT);
+read_from_text!(
+    FormatName: FORMAT => Form::names(
+        ["generic"].into_iter().chain(ForeignFormat::ALL.iter().map(|format| format.name()))
+    )
+);
 
 impl Serialize for FormatName {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
