@@ -161,7 +161,7 @@ Examples:
 pub(crate) struct InitOptions {
     /// Kind of system.
     pub(crate) kind: InitKind,
-    /// Directory of the new file; created if it does not exist. Existing files are kept.
+    /// Directory of the new file; created if it does not exist. An existing configuration is kept.
     pub(crate) directory: PathBuf,
 }
 

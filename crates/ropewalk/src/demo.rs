@@ -128,20 +128,28 @@ impl InitKind {
     }
 }
 
-/// Writes the configuration into the directory, which is created if it does not exist. Never overwrites a file.
+/// The schema of the configuration, which the first line of the new file names.
+const SCHEMA_FILE: &str = "ropewalk.schema.json";
+
+/// Writes the configuration into the directory, which is created if it does not exist, and beside it the schema for
+/// editors. Never overwrites a configuration.
 pub(crate) fn init(options: &InitOptions) -> Result<u8, Failure> {
     let (name, text) = options.kind.file();
     let (directory, file) = (&options.directory, options.directory.join(name));
     let failed = |error: std::io::Error| Failure::Environment(format!("{}: {error}", file.display()));
     std::fs::create_dir_all(directory).map_err(failed)?;
     match OpenOptions::new().write(true).create_new(true).open(&file) {
-        Ok(mut new) => new.write_all(text.as_bytes()).map_err(failed)?,
+        Ok(mut new) => write!(new, "#:schema {SCHEMA_FILE}\n{text}").map_err(failed)?,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let message = format!("{} is there already; move it away, or name another directory", file.display());
             return Err(Failure::Usage(message));
         }
         Err(error) => return Err(failed(error)),
     }
+    // Editors check and complete keys by it.
+    let schema = directory.join(SCHEMA_FILE);
+    std::fs::write(&schema, ropewalk_config::schema())
+        .map_err(|error| Failure::Environment(format!("{}: {error}", schema.display())))?;
     // As it was called, so that the line can be copied.
     let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
     say!("wrote    {}", file.display());

@@ -286,6 +286,10 @@ fn what_init_writes_is_checked_and_runs_at_once() {
         assert!(written.expect_status(0).out.iter().any(|line| line.contains("--duration 10s")), "{written:#?}");
         // A port of its own: other tests run beside this one.
         let text = std::fs::read_to_string(&file).expect("it was written");
+        let schema =
+            text.lines().next().and_then(|line| line.strip_prefix("#:schema ")).expect("the schema for editors");
+        let schema = std::fs::read_to_string(path.join(schema)).expect("it is beside the file");
+        assert!(schema.contains("\"$defs\"") && schema.contains("\"pattern\""), "{kind}");
         std::fs::write(&file, text.replace("127.0.0.1:9570", "127.0.0.1:0")).expect("it is ours");
         let name = file.display().to_string();
         Program::run(["config", "check", &name]).expect_status(0);
