@@ -23,7 +23,6 @@ mod gateway;
 mod machines;
 mod monitoring;
 mod packet;
-mod page;
 mod pairs;
 mod plugins;
 mod session;

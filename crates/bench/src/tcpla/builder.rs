@@ -24,13 +24,13 @@ const SHARE: f64 = 0.9;
 
 /// A figure of the paper, as large as it can be here: streams, all to one readout unit, and builder units.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Layout {
-    pub(super) figure: &'static str,
-    pub(super) streams: usize,
-    pub(super) builders: usize,
+struct Layout {
+    figure: &'static str,
+    streams: usize,
+    builders: usize,
 }
 
-pub(super) const LAYOUTS: [Layout; 2] =
+const LAYOUTS: [Layout; 2] =
     [Layout { figure: "11", streams: 12, builders: 1 }, Layout { figure: "12", streams: 16, builders: 2 }];
 
 /// Where readout and builder units run.
@@ -130,7 +130,7 @@ fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
 }
 
 /// What the trigger rate takes of fragments of this many bytes, in 10^9 bytes a second.
-pub(super) fn needed(fragment_bytes: f64, streams: usize) -> f64 {
+fn needed(fragment_bytes: f64, streams: usize) -> f64 {
     TRIGGER_HZ * streams as f64 * fragment_bytes / 1e9
 }
 
