@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::pairs::{alternate, median};
 use crate::plugins::{Wait, compiled};
 use crate::session::{Row, Session, case};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use ropewalk_doctor::run::{RunPlan, scratch};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
 use ropewalk_limits::SlinkConfig;
 use ropewalk_memory::{MemoryKind, Owner, Pool, PoolConfig};
@@ -111,19 +111,9 @@ fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
     if !session.wants(&case) {
         return Ok(());
     }
-    let built = RunPlan {
-        sender,
-        builders: 1,
-        check_crc: true,
-        write: false,
-        filter: "",
-        warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
-        interval: Duration::from_millis(scale.choose(100, 1500, 3000)),
-        // The disk has a thread of its own, which must not share the nodes' processor.
-        cpus: None,
-        pool_mib: USUAL_POOL_MIB,
-        output: scratch(&session.options.output, "chain-built"),
-    };
+    // The disk has a thread of its own, which must not share the nodes' processor.
+    let usual = session.plan(sender, [100, 1500, 3000], "chain-built");
+    let built = RunPlan { check_crc: true, cpus: None, ..usual };
     let filter = "[filter]\ntriggers = [{ every = 10 }]\n";
     let output = scratch(&session.options.output, "chain");
     let kept = RunPlan { write: true, filter, output, ..built.clone() };

@@ -3,7 +3,8 @@
 use crate::pairs::{Series, median};
 use crate::{BenchError, Options, Scale};
 use ropewalk_doctor::Diagnosis;
-use ropewalk_limits::{Machine, core_scaling};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use ropewalk_limits::{Machine, SlinkConfig, WalkConfig, core_scaling, tcp_walk};
 use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_tune::{Grade, Wish};
 use serde::Serialize;
@@ -147,6 +148,24 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
+    /// A run of one builder unit that checks and writes nothing, with a processor for the nodes and one for the front ends. It is
+    /// measured for so many milliseconds: tiny, quick or full.
+    pub(crate) fn plan(&self, sender: SlinkConfig, [tiny, quick, full]: [u64; 3], name: &str) -> RunPlan {
+        let scale = self.options.scale;
+        RunPlan {
+            sender,
+            builders: 1,
+            check_crc: false,
+            write: false,
+            filter: "",
+            warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
+            interval: Duration::from_millis(scale.choose(tiny, quick, full)),
+            cpus: (scale != Scale::Tiny).then_some([0, 1]),
+            pool_mib: USUAL_POOL_MIB,
+            output: scratch(&self.options.output, name),
+        }
+    }
+
     /// Whether a case is to be measured.
     pub(crate) fn wants(&self, case: &Map<String, Value>) -> bool {
         self.options.case.as_ref().is_none_or(|filter| text_of(case).contains(filter.as_str()))
@@ -188,6 +207,14 @@ impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Session").field("name", &self.name).field("chosen", &self.chosen).finish_non_exhaustive()
     }
+}
+
+/// What a bare receiver takes in of the streams of a run, as long and on the same processors: 10^9 bytes by the clock, and by
+/// second of its processor.
+pub(crate) fn bare_receiver(plan: &RunPlan) -> Result<[f64; 2], BenchError> {
+    let config = WalkConfig { sender: plan.sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
+    let walked = tcp_walk(config).map_err(BenchError::system("bare receiver"))?;
+    Ok([walked.gigabytes_per_second(), walked.fragment_bytes as f64 / walked.cpu_seconds.max(1e-9) / 1e9])
 }
 
 /// What the figures depend on: the first line.

@@ -4,12 +4,11 @@
 
 use super::processes::Cluster;
 use crate::pairs::{Series, alternate, median};
-use crate::session::{Row, Session, case};
-use crate::{BenchError, Scale};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
-use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain, tcp_walk};
+use crate::BenchError;
+use crate::session::{Row, Session, bare_receiver, case};
+use ropewalk_doctor::run::RunPlan;
+use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 
 const NOTE_INSIDE: &str = "readout and builder units in this process, on one core; limit: bare receiver that walks the \
                            headers of the same streams; target: 0.85";
@@ -82,38 +81,26 @@ fn case_of(layout: Layout, place: &str, fragment_bytes: Option<usize>) -> Map<St
 }
 
 fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) -> Result<Series, BenchError> {
-    let scale = session.options.scale;
     let sender = SlinkConfig {
         streams: layout.streams,
         fragment_bytes: bytes,
         fragments_per_send: (super::SEND / bytes).max(1),
         ..SlinkConfig::default()
     };
-    let plan = RunPlan {
-        sender,
-        builders: layout.builders,
-        check_crc: false,
-        write: false,
-        filter: "",
-        warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
-        interval: Duration::from_millis(scale.choose(100, 300, 1000)),
-        cpus: (scale != Scale::Tiny).then_some([0, 1]),
-        pool_mib: USUAL_POOL_MIB,
-        output: scratch(&session.options.output, "tcpla"),
-    };
+    let plan = RunPlan { builders: layout.builders, ..session.plan(sender, [100, 300, 1000], "tcpla") };
     let ours = || match place {
         Where::Inside => Ok([plan.run()?.gigabytes_per_second]),
         Where::Processes => Ok([Cluster::start(&plan, session.options.program()?)?.measure()?]),
     };
-    let limit = || {
-        let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
-        let rate = match place {
-            Where::Inside => tcp_walk(config).map(|walked| walked.gigabytes_per_second()),
-            Where::Processes => tcp_chain(config, layout.builders).map(|figures| figures.gigabytes_per_second()),
-        };
-        Ok([rate.map_err(BenchError::system("bare receiver"))?])
+    let limit = || match place {
+        Where::Inside => bare_receiver(&plan).map(|[rate, _]| [rate]),
+        Where::Processes => {
+            let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
+            let chained = tcp_chain(config, layout.builders).map_err(BenchError::system("bare chain"))?;
+            Ok([chained.gigabytes_per_second()])
+        }
     };
-    let [series] = alternate(scale.choose(1, 1, 5), ours, limit)?;
+    let [series] = alternate(session.options.scale.choose(1, 1, 5), ours, limit)?;
     Ok(series)
 }
 

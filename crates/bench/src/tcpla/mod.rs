@@ -18,14 +18,13 @@ mod processes;
 mod throughput;
 
 use crate::pairs::alternate;
-use crate::session::{Row, Session, case};
-use crate::{BenchError, Scale};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use crate::BenchError;
+use crate::session::{Row, Session, bare_receiver, case};
+use ropewalk_doctor::run::RunPlan;
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
-use ropewalk_limits::{BareMechanism, PairSockets, SlinkConfig, WalkConfig, tcp_walk};
+use ropewalk_limits::{BareMechanism, PairSockets, SlinkConfig};
 use ropewalk_memory::{Pool, PoolConfig};
 use serde_json::json;
-use std::time::Duration;
 
 /// Bytes that leave with one system call where messages coalesce.
 const SEND: usize = 64 << 10;
@@ -123,22 +122,8 @@ fn checked(session: &mut Session<'_>) -> Result<(), BenchError> {
             written: true,
             ..SlinkConfig::default()
         };
-        let plan = RunPlan {
-            sender,
-            builders: 1,
-            check_crc: true,
-            write: false,
-            filter: "",
-            warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
-            interval: Duration::from_millis(scale.choose(100, 300, 1000)),
-            cpus: (scale != Scale::Tiny).then_some([0, 1]),
-            pool_mib: USUAL_POOL_MIB,
-            output: scratch(&session.options.output, "checked"),
-        };
-        let limit = || {
-            let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
-            Ok([tcp_walk(config).map_err(BenchError::system("bare receiver"))?.gigabytes_per_second()])
-        };
+        let plan = RunPlan { check_crc: true, ..session.plan(sender, [100, 300, 1000], "checked") };
+        let limit = || bare_receiver(&plan).map(|[rate, _]| [rate]);
         let [series] = alternate(scale.pairs(), || Ok([plan.run()?.gigabytes_per_second]), limit)?;
         session.row(Row::of(&case, "GB/s", &series, NOTE))?;
     }
