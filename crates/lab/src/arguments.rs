@@ -42,7 +42,7 @@ pub(crate) struct LimitsOptions {
   ropewalk simulate --seed 17 --trace seed17.json
   ropewalk simulate examples/sizing/cms-run2.toml
   ropewalk simulate examples/sizing/cms-run2.toml --duration 200ms --sweep builders=40,48,62 --json
-  ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB --svg plots")]
+  ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB")]
 pub(crate) struct SimulateOptions {
     /// The system: a sizing file. Without one, a fault campaign.
     #[arg(conflicts_with_all = ["campaign", "trace"])]
@@ -74,9 +74,6 @@ pub(crate) struct SizingOptions {
     /// Sizing: simulate once for each of these values of a key of the file.
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = crate::sizing::sweep, requires = "system")]
     pub(crate) sweep: Option<crate::sizing::Sweep>,
-    /// Sizing: draw latencies, and what a sweep showed, as SVG files in DIR.
-    #[arg(long, value_name = "DIR", requires = "system")]
-    pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
