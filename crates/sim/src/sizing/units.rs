@@ -7,7 +7,7 @@
 use super::front_end::FrontEnds;
 use super::network::Pace;
 use super::push::PushHostSection;
-use super::queue::Step;
+use super::queue::{Letter, Step};
 use super::system::{FilterSection, FormatChoice, HostSection, Placement, System};
 use super::world::{PATIENCE, World};
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
@@ -29,7 +29,7 @@ const READ_AT_ONCE: usize = 128;
 #[derive(Debug)]
 pub(super) struct ReadoutUnit {
     pub(super) machine: Readout,
-    pub(super) inbox: Vec<u32>,
+    pub(super) inbox: Vec<Letter>,
     sources: Range<u32>,
     format: FormatChoice,
     /// Super-fragments of this turn, and for which builder unit.
@@ -139,19 +139,16 @@ impl World<'_> {
     /// Reads messages and fragments, then asks the machine what to do.
     pub(super) fn turn_readout(&mut self, index: u32, work: &mut Work) {
         let now = Instant::from_nanoseconds(self.now);
-        let mut inbox = std::mem::take(&mut self.readouts[index as usize].inbox);
-        for place in inbox.drain(..) {
-            let (from, message) = self.mail.read(place);
-            self.readouts[index as usize].machine.message(now, *from, message);
+        let unit = &mut self.readouts[index as usize];
+        for letter in std::mem::take(&mut unit.inbox) {
+            let (from, message) = &*letter;
+            unit.machine.message(now, *from, message);
             work.messages += 1;
             if let Message::Release(release) = message {
                 let ranges = release.entries.iter().map(|entry| (entry.first.number(), u64::from(entry.count)));
-                let unit = &mut self.readouts[index as usize];
                 ranges.for_each(|(first, count)| let_go(unit, &self.front_ends, first, count));
             }
-            drop(self.mail.take(place));
         }
-        self.readouts[index as usize].inbox = inbox;
         self.read_sources(index, now, work);
         self.raise_floor(index);
         let unit = &mut self.readouts[index as usize];
@@ -159,8 +156,7 @@ impl World<'_> {
             work.messages += 1;
             match action {
                 ReadoutAction::ToManager(message) => {
-                    let place = self.mail.keep((NodeId::readout(index as u16), message));
-                    self.outbox.push((0, place));
+                    self.outbox.push((0, Box::new((NodeId::readout(index as u16), message))));
                 }
                 ReadoutAction::Answer { builder, entry } => {
                     work.sent += if self.system.placement == Placement::Own { u64::from(entry.bytes) } else { 0 };
@@ -243,7 +239,7 @@ fn let_go(unit: &mut ReadoutUnit, front_ends: &FrontEnds, first: u64, count: u64
 #[derive(Debug)]
 pub(super) struct BuilderUnit {
     pub(super) machine: Builder,
-    pub(super) inbox: Vec<u32>,
+    pub(super) inbox: Vec<Letter>,
     /// Super-fragments that came, and from which readout unit.
     pub(super) arrived: Vec<(u16, SuperFragmentEntry)>,
     /// Events that have come so far since the last turn.
@@ -370,10 +366,8 @@ impl World<'_> {
     pub(super) fn turn_builder(&mut self, index: u32, work: &mut Work) {
         let now = Instant::from_nanoseconds(self.now);
         let unit = &mut self.builders[index as usize];
-        for place in unit.inbox.drain(..) {
-            let (_, message) = self.mail.read(place);
-            unit.machine.message(now, message);
-            drop(self.mail.take(place));
+        for letter in unit.inbox.drain(..) {
+            unit.machine.message(now, &letter.1);
             work.messages += 1;
         }
         let mut reached = std::mem::take(&mut unit.reached);
@@ -420,9 +414,9 @@ impl World<'_> {
         loop {
             while let Some(action) = unit.machine.poll(now) {
                 match action {
-                    BuilderAction::ToManager(message) => self.outbox.push((0, self.mail.keep((from, message)))),
+                    BuilderAction::ToManager(message) => self.outbox.push((0, Box::new((from, message)))),
                     BuilderAction::ToReadout { readout, message } => {
-                        self.outbox.push((1 + u32::from(readout), self.mail.keep((from, message))));
+                        self.outbox.push((1 + u32::from(readout), Box::new((from, message))));
                     }
                     BuilderAction::StopRun { .. } | BuilderAction::EndLumisection(_) => continue,
                 }
@@ -525,7 +519,7 @@ impl World<'_> {
 #[derive(Debug)]
 pub(super) struct ManagerUnit {
     pub(super) machine: Manager,
-    pub(super) inbox: Vec<u32>,
+    pub(super) inbox: Vec<Letter>,
     /// Events that this turn releases: the first number and how many.
     released: Vec<(u64, u64)>,
     readouts: u16,
@@ -566,14 +560,11 @@ impl World<'_> {
     /// Reads messages, then asks the machine what to do.
     pub(super) fn turn_manager(&mut self, work: &mut Work) {
         let now = Instant::from_nanoseconds(self.now);
-        let mut inbox = std::mem::take(&mut self.manager.inbox);
-        for place in inbox.drain(..) {
-            let (from, message) = self.mail.read(place);
+        for letter in self.manager.inbox.drain(..) {
+            let (from, message) = &*letter;
             self.manager.machine.message(now, *from, message);
-            drop(self.mail.take(place));
             work.messages += 1;
         }
-        self.manager.inbox = inbox;
         while let Some(action) = self.manager.machine.poll(now) {
             let ManagerAction::Send { to, message } = action else { continue };
             work.messages += 1;
@@ -591,8 +582,7 @@ impl World<'_> {
                 }
                 _ => {}
             }
-            let place = self.mail.keep((NodeId::MANAGER, message));
-            self.outbox.push((unit, place));
+            self.outbox.push((unit, Box::new((NodeId::MANAGER, message))));
         }
     }
 

@@ -3,10 +3,10 @@
 use super::front_end::FrontEnds;
 use super::network::{Framing, Full, Nature, Network};
 use super::outcome::{Histogram, Outcome};
-use super::queue::{Mail, Queue, Side, Step};
+use super::queue::{Letter, Queue, Side, Step};
 use super::system::{FullChoice, NetworkSection, Placement, System};
 use super::units::{BuilderUnit, Costs, Host, ManagerUnit, ReadoutUnit, Stopwatch, Work};
-use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
+use ropewalk_flow::messages::{Fragment, SuperFragmentEntry};
 use ropewalk_terms::{EventKey, Incarnation, Instant, NodeId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,9 +28,8 @@ pub(super) struct World<'a> {
     pub(super) hosts: Vec<Host>,
     /// Whether a unit has something to do, by unit.
     due: Vec<bool>,
-    pub(super) mail: Mail<(NodeId, Message)>,
-    /// What the current turn sends: to which unit, which message.
-    pub(super) outbox: Vec<(u32, u32)>,
+    /// What the current turn sends, and to which unit.
+    pub(super) outbox: Vec<(u32, Letter)>,
     /// Super-fragments on their way, by flow: where each ends in the flow's stream.
     flights: Vec<VecDeque<(u64, SuperFragmentEntry)>>,
     /// The super-fragment that a builder unit takes just now.
@@ -111,7 +110,6 @@ impl<'a> World<'a> {
             front_ends,
             front,
             event,
-            mail: Mail::new(),
             outbox: Vec::new(),
             built: Histogram::new(),
             released: Histogram::new(),
@@ -196,8 +194,8 @@ impl<'a> World<'a> {
                 state.resend(now, flow);
                 self.serve(network, flow);
             }
-            Step::Control { unit, message } => {
-                self.inbox(unit).push(message);
+            Step::Control { unit, letter } => {
+                self.inbox(unit).push(letter);
                 self.wake(unit);
             }
             Step::TurnEnd { host } => self.end_turn(host),
@@ -296,7 +294,7 @@ impl<'a> World<'a> {
         self.event.offer(flow, bytes);
     }
 
-    fn inbox(&mut self, unit: u32) -> &mut Vec<u32> {
+    fn inbox(&mut self, unit: u32) -> &mut Vec<Letter> {
         let readouts = self.readouts.len() as u32;
         match unit {
             0 => &mut self.manager.inbox,
@@ -363,8 +361,8 @@ impl<'a> World<'a> {
             Placement::Own => self.system.event_network.latency.0.as_nanos() as u64,
             Placement::Shared => 0,
         };
-        for (unit, message) in self.outbox.drain(..) {
-            self.queue.push(self.now + time + latency, Step::Control { unit, message });
+        for (unit, letter) in self.outbox.drain(..) {
+            self.queue.push(self.now + time + latency, Step::Control { unit, letter });
         }
         self.queue.push(self.now + time, Step::TurnEnd { host });
     }
