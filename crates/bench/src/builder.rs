@@ -1,8 +1,8 @@
 //! `bench builder`: from sockets to whole events in one process, nothing written, beside a bare epoll receiver that
 //! walks the headers of the same streams.
 
-use crate::pairs::{Series, alternate};
 use crate::BenchError;
+use crate::pairs::{Series, alternate};
 use crate::session::{Row, Session, bare_receiver, case};
 use ropewalk_doctor::run::{Ran, RunPlan};
 use ropewalk_limits::SlinkConfig;

@@ -5,8 +5,8 @@
 //! other sources, other builder units. The front ends' speed is no prediction: in each configuration it is what the
 //! bare receiver gets of them.
 
-use crate::pairs::{Series, alternate, median};
 use crate::BenchError;
+use crate::pairs::{Series, alternate, median};
 use crate::session::{Row, Session, bare_receiver, case};
 use ropewalk_doctor::run::{Ran, RunPlan, USUAL_POOL_MIB};
 use ropewalk_limits::SlinkConfig;

@@ -39,7 +39,7 @@ pub(crate) struct LimitsOptions {
 #[command(after_help = "Examples:
   ropewalk simulate --campaign 500
   ropewalk simulate --campaign 100000 --seed 1000000 --json
-  ropewalk simulate --seed 17 --trace seed17.json
+  ropewalk simulate --seed 17 --trace seed17.txt
   ropewalk simulate examples/sizing/cms-run2.toml
   ropewalk simulate examples/sizing/cms-run2.toml --duration 200ms --sweep builders=40,48,62 --json
   ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB")]
@@ -55,7 +55,7 @@ pub(crate) struct SimulateOptions {
     /// The first seed of a campaign; in a sizing, replaces the file's seed.
     #[arg(long, value_name = "FIRST")]
     pub(crate) seed: Option<u64>,
-    /// Write what happens with the first seed as a trace for Perfetto.
+    /// Write what happens with the first seed, one line after the other.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Print the outcome as JSON; the last line is one object.

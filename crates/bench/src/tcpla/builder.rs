@@ -3,8 +3,8 @@
 //! paper's condition: a readout unit that receives and sends at once.
 
 use super::processes::Cluster;
-use crate::pairs::{Series, alternate, median};
 use crate::BenchError;
+use crate::pairs::{Series, alternate, median};
 use crate::session::{Row, Session, bare_receiver, case};
 use ropewalk_doctor::run::RunPlan;
 use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain};

@@ -17,8 +17,8 @@ mod ours;
 mod processes;
 mod throughput;
 
-use crate::pairs::alternate;
 use crate::BenchError;
+use crate::pairs::alternate;
 use crate::session::{Row, Session, bare_receiver, case};
 use ropewalk_doctor::run::RunPlan;
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
