@@ -234,8 +234,8 @@ pub trait Cluster {
     /// What it has as all systems.
     fn core(&mut self) -> &mut Core<Self::Struck>;
 
-    /// How far the run is.
-    fn situation(&self) -> Situation;
+    /// How far the run is; none once it is over.
+    fn situation(&self) -> Option<Situation>;
 
     /// Carries out a fault; false where there is nothing to go wrong.
     fn begin(&mut self, now: Instant, active: &mut Active<Self::Struck>) -> bool;
@@ -282,7 +282,7 @@ pub trait Cluster {
     /// Lets faults begin and end whose time has come.
     fn inject(&mut self) {
         let (now, mut any) = (self.core().now(), false);
-        if self.situation() == Situation::Ended {
+        if self.situation().is_none() {
             self.core().schedule.pending.clear();
         }
         while let Some(active) = self.core().schedule.take_ended(now) {
@@ -300,7 +300,7 @@ pub trait Cluster {
                 continue;
             }
             let core = self.core();
-            core.coverage.hit(active.scheduled.fault.kind, situation);
+            situation.into_iter().for_each(|situation| core.coverage.hit(active.scheduled.fault.kind, situation));
             core.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
             core.schedule.active.extend((until > now).then_some(active));
             any = true;

@@ -232,27 +232,27 @@ impl Cluster for World {
         &mut self.core
     }
 
-    fn situation(&self) -> Situation {
+    fn situation(&self) -> Option<Situation> {
         let away = self.readouts.iter().any(|node| !node.is_up())
             || self.builders.iter().any(|node| !node.is_up())
             || self.managers.iter().any(|node| node.pauses > 0);
         let leaderless = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
-        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return leaderless };
+        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return Some(leaderless) };
         let account = manager.machine().account();
         let away = away || manager.machine().state() == ManagerState::Recovering;
         let next = self.progress();
         let sent_all = next.into_iter().all(|next| next > self.scenario.events);
         let is_begun = manager.machine().state() != ManagerState::Idle;
-        match manager.phase() {
+        Some(match manager.phase() {
             RunPhase::Initial | RunPhase::Configured if !is_begun => Situation::Idle,
             RunPhase::Initial | RunPhase::Configured => Situation::Starting,
-            RunPhase::Ended => Situation::Ended,
+            RunPhase::Ended => return None,
             _ if away => Situation::Recovering,
             RunPhase::Draining => Situation::Draining,
             RunPhase::Running if sent_all => Situation::Draining,
             RunPhase::Running if account.built + account.incomplete_emitted == 0 => Situation::Starting,
             RunPhase::Running => Situation::Running,
-        }
+        })
     }
 
     fn begin(&mut self, now: Instant, active: &mut Active<Struck>) -> bool {

@@ -1,7 +1,7 @@
 //! The members of a push system, the clock that turns them, and how far the run is.
 
 use super::fault::keeps_away;
-use super::member::{GatewayMachine, NodeMachine, SendingMachine, Site, TriggerMachine, member};
+use super::member::{GatewayMachine, NodeMachine, SendingMachine, TriggerMachine, member};
 use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
 use super::scenario::{FlowSetting, Masking, Scenario, Timing, source_id};
@@ -53,8 +53,8 @@ pub struct World {
     /// By flow, by source.
     pub(super) tampering: Vec<Vec<Tampering>>,
     pub(super) gates: Vec<Arc<TriggerGate>>,
-    is_over: Arc<AtomicBool>,
-    orders: Arc<OrderBoard>,
+    pub(super) is_over: Arc<AtomicBool>,
+    pub(super) orders: Arc<OrderBoard>,
     /// What is still to be said of who takes part.
     masks: VecDeque<Masking>,
     /// Time-outs that are still to be changed.
@@ -126,24 +126,18 @@ impl World {
         world
     }
 
-    fn site(&self) -> Site<'_> {
-        let Self { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers, .. } =
-            self;
-        Site { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers }
-    }
-
     fn start(&mut self) {
         (0..self.scenario.gateways).for_each(|gateway| self.start_gateway(gateway));
         for reader in 0..self.scenario.reader_places().len() as u16 {
             let clock = NodeClock::new(self.core.clock.clone(), 0);
-            let drive = self.site().reader(reader, &clock);
+            let drive = self.reader(reader, &clock);
             let mut reading = member(clock);
             reading.start(drive);
             self.readers.push(reading);
         }
         for flow in 0..self.scenario.flows.len() as u8 {
             let clock = NodeClock::new(self.core.clock.clone(), 0);
-            let (drive, tampering) = self.site().trigger(flow, &clock);
+            let (drive, tampering) = self.trigger(flow, &clock);
             let mut trigger = member(clock);
             trigger.start(drive);
             self.triggers.push(trigger);
@@ -159,7 +153,7 @@ impl World {
         if life > 1 {
             self.referee.borrow_mut().begin_life(gateway, life);
         }
-        let (drive, sender) = self.site().gateway(gateway, life, &self.gateways[index].clock);
+        let (drive, sender) = self.gateway(gateway, life, &self.gateways[index].clock);
         self.gateways[index].start(drive);
         if let Some(sender) = sender {
             self.senders[index].start(sender);
@@ -179,7 +173,7 @@ impl World {
     fn start_node(&mut self, node: u16) {
         let index = usize::from(node);
         self.lives[index] += 1;
-        let drive = self.site().node(node, self.lives[index], &self.nodes[index].clock);
+        let drive = self.node(node, self.lives[index], &self.nodes[index].clock);
         self.referee.borrow_mut().voices.forget_node(node);
         self.nodes[index].start(drive);
     }
@@ -256,16 +250,11 @@ impl World {
     }
 
     fn next_turn(&self) -> Option<Instant> {
-        let gateways = self.gateways.iter().filter_map(Process::next_time);
-        let nodes = self.nodes.iter().filter_map(Process::next_time);
-        let senders = self.senders.iter().filter_map(Process::next_time);
-        let readers = self.readers.iter().filter_map(Process::next_time);
-        gateways
-            .chain(senders)
-            .chain(nodes)
-            .chain(readers)
-            .chain(self.triggers.iter().filter_map(Process::next_time))
-            .min()
+        fn next<D: Drive>(members: &[Process<D>]) -> Option<Instant> {
+            members.iter().filter_map(Process::next_time).min()
+        }
+        let gateways = [next(&self.gateways), next(&self.senders)].into_iter();
+        gateways.chain([next(&self.nodes), next(&self.triggers), next(&self.readers)]).flatten().min()
     }
 
     fn stop(&self) -> Option<Duration> {
@@ -302,11 +291,11 @@ impl Cluster for World {
         &mut self.core
     }
 
-    fn situation(&self) -> Situation {
+    fn situation(&self) -> Option<Situation> {
         let referee = self.referee.borrow();
         let decided = referee.twins.iter().any(|twin| twin.farm.has_decided());
-        if self.have_closed() {
-            Situation::Ended
+        let situation = if self.have_closed() {
+            return None;
         } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
             Situation::Idle
         } else if self.core.schedule.active().any(keeps_away) {
@@ -317,7 +306,8 @@ impl Cluster for World {
             Situation::Running
         } else {
             Situation::Starting
-        }
+        };
+        Some(situation)
     }
 
     fn begin(&mut self, now: Instant, active: &mut Active<()>) -> bool {
