@@ -5,7 +5,7 @@
 //! the work is done. Under load turns become longer and batches larger, as in the real drives.
 
 use super::front_end::FrontEnds;
-use super::network::Pace;
+use super::network::{Load, Pace};
 use super::push::PushHostSection;
 use super::queue::{Letter, Step};
 use super::system::{FilterSection, FormatChoice, HostSection, Placement, System};
@@ -173,7 +173,7 @@ impl World<'_> {
         for place in 0..unit.held.len() {
             let source = unit.sources.start + place as u32;
             let before = unit.held_bytes;
-            let count = unit.read(place, self.front.received(source), &mut self.front_ends, &mut full);
+            let count = unit.read(place, self.front.flow(source).received, &mut self.front_ends, &mut full);
             if count == 0 {
                 continue;
             }
@@ -181,7 +181,7 @@ impl World<'_> {
             work.fragments += count;
             work.received += unit.held_bytes - before;
             unit.machine.receive(now, place, &mut unit.received);
-            let consumed = self.front.consumed(source) + (unit.held_bytes - before);
+            let consumed = self.front.flow(source).consumed + (unit.held_bytes - before);
             self.front.consume(&mut self.queue, self.now, source, consumed);
         }
         unit.most_bytes = unit.most_bytes.max(unit.held_bytes);
@@ -251,8 +251,8 @@ pub(super) struct BuilderUnit {
     in_work_bytes: u64,
     credit_bytes: u64,
     random: Random,
-    filter: Filter,
-    disk: Disk,
+    pub(super) filter: Filter,
+    pub(super) disk: Disk,
     /// Bytes of fragments that were built.
     pub(super) built_bytes: u64,
     /// The most events and bytes in work.
@@ -263,7 +263,7 @@ pub(super) struct BuilderUnit {
 }
 
 /// Filter units: so many events at a time.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Filter {
     free: u32,
     waiting: VecDeque<u32>,
@@ -273,12 +273,11 @@ pub(super) struct Filter {
 }
 
 /// A disk: one event after the other.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Disk {
     pace: Option<Pace>,
     queue: VecDeque<u32>,
-    pub(super) busy: u64,
-    pub(super) bytes: u64,
+    pub(super) load: Load,
     /// The most events that waited, the one that is written included.
     pub(super) most_waiting: u64,
 }
@@ -314,18 +313,10 @@ impl BuilderUnit {
             in_work_bytes: 0,
             credit_bytes: system.builder.bytes.0,
             random: Random::new(system.seed, (1 << 40) + u64::from(index)),
-            filter: Filter {
-                free: system.filter.as_ref().map_or(0, |filter| filter.workers),
-                waiting: VecDeque::new(),
-                busy: 0,
-                most_waiting: 0,
-            },
+            filter: Filter { free: system.filter.as_ref().map_or(0, |filter| filter.workers), ..Filter::default() },
             disk: Disk {
                 pace: system.disk.as_ref().map(|disk| Pace::new(disk.speed.bytes_per_second)),
-                queue: VecDeque::new(),
-                busy: 0,
-                bytes: 0,
-                most_waiting: 0,
+                ..Disk::default()
             },
             built_bytes: 0,
             most_events: 0,
@@ -334,18 +325,10 @@ impl BuilderUnit {
         }
     }
 
-    pub(super) const fn filter(&self) -> &Filter {
-        &self.filter
-    }
-
-    pub(super) const fn disk(&self) -> &Disk {
-        &self.disk
-    }
-
     pub(super) fn reset(&mut self, now: u64) {
         (self.built_bytes, self.most_events, self.most_bytes) = (0, 0, 0);
         (self.filter.busy, self.filter.most_waiting) = (0, 0);
-        (self.disk.busy, self.disk.bytes, self.disk.most_waiting) = (0, 0, 0);
+        (self.disk.load, self.disk.most_waiting) = (Load::default(), 0);
         self.full.reset(now);
     }
 
@@ -500,8 +483,8 @@ impl World<'_> {
         let bytes = unit.bytes[slot as usize];
         let per_event = self.system.disk.as_ref().and_then(|disk| disk.per_event);
         let takes = pace.take(bytes) + per_event.map_or(0, |time| time.0.as_nanos() as u64);
-        unit.disk.busy += takes;
-        unit.disk.bytes += bytes;
+        unit.disk.load.busy += takes;
+        unit.disk.load.bytes += bytes;
         self.queue.push(self.now + takes, Step::Written { builder: index, slot });
     }
 
@@ -549,10 +532,6 @@ impl ManagerUnit {
             ended: 0,
             most_assigned: 0,
         }
-    }
-
-    pub(super) const fn reset(&mut self) {
-        self.most_assigned = 0;
     }
 }
 

@@ -186,7 +186,7 @@ impl<'a> World<'a> {
             Step::Arrived { network: Side::Front, flow, bytes } => self.fragments_arrived(flow, bytes),
             Step::Arrived { network: Side::Event, flow, bytes } => self.super_fragments_arrived(flow, bytes),
             Step::Opened { network, flow } => {
-                self.network(network).0.opened(flow);
+                self.network(network).0.join(flow);
                 self.serve(network, flow);
             }
             Step::Resend { network, flow } => {
@@ -234,8 +234,8 @@ impl<'a> World<'a> {
 
     fn serve(&mut self, side: Side, flow: u32) {
         match side {
-            Side::Front => self.serve_front(self.front.sender_of(flow)),
-            Side::Event => self.event.serve(&mut self.queue, self.now, self.event.sender_of(flow)),
+            Side::Front => self.serve_front(self.front.flow(flow).sender),
+            Side::Event => self.event.serve(&mut self.queue, self.now, self.event.flow(flow).sender),
         }
     }
 
@@ -255,10 +255,10 @@ impl<'a> World<'a> {
 
     fn fragments_arrived(&mut self, flow: u32, bytes: u32) {
         self.front.arrived(flow, u64::from(bytes));
-        let readable = self.front.received(flow);
+        let readable = self.front.flow(flow).received;
         if self.front_ends.next_fragment(flow, readable).is_some() {
-            let readout = self.front.port_of(flow);
-            let waiting = readable - self.front.consumed(flow);
+            let readout = self.front.flow(flow).port;
+            let waiting = readable - self.front.flow(flow).consumed;
             let unit = &mut self.readouts[readout as usize];
             unit.most_waiting = unit.most_waiting.max(waiting);
             self.wake(1 + readout);
@@ -267,7 +267,7 @@ impl<'a> World<'a> {
 
     fn super_fragments_arrived(&mut self, flow: u32, bytes: u32) {
         self.event.arrived(flow, u64::from(bytes));
-        let received = self.event.received(flow);
+        let received = self.event.flow(flow).received;
         self.event.consume(&mut self.queue, self.now, flow, received);
         let builders = self.builders.len() as u32;
         let (readout, builder) = (flow / builders, flow % builders);
@@ -290,7 +290,7 @@ impl<'a> World<'a> {
             return;
         }
         let flow = readout * self.builders.len() as u32 + builder;
-        self.flights[flow as usize].push_back((self.event.queued(flow) + bytes, entry));
+        self.flights[flow as usize].push_back((self.event.flow(flow).queued + bytes, entry));
         self.event.offer(flow, bytes);
     }
 
@@ -393,7 +393,7 @@ impl<'a> World<'a> {
         self.hosts.iter_mut().for_each(|host| host.busy = 0);
         self.readouts.iter_mut().for_each(|unit| unit.reset(now));
         self.builders.iter_mut().for_each(|unit| unit.reset(now));
-        self.manager.reset();
+        self.manager.most_assigned = 0;
         self.built.clear();
         self.released.clear();
         self.pause.reset(now);
