@@ -5,7 +5,7 @@
 
 use crate::BenchError;
 use crate::pairs::{alternate, median};
-use crate::plugins::{Wait, compiled};
+use crate::plugins::{Wait, compiled, in_directory};
 use crate::session::{Row, Session, case};
 use ropewalk_doctor::run::{RunPlan, scratch};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
@@ -51,11 +51,7 @@ const NOTE: &str = "limit of the thread: a walk over the events' fragments; of t
                     thread, and one back, for each event";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    let directory = session.options.output.join("filtering");
-    std::fs::create_dir_all(&directory).map_err(BenchError::system("a directory"))?;
-    let measured = measure(session, &directory);
-    let _ = std::fs::remove_dir_all(&directory);
-    measured
+    in_directory(session, "filtering", measure)
 }
 
 fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError> {
