@@ -43,25 +43,20 @@ fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     let seeds = options.campaign.unwrap_or(SEEDS);
     let orders = Orders { first: options.seed.unwrap_or(0), seeds, most_failures: MOST_FAILURES };
     let is_terminal = std::io::stderr().is_terminal();
-    let (begin, mut done, mut told) = (Instant::now(), 0, 0);
+    let (begin, mut told) = (Instant::now(), 0);
     let mut drawn = begin;
     let campaign = Campaign::run(orders, |campaign| {
-        done += 1;
         for failure in &campaign.failures[told..] {
             tell!("{failure}");
         }
         told = campaign.failures.len();
         if is_terminal && drawn.elapsed() > REFRESH {
             drawn = Instant::now();
-            output::live(Some(so_far(done, seeds, begin.elapsed())));
+            output::live(Some(so_far(campaign.seeds, seeds, begin.elapsed())));
         }
-        true
     });
     if is_terminal {
         output::live(None);
-    }
-    for failure in &campaign.failures[told..] {
-        tell!("{failure}");
     }
     if options.json {
         print_json(&campaign.summary())?;

@@ -33,7 +33,7 @@ const READ_ON: usize = 10;
 
 /// A run in virtual time.
 pub struct World {
-    pub(super) core: Core<()>,
+    pub(super) core: Core,
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: PacketNetwork,
     /// The network of connections, and who is where on it.
@@ -282,12 +282,10 @@ impl World {
 }
 
 impl Cluster for World {
-    type Struck = ();
-
     const MOST_ROUNDS: u32 = 5000;
     const MOST_IDLE: u32 = 40_000;
 
-    fn core(&mut self) -> &mut Core<()> {
+    fn core(&mut self) -> &mut Core {
         &mut self.core
     }
 
@@ -310,12 +308,12 @@ impl Cluster for World {
         Some(situation)
     }
 
-    fn begin(&mut self, now: Instant, active: &mut Active<()>) -> bool {
+    fn begin(&mut self, now: Instant, active: &mut Active) -> bool {
         self.begin_fault(now, &active.scheduled.fault);
         true
     }
 
-    fn end(&mut self, active: &Active<()>) {
+    fn end(&mut self, active: &Active) {
         self.end_fault(&active.scheduled.fault);
     }
 
@@ -412,14 +410,10 @@ impl Cluster for World {
             let levels: Vec<_> = receiver.throttle().levels().map(|one| (one.used, one.capacity)).collect();
             format!("{:?} {in_flight:?} in flight, {levels:?}", receiver.throttle().state())
         });
-        let next = |time: Option<Instant>| time.map(|time| time.since(Instant::ZERO));
+        let (now, gateways) = (self.core.now().since(Instant::ZERO), gateways.collect::<Vec<_>>());
         format!(
-            "at {:?}, {sets:?} sets were triggered; gateways {:?}; next turns {:?} {:?} {:?}",
-            self.core.now().since(Instant::ZERO),
-            gateways.collect::<Vec<_>>(),
-            self.gateways.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
-            self.nodes.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
-            self.triggers.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
+            "at {now:?}, {sets:?} sets were triggered; gateways {gateways:?}; the next turn is at {:?}",
+            self.next_turn()
         )
     }
 }
