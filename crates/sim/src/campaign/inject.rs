@@ -188,7 +188,7 @@ impl World {
         }
         self.note_safe(place, power);
         if power {
-            for host in self.member(place).hosts().to_vec() {
+            for host in self.member(place).hosts(false) {
                 self.network.power_off(host);
             }
         }
@@ -243,11 +243,7 @@ impl World {
 
     /// Every pair of places on the network of two members; where `ever`, in all their lives.
     fn pairs(&mut self, one: Place, other: Place, ever: bool) -> Vec<(u32, u32)> {
-        let [ones, others] = [one, other].map(|place| {
-            let member = self.member(place);
-            let former = if ever { member.former_hosts() } else { &[] };
-            [former, member.hosts()].concat()
-        });
+        let [ones, others] = [one, other].map(|place| self.member(place).hosts(ever));
         ones.iter().flat_map(|&one| others.iter().map(move |&other| (one, other))).collect()
     }
 
@@ -287,7 +283,7 @@ impl World {
     }
 
     fn forget_connections(&mut self, place: Place) {
-        for host in self.member(place).hosts().to_vec() {
+        for host in self.member(place).hosts(false) {
             for (_, endpoint) in self.network.connections_of(host) {
                 self.network.reset(host, endpoint);
             }

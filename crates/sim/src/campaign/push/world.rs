@@ -4,7 +4,7 @@ use super::fault::keeps_away;
 use super::member::{GatewayMachine, NodeMachine, SendingMachine, TriggerMachine, member};
 use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
-use super::scenario::{FlowSetting, Masking, Scenario, Timing, source_id};
+use super::scenario::{FlowSetting, Scenario};
 use super::wires::{Directory, Tampering};
 use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded};
 use crate::campaign::fault::{FaultKind, Place, Scheduled};
@@ -13,7 +13,7 @@ use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::recorder::Recorder;
 use crate::campaign::runner::{Situation, SystemKind};
 use ropewalk_engine::Drive;
-use ropewalk_engine::gateway::OrderBoard;
+use ropewalk_engine::gateway::{Order, OrderBoard};
 use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
@@ -55,10 +55,8 @@ pub struct World {
     pub(super) gates: Vec<Arc<TriggerGate>>,
     pub(super) is_over: Arc<AtomicBool>,
     pub(super) orders: Arc<OrderBoard>,
-    /// What is still to be said of who takes part.
-    masks: VecDeque<Masking>,
-    /// Time-outs that are still to be changed.
-    timeouts: VecDeque<Timing>,
+    /// What is still to be ordered.
+    to_order: VecDeque<(Duration, Order)>,
     /// How many lives each node had, and each gateway.
     pub(super) lives: Vec<u64>,
     gateway_lives: Vec<u64>,
@@ -113,8 +111,7 @@ impl World {
             gates: scenario.flows.iter().map(gate).collect(),
             is_over: Arc::default(),
             orders,
-            masks: scenario.masks.iter().copied().collect(),
-            timeouts: scenario.timeouts.iter().copied().collect(),
+            to_order: scenario.orders.iter().copied().collect(),
             lives: vec![0; scenario.nodes.len()],
             gateway_lives: vec![0; usize::from(scenario.gateways)],
             have_come: false,
@@ -263,9 +260,8 @@ impl World {
 
     fn next_command(&self) -> Option<Instant> {
         let nodes = (!self.have_come).then_some(self.scenario.nodes_come);
-        let said = self.masks.front().map(|masking| masking.at).into_iter();
-        let said = said.chain(self.timeouts.front().map(|timing| timing.at));
-        let times = nodes.into_iter().chain(self.stop()).chain(said).map(|time| Instant::ZERO.after(time));
+        let order = self.to_order.front().map(|(at, _)| *at);
+        let times = nodes.into_iter().chain(self.stop()).chain(order).map(|time| Instant::ZERO.after(time));
         times.filter(|&time| time > self.core.now()).min()
     }
 
@@ -328,16 +324,14 @@ impl Cluster for World {
     /// Nodes come, sources are masked, time-outs changed, and the run is stopped.
     fn command(&mut self) {
         let now = self.core.now().since(Instant::ZERO);
-        let note = |number, line: String| {
-            self.core.recorder.borrow_mut().note_line(self.core.now(), (number, 0), || line);
-        };
-        while let Some(masking) = self.masks.pop_front_if(|masking| masking.at <= now) {
-            note(8, format!("{masking:?}"));
-            self.orders.mask(source_id(masking.flow, masking.source), masking.is_masked);
-        }
-        while let Some(timing) = self.timeouts.pop_front_if(|timing| timing.at <= now) {
-            note(9, format!("{timing:?}"));
-            self.orders.set_timeout(timing.flow.into(), timing.timeout);
+        while let Some((_, order)) = self.to_order.pop_front_if(|(at, _)| *at <= now) {
+            let number = if matches!(order, Order::Mask(..)) { 8 } else { 9 };
+            self.core.recorder.borrow_mut().note_line(self.core.now(), (number, 0), || format!("{order:?}"));
+            match order {
+                Order::Mask(source, is_masked) => self.orders.mask(source, is_masked),
+                Order::SetTimeout(flow, timeout) => self.orders.set_timeout(flow, timeout),
+                Order::SetPrescale(stream, prescale) => self.orders.set_prescale(stream, prescale),
+            }
         }
         if !self.have_come && now >= self.scenario.nodes_come {
             self.have_come = true;
