@@ -10,6 +10,7 @@ use super::push::PushHostSection;
 use super::queue::{Letter, Step};
 use super::system::{FilterSection, FormatChoice, HostSection, Placement, System};
 use super::world::{PATIENCE, World};
+use ropewalk_config::quantity::{Bandwidth, Time};
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::{FragmentFlags, FragmentMeta, Message, Received, SuperFragmentEntry};
@@ -603,29 +604,23 @@ pub(super) struct Costs {
 }
 
 impl Costs {
+    /// Those of a host with so many cores.
     pub(super) fn new(section: &HostSection) -> Self {
-        // Looking for work is not made faster by more cores.
-        let cores = f64::from(section.cores);
-        Self {
-            turn: section.turn.0.as_nanos() as u64,
-            message: section.per_message.0.as_nanos() as f64 / cores,
-            fragment: section.per_fragment.0.as_nanos() as f64 / cores,
-            frame: 0.0,
-            byte_received: 1e9 / section.receive.bytes_per_second / cores,
-            byte_sent: 1e9 / section.send.bytes_per_second / cores,
-        }
+        let HostSection { cores, turn, per_message, per_fragment, receive, send } = *section;
+        Self::shared(cores, turn, [per_message, per_fragment, Time(Duration::ZERO)], [receive, send])
     }
 
     /// Those of the core of an input queue in a system in which sources push.
     pub(super) fn of_queue(section: &PushHostSection) -> Self {
-        Self {
-            turn: section.turn.0.as_nanos() as u64,
-            message: section.per_message.0.as_nanos() as f64,
-            fragment: section.per_packet.0.as_nanos() as f64,
-            frame: section.per_push.0.as_nanos() as f64,
-            byte_received: 1e9 / section.receive.bytes_per_second,
-            byte_sent: 1e9 / section.send.bytes_per_second,
-        }
+        let PushHostSection { turn, per_packet, receive, per_push, send, per_message } = *section;
+        Self::shared(1, turn, [per_message, per_packet, per_push], [receive, send])
+    }
+
+    /// Looking for work is not made faster by more cores.
+    fn shared(cores: u32, turn: Time, works: [Time; 3], speeds: [Bandwidth; 2]) -> Self {
+        let [message, fragment, frame] = works.map(|work| work.0.as_nanos() as f64 / f64::from(cores));
+        let [byte_received, byte_sent] = speeds.map(|speed| 1e9 / speed.bytes_per_second / f64::from(cores));
+        Self { turn: turn.0.as_nanos() as u64, message, fragment, frame, byte_received, byte_sent }
     }
 
     /// How long looking for work and the work itself take. Only the work keeps a computer busy: the more it has to do,

@@ -83,7 +83,7 @@ impl<D: Woken> Half<D> {
     }
 
     /// Its thread would sleep.
-    fn is_asleep(&mut self) -> bool {
+    pub(super) fn is_asleep(&mut self) -> bool {
         self.is_asleep && !self.drive.is_woken()
     }
 
@@ -161,19 +161,11 @@ impl GatewayMachine {
         }
     }
 
-    /// Asleep, though there is something for it to do.
-    pub(super) fn sleeps_over_work(&mut self) -> bool {
+    /// The half that receives, where the other one has a thread of its own.
+    pub(super) fn half(&mut self) -> Option<&mut Half<ReceivingDrive<Inlet, Outlet>>> {
         match self {
-            Self::Whole(_) => false,
-            Self::Receiving(half) => half.sleeps_over_work(),
-        }
-    }
-
-    /// Its thread would sleep.
-    pub(super) fn is_asleep(&mut self) -> bool {
-        match self {
-            Self::Whole(_) => false,
-            Self::Receiving(half) => half.is_asleep(),
+            Self::Whole(_) => None,
+            Self::Receiving(half) => Some(half),
         }
     }
 

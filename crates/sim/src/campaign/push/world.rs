@@ -203,15 +203,14 @@ impl World {
     fn check_rest(&mut self) -> Result<(), Broken> {
         for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
             let are_up = gateway.is_up() && sender.is_up();
-            let (Some(drive), Some(half)) = (gateway.machine.as_mut().filter(|_| are_up), &mut sender.machine) else {
-                continue;
-            };
-            let sleeps = drive.sleeps_over_work() || half.sleeps_over_work();
+            let receiving = gateway.machine.as_mut().filter(|_| are_up).and_then(GatewayMachine::half);
+            let (Some(receiving), Some(sending)) = (receiving, &mut sender.machine) else { continue };
+            let sleeps = receiving.sleeps_over_work() || sending.sleeps_over_work();
             Broken::unless(!sleeps, Checker::Liveness, || {
                 format!("gw{index}: one half has something for the other one, which sleeps and was not woken")
             })?;
-            if drive.is_asleep() && !drive.is_done() && !half.is_done() {
-                self.referee.borrow().twins[index].check_alarm(drive.receiver())?;
+            if receiving.is_asleep() && !receiving.is_done() && !sending.is_done() {
+                self.referee.borrow().twins[index].check_alarm(receiving.drive.machine())?;
             }
         }
         Ok(())
