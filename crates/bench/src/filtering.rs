@@ -107,7 +107,7 @@ fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
     if !session.wants(&case) {
         return Ok(());
     }
-    // The disk has a thread of its own, which must not share the nodes' processor.
+    // The thread of the disk must not share the nodes' processor.
     let usual = session.plan(sender, [100, 1500, 3000], "chain-built");
     let built = RunPlan { check_crc: true, cpus: None, ..usual };
     let filter = "[filter]\ntriggers = [{ every = 10 }]\n";

@@ -148,8 +148,8 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// A run of one builder unit that checks and writes nothing, with a processor for the nodes and one for the front ends. It is
-    /// measured for so many milliseconds: tiny, quick or full.
+    /// A run of one builder unit that checks and writes nothing, with one processor for the nodes and one for the front ends.
+    /// The times of measurement are in milliseconds.
     pub(crate) fn plan(&self, sender: SlinkConfig, [tiny, quick, full]: [u64; 3], name: &str) -> RunPlan {
         let scale = self.options.scale;
         RunPlan {

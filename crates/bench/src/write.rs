@@ -24,7 +24,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     if !session.wants(&case) {
         return Ok(());
     }
-    // The disk has a thread of its own, which must not share the nodes' processor.
+    // The thread of the disk must not share the nodes' processor.
     let usual = session.plan(sender, [100, 1500, 3000], "write");
     let plan = RunPlan { check_crc: true, write: true, cpus: None, ..usual };
     let bare = scratch(&session.options.output, "write-bare");

@@ -604,7 +604,7 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// Those of a host with so many cores.
+    /// Those of a host.
     pub(super) fn new(section: &HostSection) -> Self {
         let HostSection { cores, turn, per_message, per_fragment, receive, send } = *section;
         Self::shared(cores, turn, [per_message, per_fragment, Time(Duration::ZERO)], [receive, send])

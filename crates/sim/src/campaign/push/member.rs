@@ -161,7 +161,7 @@ impl GatewayMachine {
         }
     }
 
-    /// The half that receives, where the other one has a thread of its own.
+    /// The half that receives, if the gateway has two threads.
     pub(super) fn half(&mut self) -> Option<&mut Half<ReceivingDrive<Inlet, Outlet>>> {
         match self {
             Self::Whole(_) => None,
