@@ -5,9 +5,9 @@
 
 use crate::BenchError;
 use crate::pairs::{alternate, median};
-use crate::plugins::{Wait, compiled};
+use crate::plugins::{Wait, compiled, in_directory};
 use crate::session::{Row, Session, case};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use ropewalk_doctor::run::{RunPlan, scratch};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
 use ropewalk_limits::SlinkConfig;
 use ropewalk_memory::{MemoryKind, Owner, Pool, PoolConfig};
@@ -51,11 +51,7 @@ const NOTE: &str = "limit of the thread: a walk over the events' fragments; of t
                     thread, and one back, for each event";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    let directory = session.options.output.join("filtering");
-    std::fs::create_dir_all(&directory).map_err(BenchError::system("a directory"))?;
-    let measured = measure(session, &directory);
-    let _ = std::fs::remove_dir_all(&directory);
-    measured
+    in_directory(session, "filtering", measure)
 }
 
 fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError> {
@@ -111,19 +107,9 @@ fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
     if !session.wants(&case) {
         return Ok(());
     }
-    let built = RunPlan {
-        sender,
-        builders: 1,
-        check_crc: true,
-        write: false,
-        filter: "",
-        warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
-        interval: Duration::from_millis(scale.choose(100, 1500, 3000)),
-        // The disk has a thread of its own, which must not share the nodes' processor.
-        cpus: None,
-        pool_mib: USUAL_POOL_MIB,
-        output: scratch(&session.options.output, "chain-built"),
-    };
+    // The thread of the disk must not share the nodes' processor.
+    let usual = session.plan(sender, [100, 1500, 3000], "chain-built");
+    let built = RunPlan { check_crc: true, cpus: None, ..usual };
     let filter = "[filter]\ntriggers = [{ every = 10 }]\n";
     let output = scratch(&session.options.output, "chain");
     let kept = RunPlan { write: true, filter, output, ..built.clone() };

@@ -8,7 +8,7 @@ use ropewalk_wire::fed::Header;
 use ropewalk_wire::ferol::{self, BlockHeader};
 
 /// Bytes of a pool block, as in a readout unit.
-const BLOCK: usize = 256 << 10;
+pub(crate) const BLOCK: usize = 256 << 10;
 
 /// What lies in memory.
 pub(crate) struct Prepared {
@@ -107,6 +107,16 @@ fn fill(pool: &mut Pool, feed: &mut SlinkStream, events: u32) -> Result<Vec<Slic
             bytes = &bytes[here..];
         }
     }
+}
+
+/// A stream in blocks of a pool, each of which is full but the last.
+pub(crate) fn in_blocks(pool: &mut Pool, stream: &[u8]) -> Result<Vec<Slice>, BenchError> {
+    let slice = |chunk: &[u8]| {
+        let mut loan = pool.loan(Owner::SHARED)?;
+        loan.append(chunk)
+    };
+    let slices: Option<Vec<Slice>> = stream.chunks(BLOCK).map(slice).collect();
+    slices.ok_or_else(|| BenchError::wrong("the pool is too small for the stream"))
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! `bench framing`: fragments found by a layout from a configuration, beside what is written by hand for the same bytes.
 
 use crate::BenchError;
+use crate::fragments::{BLOCK, in_blocks};
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{Framer, FramerLimits};
 use ropewalk_limits::thread_cpu_seconds;
-use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
+use ropewalk_memory::{Pool, PoolConfig, Slice};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::layout::{Clock, Counts, Frame, Layout, Length, Number, Pattern, Plan, Source};
 use ropewalk_wire::{fed, ferol, generic};
@@ -16,7 +17,6 @@ use std::time::{Duration, Instant};
 
 const SOURCE: SourceId = SourceId(841);
 const LIMITS: FramerLimits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
-const BLOCK: usize = 256 << 10;
 /// Fragments at a time, as a drive takes them.
 const BATCH: usize = 128;
 const NOTE: &str = "limit: the framer that is written by hand for the same bytes; target: 0.8";
@@ -103,15 +103,6 @@ fn generic_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
         ..Layout::new(frame, 1 << 20)
     };
     Ok(Stream { hello: hello.to_bytes().to_vec(), bytes: stream, layout })
-}
-
-fn in_blocks(pool: &mut Pool, stream: &[u8]) -> Result<Vec<Slice>, BenchError> {
-    let slice = |chunk: &[u8]| {
-        let mut loan = pool.loan(Owner::SHARED)?;
-        loan.append(chunk)
-    };
-    let slices: Option<Vec<Slice>> = stream.chunks(BLOCK).map(slice).collect();
-    slices.ok_or_else(|| BenchError::wrong("the pool is too small for the stream"))
 }
 
 /// Millions of fragments for each second of the thread's own, over the whole stream again and again until the time is over, but

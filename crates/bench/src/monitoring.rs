@@ -6,7 +6,7 @@
 use crate::BenchError;
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_limits::SlinkConfig;
 use ropewalk_monitor::alarms::{Alarms, built_in};
@@ -48,20 +48,9 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     {
         let sender = SlinkConfig { fragment_bytes: bytes, ..sender };
         let case = case([("sources", json!(sender.streams)), ("fragment_bytes", json!(bytes))]);
-        let plan = RunPlan {
-            sender,
-            builders: 1,
-            check_crc: true,
-            write: false,
-            filter: "",
-            warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
-            interval: Duration::from_millis(scale.choose(100, 3000, 6000)),
-            // A viewer takes a processor away from a data thread: from which one, the scheduler decides as it does for
-            // users.
-            cpus: None,
-            pool_mib,
-            output: scratch(&session.options.output, "monitoring"),
-        };
+        // A viewer takes a processor away from a data thread: from which one, the scheduler decides as it does for users.
+        let usual = session.plan(sender, [100, 3000, 6000], "monitoring");
+        let plan = RunPlan { check_crc: true, cpus: None, pool_mib, ..usual };
         pages(session, &plan, &case)?;
         if !session.wants(&case) {
             continue;

@@ -1,6 +1,6 @@
 //! Plug-ins for benches: compiled where they are measured, and their processes waited for.
 
-use crate::BenchError;
+use crate::{BenchError, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,19 @@ use std::time::{Duration, Instant};
 
 /// How long a process may take over what it is waited for until it is taken for one that hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Measures with a directory for files, which is removed afterwards.
+pub(crate) fn in_directory(
+    session: &mut Session<'_>,
+    name: &str,
+    measure: impl FnOnce(&mut Session<'_>, &Path) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let directory = session.options.output.join(name);
+    std::fs::create_dir_all(&directory).map_err(BenchError::system("a directory"))?;
+    let measured = measure(session, &directory);
+    let _ = std::fs::remove_dir_all(&directory);
+    measured
+}
 
 /// Writes these files, and compiles the first one to a library.
 pub(crate) fn compiled(directory: &Path, files: &[(&str, &str)]) -> Result<PathBuf, BenchError> {

@@ -1,11 +1,11 @@
 //! Where figures go: to the terminal as lines or a table, and to a report's directory as lines.
 
 use crate::pairs::{Series, median};
-use crate::{BenchError, Options, Scale, page};
+use crate::{BenchError, Options, Scale};
 use ropewalk_doctor::Diagnosis;
-use ropewalk_limits::{Machine, core_scaling};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use ropewalk_limits::{Machine, SlinkConfig, WalkConfig, core_scaling, tcp_walk};
 use ropewalk_memory::{Pool, PoolConfig};
-use ropewalk_sim::sizing::Chart;
 use ropewalk_tune::{Grade, Wish};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -90,16 +90,6 @@ impl Row {
     pub(crate) fn with_remark(self, remark: Option<String>) -> Self {
         Self { remark, ..self }
     }
-
-    /// A text of the case, or nothing.
-    pub(crate) fn text(&self, key: &str) -> &str {
-        self.case.get(key).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// A number of the case, or 0.
-    pub(crate) fn number(&self, key: &str) -> f64 {
-        self.case.get(key).and_then(Value::as_f64).unwrap_or_default()
-    }
 }
 
 /// A case as an object; in the order of the alphabet, so that lines can be compared.
@@ -123,12 +113,8 @@ pub struct Session<'a> {
     name: String,
     out: &'a mut dyn Write,
     report: Option<Report>,
-    /// What this machine is.
-    machine: Value,
-    /// What was measured.
-    rows: Vec<Row>,
-    /// Cases that were chosen and cannot be measured here.
-    skipped: usize,
+    /// Cases that were chosen: measured, or skipped because they cannot be measured here.
+    chosen: usize,
     /// The note of the last row of the table: it is not printed twice in a row.
     told: &'static str,
 }
@@ -136,10 +122,9 @@ pub struct Session<'a> {
 /// Between the doctor's pages of two runs.
 const SEPARATOR: &str = "\n----\n\n";
 
-/// Where the lines are kept, and the page that is made of them.
+/// Where the lines are kept.
 struct Report {
     lines: File,
-    page: PathBuf,
     /// What the machine was and could do when each of the runs began.
     doctor: PathBuf,
 }
@@ -158,10 +143,27 @@ impl<'a> Session<'a> {
             attach(&report.doctor, &looked, &options)?;
         }
         let machine = machine(&options, &looked)?;
-        let (name, rows) = (name.to_owned(), Vec::new());
-        let mut session = Self { options, name, out, report, machine: machine.clone(), rows, skipped: 0, told: "" };
+        let mut session = Self { options, name: name.to_owned(), out, report, chosen: 0, told: "" };
         session.tell(&machine, || table_head(&machine))?;
         Ok(session)
+    }
+
+    /// A run of one builder unit that checks and writes nothing, with one processor for the nodes and one for the front ends.
+    /// The times of measurement are in milliseconds.
+    pub(crate) fn plan(&self, sender: SlinkConfig, [tiny, quick, full]: [u64; 3], name: &str) -> RunPlan {
+        let scale = self.options.scale;
+        RunPlan {
+            sender,
+            builders: 1,
+            check_crc: false,
+            write: false,
+            filter: "",
+            warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
+            interval: Duration::from_millis(scale.choose(tiny, quick, full)),
+            cpus: (scale != Scale::Tiny).then_some([0, 1]),
+            pool_mib: USUAL_POOL_MIB,
+            output: scratch(&self.options.output, name),
+        }
     }
 
     /// Whether a case is to be measured.
@@ -174,36 +176,21 @@ impl<'a> Session<'a> {
         row.bench.clone_from(&self.name);
         let note = if row.note == self.told { "" } else { row.note };
         self.told = row.note;
-        self.tell(&json!(row), || table_line(&row, note))?;
-        self.rows.push(row);
-        Ok(())
+        self.chosen += 1;
+        self.tell(&json!(row), || table_line(&row, note))
     }
 
     /// Says why a case is not measured here.
     pub(crate) fn skip(&mut self, case: &Map<String, Value>, why: &str) -> Result<(), BenchError> {
-        self.skipped += 1;
+        self.chosen += 1;
         let line = json!({ "bench": self.name, "case": case, "skipped": why });
         self.tell(&line, || format!("{:<44} skipped: {why}", text_of(case)))
-    }
-
-    /// What was measured so far.
-    pub(crate) fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    /// Makes a page of what was measured, with charts, where the lines are kept too.
-    pub(crate) fn page(&self, charts: &[Chart]) -> Result<(), BenchError> {
-        let Some(report) = &self.report else { return Ok(()) };
-        let page = page::page(&self.name, &self.machine, &self.rows, charts);
-        std::fs::write(&report.page, page).map_err(BenchError::system("the report's page"))
     }
 
     /// Ends; an error if no case was chosen.
     pub(crate) fn close(self, name: &str) -> Result<(), BenchError> {
         match self.options.case {
-            Some(filter) if self.rows.is_empty() && self.skipped == 0 => {
-                Err(BenchError::NoCase { name: name.to_owned(), filter })
-            }
+            Some(filter) if self.chosen == 0 => Err(BenchError::NoCase { name: name.to_owned(), filter }),
             _ => Ok(()),
         }
     }
@@ -218,8 +205,16 @@ impl<'a> Session<'a> {
 
 impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Session").field("name", &self.name).field("rows", &self.rows.len()).finish_non_exhaustive()
+        out.debug_struct("Session").field("name", &self.name).field("chosen", &self.chosen).finish_non_exhaustive()
     }
+}
+
+/// What a bare receiver takes in of the streams of a run, as long and on the same processors: 10^9 bytes by the clock, and by
+/// second of its processor.
+pub(crate) fn bare_receiver(plan: &RunPlan) -> Result<[f64; 2], BenchError> {
+    let config = WalkConfig { sender: plan.sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
+    let walked = tcp_walk(config).map_err(BenchError::system("bare receiver"))?;
+    Ok([walked.gigabytes_per_second(), walked.fragment_bytes as f64 / walked.cpu_seconds.max(1e-9) / 1e9])
 }
 
 /// What the figures depend on: the first line.
@@ -349,8 +344,7 @@ fn open_report(directory: &Path, name: &str) -> std::io::Result<Report> {
     let directory = directory.join(format!("{}-{}", date(SystemTime::now()), host()));
     std::fs::create_dir_all(&directory)?;
     let lines = OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")))?;
-    let beside = |ending: &str| directory.join(format!("{name}.{ending}"));
-    Ok(Report { lines, page: beside("html"), doctor: beside("doctor.txt") })
+    Ok(Report { lines, doctor: directory.join(format!("{name}.doctor.txt")) })
 }
 
 fn host() -> String {

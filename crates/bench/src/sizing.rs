@@ -5,14 +5,13 @@
 //! other sources, other builder units. The front ends' speed is no prediction: in each configuration it is what the
 //! bare receiver gets of them.
 
+use crate::BenchError;
 use crate::pairs::{Series, alternate, median};
-use crate::session::{Row, Session, case};
-use crate::{BenchError, Scale};
-use ropewalk_doctor::run::{Ran, RunPlan, USUAL_POOL_MIB, scratch};
-use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_walk};
+use crate::session::{Row, Session, bare_receiver, case};
+use ropewalk_doctor::run::{Ran, RunPlan, USUAL_POOL_MIB};
+use ropewalk_limits::SlinkConfig;
 use ropewalk_sim::sizing::{System, simulate};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 
 const CALIBRATED: &str = "the configuration that the simulator's costs are taken from; limit: what it makes of them";
 const PREDICTED: &str = "limit: what the simulator predicts; promise: within 15 %, or within what was measured";
@@ -111,38 +110,20 @@ impl Setup {
 
     /// Takes runs, and in turns the bare receiver, which says how fast the front ends are and what a byte costs.
     fn measure(self, session: &Session<'_>) -> Result<Measured, BenchError> {
-        let scale = session.options.scale;
-        let cpus = (scale != Scale::Tiny).then_some([0, 1]);
-        // A shorter time measures nothing while another program has the processors.
-        let interval = Duration::from_millis(scale.choose(300, 1000, 2500));
         let sender = SlinkConfig {
             streams: self.sources,
             fragment_bytes: self.fragment_bytes,
             fragments_per_send: (SEND / self.fragment_bytes).max(1),
             ..SlinkConfig::default()
         };
-        let plan = RunPlan {
-            sender,
-            builders: self.builders,
-            check_crc: false,
-            write: false,
-            filter: "",
-            warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
-            interval,
-            cpus,
-            pool_mib: self.pool_mib(),
-            output: scratch(&session.options.output, "sizing"),
-        };
+        // A shorter time measures nothing while another program has the processors.
+        let usual = session.plan(sender, [300, 1000, 2500], "sizing");
+        let plan = RunPlan { builders: self.builders, pool_mib: self.pool_mib(), ..usual };
         let ours = || {
             let Ran { gigabytes_per_second, per_processor_second, .. } = plan.run()?;
             Ok([gigabytes_per_second, per_processor_second])
         };
-        let limit = || {
-            let config = WalkConfig { sender, duration: interval, cpus, ..WalkConfig::default() };
-            let walked = tcp_walk(config).map_err(BenchError::system("bare receiver"))?;
-            Ok([walked.gigabytes_per_second(), walked.fragment_bytes as f64 / walked.cpu_seconds.max(1e-9) / 1e9])
-        };
-        let [by_clock, per_cpu] = alternate(scale.pairs(), ours, limit)?;
+        let [by_clock, per_cpu] = alternate(session.options.scale.pairs(), ours, || bare_receiver(&plan))?;
         Ok(Measured { by_clock, per_cpu })
     }
 

@@ -2,12 +2,13 @@
 //! own, beside a copy of the same frames.
 
 use crate::BenchError;
+use crate::fragments::{BLOCK, in_blocks};
 use crate::pairs::alternate;
-use crate::plugins::{Wait, compiled};
+use crate::plugins::{Wait, compiled, in_directory};
 use crate::session::{Row, Session, case};
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{Divider, Divides, Framer, FramerLimits};
-use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
+use ropewalk_memory::{Payload, Pool, PoolConfig};
 use ropewalk_plugin::process::{MOST_FRAMES, ProcessConfig, SplitterProcess};
 use ropewalk_plugin::{Keys, Splitter, SplitterConfig};
 use ropewalk_terms::{Cause, Instant, SourceId};
@@ -26,7 +27,6 @@ const FILES: [(&str, &str); 3] = [
     ("ropewalk_plugin.h", include_str!("../../../bindings/c/ropewalk_plugin.h")),
 ];
 const SOURCE: SourceId = SourceId(1);
-const BLOCK: usize = 256 << 10;
 const LARGEST_FRAME: usize = 64 << 10;
 /// All frames lie in memory of this many bytes.
 const MEMORY: usize = 8 << 20;
@@ -36,11 +36,7 @@ const START: Duration = Duration::from_secs(10);
 const NOTE: &str = "limit: the same frames copied, one after the other; ours: fragments of each of their triggers";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    let directory = session.options.output.join("splitting");
-    std::fs::create_dir_all(&directory).map_err(BenchError::system("a directory"))?;
-    let measured = measure(session, &directory);
-    let _ = std::fs::remove_dir_all(&directory);
-    measured
+    in_directory(session, "splitting", measure)
 }
 
 fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError> {
@@ -167,15 +163,6 @@ fn frame(bytes: usize, triggers: usize) -> Vec<u8> {
         frame.resize(frame.len() + length, 0x5a);
     }
     frame
-}
-
-fn in_blocks(pool: &mut Pool, stream: &[u8]) -> Result<Vec<Slice>, BenchError> {
-    let slice = |chunk: &[u8]| {
-        let mut loan = pool.loan(Owner::SHARED)?;
-        loan.append(chunk)
-    };
-    let slices: Option<Vec<Slice>> = stream.chunks(BLOCK).map(slice).collect();
-    slices.ok_or_else(|| BenchError::wrong("the pool is too small for the frames"))
 }
 
 /// What divides frames, a batch of them at a time.

@@ -3,7 +3,7 @@
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use ropewalk_doctor::run::{RunPlan, scratch};
 use ropewalk_limits::SlinkConfig;
 use serde_json::json;
 use std::fs::File;
@@ -24,24 +24,13 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     if !session.wants(&case) {
         return Ok(());
     }
-    let interval = Duration::from_millis(scale.choose(100, 1500, 3000));
-    let plan = RunPlan {
-        sender,
-        builders: 1,
-        check_crc: true,
-        write: true,
-        filter: "",
-        warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
-        interval,
-        // The disk has a thread of its own, which must not share the nodes' processor.
-        cpus: None,
-        pool_mib: USUAL_POOL_MIB,
-        output: scratch(&session.options.output, "write"),
-    };
+    // The thread of the disk must not share the nodes' processor.
+    let usual = session.plan(sender, [100, 1500, 3000], "write");
+    let plan = RunPlan { check_crc: true, write: true, cpus: None, ..usual };
     let bare = scratch(&session.options.output, "write-bare");
     let ours = || Ok([plan.run()?.gigabytes_per_second]);
     let limit = || {
-        let written = write_bare(&bare, interval, scale).map_err(BenchError::system("bare writing"));
+        let written = write_bare(&bare, plan.interval, scale).map_err(BenchError::system("bare writing"));
         // What is left behind is this process's own directory; the figure is good all the same.
         let _ = std::fs::remove_dir_all(&bare);
         Ok([written?])

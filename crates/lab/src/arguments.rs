@@ -39,10 +39,10 @@ pub(crate) struct LimitsOptions {
 #[command(after_help = "Examples:
   ropewalk simulate --campaign 500
   ropewalk simulate --campaign 100000 --seed 1000000 --json
-  ropewalk simulate --seed 17 --trace seed17.json
+  ropewalk simulate --seed 17 --trace seed17.txt
   ropewalk simulate examples/sizing/cms-run2.toml
   ropewalk simulate examples/sizing/cms-run2.toml --duration 200ms --sweep builders=40,48,62 --json
-  ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB --svg plots")]
+  ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB")]
 pub(crate) struct SimulateOptions {
     /// The system: a sizing file. Without one, a fault campaign.
     #[arg(conflicts_with_all = ["campaign", "trace"])]
@@ -55,7 +55,7 @@ pub(crate) struct SimulateOptions {
     /// The first seed of a campaign; in a sizing, replaces the file's seed.
     #[arg(long, value_name = "FIRST")]
     pub(crate) seed: Option<u64>,
-    /// Write what happens with the first seed as a trace for Perfetto.
+    /// Write what happens with the first seed, one line after the other.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Print the outcome as JSON; the last line is one object.
@@ -74,9 +74,6 @@ pub(crate) struct SizingOptions {
     /// Sizing: simulate once for each of these values of a key of the file.
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = crate::sizing::sweep, requires = "system")]
     pub(crate) sweep: Option<crate::sizing::Sweep>,
-    /// Sizing: draw latencies, and what a sweep showed, as SVG files in DIR.
-    #[arg(long, value_name = "DIR", requires = "system")]
-    pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -100,9 +97,6 @@ pub(crate) struct BenchOptions {
     /// Also keep the lines in DIR, in a directory named by date and host.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
-    /// Also measure iperf3, ZeroMQ and libfabric, where they are installed (tcpla).
-    #[arg(long)]
-    pub(crate) peers: bool,
     /// Where files may be written; they are removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,

@@ -5,7 +5,7 @@ use crate::output::print_json;
 use ropewalk_console::exit::{self, Failure};
 use ropewalk_console::grouped;
 use ropewalk_console::output;
-use ropewalk_sim::campaign::{Campaign, Orders, Scenario, run_with_trace};
+use ropewalk_sim::campaign::{Campaign, Orders, Scenario, push, run_with_text};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,25 +43,20 @@ fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     let seeds = options.campaign.unwrap_or(SEEDS);
     let orders = Orders { first: options.seed.unwrap_or(0), seeds, most_failures: MOST_FAILURES };
     let is_terminal = std::io::stderr().is_terminal();
-    let (begin, mut done, mut told) = (Instant::now(), 0, 0);
+    let (begin, mut told) = (Instant::now(), 0);
     let mut drawn = begin;
     let campaign = Campaign::run(orders, |campaign| {
-        done += 1;
         for failure in &campaign.failures[told..] {
             tell!("{failure}");
         }
         told = campaign.failures.len();
         if is_terminal && drawn.elapsed() > REFRESH {
             drawn = Instant::now();
-            output::live(Some(so_far(done, seeds, begin.elapsed())));
+            output::live(Some(so_far(campaign.seeds, seeds, begin.elapsed())));
         }
-        true
     });
     if is_terminal {
         output::live(None);
-    }
-    for failure in &campaign.failures[told..] {
-        tell!("{failure}");
     }
     if options.json {
         print_json(&campaign.summary())?;
@@ -79,15 +74,13 @@ fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     Ok(if campaign.failures.is_empty() { exit::GOOD } else { exit::UNBALANCED })
 }
 
-/// Runs one seed and writes what happened for Perfetto.
+/// Runs both systems of a seed and writes what happened in them, one line after the other.
 fn write_trace(seed: u64, file: &Path) -> Result<(), Failure> {
-    let outcome = run_with_trace(Scenario::draw(seed));
-    if let Some(broken) = outcome.broken {
+    let systems = [run_with_text(Scenario::draw(seed)), run_with_text(push::Scenario::draw(seed))];
+    for broken in systems.iter().filter_map(|outcome| outcome.broken.as_ref()) {
         tell!("seed {seed}: {broken}");
     }
-    let trace = outcome.trace.unwrap_or_default();
-    let told = |error: std::io::Error| Failure::Environment(format!("cannot write {}: {error}", file.display()));
-    std::fs::write(file, trace.to_string()).map_err(told)?;
-    tell!("seed {seed}: trace in {}; open it at https://ui.perfetto.dev", file.display());
-    Ok(())
+    let texts = systems.map(|outcome| outcome.text).join("\n");
+    std::fs::write(file, texts)
+        .map_err(|error| Failure::Environment(format!("cannot write {}: {error}", file.display())))
 }

@@ -1,12 +1,12 @@
-//! The sizing of a system: a file of numbers in; a table, JSON and plots out.
+//! The sizing of a system: a file of numbers in; a table and JSON out.
 
 use crate::arguments::SimulateOptions;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use ropewalk_config::quantity::{Bandwidth, Bytes, Time};
+use ropewalk_config::quantity::{Bandwidth, Bytes};
 use ropewalk_console::exit::{self, Failure};
 use ropewalk_console::grouped;
-use ropewalk_sim::sizing::{Buffer, Chart, Curve, FlowOutcome, Latency, Outcome, Resource, SizingFile, Unit};
+use ropewalk_sim::sizing::{Buffer, FlowOutcome, Latency, Outcome, Resource, SizingFile, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
@@ -108,9 +108,6 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
         let wall_s = begin.elapsed().as_secs_f64();
         let steps_per_s = outcome.steps as f64 / wall_s.max(1e-9);
         runs.push(Run { value: value.cloned(), outcome, wall_s, steps_per_s });
-    }
-    if let Some(directory) = &asked.svg {
-        draw(directory, key, &runs)?;
     }
     match (&asked.sweep, runs.as_slice()) {
         (None, [run]) => tables(run).iter().for_each(|table| say!("{table}")),
@@ -303,74 +300,6 @@ fn sweep_table(key: &str, runs: &[Run]) -> Table {
         ]);
     }
     all
-}
-
-// ---- plots ---------------------------------------------------------------------------------------------------------
-
-/// Writes `latency.svg`, and for a sweep `rate.svg` and `bandwidth.svg`.
-fn draw(directory: &Path, key: &str, runs: &[Run]) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::Environment(format!("{}: {error}", directory.display()));
-    std::fs::create_dir_all(directory).map_err(failed)?;
-    let write = |name: &str, chart: &Chart| std::fs::write(directory.join(name), chart.to_svg()).map_err(failed);
-    let title = runs.first().map_or(String::new(), |run| run.outcome.system.clone());
-    write("latency.svg", &latency_chart(&title, key, runs))?;
-    if key.is_empty() {
-        return Ok(());
-    }
-    let places = places(runs);
-    let logarithmic = places.iter().all(|&place| place > 0.0)
-        && places.iter().copied().fold(0.0, f64::max) >= 8.0 * places.iter().copied().fold(f64::INFINITY, f64::min);
-    let chart = |vertical: &str, value: &dyn Fn(&Outcome) -> f64| Chart {
-        title: title.clone(),
-        horizontal: key.to_owned(),
-        vertical: vertical.to_owned(),
-        logarithmic,
-        curves: vec![Curve {
-            name: "simulated".to_owned(),
-            points: places.iter().zip(runs).map(|(&place, run)| (place, value(&run.outcome))).collect(),
-            marked: true,
-        }],
-    };
-    write("rate.svg", &chart("events per second", &|outcome| outcome.rate.events_per_s))?;
-    write("bandwidth.svg", &chart("bytes per second", &|outcome| outcome.rate.bytes_per_s))
-}
-
-/// Where each value of a sweep lies on the axis: by its quantity where all have one, otherwise in their order.
-fn places(runs: &[Run]) -> Vec<f64> {
-    let quantity = |run: &Run| {
-        let text = run.value.as_deref()?;
-        let size = || text.parse::<Bytes>().map(|size| size.0 as f64);
-        let time = || text.parse::<Time>().map(|time| time.0.as_secs_f64());
-        let rate = || text.parse::<Bandwidth>().map(|rate| rate.bytes_per_second);
-        text.parse::<f64>().ok().or_else(|| size().or_else(|_| time()).or_else(|_| rate()).ok())
-    };
-    let known: Option<Vec<f64>> = runs.iter().map(quantity).collect();
-    known.unwrap_or_else(|| (1..=runs.len()).map(|place| place as f64).collect())
-}
-
-/// Which part of all events took at most this long.
-fn latency_chart(title: &str, key: &str, runs: &[Run]) -> Chart {
-    let curve = |name: String, latency: &Latency| {
-        let all: u64 = latency.histogram.iter().map(|(_, count)| count).sum();
-        let sums = latency.histogram.iter().scan(0, |sum, &(end, count)| {
-            *sum += count;
-            Some((end * 1e6, *sum as f64 / all.max(1) as f64 * 100.0))
-        });
-        Curve { name, points: sums.collect(), marked: false }
-    };
-    let curves = runs.iter().flat_map(|run| {
-        let value = run.value.as_ref().map_or(String::new(), |value| format!(", {key} = {value}"));
-        let latency = &run.outcome.latency;
-        let released = key.is_empty().then(|| curve("released".to_owned(), &latency.released));
-        std::iter::once(curve(format!("built{value}"), &latency.built)).chain(released)
-    });
-    Chart {
-        title: title.to_owned(),
-        horizontal: "microseconds after the trigger, at most".to_owned(),
-        vertical: "percent of all events".to_owned(),
-        logarithmic: true,
-        curves: curves.collect(),
-    }
 }
 
 #[cfg(test)]

@@ -153,12 +153,12 @@ fn a_campaign_ends_with_its_summary_and_a_seed_can_be_traced() {
     assert_eq!(again.expect_status(0).account(), summary, "the same seeds are the same runs");
 
     let directory = Directory::new("simulate");
-    let file = directory.path().join("seed.json");
+    let file = directory.path().join("seed.txt");
     let traced = run(["simulate".as_ref(), "--seed=3".as_ref(), "--trace".as_ref(), file.as_os_str()]);
     traced.expect_status(0);
     let text = std::fs::read_to_string(&file).expect("the trace was written");
-    let trace: Value = serde_json::from_str(&text).expect("it is JSON");
-    assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() > 100), "{}", text.len());
+    let (pull, push) = text.split_once("\n\n").expect("two systems");
+    assert!(pull.lines().count() > 100 && push.lines().count() > 40, "{text}");
 }
 
 // ---- bare probes
@@ -179,13 +179,11 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn a_sweep_gives_a_run_for_each_value_and_plots() {
-    let plots = Directory::new("sizing");
+fn a_sweep_gives_a_run_for_each_value() {
     let file = example("cms-run2-test-bed.toml");
-    let directory = plots.path().to_str().expect("a path in UTF-8");
     let sizes = "front_end.fragment_size=512,2KiB";
     let arguments = ["simulate", &file, "--duration", "3ms", "--set", "builders=2", "--sweep", sizes, "--json"];
-    let ended = run([&arguments[..], &["--svg", directory]].concat());
+    let ended = run(arguments);
     ended.expect_status(0);
     let outcome = ended.account();
     assert_eq!(outcome["schema"], "ropewalk-sizing-1");
@@ -194,10 +192,6 @@ fn a_sweep_gives_a_run_for_each_value_and_plots() {
     for run in outcome["runs"].as_array().expect("runs") {
         assert!(run["events"]["balanced"] == true && run["events"]["built"].as_u64() > Some(0), "{run}");
         assert!(run["resources"].as_array().expect("resources").iter().all(|one| one["count"] != 8), "{run}");
-    }
-    for plot in ["latency.svg", "rate.svg", "bandwidth.svg"] {
-        let svg = std::fs::read_to_string(plots.path().join(plot)).expect("a plot");
-        assert!(svg.contains("CMS run 2 test bed") && svg.contains("<polyline"), "{svg}");
     }
 }
 

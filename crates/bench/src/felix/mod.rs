@@ -14,7 +14,6 @@
 //! stays in the cache and is read at once. Processor time is counted, so that a machine with others on it disturbs less.
 
 mod blocks;
-mod charts;
 mod figure_6;
 mod figure_7;
 mod figure_8;
@@ -34,8 +33,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     figure_8::bench(session)?;
     figure_9::bench(session)?;
     pipeline::bench(session)?;
-    latency::bench(session)?;
-    session.page(&charts::charts(session.rows()))
+    latency::bench(session)
 }
 
 /// Processor time of the calling thread that `work` takes, in ns for each of this many things; at least once, and again

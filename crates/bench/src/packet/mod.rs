@@ -16,9 +16,8 @@ mod rates;
 mod stumble;
 
 use crate::cable::{Kernel, Mechanism, Pace, Rig, Sink, Source, Traffic, Work};
-use crate::session::{Row, Session, case};
+use crate::session::{Session, case};
 use crate::{BenchError, Scale};
-use ropewalk_sim::sizing::{Chart, Curve};
 use serde_json::{Map, Value, json};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +35,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     rates::bench(session)?;
     stumble::bench(session)?;
     stumble::loss(session)?;
-    cost::bench(session)?;
-    session.page(&charts(session.rows()))
+    cost::bench(session)
 }
 
 /// What a card of these days takes at once.
@@ -142,41 +140,4 @@ fn kept(sent: &Sent) -> f64 {
 /// Whether GRO has something to put together is decided by the kernel's thread alone.
 fn is_possible(kernel: Kernel, mechanism: Mechanism) -> bool {
     kernel == Kernel::Thread || mechanism != Mechanism::Gro
-}
-
-// ---- charts
-
-/// The charts for which there are figures.
-fn charts(rows: &[Row]) -> Vec<Chart> {
-    let mut all = Vec::new();
-    for kernel in Kernel::ALL {
-        let where_done = format!("kernel's part as {}", kernel.name());
-        let chart = |title: &str, figure: &str, unit: &str, key: &str, horizontal: &str, vertical: &str| Chart {
-            title: format!("{title}, {where_done}"),
-            horizontal: horizontal.to_owned(),
-            vertical: vertical.to_owned(),
-            logarithmic: false,
-            curves: curves(rows, kernel, figure, unit, key),
-        };
-        let (bytes, offered) = ("bytes of payload", "offered, in parts of the most");
-        all.push(chart("Received of a flood", "6", "packets/s", "payload_bytes", bytes, "packets/s"));
-        all.push(chart("Part of a flood that is received", "6", "of 1", "payload_bytes", bytes, "of what was sent"));
-        all.push(chart("Received, 256 B", "stumble", "packets/s", "offered", offered, "packets/s"));
-        all.push(chart("What a packet costs", "cost", "ns", "payload_bytes", bytes, "ns of processor"));
-    }
-    all.retain(|chart| !chart.curves.is_empty());
-    all
-}
-
-fn curves(rows: &[Row], kernel: Kernel, figure: &str, unit: &str, key: &str) -> Vec<Curve> {
-    let of = |mechanism: Mechanism| {
-        let chosen = rows.iter().filter(|row| {
-            let is_case = row.text("kernel") == kernel.name() && row.text("mechanism") == mechanism.name();
-            is_case && row.text("figure") == figure && row.unit == unit
-        });
-        let points = chosen.map(|row| (row.number(key), row.median)).collect();
-        Curve { name: mechanism.name().to_owned(), points, marked: true }
-    };
-    let possible = Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism));
-    possible.map(of).filter(|curve| !curve.points.is_empty()).collect()
 }

@@ -3,13 +3,12 @@
 //! paper's condition: a readout unit that receives and sends at once.
 
 use super::processes::Cluster;
+use crate::BenchError;
 use crate::pairs::{Series, alternate, median};
-use crate::session::{Row, Session, case};
-use crate::{BenchError, Scale};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
-use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain, tcp_walk};
+use crate::session::{Row, Session, bare_receiver, case};
+use ropewalk_doctor::run::RunPlan;
+use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 
 const NOTE_INSIDE: &str = "readout and builder units in this process, on one core; limit: bare receiver that walks the \
                            headers of the same streams; target: 0.85";
@@ -24,13 +23,13 @@ const SHARE: f64 = 0.9;
 
 /// A figure of the paper, as large as it can be here: streams, all to one readout unit, and builder units.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Layout {
-    pub(super) figure: &'static str,
-    pub(super) streams: usize,
-    pub(super) builders: usize,
+struct Layout {
+    figure: &'static str,
+    streams: usize,
+    builders: usize,
 }
 
-pub(super) const LAYOUTS: [Layout; 2] =
+const LAYOUTS: [Layout; 2] =
     [Layout { figure: "11", streams: 12, builders: 1 }, Layout { figure: "12", streams: 16, builders: 2 }];
 
 /// Where readout and builder units run.
@@ -82,38 +81,26 @@ fn case_of(layout: Layout, place: &str, fragment_bytes: Option<usize>) -> Map<St
 }
 
 fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) -> Result<Series, BenchError> {
-    let scale = session.options.scale;
     let sender = SlinkConfig {
         streams: layout.streams,
         fragment_bytes: bytes,
         fragments_per_send: (super::SEND / bytes).max(1),
         ..SlinkConfig::default()
     };
-    let plan = RunPlan {
-        sender,
-        builders: layout.builders,
-        check_crc: false,
-        write: false,
-        filter: "",
-        warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
-        interval: Duration::from_millis(scale.choose(100, 300, 1000)),
-        cpus: (scale != Scale::Tiny).then_some([0, 1]),
-        pool_mib: USUAL_POOL_MIB,
-        output: scratch(&session.options.output, "tcpla"),
-    };
+    let plan = RunPlan { builders: layout.builders, ..session.plan(sender, [100, 300, 1000], "tcpla") };
     let ours = || match place {
         Where::Inside => Ok([plan.run()?.gigabytes_per_second]),
         Where::Processes => Ok([Cluster::start(&plan, session.options.program()?)?.measure()?]),
     };
-    let limit = || {
-        let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
-        let rate = match place {
-            Where::Inside => tcp_walk(config).map(|walked| walked.gigabytes_per_second()),
-            Where::Processes => tcp_chain(config, layout.builders).map(|figures| figures.gigabytes_per_second()),
-        };
-        Ok([rate.map_err(BenchError::system("bare receiver"))?])
+    let limit = || match place {
+        Where::Inside => bare_receiver(&plan).map(|[rate, _]| [rate]),
+        Where::Processes => {
+            let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
+            let chained = tcp_chain(config, layout.builders).map_err(BenchError::system("bare chain"))?;
+            Ok([chained.gigabytes_per_second()])
+        }
     };
-    let [series] = alternate(scale.choose(1, 1, 5), ours, limit)?;
+    let [series] = alternate(session.options.scale.choose(1, 1, 5), ours, limit)?;
     Ok(series)
 }
 
@@ -130,7 +117,7 @@ fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
 }
 
 /// What the trigger rate takes of fragments of this many bytes, in 10^9 bytes a second.
-pub(super) fn needed(fragment_bytes: f64, streams: usize) -> f64 {
+fn needed(fragment_bytes: f64, streams: usize) -> f64 {
     TRIGGER_HZ * streams as f64 * fragment_bytes / 1e9
 }
 

@@ -9,6 +9,7 @@ use super::{SEND, Tuning, missing, throughput};
 use crate::pairs::{Series, alternate, median};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_flow::source::{TriggerRate, TriggerSequence};
 use ropewalk_io::tcp::Mechanism;
 use ropewalk_limits::{Paced, PairSockets, paced_pair};
 use serde_json::{Map, Value, json};
@@ -97,17 +98,8 @@ fn saturation(scale: Scale, mechanism: Mechanism, cpus: Option<[usize; 2]>) -> R
 pub(crate) fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
     let seconds = scale.choose(0.02, 0.3, 1.5_f64);
     let count = (rate_hz * seconds).clamp(1.0, MOST) as usize;
-    let (mut state, mut at) = (0x9E37_79B9_7F4A_7C15_u64 ^ seed, 0.0);
-    let next = |_| {
-        // splitmix64: its upper bits are as good as chance for this.
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let uniform = ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        at += -(1.0 - uniform).ln() / rate_hz;
-        Duration::from_secs_f64(at)
-    };
-    (0..count).map(next).collect()
+    let mut triggers = TriggerSequence::new(seed, TriggerRate::Poisson { hertz: rate_hz });
+    (0..count).map(|_| triggers.next_trigger().at).collect()
 }
 
 /// The quantiles of nanoseconds, in microseconds; an error unless every message has come.

@@ -8,28 +8,23 @@
 //!  figure=latency      2 KiB messages at 10, 50 and 90 % of what can be sent                latency.rs
 //!  figure=11, 12       fragments of 12 and 16 streams, the event builder running            builder.rs, processes.rs
 //!  figure=checked      payloads written and checked, as in flesnet's figures                   here
-//!  figure=peers        iperf3, ZeroMQ, libfabric, where they are installed                  peers.rs
 //! ```
 //! Beside each figure stands what a bare program does with the same sends in the same minute.
 
 mod builder;
 pub(crate) mod latency;
 mod ours;
-mod peers;
 mod processes;
 mod throughput;
 
+use crate::BenchError;
 use crate::pairs::alternate;
-use crate::session::{Row, Session, case};
-use crate::{BenchError, Scale};
-use builder::{LAYOUTS, needed};
-use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use crate::session::{Row, Session, bare_receiver, case};
+use ropewalk_doctor::run::RunPlan;
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
-use ropewalk_limits::{BareMechanism, PairSockets, SlinkConfig, WalkConfig, tcp_walk};
+use ropewalk_limits::{BareMechanism, PairSockets, SlinkConfig};
 use ropewalk_memory::{Pool, PoolConfig};
-use ropewalk_sim::sizing::{Chart, Curve};
 use serde_json::json;
-use std::time::Duration;
 
 /// Bytes that leave with one system call where messages coalesce.
 const SEND: usize = 64 << 10;
@@ -43,11 +38,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     throughput::place(session)?;
     latency::bench(session)?;
     builder::bench(session)?;
-    checked(session)?;
-    if session.options.peers {
-        peers::bench(session)?;
-    }
-    session.page(&charts(session.rows()))
+    checked(session)
 }
 
 /// How a connection is treated, after paper 3, section IV.
@@ -111,85 +102,6 @@ fn missing(mechanism: Mechanism) -> Option<String> {
     }
 }
 
-// ---- charts
-
-/// The charts for which there are figures.
-fn charts(rows: &[Row]) -> Vec<Chart> {
-    let throughput = [("tuned", "epoll"), ("tuned", "io_uring"), ("untuned", "epoll"), ("untuned", "io_uring")];
-    let mut fig_7: Vec<Curve> = Vec::new();
-    for (tuning, mechanism) in throughput {
-        let is_it = |row: &&Row| {
-            row.text("figure") == "7" && row.text("tuning") == tuning && row.text("mechanism") == mechanism
-        };
-        fig_7.extend(curves(
-            rows.iter().filter(is_it),
-            "message_bytes",
-            &format!("{mechanism}, {tuning}"),
-            tuning == "tuned",
-        ));
-    }
-    let mut all = vec![chart("Fig. 7: throughput against message size", "bytes of a message", "GB/s", fig_7)];
-    for layout in LAYOUTS {
-        let mut found = Vec::new();
-        for place in ["in process", "processes"] {
-            let is_it = |row: &&Row| {
-                row.text("figure") == layout.figure && row.text("nodes") == place && row.number("fragment_bytes") > 0.0
-            };
-            found.extend(curves(rows.iter().filter(is_it), "fragment_bytes", place, true));
-        }
-        let most = found.iter().flat_map(|curve| &curve.points).map(|point| point.1).fold(0.0, f64::max);
-        if let Some(curve) = found.first() {
-            let points = curve.points.iter().map(|&(bytes, _)| (bytes, needed(bytes, layout.streams)));
-            // It ends a little above what was measured, or it would press everything else down.
-            let points = points.filter(|point| point.1 <= 1.5 * most).collect();
-            found.push(Curve { name: "100 kHz of events".to_owned(), points, marked: false });
-        }
-        let title = format!(
-            "Fig. {}: {} streams, one readout unit, {} builder units",
-            layout.figure, layout.streams, layout.builders
-        );
-        all.push(chart(&title, "bytes of a fragment", "GB/s into the readout unit", found));
-    }
-    let mut late = Vec::new();
-    for mechanism in ["epoll", "io_uring"] {
-        for quantile in ["50 %", "99.9 %"] {
-            let is_it = |row: &&Row| {
-                row.text("figure") == "latency"
-                    && row.text("mechanism") == mechanism
-                    && row.text("quantile") == quantile
-            };
-            let bare = mechanism == "epoll";
-            late.extend(curves(rows.iter().filter(is_it), "load_percent", &format!("{mechanism}, {quantile}"), bare));
-        }
-    }
-    all.push(chart("Messages of 2 KiB: time from due to come", "load, % of the saturation rate", "us", late));
-    all.retain(|chart| !chart.curves.is_empty());
-    all
-}
-
-/// Ours, and the limit where it is wanted, along a number of the case.
-fn curves<'a>(rows: impl Iterator<Item = &'a Row>, along: &str, name: &str, with_limit: bool) -> Vec<Curve> {
-    let (mut ours, mut limit) = (Vec::new(), Vec::new());
-    for row in rows {
-        ours.push((row.number(along), row.median));
-        limit.extend(row.limit.map(|limit| (row.number(along), limit)));
-    }
-    let curve = |name: String, points: Vec<(f64, f64)>| Curve { name, points, marked: true };
-    let bare = with_limit.then(|| curve(format!("{name}: the limit"), limit));
-    let all = std::iter::once(curve(name.to_owned(), ours)).chain(bare);
-    all.filter(|curve| !curve.points.is_empty()).collect()
-}
-
-fn chart(title: &str, horizontal: &str, vertical: &str, curves: Vec<Curve>) -> Chart {
-    Chart {
-        title: title.to_owned(),
-        horizontal: horizontal.to_owned(),
-        vertical: vertical.to_owned(),
-        logarithmic: true,
-        curves,
-    }
-}
-
 // ---- payloads that front ends write and the readout unit checks, as in flesnet's figures
 
 const NOTE: &str = "every payload written word by word with its checksum, and checked; limit: bare receiver that walks the \
@@ -210,22 +122,8 @@ fn checked(session: &mut Session<'_>) -> Result<(), BenchError> {
             written: true,
             ..SlinkConfig::default()
         };
-        let plan = RunPlan {
-            sender,
-            builders: 1,
-            check_crc: true,
-            write: false,
-            filter: "",
-            warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
-            interval: Duration::from_millis(scale.choose(100, 300, 1000)),
-            cpus: (scale != Scale::Tiny).then_some([0, 1]),
-            pool_mib: USUAL_POOL_MIB,
-            output: scratch(&session.options.output, "checked"),
-        };
-        let limit = || {
-            let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
-            Ok([tcp_walk(config).map_err(BenchError::system("bare receiver"))?.gigabytes_per_second()])
-        };
+        let plan = RunPlan { check_crc: true, ..session.plan(sender, [100, 300, 1000], "checked") };
+        let limit = || bare_receiver(&plan).map(|[rate, _]| [rate]);
         let [series] = alternate(scale.pairs(), || Ok([plan.run()?.gigabytes_per_second]), limit)?;
         session.row(Row::of(&case, "GB/s", &series, NOTE))?;
     }

@@ -102,21 +102,6 @@ impl Inbox {
         }
     }
 
-    /// The packet that has waited longest.
-    fn first(&self) -> Option<&Flying> {
-        self.waiting.front()
-    }
-
-    /// Takes it out.
-    fn pop(&mut self) {
-        self.waiting.pop_front();
-    }
-
-    /// How many packets wait.
-    fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// When there is something to take.
     fn next(&self) -> Option<Instant> {
         if self.waiting.is_empty() { self.under_way.keys().next().map(|key| key.0) } else { Some(Instant::ZERO) }
@@ -128,7 +113,8 @@ type Place = (Flow, SocketAddrV4);
 
 struct State {
     faults: PacketFaults,
-    rules: Rules,
+    /// Paths with faults of their own; the first that a packet belongs to counts.
+    paths: Vec<PacketPath>,
     /// What happened since the last request; `None` if nothing is recorded.
     passages: Option<Vec<Passage>>,
     random: Random,
@@ -141,8 +127,8 @@ impl PacketNetwork {
     /// A network whose chances all come from `seed`.
     pub fn new(seed: u64, faults: PacketFaults) -> Self {
         let (random, inboxes, counters) = (Random::new(seed), BTreeMap::new(), NetworkCounters::default());
-        let (rules, passages) = (Rules::default(), None);
-        let state = State { faults, rules, passages, random, inboxes, counters, next_port: 40_000 };
+        let (paths, passages) = (Vec::new(), None);
+        let state = State { faults, paths, passages, random, inboxes, counters, next_port: 40_000 };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -192,7 +178,7 @@ impl PacketNetwork {
     /// On these paths other faults than elsewhere are to be met: a packet meets those of the first path that it belongs to. What
     /// is under way already is not changed, and how many packets wait at a receiver is everywhere the same.
     pub fn set_paths(&self, paths: Vec<PacketPath>) {
-        self.lock().rules = Rules(paths);
+        self.lock().paths = paths;
     }
 
     /// Records what happens to each packet from now on, for [`take_passages`](Self::take_passages).
@@ -225,15 +211,11 @@ impl State {
         SocketAddrV4::new(ip, port)
     }
 
-    fn note(&mut self, passage: impl FnOnce() -> Passage) {
-        if let Some(passages) = &mut self.passages {
-            passages.push(passage());
-        }
-    }
-
     /// Sends a packet on its way.
     fn send(&mut self, now: Instant, flow: Flow, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
-        let faults = self.rules.of(*from.ip(), *to.ip()).unwrap_or(self.faults);
+        let mut paths = self.paths.iter();
+        let path = paths.find(|path| path.from.contains(from.ip()) && path.to.contains(to.ip()));
+        let faults = path.map_or(self.faults, |path| path.faults);
         self.counters.sent += 1;
         let number = self.counters.sent;
         let is_lost = self.random.chance(faults.loss);
@@ -252,31 +234,19 @@ impl State {
                 inbox.under_way.insert((arrival, number << 1 | copy), Flying { from, payload: payload.to_vec() });
             }
         }
-        self.note(|| Passage::Sent { at: now, from, to, payload: payload.to_vec(), arrivals });
-    }
-
-    /// How many packets may wait at a receiver.
-    const fn queue(&self) -> usize {
-        self.faults.queue
+        let passage = || Passage::Sent { at: now, from, to, payload: payload.to_vec(), arrivals };
+        self.passages.iter_mut().for_each(|passages| passages.push(passage()));
     }
 
     /// A receiver's inbox, with all packets that have arrived by now.
-    fn inbox(&mut self, place: Place, now: Option<Instant>) -> Option<&mut Inbox> {
-        let room = self.faults.queue;
+    fn inbox(&mut self, place: Place, now: Instant) -> Option<&mut Inbox> {
         let inbox = self.inboxes.get_mut(&place)?;
-        if let Some(now) = now {
-            let passages = &mut self.passages;
-            inbox.arrive(now, room, |Flying { from, payload }| {
-                let passage = Passage::Overflown { from, to: place.1, payload };
-                passages.iter_mut().for_each(|passages| passages.push(passage.clone()));
+        inbox.arrive(now, self.faults.queue, |Flying { from, payload }| {
+            self.passages.iter_mut().for_each(|passages| {
+                passages.push(Passage::Overflown { from, to: place.1, payload: payload.clone() });
             });
-        }
+        });
         Some(inbox)
-    }
-
-    /// Removes the receiver at this place.
-    fn leave(&mut self, place: Place) {
-        self.inboxes.remove(&place);
     }
 }
 
@@ -316,17 +286,6 @@ pub enum Passage {
         /// What was in it.
         payload: Vec<u8>,
     },
-}
-
-/// Paths with faults of their own; the first that a packet belongs to counts.
-#[derive(Default)]
-struct Rules(pub(super) Vec<PacketPath>);
-
-impl Rules {
-    /// The faults between two hosts, where they are others than elsewhere.
-    fn of(&self, from: Ipv4Addr, to: Ipv4Addr) -> Option<PacketFaults> {
-        self.0.iter().find(|path| path.from.contains(&from) && path.to.contains(&to)).map(|path| path.faults)
-    }
 }
 
 /// The most that UDP carries.
@@ -441,13 +400,13 @@ impl Receiver for SimulatedReceiver {
     fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize {
         let before = packets.len();
         let mut network = self.network.lock();
-        let Some(inbox) = network.inbox(self.place, Some(now)) else { return 0 };
+        let Some(inbox) = network.inbox(self.place, now) else { return 0 };
         while packets.len() - before < self.config.batch
-            && let Some(first) = inbox.first()
+            && let Some(first) = inbox.waiting.front()
         {
             if first.payload.len() > self.config.largest {
                 self.counters.lost.add(Cause::Truncated, 1);
-                inbox.pop();
+                inbox.waiting.pop_front();
                 continue;
             }
             let Some(payload) = store(&mut self.memory, &first.payload) else {
@@ -457,7 +416,7 @@ impl Receiver for SimulatedReceiver {
             self.counters.packets += 1;
             self.counters.bytes += payload.len() as u64;
             packets.push(Packet { from: first.from.into(), to: 0, payload, came: None });
-            inbox.pop();
+            inbox.waiting.pop_front();
         }
         self.counters.calls += 1;
         packets.len() - before
@@ -476,11 +435,11 @@ impl Receiver for SimulatedReceiver {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.network.lock().inbox(self.place, None)?.next()
+        self.network.lock().inboxes.get(&self.place)?.next()
     }
 
     fn counters(&mut self) -> ReceiveCounters {
-        if let Some(inbox) = self.network.lock().inbox(self.place, None) {
+        if let Some(inbox) = self.network.lock().inboxes.get(&self.place) {
             self.counters.lost.set(Cause::SocketQueueFull, inbox.overflown);
         }
         self.counters
@@ -492,16 +451,15 @@ impl Receiver for SimulatedReceiver {
 
     /// A packet counts as 1, however long it is.
     fn queue_in_use(&mut self) -> QueueInUse {
-        let mut network = self.network.lock();
-        let room = network.queue() as u64;
-        let used = network.inbox(self.place, None).map_or(0, |inbox| inbox.waiting() as u64);
-        QueueInUse { used, room, packet: 1 }
+        let network = self.network.lock();
+        let used = network.inboxes.get(&self.place).map_or(0, |inbox| inbox.waiting.len() as u64);
+        QueueInUse { used, room: network.faults.queue as u64, packet: 1 }
     }
 }
 
 impl Drop for SimulatedReceiver {
     fn drop(&mut self) {
-        self.network.lock().leave(self.place);
+        self.network.lock().inboxes.remove(&self.place);
     }
 }
 

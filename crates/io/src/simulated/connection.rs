@@ -239,27 +239,26 @@ impl Connection {
         }
     }
 
+    /// What comes from the peer, unless the network holds it back.
+    fn incoming<'a>(&self, network: &'a NetworkState) -> Option<&'a Direction> {
+        let wire = network.wires.get(&self.wire)?;
+        network.passes(wire, 1 - self.side).then_some(&wire.directions[1 - self.side])
+    }
+
     /// Whether the peer's end has arrived, though bytes may wait before it.
     pub(super) fn peer_has_ended(&self, network: &NetworkState) -> bool {
-        let ended = |wire: &Wire| {
-            network.passes(wire, 1 - self.side) && wire.directions[1 - self.side].has_end_arrived(network.now)
-        };
-        network.wires.get(&self.wire).is_some_and(ended)
+        self.incoming(network).is_some_and(|incoming| incoming.has_end_arrived(network.now))
     }
 
     /// The first bytes that have arrived, as many as there are and fit, without taking them.
     pub(super) fn peek(&self, network: &NetworkState, head: &mut [u8]) -> Option<usize> {
-        let wire = network.wires.get(&self.wire)?;
-        let passes = network.passes(wire, 1 - self.side);
-        Some(if passes { wire.directions[1 - self.side].peek(network.now, head) } else { 0 })
+        network.wires.get(&self.wire)?;
+        Some(self.incoming(network).map_or(0, |incoming| incoming.peek(network.now, head)))
     }
 
     /// Whether bytes have arrived. What the network holds back has not.
     pub(super) fn has_waiting(&self, network: &NetworkState) -> bool {
-        let comes = |wire: &Wire| {
-            network.passes(wire, 1 - self.side) && wire.directions[1 - self.side].arrived(network.now) > 0
-        };
-        network.wires.get(&self.wire).is_some_and(comes)
+        self.incoming(network).is_some_and(|incoming| incoming.arrived(network.now) > 0)
     }
 
     /// Whether bytes wait that the quota has no block for.

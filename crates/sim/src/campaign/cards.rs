@@ -260,14 +260,9 @@ impl Scenario {
         let begin = if let Managers::Standby(_) = self.managers { SECOND_CALL } else { Duration::ZERO };
         let mut before = Duration::ZERO;
         for _ in 0..draw.between(1, MOST) {
-            let at = match draw.below(4) {
-                // As the last events come, or shortly after.
-                0 => span + draw.time(Duration::from_micros(10), Duration::from_millis(30)),
-                _ => moment(&mut draw, span, before),
-            };
-            before = at;
+            before = near_the_end(&mut draw, span, before);
             let fault = self.draw_fault_of_card(&mut draw);
-            let mut fault = scheduled(&mut draw, at, fault, LASTS);
+            let mut fault = scheduled(&mut draw, before, fault, LASTS);
             fault.at += if draw.one_in(4) { Duration::ZERO } else { begin };
             self.faults.push(fault);
         }
@@ -293,11 +288,7 @@ impl Scenario {
         let count = self.cards.iter().map(|card| card.subscribers.len() as u64).sum::<u64>();
         let mut before = Duration::ZERO;
         for _ in 0..if count > 0 { draw.between(0, MOST_OF_AUDIENCE) } else { 0 } {
-            let at = match draw.below(4) {
-                0 => span + draw.time(Duration::from_micros(10), Duration::from_millis(30)),
-                _ => moment(&mut draw, span, before),
-            };
-            before = at;
+            before = near_the_end(&mut draw, span, before);
             let subscriber = Place::Subscriber(draw.below(count) as u16);
             let kind = draw.of(&[
                 FaultKind::SubscriberKilled,
@@ -309,7 +300,7 @@ impl Scenario {
             let rate = if kind == FaultKind::SubscriberSlow { 1 << draw.between(12, 18) } else { 0 };
             let lasts = draw.time(*LASTS.start(), *LASTS.end());
             let lasts = if kind.is_lasting() { lasts } else { Duration::ZERO };
-            self.faults.push(Scheduled { at, lasts, fault: Fault::at(kind, subscriber).with_number(rate) });
+            self.faults.push(Scheduled { at: before, lasts, fault: Fault::at(kind, subscriber).with_number(rate) });
         }
     }
 
@@ -342,6 +333,14 @@ impl Scenario {
                 Fault::at(draw.of(&[FaultKind::SendTwice, FaultKind::Skip, FaultKind::Jump]), source).with_number(count)
             }
         }
+    }
+}
+
+/// When something goes wrong with a card or a subscriber; often as the last events come, or shortly after.
+fn near_the_end(draw: &mut Random, span: Duration, before: Duration) -> Duration {
+    match draw.below(4) {
+        0 => span + draw.time(Duration::from_micros(10), Duration::from_millis(30)),
+        _ => moment(draw, span, before),
     }
 }
 

@@ -7,7 +7,7 @@
 //!                   Cluster::step: faults and commands, turns until no process is due, the next moment
 //! ```
 
-use super::fault::{Fault, Scheduled};
+use super::fault::{Fault, Place, Scheduled};
 use super::node::NodeClock;
 use super::outcome::{Broken, Checker};
 use super::recorder::{Happening, Recorder, Shared};
@@ -121,22 +121,22 @@ impl<M: Drive> Process<M> {
 /// When the first run of every simulation begins, in UTC: some day in 2023.
 const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 
-/// A fault that goes on, and what it struck.
+/// A fault that goes on, and the member that it struck if that was chosen when it began.
 #[derive(Clone, Debug)]
-pub struct Active<S> {
+pub struct Active {
     pub(super) until: Instant,
     pub(super) scheduled: Scheduled,
-    pub(super) struck: S,
+    pub(super) struck: Option<Place>,
 }
 
 /// What is still to go wrong, and what goes wrong now.
 #[derive(Debug)]
-pub(super) struct Schedule<S> {
+pub(super) struct Schedule {
     pending: VecDeque<Scheduled>,
-    active: Vec<Active<S>>,
+    active: Vec<Active>,
 }
 
-impl<S> Schedule<S> {
+impl Schedule {
     /// When the next fault begins or ends.
     fn next(&self) -> Option<Instant> {
         let begins = self.pending.iter().map(|scheduled| Instant::ZERO.after(scheduled.at));
@@ -149,7 +149,7 @@ impl<S> Schedule<S> {
     }
 
     /// The next fault whose end has come.
-    fn take_ended(&mut self, now: Instant) -> Option<Active<S>> {
+    fn take_ended(&mut self, now: Instant) -> Option<Active> {
         let index = self.active.iter().position(|active| active.until <= now)?;
         Some(self.active.remove(index))
     }
@@ -185,10 +185,10 @@ pub trait Seeded: Clone + fmt::Display {
 
 /// What all systems in virtual time have.
 #[derive(Debug)]
-pub struct Core<S> {
+pub struct Core {
     pub(super) clock: SimulatedClock,
     pub(super) recorder: Shared,
-    pub(super) schedule: Schedule<S>,
+    pub(super) schedule: Schedule,
     /// Which faults struck when.
     pub(super) coverage: Coverage,
     order: Random,
@@ -196,7 +196,7 @@ pub struct Core<S> {
     idle_steps: u32,
 }
 
-impl<S> Core<S> {
+impl Core {
     /// At the begin of a run of this seed, with all faults to come.
     pub(super) fn new(seed: u64, faults: &[Scheduled], recorder: Recorder) -> Self {
         Self {
@@ -215,7 +215,7 @@ impl<S> Core<S> {
     }
 
     /// All numbers below `count` in a row that begins anywhere.
-    pub(super) fn in_turns(&mut self, count: usize) -> impl Iterator<Item = usize> + use<S> {
+    pub(super) fn in_turns(&mut self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.order.below(count as u64) as usize;
         (first..first + count).map(move |index| index % count)
     }
@@ -223,25 +223,22 @@ impl<S> Core<S> {
 
 /// A system in virtual time.
 pub trait Cluster {
-    /// What is remembered of a fault's victims.
-    type Struck: Default;
-
     /// Rounds of turns without time going on; more means that processes keep each other busy for nothing.
     const MOST_ROUNDS: u32;
     /// Most consecutive steps without work; more means that a deadline is never met.
     const MOST_IDLE: u32;
 
     /// What it has as all systems.
-    fn core(&mut self) -> &mut Core<Self::Struck>;
+    fn core(&mut self) -> &mut Core;
 
-    /// How far the run is.
-    fn situation(&self) -> Situation;
+    /// How far the run is; none once it is over.
+    fn situation(&self) -> Option<Situation>;
 
     /// Carries out a fault; false where there is nothing to go wrong.
-    fn begin(&mut self, now: Instant, active: &mut Active<Self::Struck>) -> bool;
+    fn begin(&mut self, now: Instant, active: &mut Active) -> bool;
 
     /// A fault is over.
-    fn end(&mut self, active: &Active<Self::Struck>);
+    fn end(&mut self, active: &Active);
 
     /// Some faults began or ended.
     fn after_faults(&mut self) {}
@@ -282,7 +279,7 @@ pub trait Cluster {
     /// Lets faults begin and end whose time has come.
     fn inject(&mut self) {
         let (now, mut any) = (self.core().now(), false);
-        if self.situation() == Situation::Ended {
+        if self.situation().is_none() {
             self.core().schedule.pending.clear();
         }
         while let Some(active) = self.core().schedule.take_ended(now) {
@@ -295,12 +292,12 @@ pub trait Cluster {
         {
             let situation = self.situation();
             let until = Instant::ZERO.after(scheduled.end());
-            let mut active = Active { until, scheduled, struck: Default::default() };
+            let mut active = Active { until, scheduled, struck: None };
             if !self.begin(now, &mut active) {
                 continue;
             }
             let core = self.core();
-            core.coverage.hit(active.scheduled.fault.kind, situation);
+            situation.into_iter().for_each(|situation| core.coverage.hit(active.scheduled.fault.kind, situation));
             core.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
             core.schedule.active.extend((until > now).then_some(active));
             any = true;

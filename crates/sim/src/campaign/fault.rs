@@ -7,6 +7,7 @@
 use super::outcome::named;
 use ropewalk_io::disk::DiskFaults;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// One thing that goes wrong. Its kind says what its number and its time mean.
@@ -309,6 +310,8 @@ kinds! {
 impl FaultKind {
     /// The number of kinds that strike units, sources and links, in any system.
     pub const OF_ANY: usize = 26;
+    /// What a front end does wrong.
+    pub const OF_FRONT_ENDS: RangeInclusive<Self> = Self::StopMidFragment..=Self::Slow;
     /// The first kind that belongs to systems in which sources push. A few kinds before it strike those systems too.
     pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
     /// The first of these that strikes gateways' lives, connections or readers.

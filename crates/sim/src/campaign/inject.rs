@@ -2,7 +2,7 @@
 
 use super::cluster::Active;
 use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET};
-use super::machines::{Misbehaviour, Stranger};
+use super::machines::Stranger;
 use super::reign::Service;
 use super::world::World;
 use ropewalk_io::simulated::Faults;
@@ -11,15 +11,6 @@ use std::time::Duration;
 
 /// Bytes on their way to a subscriber that is slow, at most.
 const SLOW_WINDOW: usize = 1 << 10;
-
-/// Whom a fault struck.
-#[derive(Clone, Debug, Default)]
-pub struct Struck {
-    /// The stranger that it brought.
-    stranger: Option<usize>,
-    /// The event manager.
-    manager: Option<Place>,
-}
 
 /// What really happened, for the judge of losses.
 #[derive(Clone, Debug)]
@@ -31,7 +22,7 @@ pub(super) struct Disturbance {
 
 impl World {
     /// Carries out a fault and remembers it; false where there is nothing to go wrong.
-    pub(super) fn begin(&mut self, now: Instant, active: &mut Active<Struck>) -> bool {
+    pub(super) fn begin(&mut self, now: Instant, active: &mut Active) -> bool {
         if !self.begin_fault(now, active) {
             return false;
         }
@@ -48,7 +39,7 @@ impl World {
     }
 
     /// Carries out a fault; false where there is nothing to go wrong.
-    fn begin_fault(&mut self, now: Instant, active: &mut Active<Struck>) -> bool {
+    fn begin_fault(&mut self, now: Instant, active: &mut Active) -> bool {
         let (until, fault) = (active.until, &active.scheduled.fault);
         if fault.places.iter().any(|&place| self.scenario.is_on_card(place)) {
             self.trouble_card(fault, until);
@@ -70,25 +61,17 @@ impl World {
             }
             FaultKind::ClockStep => self.member(fault.place()).around().clock.step_utc(fault.number * 1_000_000),
             FaultKind::ClockDrift => self.member(fault.place()).around().clock.set_drift(fault.number as i32),
-            FaultKind::Garbage => active.struck.stranger = Some(self.invite_stranger(fault.place())),
+            FaultKind::Garbage => active.struck = Some(self.invite_stranger(fault.place())),
             // All sources know it from the beginning.
             FaultKind::Resync => {}
-            FaultKind::StopMidFragment => self.order(now, fault.place(), Misbehaviour::StopMidFragment(until)),
-            FaultKind::Disconnect => self.order(now, fault.place(), Misbehaviour::Disconnect(until)),
-            FaultKind::SendTwice => self.order(now, fault.place(), Misbehaviour::SendTwice(fault.count())),
-            FaultKind::Skip => self.order(now, fault.place(), Misbehaviour::Skip(fault.count())),
-            FaultKind::ResetCounter => self.order(now, fault.place(), Misbehaviour::ResetCounter(fault.count())),
-            FaultKind::Jump => self.order(now, fault.place(), Misbehaviour::Jump),
-            FaultKind::WrongCrc => self.order(now, fault.place(), Misbehaviour::Damage),
-            FaultKind::HugeLength => self.order(now, fault.place(), Misbehaviour::Huge),
-            FaultKind::Slow => self.order(now, fault.place(), Misbehaviour::Slow(until)),
+            kind if FaultKind::OF_FRONT_ENDS.contains(&kind) => self.order(now, until, fault),
             FaultKind::CardStalls | FaultKind::CardBurst => self.trouble_card(fault, until),
             _ => self.set_state(fault, true),
         }
         true
     }
 
-    pub(super) fn end_fault(&mut self, active: &Active<Struck>) {
+    pub(super) fn end_fault(&mut self, active: &Active) {
         let fault = &active.scheduled.fault;
         match fault.kind {
             FaultKind::Pause | FaultKind::ManagerPause | FaultKind::SubscriberSleeps => {
@@ -109,17 +92,18 @@ impl World {
             }
             FaultKind::ManagerReplaced => {
                 // A run that has ended needs no new manager.
-                let dead = active.struck.manager.filter(|_| self.reign.ended.is_none());
+                let dead = active.struck.filter(|_| self.reign.ended.is_none());
                 let Some(Place::Manager(dead)) = dead else { return };
                 let successor = self.free_manager().filter(|_| fault.is(ELSEWHERE)).unwrap_or(dead);
                 self.take_over(successor);
                 self.strike_again(Place::Manager(successor));
             }
             FaultKind::ManagerOvertaken => {
-                active.struck.manager.into_iter().for_each(|place| self.member(place).resume());
+                active.struck.into_iter().for_each(|place| self.member(place).resume());
             }
             FaultKind::Garbage => {
-                let stranger = active.struck.stranger.and_then(|index| self.strangers.get_mut(index));
+                let index = active.struck.map(|place| usize::from(place.index()) - self.front_ends.len());
+                let stranger = index.and_then(|index| self.strangers.get_mut(index));
                 stranger.and_then(|stranger| stranger.machine.as_mut()).into_iter().for_each(Stranger::leave);
             }
             _ => self.set_state(fault, false),
@@ -165,9 +149,9 @@ impl World {
     }
 
     /// The present event manager dies or falls asleep; in the latter case its successor is started at once.
-    fn replace_manager(&mut self, active: &mut Active<Struck>) -> bool {
+    fn replace_manager(&mut self, active: &mut Active) -> bool {
         let (fault, present) = (&active.scheduled.fault, self.present_manager());
-        active.struck.manager = Some(present);
+        active.struck = Some(present);
         if fault.kind == FaultKind::ManagerReplaced {
             return self.crash(present, fault.is(POWER));
         }
@@ -204,7 +188,7 @@ impl World {
         }
         self.note_safe(place, power);
         if power {
-            for host in self.member(place).hosts().to_vec() {
+            for host in self.member(place).hosts(false) {
                 self.network.power_off(host);
             }
         }
@@ -251,21 +235,15 @@ impl World {
         self.cards[card].wake();
     }
 
-    fn order(&mut self, now: Instant, source: Place, order: Misbehaviour) {
-        let node = &mut self.front_ends[usize::from(source.index())];
-        if let Some(machine) = &mut node.machine {
-            machine.order(now, order);
-        }
+    fn order(&mut self, now: Instant, until: Instant, fault: &Fault) {
+        let node = &mut self.front_ends[usize::from(fault.place().index())];
+        node.machine.iter_mut().for_each(|machine| machine.order(now, until, fault));
         node.wake();
     }
 
     /// Every pair of places on the network of two members; where `ever`, in all their lives.
     fn pairs(&mut self, one: Place, other: Place, ever: bool) -> Vec<(u32, u32)> {
-        let [ones, others] = [one, other].map(|place| {
-            let member = self.member(place);
-            let former = if ever { member.former_hosts() } else { &[] };
-            [former, member.hosts()].concat()
-        });
+        let [ones, others] = [one, other].map(|place| self.member(place).hosts(ever));
         ones.iter().flat_map(|&one| others.iter().map(move |&other| (one, other))).collect()
     }
 
@@ -305,7 +283,7 @@ impl World {
     }
 
     fn forget_connections(&mut self, place: Place) {
-        for host in self.member(place).hosts().to_vec() {
+        for host in self.member(place).hosts(false) {
             for (_, endpoint) in self.network.connections_of(host) {
                 self.network.reset(host, endpoint);
             }

@@ -77,7 +77,7 @@ impl World {
             self.scenario.cards.iter().map(|card| (card.readout, self.most_pages_out(card.readout))).collect();
         for member in self.members() {
             let (place, done) = (member.around().place, member.is_done());
-            let connections = member.hosts().iter().map(|&host| network.connections_of(host).len() as u64);
+            let connections = member.hosts(false).into_iter().map(|host| network.connections_of(host).len() as u64);
             let connections = connections.sum::<u64>() + 1;
             for (index, pool) in member.pools().into_iter().enumerate() {
                 let is_door = matches!(place, Place::Readout(_)) && index == 2;

@@ -44,8 +44,6 @@ pub use fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 pub use filters::Filters;
 pub use masking::Masking;
 pub use node::NodeClock;
-pub use outcome::{Broken, Checker, Outcome, run, run_with_text, run_with_trace};
-pub use runner::{
-    Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, SystemKind, unreachable,
-};
+pub use outcome::{Broken, Checker, Outcome, run, run_with_text};
+pub use runner::{Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, SystemKind};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};

@@ -91,11 +91,8 @@ pub(super) trait Member {
     /// Whose it is.
     fn around(&self) -> &Surroundings;
 
-    /// Its places on the network.
-    fn hosts(&self) -> &[u32];
-
-    /// Those that it had in former lives.
-    fn former_hosts(&self) -> &[u32];
+    /// Its places on the network; where `ever`, in all its lives.
+    fn hosts(&self, ever: bool) -> Vec<u32>;
 
     /// Whether there is no process.
     fn is_down(&self) -> bool;
@@ -139,12 +136,9 @@ impl<M: Machine> Member for Node<M> {
         &self.around
     }
 
-    fn hosts(&self) -> &[u32] {
-        &self.hosts
-    }
-
-    fn former_hosts(&self) -> &[u32] {
-        &self.former_hosts
+    fn hosts(&self, ever: bool) -> Vec<u32> {
+        let former = if ever { self.former_hosts.as_slice() } else { &[] };
+        [former, &self.hosts].concat()
     }
 
     fn is_down(&self) -> bool {

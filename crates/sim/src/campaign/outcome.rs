@@ -5,7 +5,6 @@ use super::recorder::Recorder;
 use super::runner::Coverage;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run ended.
@@ -21,8 +20,6 @@ pub struct Outcome {
     pub nanoseconds: u64,
     /// Every happening as a line, where that was asked for.
     pub text: String,
-    /// The trace for Perfetto, where that was asked for.
-    pub trace: Option<Value>,
 }
 
 /// Runs a system to its end and judges it.
@@ -35,23 +32,17 @@ pub fn run_with_text(scenario: impl Seeded) -> Outcome {
     recorded(scenario, Recorder::default().with_text())
 }
 
-/// The same, with a trace for Perfetto.
-pub fn run_with_trace(scenario: impl Seeded) -> Outcome {
-    recorded(scenario, Recorder::default().with_perfetto())
-}
-
 fn recorded(scenario: impl Seeded, recorder: Recorder) -> Outcome {
     let mut world = scenario.world(recorder);
     let broken = caught(|| world.go_on().and_then(|()| world.judge()));
     let core = world.core();
-    let (now, mut recorder) = (core.now(), core.recorder.borrow_mut());
+    let mut recorder = core.recorder.borrow_mut();
     Outcome {
         broken,
         coverage: core.coverage.clone(),
         digest: recorder.digest(),
-        nanoseconds: now.as_nanoseconds(),
+        nanoseconds: core.now().as_nanoseconds(),
         text: recorder.take_text(),
-        trace: recorder.perfetto.take().map(|trace| trace.finish(now)),
     }
 }
 

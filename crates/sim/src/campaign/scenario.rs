@@ -414,11 +414,6 @@ impl Scenario {
         DiskFaults { most_latency, ..DiskFaults::default() }
     }
 
-    /// The sources' ids, in the order of their indices.
-    pub fn source_ids(&self) -> Vec<SourceId> {
-        (0..self.sources.len()).map(|index| self.source_id(index)).collect()
-    }
-
     /// The id of a source.
     pub fn source_id(&self, index: usize) -> SourceId {
         SourceId(100 + index as u32)

@@ -2,7 +2,7 @@
 
 use super::cluster::{Active, Cluster, Core, Seeded};
 use super::fault::{Place, Scheduled};
-use super::inject::{Disturbance, Struck};
+use super::inject::Disturbance;
 use super::machines::{
     BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
     readout,
@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A run in virtual time.
 pub struct World {
-    pub(super) core: Core<Struck>,
+    pub(super) core: Core,
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: Network,
     pub(super) storages: Vec<SimulatedStorage>,
@@ -168,13 +168,13 @@ impl World {
     }
 
     /// A stranger begins to bother a readout unit.
-    pub(super) fn invite_stranger(&mut self, readout: Place) -> usize {
+    pub(super) fn invite_stranger(&mut self, readout: Place) -> Place {
         let place = Place::Source((self.front_ends.len() + self.strangers.len()) as u16);
         let mut node = Node::new(place, NodeClock::new(self.core.clock.clone(), 0), &self.core.recorder);
         let seed = self.scenario.seed + self.strangers.len() as u64;
         node.start(Stranger::new(&self.site(), &node.around, readout.index(), seed));
         self.strangers.push(node);
-        self.strangers.len() - 1
+        place
     }
 
     /// Everybody, in a fixed order.
@@ -223,43 +223,41 @@ impl World {
 }
 
 impl Cluster for World {
-    type Struck = Struck;
-
     const MOST_ROUNDS: u32 = 20_000;
     const MOST_IDLE: u32 = 20_000;
 
-    fn core(&mut self) -> &mut Core<Struck> {
+    fn core(&mut self) -> &mut Core {
         &mut self.core
     }
 
-    fn situation(&self) -> Situation {
+    fn situation(&self) -> Option<Situation> {
         let away = self.readouts.iter().any(|node| !node.is_up())
             || self.builders.iter().any(|node| !node.is_up())
             || self.managers.iter().any(|node| node.pauses > 0);
         let leaderless = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
-        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return leaderless };
+        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return Some(leaderless) };
         let account = manager.machine().account();
         let away = away || manager.machine().state() == ManagerState::Recovering;
         let next = self.progress();
         let sent_all = next.into_iter().all(|next| next > self.scenario.events);
         let is_begun = manager.machine().state() != ManagerState::Idle;
-        match manager.phase() {
+        Some(match manager.phase() {
             RunPhase::Initial | RunPhase::Configured if !is_begun => Situation::Idle,
             RunPhase::Initial | RunPhase::Configured => Situation::Starting,
-            RunPhase::Ended => Situation::Ended,
+            RunPhase::Ended => return None,
             _ if away => Situation::Recovering,
             RunPhase::Draining => Situation::Draining,
             RunPhase::Running if sent_all => Situation::Draining,
             RunPhase::Running if account.built + account.incomplete_emitted == 0 => Situation::Starting,
             RunPhase::Running => Situation::Running,
-        }
+        })
     }
 
-    fn begin(&mut self, now: Instant, active: &mut Active<Struck>) -> bool {
+    fn begin(&mut self, now: Instant, active: &mut Active) -> bool {
         Self::begin(self, now, active)
     }
 
-    fn end(&mut self, active: &Active<Struck>) {
+    fn end(&mut self, active: &Active) {
         self.end_fault(active);
     }
 
@@ -334,26 +332,12 @@ impl Cluster for World {
     }
 
     fn described(&mut self) -> String {
-        let snapshot = self.snapshot();
-        let next = self.progress();
-        let (fragments, events) = (snapshot.ledger.fragments, snapshot.ledger.events);
-        let dropped: Vec<_> = fragments.dropped.iter().chain(events.incomplete_dropped.iter()).collect();
+        let (now, next, RunSnapshot { phase, nodes, ledger, .. }) =
+            (self.core.now().since(Instant::ZERO), self.progress(), self.snapshot());
         let state = self.spoken_for().map(|manager| manager.drive().machine().state());
+        let (fragments, events) = (ledger.fragments, ledger.events);
         format!(
-            "at {:?}, sources are at {next:?}, phase {:?} ({state:?}), nodes {:?}, {} fragments received, {} complete, \
-             {} not, {} late, {} in flight, {} events assigned, {} built, {} incomplete, {} in flight, dropped {dropped:?}",
-            self.core.now().since(Instant::ZERO),
-            snapshot.phase,
-            snapshot.nodes.iter().map(|(node, connected)| format!("{node} {connected}")).collect::<Vec<_>>(),
-            fragments.received,
-            fragments.in_complete_events,
-            fragments.in_incomplete_events,
-            fragments.late,
-            fragments.in_flight,
-            events.assigned,
-            events.built,
-            events.incomplete_emitted,
-            events.in_flight,
+            "at {now:?}, sources are at {next:?}, {phase:?} ({state:?}), nodes {nodes:?}, {fragments:?}, {events:?}"
         )
     }
 }

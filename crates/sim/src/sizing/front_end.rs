@@ -142,7 +142,7 @@ impl FrontEnds {
             if bytes > 0 {
                 network.offer(number, bytes);
             }
-            let kept = network.kept(number);
+            let kept = network.flow(number).kept();
             self.most_kept = self.most_kept.max(kept);
             let source = &mut self.sources[number as usize];
             let crowded = source.made + 1 > source.floor + self.mask / 4 * 3;
@@ -157,7 +157,7 @@ impl FrontEnds {
     /// Without a clock: the sources of a link trigger themselves until each has `enough` bytes to send.
     pub(super) fn feed(&mut self, now: u64, link: u32, network: &mut Network, enough: u64) {
         for number in self.on_link(link) {
-            while network.unsent(number) < enough {
+            while network.flow(number).unsent() < enough {
                 let source = &self.sources[number as usize];
                 let next = source.made + 1;
                 if next > source.floor + self.mask / 4 * 3 || next > self.triggers.issued && now >= self.triggers.end {
@@ -170,7 +170,7 @@ impl FrontEnds {
                 let bytes = self.make(number, next);
                 network.offer(number, bytes);
             }
-            self.most_kept = self.most_kept.max(network.kept(number));
+            self.most_kept = self.most_kept.max(network.flow(number).kept());
         }
     }
 

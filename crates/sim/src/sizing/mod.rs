@@ -12,7 +12,6 @@
 mod front_end;
 mod network;
 mod outcome;
-mod plot;
 pub mod push;
 mod queue;
 mod system;
@@ -24,7 +23,6 @@ mod world;
 pub use outcome::{
     Buffer, Events, FlowOutcome, Latencies, Latency, Limit, NetworkCounts, Outcome, Reached, Resource, Unit,
 };
-pub use plot::{Chart, Curve};
 pub use system::{
     BuilderSection, DiskSection, FilterSection, FormatChoice, FramingChoice, FrontEndSection, FullChoice, GroupSection,
     HostSection, ManagerSection, NetworkSection, Placement, ReadoutSection, SizingFile, System, TriggerSection,

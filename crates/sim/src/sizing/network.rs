@@ -122,13 +122,15 @@ struct Port {
 
 /// The bytes of one sender for one receiver: a stream of TCP, or the like. All numbers count from the beginning.
 #[derive(Debug)]
-struct Flow {
-    sender: u32,
-    port: u32,
-    queued: u64,
+pub(super) struct Flow {
+    pub(super) sender: u32,
+    /// Where it leaves the switch.
+    pub(super) port: u32,
+    /// Bytes that were given to the sender, and how many of them it has sent, the receiver can read, and has taken.
+    pub(super) queued: u64,
     sent: u64,
-    received: u64,
-    consumed: u64,
+    pub(super) received: u64,
+    pub(super) consumed: u64,
     window: u64,
     /// Up to here the window doubles in a round trip, beyond it grows by a packet.
     threshold: u64,
@@ -148,15 +150,25 @@ struct Stall {
 }
 
 impl Flow {
+    /// Bytes that the sender still keeps: not sent, or not received.
+    pub(super) const fn kept(&self) -> u64 {
+        self.queued - self.received
+    }
+
+    /// Bytes that are not sent.
+    pub(super) const fn unsent(&self) -> u64 {
+        self.queued - self.sent
+    }
+
     /// What may be sent now: a whole packet, or all that there is.
     fn sendable(&self, packet: u64) -> u64 {
-        let there = (self.queued - self.sent).min(packet);
+        let there = self.unsent().min(packet);
         if self.stalled.is_some() || self.room() < there { 0 } else { there }
     }
 
     /// Whether so many packets of these bytes may follow the next one that the receiver, who misses that, tells so.
     fn tells(&self, packet: u64) -> bool {
-        (self.queued - self.sent).min(self.room()) >= (1 + TELLING) * packet
+        self.unsent().min(self.room()) >= (1 + TELLING) * packet
     }
 
     /// Bytes that the window has room for.
@@ -247,44 +259,13 @@ impl Network {
         self.join(number);
     }
 
-    /// Bytes of a flow that were queued since the beginning, on the wire and received ones included.
-    pub(super) fn queued(&self, flow: u32) -> u64 {
-        self.flows[flow as usize].queued
+    /// A flow by its number.
+    pub(super) fn flow(&self, number: u32) -> &Flow {
+        &self.flows[number as usize]
     }
 
-    /// Bytes of a flow that the sender still keeps: not sent, or not received.
-    pub(super) fn kept(&self, flow: u32) -> u64 {
-        let flow = &self.flows[flow as usize];
-        flow.queued - flow.received
-    }
-
-    /// Bytes of a flow that are not sent.
-    pub(super) fn unsent(&self, flow: u32) -> u64 {
-        let flow = &self.flows[flow as usize];
-        flow.queued - flow.sent
-    }
-
-    /// Bytes of a flow that the receiver can read, or has read.
-    pub(super) fn received(&self, flow: u32) -> u64 {
-        self.flows[flow as usize].received
-    }
-
-    /// Bytes of a flow that the receiver has taken.
-    pub(super) fn consumed(&self, flow: u32) -> u64 {
-        self.flows[flow as usize].consumed
-    }
-
-    /// Where a flow leaves the switch.
-    pub(super) fn port_of(&self, flow: u32) -> u32 {
-        self.flows[flow as usize].port
-    }
-
-    /// Who sends a flow.
-    pub(super) fn sender_of(&self, flow: u32) -> u32 {
-        self.flows[flow as usize].sender
-    }
-
-    fn join(&mut self, number: u32) {
+    /// A flow can send, perhaps: its sender has it in line.
+    pub(super) fn join(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         if !flow.in_line && flow.sendable(self.nature.packet) > 0 {
             flow.in_line = true;
@@ -451,16 +432,11 @@ impl Network {
     /// The receiver has taken all bytes up to `consumed`. A sender that waited for that hears it a little later.
     pub(super) fn consume(&mut self, queue: &mut Queue, now: u64, number: u32, consumed: u64) {
         let flow = &mut self.flows[number as usize];
-        let waits = |flow: &Flow| flow.queued > flow.sent && !flow.in_line;
+        let waits = |flow: &Flow| flow.unsent() > 0 && !flow.in_line;
         flow.consumed = consumed;
         if waits(flow) && flow.sendable(self.nature.packet) > 0 {
             queue.push(now + self.nature.latency, Step::Opened { network: self.nature.side, flow: number });
         }
-    }
-
-    /// The sender of a flow has heard that there is room.
-    pub(super) fn opened(&mut self, number: u32) {
-        self.join(number);
     }
 
     /// Counts anew from here.

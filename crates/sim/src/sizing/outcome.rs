@@ -323,11 +323,11 @@ fn resources(world: &World<'_>, seconds: f64) -> Vec<Resource> {
         ]);
     }
     if let Some(filter) = &system.filter {
-        let loads = world.builders.iter().map(|unit| busy(unit.filter().busy / u64::from(filter.workers)));
+        let loads = world.builders.iter().map(|unit| busy(unit.filter.busy / u64::from(filter.workers)));
         resources.push(resource("filter units of a builder unit", seconds, loads, false));
     }
     if system.disk.is_some() {
-        let loads = world.builders.iter().map(|unit| Load { busy: unit.disk().busy, bytes: unit.disk().bytes });
+        let loads = world.builders.iter().map(|unit| unit.disk.load);
         resources.push(resource("disk of a builder unit", seconds, loads, true));
     }
     resources
@@ -375,11 +375,11 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
     let size = u64::from(manager.capacity);
     buffers.push(in_events("events assigned and not released", size, world.manager.most_assigned, None));
     if world.system.filter.is_some() {
-        let most = of_builders(|unit| unit.filter().most_waiting);
+        let most = of_builders(|unit| unit.filter.most_waiting);
         buffers.push(in_events("before the filter", events, most, None));
     }
     if world.system.disk.is_some() {
-        buffers.push(in_events("before the disk", events, of_builders(|unit| unit.disk().most_waiting), None));
+        buffers.push(in_events("before the disk", events, of_builders(|unit| unit.disk.most_waiting), None));
     }
     buffers
 }

@@ -71,7 +71,7 @@ impl SizingFile {
 pub struct System {
     /// The version of this form: 1.
     pub version: u32,
-    /// What it is called in tables and plots.
+    /// What it is called in tables.
     #[serde(default)]
     pub name: String,
     /// Everything that is random follows from this.

@@ -5,11 +5,12 @@
 //! the work is done. Under load turns become longer and batches larger, as in the real drives.
 
 use super::front_end::FrontEnds;
-use super::network::Pace;
+use super::network::{Load, Pace};
 use super::push::PushHostSection;
-use super::queue::Step;
+use super::queue::{Letter, Step};
 use super::system::{FilterSection, FormatChoice, HostSection, Placement, System};
 use super::world::{PATIENCE, World};
+use ropewalk_config::quantity::{Bandwidth, Time};
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::{FragmentFlags, FragmentMeta, Message, Received, SuperFragmentEntry};
@@ -29,7 +30,7 @@ const READ_AT_ONCE: usize = 128;
 #[derive(Debug)]
 pub(super) struct ReadoutUnit {
     pub(super) machine: Readout,
-    pub(super) inbox: Vec<u32>,
+    pub(super) inbox: Vec<Letter>,
     sources: Range<u32>,
     format: FormatChoice,
     /// Super-fragments of this turn, and for which builder unit.
@@ -139,19 +140,16 @@ impl World<'_> {
     /// Reads messages and fragments, then asks the machine what to do.
     pub(super) fn turn_readout(&mut self, index: u32, work: &mut Work) {
         let now = Instant::from_nanoseconds(self.now);
-        let mut inbox = std::mem::take(&mut self.readouts[index as usize].inbox);
-        for place in inbox.drain(..) {
-            let (from, message) = self.mail.read(place);
-            self.readouts[index as usize].machine.message(now, *from, message);
+        let unit = &mut self.readouts[index as usize];
+        for letter in std::mem::take(&mut unit.inbox) {
+            let (from, message) = &*letter;
+            unit.machine.message(now, *from, message);
             work.messages += 1;
             if let Message::Release(release) = message {
                 let ranges = release.entries.iter().map(|entry| (entry.first.number(), u64::from(entry.count)));
-                let unit = &mut self.readouts[index as usize];
                 ranges.for_each(|(first, count)| let_go(unit, &self.front_ends, first, count));
             }
-            drop(self.mail.take(place));
         }
-        self.readouts[index as usize].inbox = inbox;
         self.read_sources(index, now, work);
         self.raise_floor(index);
         let unit = &mut self.readouts[index as usize];
@@ -159,8 +157,7 @@ impl World<'_> {
             work.messages += 1;
             match action {
                 ReadoutAction::ToManager(message) => {
-                    let place = self.mail.keep((NodeId::readout(index as u16), message));
-                    self.outbox.push((0, place));
+                    self.outbox.push((0, Box::new((NodeId::readout(index as u16), message))));
                 }
                 ReadoutAction::Answer { builder, entry } => {
                     work.sent += if self.system.placement == Placement::Own { u64::from(entry.bytes) } else { 0 };
@@ -177,7 +174,7 @@ impl World<'_> {
         for place in 0..unit.held.len() {
             let source = unit.sources.start + place as u32;
             let before = unit.held_bytes;
-            let count = unit.read(place, self.front.received(source), &mut self.front_ends, &mut full);
+            let count = unit.read(place, self.front.flow(source).received, &mut self.front_ends, &mut full);
             if count == 0 {
                 continue;
             }
@@ -185,7 +182,7 @@ impl World<'_> {
             work.fragments += count;
             work.received += unit.held_bytes - before;
             unit.machine.receive(now, place, &mut unit.received);
-            let consumed = self.front.consumed(source) + (unit.held_bytes - before);
+            let consumed = self.front.flow(source).consumed + (unit.held_bytes - before);
             self.front.consume(&mut self.queue, self.now, source, consumed);
         }
         unit.most_bytes = unit.most_bytes.max(unit.held_bytes);
@@ -243,7 +240,7 @@ fn let_go(unit: &mut ReadoutUnit, front_ends: &FrontEnds, first: u64, count: u64
 #[derive(Debug)]
 pub(super) struct BuilderUnit {
     pub(super) machine: Builder,
-    pub(super) inbox: Vec<u32>,
+    pub(super) inbox: Vec<Letter>,
     /// Super-fragments that came, and from which readout unit.
     pub(super) arrived: Vec<(u16, SuperFragmentEntry)>,
     /// Events that have come so far since the last turn.
@@ -255,8 +252,8 @@ pub(super) struct BuilderUnit {
     in_work_bytes: u64,
     credit_bytes: u64,
     random: Random,
-    filter: Filter,
-    disk: Disk,
+    pub(super) filter: Filter,
+    pub(super) disk: Disk,
     /// Bytes of fragments that were built.
     pub(super) built_bytes: u64,
     /// The most events and bytes in work.
@@ -267,7 +264,7 @@ pub(super) struct BuilderUnit {
 }
 
 /// Filter units: so many events at a time.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Filter {
     free: u32,
     waiting: VecDeque<u32>,
@@ -277,12 +274,11 @@ pub(super) struct Filter {
 }
 
 /// A disk: one event after the other.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Disk {
     pace: Option<Pace>,
     queue: VecDeque<u32>,
-    pub(super) busy: u64,
-    pub(super) bytes: u64,
+    pub(super) load: Load,
     /// The most events that waited, the one that is written included.
     pub(super) most_waiting: u64,
 }
@@ -318,18 +314,10 @@ impl BuilderUnit {
             in_work_bytes: 0,
             credit_bytes: system.builder.bytes.0,
             random: Random::new(system.seed, (1 << 40) + u64::from(index)),
-            filter: Filter {
-                free: system.filter.as_ref().map_or(0, |filter| filter.workers),
-                waiting: VecDeque::new(),
-                busy: 0,
-                most_waiting: 0,
-            },
+            filter: Filter { free: system.filter.as_ref().map_or(0, |filter| filter.workers), ..Filter::default() },
             disk: Disk {
                 pace: system.disk.as_ref().map(|disk| Pace::new(disk.speed.bytes_per_second)),
-                queue: VecDeque::new(),
-                busy: 0,
-                bytes: 0,
-                most_waiting: 0,
+                ..Disk::default()
             },
             built_bytes: 0,
             most_events: 0,
@@ -338,18 +326,10 @@ impl BuilderUnit {
         }
     }
 
-    pub(super) const fn filter(&self) -> &Filter {
-        &self.filter
-    }
-
-    pub(super) const fn disk(&self) -> &Disk {
-        &self.disk
-    }
-
     pub(super) fn reset(&mut self, now: u64) {
         (self.built_bytes, self.most_events, self.most_bytes) = (0, 0, 0);
         (self.filter.busy, self.filter.most_waiting) = (0, 0);
-        (self.disk.busy, self.disk.bytes, self.disk.most_waiting) = (0, 0, 0);
+        (self.disk.load, self.disk.most_waiting) = (Load::default(), 0);
         self.full.reset(now);
     }
 
@@ -370,10 +350,8 @@ impl World<'_> {
     pub(super) fn turn_builder(&mut self, index: u32, work: &mut Work) {
         let now = Instant::from_nanoseconds(self.now);
         let unit = &mut self.builders[index as usize];
-        for place in unit.inbox.drain(..) {
-            let (_, message) = self.mail.read(place);
-            unit.machine.message(now, message);
-            drop(self.mail.take(place));
+        for letter in unit.inbox.drain(..) {
+            unit.machine.message(now, &letter.1);
             work.messages += 1;
         }
         let mut reached = std::mem::take(&mut unit.reached);
@@ -420,9 +398,9 @@ impl World<'_> {
         loop {
             while let Some(action) = unit.machine.poll(now) {
                 match action {
-                    BuilderAction::ToManager(message) => self.outbox.push((0, self.mail.keep((from, message)))),
+                    BuilderAction::ToManager(message) => self.outbox.push((0, Box::new((from, message)))),
                     BuilderAction::ToReadout { readout, message } => {
-                        self.outbox.push((1 + u32::from(readout), self.mail.keep((from, message))));
+                        self.outbox.push((1 + u32::from(readout), Box::new((from, message))));
                     }
                     BuilderAction::StopRun { .. } | BuilderAction::EndLumisection(_) => continue,
                 }
@@ -506,8 +484,8 @@ impl World<'_> {
         let bytes = unit.bytes[slot as usize];
         let per_event = self.system.disk.as_ref().and_then(|disk| disk.per_event);
         let takes = pace.take(bytes) + per_event.map_or(0, |time| time.0.as_nanos() as u64);
-        unit.disk.busy += takes;
-        unit.disk.bytes += bytes;
+        unit.disk.load.busy += takes;
+        unit.disk.load.bytes += bytes;
         self.queue.push(self.now + takes, Step::Written { builder: index, slot });
     }
 
@@ -525,7 +503,7 @@ impl World<'_> {
 #[derive(Debug)]
 pub(super) struct ManagerUnit {
     pub(super) machine: Manager,
-    pub(super) inbox: Vec<u32>,
+    pub(super) inbox: Vec<Letter>,
     /// Events that this turn releases: the first number and how many.
     released: Vec<(u64, u64)>,
     readouts: u16,
@@ -556,24 +534,17 @@ impl ManagerUnit {
             most_assigned: 0,
         }
     }
-
-    pub(super) const fn reset(&mut self) {
-        self.most_assigned = 0;
-    }
 }
 
 impl World<'_> {
     /// Reads messages, then asks the machine what to do.
     pub(super) fn turn_manager(&mut self, work: &mut Work) {
         let now = Instant::from_nanoseconds(self.now);
-        let mut inbox = std::mem::take(&mut self.manager.inbox);
-        for place in inbox.drain(..) {
-            let (from, message) = self.mail.read(place);
+        for letter in self.manager.inbox.drain(..) {
+            let (from, message) = &*letter;
             self.manager.machine.message(now, *from, message);
-            drop(self.mail.take(place));
             work.messages += 1;
         }
-        self.manager.inbox = inbox;
         while let Some(action) = self.manager.machine.poll(now) {
             let ManagerAction::Send { to, message } = action else { continue };
             work.messages += 1;
@@ -591,8 +562,7 @@ impl World<'_> {
                 }
                 _ => {}
             }
-            let place = self.mail.keep((NodeId::MANAGER, message));
-            self.outbox.push((unit, place));
+            self.outbox.push((unit, Box::new((NodeId::MANAGER, message))));
         }
     }
 
@@ -634,29 +604,23 @@ pub(super) struct Costs {
 }
 
 impl Costs {
+    /// Those of a host.
     pub(super) fn new(section: &HostSection) -> Self {
-        // Looking for work is not made faster by more cores.
-        let cores = f64::from(section.cores);
-        Self {
-            turn: section.turn.0.as_nanos() as u64,
-            message: section.per_message.0.as_nanos() as f64 / cores,
-            fragment: section.per_fragment.0.as_nanos() as f64 / cores,
-            frame: 0.0,
-            byte_received: 1e9 / section.receive.bytes_per_second / cores,
-            byte_sent: 1e9 / section.send.bytes_per_second / cores,
-        }
+        let HostSection { cores, turn, per_message, per_fragment, receive, send } = *section;
+        Self::shared(cores, turn, [per_message, per_fragment, Time(Duration::ZERO)], [receive, send])
     }
 
     /// Those of the core of an input queue in a system in which sources push.
     pub(super) fn of_queue(section: &PushHostSection) -> Self {
-        Self {
-            turn: section.turn.0.as_nanos() as u64,
-            message: section.per_message.0.as_nanos() as f64,
-            fragment: section.per_packet.0.as_nanos() as f64,
-            frame: section.per_push.0.as_nanos() as f64,
-            byte_received: 1e9 / section.receive.bytes_per_second,
-            byte_sent: 1e9 / section.send.bytes_per_second,
-        }
+        let PushHostSection { turn, per_packet, receive, per_push, send, per_message } = *section;
+        Self::shared(1, turn, [per_message, per_packet, per_push], [receive, send])
+    }
+
+    /// Looking for work is not made faster by more cores.
+    fn shared(cores: u32, turn: Time, works: [Time; 3], speeds: [Bandwidth; 2]) -> Self {
+        let [message, fragment, frame] = works.map(|work| work.0.as_nanos() as f64 / f64::from(cores));
+        let [byte_received, byte_sent] = speeds.map(|speed| 1e9 / speed.bytes_per_second / f64::from(cores));
+        Self { turn: turn.0.as_nanos() as u64, message, fragment, frame, byte_received, byte_sent }
     }
 
     /// How long looking for work and the work itself take. Only the work keeps a computer busy: the more it has to do,

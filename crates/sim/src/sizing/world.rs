@@ -3,10 +3,10 @@
 use super::front_end::FrontEnds;
 use super::network::{Framing, Full, Nature, Network};
 use super::outcome::{Histogram, Outcome};
-use super::queue::{Mail, Queue, Side, Step};
+use super::queue::{Letter, Queue, Side, Step};
 use super::system::{FullChoice, NetworkSection, Placement, System};
 use super::units::{BuilderUnit, Costs, Host, ManagerUnit, ReadoutUnit, Stopwatch, Work};
-use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
+use ropewalk_flow::messages::{Fragment, SuperFragmentEntry};
 use ropewalk_terms::{EventKey, Incarnation, Instant, NodeId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,9 +28,8 @@ pub(super) struct World<'a> {
     pub(super) hosts: Vec<Host>,
     /// Whether a unit has something to do, by unit.
     due: Vec<bool>,
-    pub(super) mail: Mail<(NodeId, Message)>,
-    /// What the current turn sends: to which unit, which message.
-    pub(super) outbox: Vec<(u32, u32)>,
+    /// What the current turn sends, and to which unit.
+    pub(super) outbox: Vec<(u32, Letter)>,
     /// Super-fragments on their way, by flow: where each ends in the flow's stream.
     flights: Vec<VecDeque<(u64, SuperFragmentEntry)>>,
     /// The super-fragment that a builder unit takes just now.
@@ -111,7 +110,6 @@ impl<'a> World<'a> {
             front_ends,
             front,
             event,
-            mail: Mail::new(),
             outbox: Vec::new(),
             built: Histogram::new(),
             released: Histogram::new(),
@@ -188,7 +186,7 @@ impl<'a> World<'a> {
             Step::Arrived { network: Side::Front, flow, bytes } => self.fragments_arrived(flow, bytes),
             Step::Arrived { network: Side::Event, flow, bytes } => self.super_fragments_arrived(flow, bytes),
             Step::Opened { network, flow } => {
-                self.network(network).0.opened(flow);
+                self.network(network).0.join(flow);
                 self.serve(network, flow);
             }
             Step::Resend { network, flow } => {
@@ -196,8 +194,8 @@ impl<'a> World<'a> {
                 state.resend(now, flow);
                 self.serve(network, flow);
             }
-            Step::Control { unit, message } => {
-                self.inbox(unit).push(message);
+            Step::Control { unit, letter } => {
+                self.inbox(unit).push(letter);
                 self.wake(unit);
             }
             Step::TurnEnd { host } => self.end_turn(host),
@@ -236,8 +234,8 @@ impl<'a> World<'a> {
 
     fn serve(&mut self, side: Side, flow: u32) {
         match side {
-            Side::Front => self.serve_front(self.front.sender_of(flow)),
-            Side::Event => self.event.serve(&mut self.queue, self.now, self.event.sender_of(flow)),
+            Side::Front => self.serve_front(self.front.flow(flow).sender),
+            Side::Event => self.event.serve(&mut self.queue, self.now, self.event.flow(flow).sender),
         }
     }
 
@@ -257,10 +255,10 @@ impl<'a> World<'a> {
 
     fn fragments_arrived(&mut self, flow: u32, bytes: u32) {
         self.front.arrived(flow, u64::from(bytes));
-        let readable = self.front.received(flow);
+        let readable = self.front.flow(flow).received;
         if self.front_ends.next_fragment(flow, readable).is_some() {
-            let readout = self.front.port_of(flow);
-            let waiting = readable - self.front.consumed(flow);
+            let readout = self.front.flow(flow).port;
+            let waiting = readable - self.front.flow(flow).consumed;
             let unit = &mut self.readouts[readout as usize];
             unit.most_waiting = unit.most_waiting.max(waiting);
             self.wake(1 + readout);
@@ -269,7 +267,7 @@ impl<'a> World<'a> {
 
     fn super_fragments_arrived(&mut self, flow: u32, bytes: u32) {
         self.event.arrived(flow, u64::from(bytes));
-        let received = self.event.received(flow);
+        let received = self.event.flow(flow).received;
         self.event.consume(&mut self.queue, self.now, flow, received);
         let builders = self.builders.len() as u32;
         let (readout, builder) = (flow / builders, flow % builders);
@@ -292,11 +290,11 @@ impl<'a> World<'a> {
             return;
         }
         let flow = readout * self.builders.len() as u32 + builder;
-        self.flights[flow as usize].push_back((self.event.queued(flow) + bytes, entry));
+        self.flights[flow as usize].push_back((self.event.flow(flow).queued + bytes, entry));
         self.event.offer(flow, bytes);
     }
 
-    fn inbox(&mut self, unit: u32) -> &mut Vec<u32> {
+    fn inbox(&mut self, unit: u32) -> &mut Vec<Letter> {
         let readouts = self.readouts.len() as u32;
         match unit {
             0 => &mut self.manager.inbox,
@@ -363,8 +361,8 @@ impl<'a> World<'a> {
             Placement::Own => self.system.event_network.latency.0.as_nanos() as u64,
             Placement::Shared => 0,
         };
-        for (unit, message) in self.outbox.drain(..) {
-            self.queue.push(self.now + time + latency, Step::Control { unit, message });
+        for (unit, letter) in self.outbox.drain(..) {
+            self.queue.push(self.now + time + latency, Step::Control { unit, letter });
         }
         self.queue.push(self.now + time, Step::TurnEnd { host });
     }
@@ -395,7 +393,7 @@ impl<'a> World<'a> {
         self.hosts.iter_mut().for_each(|host| host.busy = 0);
         self.readouts.iter_mut().for_each(|unit| unit.reset(now));
         self.builders.iter_mut().for_each(|unit| unit.reset(now));
-        self.manager.reset();
+        self.manager.most_assigned = 0;
         self.built.clear();
         self.released.clear();
         self.pause.reset(now);

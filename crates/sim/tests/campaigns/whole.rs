@@ -1,8 +1,7 @@
 //! Campaigns as a whole: quiet systems lose nothing, and a seed is a run, byte for byte.
 
 use ropewalk_sim::campaign::{
-    Campaign, Coverage, FaultKind, Orders, Outcome, Scenario, Situation, push, run, run_with_text, run_with_trace,
-    unreachable,
+    Campaign, Coverage, FaultKind, Orders, Outcome, Scenario, Situation, push, run, run_with_text,
 };
 use std::collections::BTreeSet;
 
@@ -72,35 +71,18 @@ fn a_schedule_of_faults_is_drawn_from_the_seed_alone_and_can_be_read() {
 #[test]
 fn coverage_names_the_cells_that_were_not_hit() {
     let mut coverage = Coverage::default();
-    let reachable = Situation::ALL.into_iter().filter(|&situation| unreachable(situation).is_none()).count();
-    assert_eq!(coverage.missed().len(), FaultKind::ALL.len() * reachable);
+    let cells = FaultKind::ALL.len() * Situation::ALL.len();
+    assert_eq!(coverage.missed().len(), cells);
     coverage.hit(FaultKind::Jump, Situation::Running);
-    assert_eq!(coverage.missed().len(), FaultKind::ALL.len() * reachable - 1);
+    assert_eq!(coverage.missed().len(), cells - 1);
     assert!(!coverage.missed().contains(&(FaultKind::Jump, Situation::Running)));
-}
-
-/// One row per member, one arrow per message that arrived, each with a beginning and an end.
-#[test]
-fn a_trace_has_a_row_for_everybody_and_whole_arrows() {
-    let outcome = run_with_trace(Scenario::quiet(1));
-    assert_eq!(outcome.broken, None);
-    let trace = outcome.trace.expect("it was asked for");
-    let events = trace["traceEvents"].as_array().expect("a list of events");
-    let named = |phase: &str, name: &str| events.iter().filter(|one| one["ph"] == phase && one["name"] == name).count();
-    assert_eq!(named("M", "thread_name"), 9, "four sources, two readout units, two builder units, one manager");
-    let ids = |phase: &str| -> BTreeSet<u64> {
-        let arrows = events.iter().filter(|one| one["ph"] == phase);
-        arrows.map(|one| one["id"].as_u64().expect("a number")).collect()
-    };
-    let (begun, ended) = (ids("s"), ids("f"));
-    assert!(ended.len() > 1000 && ended.is_subset(&begun), "{} of {} arrows end", ended.len(), begun.len());
 }
 
 /// The campaign of every test run. One that is longer runs by hand: `ropewalk simulate --campaign 100000`.
 #[test]
 fn five_hundred_seeds_lose_nothing_without_a_cause() {
     // Two cores share them.
-    let half = |first| Campaign::run(Orders { first, seeds: 250, most_failures: 3 }, |_| true);
+    let half = |first| Campaign::run(Orders { first, seeds: 250, most_failures: 3 }, |_| ());
     let mut halves = std::thread::scope(|scope| {
         [0, 250].map(|first| scope.spawn(move || half(first))).map(|half| half.join().expect("a campaign"))
     });

@@ -4,6 +4,7 @@
 use super::{Site, door_of, pool};
 use crate::campaign::content::{self, Contents, Format, mixed};
 use crate::campaign::endpoints::{Endpoints, Surroundings};
+use crate::campaign::fault::{Fault, FaultKind};
 use crate::campaign::node::Machine;
 use ropewalk_engine::Drive;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
@@ -23,28 +24,8 @@ pub(super) const SLOW: u32 = 1000;
 /// How far a counter jumps.
 pub(super) const FAR: u64 = 1_000_000;
 
-/// What a source is ordered to do wrong.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in crate::campaign) enum Misbehaviour {
-    /// Stop within the next fragment, until that time.
-    StopMidFragment(Instant),
-    /// Close the connection, until that time.
-    Disconnect(Instant),
-    /// Send the next fragments twice.
-    SendTwice(u64),
-    /// Leave out the next ones.
-    Skip(u64),
-    /// Start the numbering again, for so many fragments.
-    ResetCounter(u64),
-    /// Number the next one far too high.
-    Jump,
-    /// Damage the next one.
-    Damage,
-    /// Claim that the next one is larger than anything.
-    Huge,
-    /// Be slow until that time.
-    Slow(Instant),
-}
+/// What a source is to do wrong, until when, and how often.
+type Order = (FaultKind, Instant, u64);
 
 /// What is complete with a piece.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -89,7 +70,7 @@ pub(in crate::campaign) struct FrontEnd {
     /// The present connection and the bytes queued there.
     connection: u64,
     queued: u64,
-    orders: VecDeque<Misbehaviour>,
+    orders: VecDeque<Order>,
     /// How far the counter is set back, and for how many fragments still.
     reset: Option<(u64, u64)>,
     twice: u64,
@@ -138,13 +119,13 @@ impl FrontEnd {
         self.next > self.last && self.endpoint.is_none()
     }
 
-    /// Tells it to misbehave.
-    pub(in crate::campaign) fn order(&mut self, now: Instant, order: Misbehaviour) {
-        match order {
-            Misbehaviour::Slow(until) => self.slow_until = until,
-            Misbehaviour::SendTwice(count) => self.twice += count,
-            Misbehaviour::Disconnect(until) => self.leave(now, until),
-            _ => self.orders.push_back(order),
+    /// Something is to go wrong with it.
+    pub(in crate::campaign) fn order(&mut self, now: Instant, until: Instant, fault: &Fault) {
+        match fault.kind {
+            FaultKind::Slow => self.slow_until = until,
+            FaultKind::SendTwice => self.twice += fault.count(),
+            FaultKind::Disconnect => self.leave(now, until),
+            kind => self.orders.push_back((kind, until, fault.count())),
         }
     }
 
@@ -227,7 +208,7 @@ impl FrontEnd {
                 break;
             }
             sent += 1;
-            if let Some(&Misbehaviour::StopMidFragment(until)) =
+            if let Some(&(FaultKind::StopMidFragment, until, _)) =
                 self.orders.front().filter(|_| !self.waiting.is_empty())
             {
                 self.orders.pop_front();
@@ -280,7 +261,7 @@ impl FrontEnd {
 
     /// Makes the next event's bytes, as far as it sends that event; false where it has none to send.
     fn compose(&mut self, now: Instant) -> bool {
-        while let Some(&Misbehaviour::Skip(count)) = self.orders.front() {
+        while let Some(&(FaultKind::Skip, _, count)) = self.orders.front() {
             self.orders.pop_front();
             for _ in 0..count.min(self.last + 1 - self.next) {
                 self.note(now, self.next, How::Skipped);
@@ -300,7 +281,7 @@ impl FrontEnd {
             return true;
         }
         let bytes = self.contents.sent(self.format, self.id, event, number, how == How::Damaged);
-        if matches!(self.orders.front(), Some(Misbehaviour::StopMidFragment(_))) {
+        if matches!(self.orders.front(), Some((FaultKind::StopMidFragment, ..))) {
             let (head, tail) = bytes.split_at(bytes.len() / 2);
             self.waiting.extend([(head.to_vec(), Ends::Nothing), (tail.to_vec(), Ends::Event(event, how))]);
             return true;
@@ -314,7 +295,7 @@ impl FrontEnd {
 
     /// Which number an event gets, and what is wrong with it.
     fn number_of(&mut self, now: Instant, event: u64) -> (u64, How) {
-        if let Some(&Misbehaviour::ResetCounter(count)) = self.orders.front() {
+        if let Some(&(FaultKind::ResetCounter, _, count)) = self.orders.front() {
             self.orders.pop_front();
             // A counter that has hardly begun would repeat itself, which no reader could tell.
             if event > 2 {
@@ -329,9 +310,9 @@ impl FrontEnd {
         }
         let right = self.resync.filter(|&resync| event >= resync).map_or(event, |resync| event + 1 - resync);
         let (number, how) = match self.orders.front() {
-            Some(Misbehaviour::Jump) => (right + FAR, How::Misnumbered),
-            Some(Misbehaviour::Damage) => (right, How::Damaged),
-            Some(Misbehaviour::Huge) => (right, How::Ruinous),
+            Some((FaultKind::Jump, ..)) => (right + FAR, How::Misnumbered),
+            Some((FaultKind::WrongCrc, ..)) => (right, How::Damaged),
+            Some((FaultKind::HugeLength, ..)) => (right, How::Ruinous),
             _ => return (right, How::Right),
         };
         self.orders.pop_front();

@@ -6,7 +6,7 @@ mod front_end;
 mod subscriber;
 
 pub(super) use card::{Card, Said};
-pub(super) use front_end::{FrontEnd, How, Made, Misbehaviour, Record, Stranger};
+pub(super) use front_end::{FrontEnd, How, Made, Record, Stranger};
 pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
 use super::endpoints::{Endpoints, Surroundings};

@@ -1,10 +1,11 @@
 //! What goes wrong in a push system, where, when and for how long: how that is drawn from a seed, and how packets are spoilt.
 
 use super::scenario::{
-    FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, Masking, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, Timing,
+    FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, source_id,
 };
 use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
 use crate::campaign::schedule::{moment, scheduled};
+use ropewalk_engine::gateway::Order;
 use ropewalk_flow::source::Random;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -156,7 +157,7 @@ pub(super) fn draw_slow_readers(scenario: &Scenario, begin: Duration, span: Dura
 
 /// In some runs, sources that are taken out and in again, before the first trigger or while triggers come: never the first one of a flow,
 /// so that one stays. From a stream of their own.
-pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Masking> {
+pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<(Duration, Order)> {
     let mut draw = Random::new(scenario.seed, MASKS_STREAM);
     let mut masks = Vec::new();
     let times = if draw.one_in(3) { draw.between(1, 4) } else { 0 };
@@ -164,29 +165,26 @@ pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -
         let flow = draw.below(scenario.flows.len() as u64) as u8;
         let source = draw.between(1, u64::from(scenario.flows[usize::from(flow)].wanted()) - 1) as u16;
         let at = if draw.one_in(4) { Duration::ZERO } else { begin + moment(&mut draw, span, Duration::ZERO) };
-        masks.push(Masking { at, flow, source, is_masked: true });
+        masks.push((at, Order::Mask(source_id(flow, source), true)));
         // Some are out for a moment, and some to the end.
         if !draw.one_in(4) {
             let at = at + draw.time(*LASTS.start(), span.max(2 * *LASTS.start()));
-            masks.push(Masking { at, flow, source, is_masked: false });
+            masks.push((at, Order::Mask(source_id(flow, source), false)));
         }
     }
-    masks.sort_by_key(|masking| masking.at);
     masks
 }
 
 /// In some runs, time-outs that are changed while triggers come. From a stream of their own.
-pub(super) fn draw_timeouts(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Timing> {
+pub(super) fn draw_timeouts(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<(Duration, Order)> {
     let mut draw = Random::new(scenario.seed, TIMEOUTS_STREAM);
     let times = if draw.one_in(4) { draw.between(1, 4) } else { 0 };
     let mut timing = |_| {
-        let flow = draw.below(scenario.flows.len() as u64) as u8;
+        let flow = draw.below(scenario.flows.len() as u64) as u16;
         let at = begin + moment(&mut draw, span, Duration::ZERO);
-        Timing { at, flow, timeout: draw.of(&[3, 10, 40, 100].map(Duration::from_millis)) }
+        (at, Order::SetTimeout(flow, draw.of(&[3, 10, 40, 100].map(Duration::from_millis))))
     };
-    let mut timeouts: Vec<Timing> = (0..times).map(&mut timing).collect();
-    timeouts.sort_by_key(|timing| timing.at);
-    timeouts
+    (0..times).map(&mut timing).collect()
 }
 
 fn more_fault(draw: &mut Random, scenario: &Scenario) -> Fault {

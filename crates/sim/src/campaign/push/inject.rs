@@ -6,12 +6,13 @@ use super::world::World;
 use crate::campaign::cluster::Process;
 use crate::campaign::content::mixed;
 use crate::campaign::fault::{Fault, FaultKind, Place};
+use crate::campaign::machines::pool;
 use ropewalk_engine::Drive;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::packet::simulated::{PacketFaults, PacketPath};
 use ropewalk_io::packet::{Flow, SendConfig, Sender};
 use ropewalk_io::simulated::Faults;
-use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_memory::Staging;
 use ropewalk_terms::Instant;
 use std::net::SocketAddrV4;
 
@@ -233,8 +234,8 @@ impl World {
             doors.extend(flows.clone().map(|flow| self.scenario.gateways_at().input(gateway, flow)));
         }
         for (index, from) in (0..).zip([address::STRANGER, address::source(0, 0)]) {
-            let memory = Pool::new_untouched(PoolConfig::heap("nonsense", 1 << 12, 2)).expect("a little memory");
-            let mut sender = self.network.sender(SendConfig::new(Flow::Udp, from), Staging::new(memory));
+            let staging = Staging::new(pool("nonsense", 1 << 12, 2));
+            let mut sender = self.network.sender(SendConfig::new(Flow::Udp, from), staging);
             for (door, &to) in (0..).zip(&doors) {
                 let number = mixed(self.scenario.seed, index, door ^ now.as_nanoseconds());
                 let length = (number % 80) as usize;

@@ -3,34 +3,32 @@
 //! A gateway is one drive, or two halves that sleep and are woken by each other.
 
 use super::address;
-use super::readers::{Reader, Watcher};
-use super::referee::Shared;
-use super::scenario::{Scenario, source_id};
-use super::wires::{Directory, Inlet, Line, Lines, Outlet, Tampering};
+use super::readers::Reader;
+use super::scenario::source_id;
+use super::wires::{Inlet, Line, Lines, Outlet, Tampering};
+use super::world::World;
 use crate::campaign::cluster::{LeastWait, Process};
 use crate::campaign::fault::Place;
+use crate::campaign::machines::pool;
 use crate::campaign::node::{NodeClock, disk_of};
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
-    GatewayDrive, GatewayDriveConfig, GatewayReport, Gathering, Link, NodeFilterConfig, Notice, OrderBoard,
-    PacketSourceDrive, PacketSourceDriveConfig, ReceivingDrive, ReceivingParts, SendingDrive, SendingParts, halves,
+    GatewayDrive, GatewayDriveConfig, GatewayReport, Gathering, Link, NodeFilterConfig, Notice, PacketSourceDrive,
+    PacketSourceDriveConfig, ReceivingDrive, ReceivingParts, SendingDrive, SendingParts, halves,
 };
 use ropewalk_engine::{Drive, Storage, StorageConfig};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, TriggerConfig};
-use ropewalk_flow::source::{TriggerGate, TriggerRate};
-use ropewalk_io::disk::{SimulatedDisk, SimulatedStorage};
-use ropewalk_io::packet::simulated::PacketNetwork;
+use ropewalk_flow::source::TriggerRate;
+use ropewalk_io::disk::SimulatedDisk;
 use ropewalk_io::packet::{Flow, MemoryInUse, ReceiveConfig, SendConfig};
-use ropewalk_io::simulated::Network;
-use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_memory::{Pool, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long a member waits at least for its next turn.
@@ -85,7 +83,7 @@ impl<D: Woken> Half<D> {
     }
 
     /// Its thread would sleep.
-    fn is_asleep(&mut self) -> bool {
+    pub(super) fn is_asleep(&mut self) -> bool {
         self.is_asleep && !self.drive.is_woken()
     }
 
@@ -163,19 +161,11 @@ impl GatewayMachine {
         }
     }
 
-    /// Asleep, though there is something for it to do.
-    pub(super) fn sleeps_over_work(&mut self) -> bool {
+    /// The half that receives, if the gateway has two threads.
+    pub(super) fn half(&mut self) -> Option<&mut Half<ReceivingDrive<Inlet, Outlet>>> {
         match self {
-            Self::Whole(_) => false,
-            Self::Receiving(half) => half.sleeps_over_work(),
-        }
-    }
-
-    /// Its thread would sleep.
-    pub(super) fn is_asleep(&mut self) -> bool {
-        match self {
-            Self::Whole(_) => false,
-            Self::Receiving(half) => half.is_asleep(),
+            Self::Whole(_) => None,
+            Self::Receiving(half) => Some(half),
         }
     }
 
@@ -229,28 +219,7 @@ const LARGEST: usize = 16 << 10;
 /// Above this share of held memory, in percent, packets are copied out of it.
 const EVACUATE_ABOVE: usize = 75;
 
-/// What drives are wired to.
-pub(super) struct Site<'a> {
-    pub(super) scenario: &'a Scenario,
-    pub(super) network: &'a PacketNetwork,
-    pub(super) lines: &'a Network,
-    pub(super) directory: &'a Directory,
-    /// By gateway.
-    pub(super) storages: &'a [SimulatedStorage],
-    /// By flow.
-    pub(super) gates: &'a [Arc<TriggerGate>],
-    pub(super) is_over: &'a Arc<AtomicBool>,
-    pub(super) orders: &'a Arc<OrderBoard>,
-    pub(super) referee: &'a Shared,
-    /// By gateway: who watches it.
-    pub(super) watchers: &'a [Watcher],
-}
-
-fn pool(name: &str, block: usize, blocks: usize) -> Pool {
-    Pool::new_untouched(PoolConfig::heap(name, block, blocks)).expect("there is memory for a small pool")
-}
-
-impl Site<'_> {
+impl World {
     fn inlet(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, pool: Pool) -> Inlet {
         let batch = self.scenario.rooms.batch;
         let config = ReceiveConfig { batch, largest: LARGEST, ..ReceiveConfig::new(Flow::Udp, at) };
@@ -270,7 +239,7 @@ impl Site<'_> {
 
     /// Endpoints on the network of connections.
     pub(super) fn endpoints(&self, clock: &NodeClock, at: SocketAddrV4, send_queue_bytes: usize) -> Lines {
-        Lines::new(self.lines, self.directory, clock, at, send_queue_bytes, pool("lines", LARGEST, 64))
+        Lines::new(&self.lines, &self.directory, clock, at, send_queue_bytes, pool("lines", LARGEST, 64))
     }
 
     /// What gateways and nodes reach each other by: `at` is where they are heard, `from` where datagrams leave.
@@ -330,7 +299,7 @@ impl Site<'_> {
         life: u64,
         clock: &NodeClock,
     ) -> (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet>) {
-        let (scenario, place) = (self.scenario, Place::Gateway(gateway));
+        let (scenario, place) = (&self.scenario, Place::Gateway(gateway));
         let rooms = scenario.rooms;
         let flows = 0..scenario.flows.len() as u8;
         let input = |flow| {
@@ -348,9 +317,9 @@ impl Site<'_> {
             epoch: clock.utc(),
             gates,
             is_held: Arc::default(),
-            orders: Arc::clone(self.orders),
+            orders: Arc::clone(&self.orders),
             histograms: Notice::default(),
-            is_over: Arc::clone(self.is_over),
+            is_over: Arc::clone(&self.is_over),
             drain: DRAIN,
             batch: rooms.batch,
             memory: (rooms.blocks * rooms.block_bytes) as u64,
@@ -417,7 +386,7 @@ impl Site<'_> {
 
     /// A life of a node.
     pub(super) fn node(&self, node: u16, life: u64, clock: &NodeClock) -> NodeMachine {
-        let (scenario, place) = (self.scenario, Place::Node(node));
+        let (scenario, place) = (&self.scenario, Place::Node(node));
         let setting = &scenario.nodes[usize::from(node)];
         let machine = FarmNodeConfig {
             node,
@@ -446,7 +415,7 @@ impl Site<'_> {
 
     /// The trigger of a flow and its sources, and what may be done to the packets of each.
     pub(super) fn trigger(&self, flow: u8, clock: &NodeClock) -> (TriggerMachine, Vec<Tampering>) {
-        let (scenario, place) = (self.scenario, Place::Trigger(flow));
+        let (scenario, place) = (&self.scenario, Place::Trigger(flow));
         let setting = &scenario.flows[usize::from(flow)];
         let hertz = setting.rate_hz();
         let config = PacketSourceDriveConfig {

@@ -25,4 +25,4 @@ mod scenario;
 mod wires;
 mod world;
 
-pub use scenario::{FarmSetting, FlowSetting, Masking, NodeSetting, Rooms, Scenario, Timing};
+pub use scenario::{FarmSetting, FlowSetting, NodeSetting, Rooms, Scenario};

@@ -5,6 +5,7 @@ use super::fault::on_way;
 use super::readers::histogram_configs;
 use super::{address, fault};
 use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
+use ropewalk_engine::gateway::Order;
 use ropewalk_flow::gateway::{
     Address, DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource,
     ThrottleConfig, headroom,
@@ -63,30 +64,6 @@ pub struct FlowSetting {
     pub budget: Duration,
     /// The number of masked sources, counted from the last: they send, and no set waits for them.
     pub masked: u16,
-}
-
-/// A source is taken out, or in again, in mid-run.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Masking {
-    /// When that is said to all gateways.
-    pub at: Duration,
-    /// Its flow.
-    pub flow: u8,
-    /// Which source.
-    pub source: u16,
-    /// It takes part no longer; otherwise again.
-    pub is_masked: bool,
-}
-
-/// A flow's time-out is changed in mid-run.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Timing {
-    /// When that is said to all gateways.
-    pub at: Duration,
-    /// The flow.
-    pub flow: u8,
-    /// How long its sets wait from then on.
-    pub timeout: Duration,
 }
 
 /// One node of the farm.
@@ -175,10 +152,8 @@ pub struct Scenario {
     pub readers: Option<usize>,
     /// The network of connections, as far as nothing goes wrong beside it.
     pub lines: Faults,
-    /// Who is taken out and in again, in the order of time.
-    pub masks: Vec<Masking>,
-    /// Time-outs that are changed, in the order of time.
-    pub timeouts: Vec<Timing>,
+    /// Sources that are masked and unmasked and time-outs that change in mid-run, in the order of time.
+    pub orders: Vec<(Duration, Order)>,
     /// What goes wrong.
     pub faults: Vec<Scheduled>,
 }
@@ -351,8 +326,7 @@ impl Scenario {
             connections: false,
             readers: None,
             lines: Faults::default(),
-            masks: Vec::new(),
-            timeouts: Vec::new(),
+            orders: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -366,8 +340,10 @@ impl Scenario {
         scenario.faults.extend(more.into_iter().chain(slow));
         scenario.draw_load();
         scenario.faults.sort_by_key(|scheduled| scheduled.at);
-        scenario.masks = fault::draw_masks(&scenario, scenario.nodes_come, scenario.triggering());
-        scenario.timeouts = fault::draw_timeouts(&scenario, scenario.nodes_come, scenario.triggering());
+        scenario.orders = fault::draw_masks(&scenario, scenario.nodes_come, scenario.triggering());
+        let timeouts = fault::draw_timeouts(&scenario, scenario.nodes_come, scenario.triggering());
+        scenario.orders.extend(timeouts);
+        scenario.orders.sort_by_key(|(at, _)| *at);
         scenario
     }
 
@@ -572,8 +548,7 @@ impl fmt::Display for Scenario {
                 flow.decision_timeout,
             )?;
         }
-        self.masks.iter().try_for_each(|masking| writeln!(out, "  {masking:?}"))?;
-        self.timeouts.iter().try_for_each(|timing| writeln!(out, "  {timing:?}"))?;
+        self.orders.iter().try_for_each(|(at, order)| writeln!(out, "  at {at:?}: {order:?}"))?;
         self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
     }
 }

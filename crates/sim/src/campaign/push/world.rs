@@ -1,10 +1,10 @@
 //! The members of a push system, the clock that turns them, and how far the run is.
 
 use super::fault::keeps_away;
-use super::member::{GatewayMachine, NodeMachine, SendingMachine, Site, TriggerMachine, member};
+use super::member::{GatewayMachine, NodeMachine, SendingMachine, TriggerMachine, member};
 use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
-use super::scenario::{FlowSetting, Masking, Scenario, Timing, source_id};
+use super::scenario::{FlowSetting, Scenario};
 use super::wires::{Directory, Tampering};
 use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded};
 use crate::campaign::fault::{FaultKind, Place, Scheduled};
@@ -13,7 +13,7 @@ use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::recorder::Recorder;
 use crate::campaign::runner::{Situation, SystemKind};
 use ropewalk_engine::Drive;
-use ropewalk_engine::gateway::OrderBoard;
+use ropewalk_engine::gateway::{Order, OrderBoard};
 use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
@@ -33,7 +33,7 @@ const READ_ON: usize = 10;
 
 /// A run in virtual time.
 pub struct World {
-    pub(super) core: Core<()>,
+    pub(super) core: Core,
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: PacketNetwork,
     /// The network of connections, and who is where on it.
@@ -53,12 +53,10 @@ pub struct World {
     /// By flow, by source.
     pub(super) tampering: Vec<Vec<Tampering>>,
     pub(super) gates: Vec<Arc<TriggerGate>>,
-    is_over: Arc<AtomicBool>,
-    orders: Arc<OrderBoard>,
-    /// What is still to be said of who takes part.
-    masks: VecDeque<Masking>,
-    /// Time-outs that are still to be changed.
-    timeouts: VecDeque<Timing>,
+    pub(super) is_over: Arc<AtomicBool>,
+    pub(super) orders: Arc<OrderBoard>,
+    /// What is still to be ordered.
+    to_order: VecDeque<(Duration, Order)>,
     /// How many lives each node had, and each gateway.
     pub(super) lives: Vec<u64>,
     gateway_lives: Vec<u64>,
@@ -113,8 +111,7 @@ impl World {
             gates: scenario.flows.iter().map(gate).collect(),
             is_over: Arc::default(),
             orders,
-            masks: scenario.masks.iter().copied().collect(),
-            timeouts: scenario.timeouts.iter().copied().collect(),
+            to_order: scenario.orders.iter().copied().collect(),
             lives: vec![0; scenario.nodes.len()],
             gateway_lives: vec![0; usize::from(scenario.gateways)],
             have_come: false,
@@ -126,24 +123,18 @@ impl World {
         world
     }
 
-    fn site(&self) -> Site<'_> {
-        let Self { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers, .. } =
-            self;
-        Site { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers }
-    }
-
     fn start(&mut self) {
         (0..self.scenario.gateways).for_each(|gateway| self.start_gateway(gateway));
         for reader in 0..self.scenario.reader_places().len() as u16 {
             let clock = NodeClock::new(self.core.clock.clone(), 0);
-            let drive = self.site().reader(reader, &clock);
+            let drive = self.reader(reader, &clock);
             let mut reading = member(clock);
             reading.start(drive);
             self.readers.push(reading);
         }
         for flow in 0..self.scenario.flows.len() as u8 {
             let clock = NodeClock::new(self.core.clock.clone(), 0);
-            let (drive, tampering) = self.site().trigger(flow, &clock);
+            let (drive, tampering) = self.trigger(flow, &clock);
             let mut trigger = member(clock);
             trigger.start(drive);
             self.triggers.push(trigger);
@@ -159,7 +150,7 @@ impl World {
         if life > 1 {
             self.referee.borrow_mut().begin_life(gateway, life);
         }
-        let (drive, sender) = self.site().gateway(gateway, life, &self.gateways[index].clock);
+        let (drive, sender) = self.gateway(gateway, life, &self.gateways[index].clock);
         self.gateways[index].start(drive);
         if let Some(sender) = sender {
             self.senders[index].start(sender);
@@ -179,7 +170,7 @@ impl World {
     fn start_node(&mut self, node: u16) {
         let index = usize::from(node);
         self.lives[index] += 1;
-        let drive = self.site().node(node, self.lives[index], &self.nodes[index].clock);
+        let drive = self.node(node, self.lives[index], &self.nodes[index].clock);
         self.referee.borrow_mut().voices.forget_node(node);
         self.nodes[index].start(drive);
     }
@@ -212,15 +203,14 @@ impl World {
     fn check_rest(&mut self) -> Result<(), Broken> {
         for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
             let are_up = gateway.is_up() && sender.is_up();
-            let (Some(drive), Some(half)) = (gateway.machine.as_mut().filter(|_| are_up), &mut sender.machine) else {
-                continue;
-            };
-            let sleeps = drive.sleeps_over_work() || half.sleeps_over_work();
+            let receiving = gateway.machine.as_mut().filter(|_| are_up).and_then(GatewayMachine::half);
+            let (Some(receiving), Some(sending)) = (receiving, &mut sender.machine) else { continue };
+            let sleeps = receiving.sleeps_over_work() || sending.sleeps_over_work();
             Broken::unless(!sleeps, Checker::Liveness, || {
                 format!("gw{index}: one half has something for the other one, which sleeps and was not woken")
             })?;
-            if drive.is_asleep() && !drive.is_done() && !half.is_done() {
-                self.referee.borrow().twins[index].check_alarm(drive.receiver())?;
+            if receiving.is_asleep() && !receiving.is_done() && !sending.is_done() {
+                self.referee.borrow().twins[index].check_alarm(receiving.drive.machine())?;
             }
         }
         Ok(())
@@ -256,16 +246,11 @@ impl World {
     }
 
     fn next_turn(&self) -> Option<Instant> {
-        let gateways = self.gateways.iter().filter_map(Process::next_time);
-        let nodes = self.nodes.iter().filter_map(Process::next_time);
-        let senders = self.senders.iter().filter_map(Process::next_time);
-        let readers = self.readers.iter().filter_map(Process::next_time);
-        gateways
-            .chain(senders)
-            .chain(nodes)
-            .chain(readers)
-            .chain(self.triggers.iter().filter_map(Process::next_time))
-            .min()
+        fn next<D: Drive>(members: &[Process<D>]) -> Option<Instant> {
+            members.iter().filter_map(Process::next_time).min()
+        }
+        let gateways = [next(&self.gateways), next(&self.senders)].into_iter();
+        gateways.chain([next(&self.nodes), next(&self.triggers), next(&self.readers)]).flatten().min()
     }
 
     fn stop(&self) -> Option<Duration> {
@@ -274,9 +259,8 @@ impl World {
 
     fn next_command(&self) -> Option<Instant> {
         let nodes = (!self.have_come).then_some(self.scenario.nodes_come);
-        let said = self.masks.front().map(|masking| masking.at).into_iter();
-        let said = said.chain(self.timeouts.front().map(|timing| timing.at));
-        let times = nodes.into_iter().chain(self.stop()).chain(said).map(|time| Instant::ZERO.after(time));
+        let order = self.to_order.front().map(|(at, _)| *at);
+        let times = nodes.into_iter().chain(self.stop()).chain(order).map(|time| Instant::ZERO.after(time));
         times.filter(|&time| time > self.core.now()).min()
     }
 
@@ -293,20 +277,18 @@ impl World {
 }
 
 impl Cluster for World {
-    type Struck = ();
-
     const MOST_ROUNDS: u32 = 5000;
     const MOST_IDLE: u32 = 40_000;
 
-    fn core(&mut self) -> &mut Core<()> {
+    fn core(&mut self) -> &mut Core {
         &mut self.core
     }
 
-    fn situation(&self) -> Situation {
+    fn situation(&self) -> Option<Situation> {
         let referee = self.referee.borrow();
         let decided = referee.twins.iter().any(|twin| twin.farm.has_decided());
-        if self.have_closed() {
-            Situation::Ended
+        let situation = if self.have_closed() {
+            return None;
         } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
             Situation::Idle
         } else if self.core.schedule.active().any(keeps_away) {
@@ -317,15 +299,16 @@ impl Cluster for World {
             Situation::Running
         } else {
             Situation::Starting
-        }
+        };
+        Some(situation)
     }
 
-    fn begin(&mut self, now: Instant, active: &mut Active<()>) -> bool {
+    fn begin(&mut self, now: Instant, active: &mut Active) -> bool {
         self.begin_fault(now, &active.scheduled.fault);
         true
     }
 
-    fn end(&mut self, active: &Active<()>) {
+    fn end(&mut self, active: &Active) {
         self.end_fault(&active.scheduled.fault);
     }
 
@@ -340,16 +323,14 @@ impl Cluster for World {
     /// Nodes come, sources are masked, time-outs changed, and the run is stopped.
     fn command(&mut self) {
         let now = self.core.now().since(Instant::ZERO);
-        let note = |number, line: String| {
-            self.core.recorder.borrow_mut().note_line(self.core.now(), (number, 0), || line);
-        };
-        while let Some(masking) = self.masks.pop_front_if(|masking| masking.at <= now) {
-            note(8, format!("{masking:?}"));
-            self.orders.mask(source_id(masking.flow, masking.source), masking.is_masked);
-        }
-        while let Some(timing) = self.timeouts.pop_front_if(|timing| timing.at <= now) {
-            note(9, format!("{timing:?}"));
-            self.orders.set_timeout(timing.flow.into(), timing.timeout);
+        while let Some((_, order)) = self.to_order.pop_front_if(|(at, _)| *at <= now) {
+            let number = if matches!(order, Order::Mask(..)) { 8 } else { 9 };
+            self.core.recorder.borrow_mut().note_line(self.core.now(), (number, 0), || format!("{order:?}"));
+            match order {
+                Order::Mask(source, is_masked) => self.orders.mask(source, is_masked),
+                Order::SetTimeout(flow, timeout) => self.orders.set_timeout(flow, timeout),
+                Order::SetPrescale(stream, prescale) => self.orders.set_prescale(stream, prescale),
+            }
         }
         if !self.have_come && now >= self.scenario.nodes_come {
             self.have_come = true;
@@ -422,14 +403,10 @@ impl Cluster for World {
             let levels: Vec<_> = receiver.throttle().levels().map(|one| (one.used, one.capacity)).collect();
             format!("{:?} {in_flight:?} in flight, {levels:?}", receiver.throttle().state())
         });
-        let next = |time: Option<Instant>| time.map(|time| time.since(Instant::ZERO));
+        let (now, gateways) = (self.core.now().since(Instant::ZERO), gateways.collect::<Vec<_>>());
         format!(
-            "at {:?}, {sets:?} sets were triggered; gateways {:?}; next turns {:?} {:?} {:?}",
-            self.core.now().since(Instant::ZERO),
-            gateways.collect::<Vec<_>>(),
-            self.gateways.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
-            self.nodes.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
-            self.triggers.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
+            "at {now:?}, {sets:?} sets were triggered; gateways {gateways:?}; the next turn is at {:?}",
+            self.next_turn()
         )
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct PushSystem {
     /// The version of this form: 1.
     pub version: u32,
-    /// What it is called in tables and plots.
+    /// What it is called in tables.
     #[serde(default)]
     pub name: String,
     /// Everything that is random follows from this.

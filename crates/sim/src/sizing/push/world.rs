@@ -1,7 +1,7 @@
 //! The simulated push system: the real machines, what lies between them, and the loop that lets time pass.
 
 use super::super::Outcome;
-use super::super::queue::{Mail, Queue};
+use super::super::queue::Queue;
 use super::gateway::{InputQueue, Node};
 use super::sources::{FlowSources, Memory, Port};
 use super::system::{PushSystem, on_the_wire};
@@ -10,7 +10,7 @@ use ropewalk_wire::gateway::{Message, Throttle};
 use std::mem;
 
 /// What happens.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Debug)]
 pub(super) enum Step {
     /// The last event of a flow's next set is there.
     Trigger { flow: u8 },
@@ -23,21 +23,20 @@ pub(super) enum Step {
     /// Time alone brings something to a queue.
     QueueDue { queue: u16 },
     /// What a queue says is at its node.
-    AtNode { node: u32, queue: u16, word: u32 },
+    AtNode { node: u32, queue: u16, word: Word },
     /// Time alone brings something to a node.
     NodeDue { node: u32 },
     /// What a node says is at its queue.
-    AtQueue { queue: u16, word: u32 },
+    AtQueue { queue: u16, message: Box<Message> },
     /// What a queue says of its state is at the triggers.
-    AtTriggers { word: u32 },
+    AtTriggers { throttle: Throttle },
 }
 
-/// What is on its way.
+/// What is on its way to a node.
 #[derive(Debug)]
-enum Word {
+pub(super) enum Word {
     Push(Vec<u8>),
     Message(Box<Message>),
-    Throttle(Throttle),
 }
 
 /// What was counted of a flow since the warm-up.
@@ -62,7 +61,6 @@ pub(super) struct World<'a> {
     pub(super) ports: Vec<Port>,
     pub(super) queues: Vec<InputQueue>,
     pub(super) nodes: Vec<Node>,
-    mail: Mail<Word>,
     pub(super) flows: Vec<FlowCounts>,
     pub(super) counted_from: u64,
 }
@@ -82,7 +80,6 @@ impl<'a> World<'a> {
             ports: (0..system.queues()).map(port).collect(),
             queues: (0..system.queues()).map(|queue| InputQueue::new(system, queue)).collect(),
             nodes: nodes.map(|(gateway, node)| Node::new(system, gateway * system.gateway.queues, node)).collect(),
-            mail: Mail::new(),
             flows: vec![counts; system.flow.len()],
             counted_from: 0,
             system,
@@ -148,16 +145,12 @@ impl<'a> World<'a> {
                     self.turn_node(node);
                 }
             }
-            Step::AtQueue { queue, word } => {
-                if let Word::Message(message) = self.mail.take(word) {
-                    self.queues[usize::from(queue)].told(*message);
-                    self.wake(queue);
-                }
+            Step::AtQueue { queue, message } => {
+                self.queues[usize::from(queue)].told(*message);
+                self.wake(queue);
             }
-            Step::AtTriggers { word } => {
-                if let Word::Throttle(throttle) = self.mail.take(word) {
-                    self.sources.iter_mut().for_each(|sources| sources.on_throttle(&throttle, self.now));
-                }
+            Step::AtTriggers { throttle } => {
+                self.sources.iter_mut().for_each(|sources| sources.on_throttle(&throttle, self.now));
             }
         }
     }
@@ -217,16 +210,15 @@ impl<'a> World<'a> {
         let state = &mut self.queues[usize::from(queue)];
         let mut results = mem::take(&mut state.results);
         for (node, bytes, leaves) in results.pushes.drain(..) {
-            let (node, word) = (first_node + u32::from(node), self.mail.keep(Word::Push(bytes)));
+            let (node, word) = (first_node + u32::from(node), Word::Push(bytes));
             self.steps.push(leaves.max(now) + latency, Step::AtNode { node, queue, word });
         }
         for (node, message) in results.messages.drain(..) {
-            let (node, word) = (first_node + u32::from(node), self.mail.keep(Word::Message(Box::new(message))));
+            let (node, word) = (first_node + u32::from(node), Word::Message(Box::new(message)));
             self.steps.push(now + latency, Step::AtNode { node, queue, word });
         }
         if let Some(throttle) = results.throttle.take() {
-            let word = self.mail.keep(Word::Throttle(throttle));
-            self.steps.push(now + latency, Step::AtTriggers { word });
+            self.steps.push(now + latency, Step::AtTriggers { throttle });
         }
         for (flow, first, is_whole) in results.finished.drain(..) {
             let (sources, counts) = (&self.sources[usize::from(flow)], &mut self.flows[usize::from(flow)]);
@@ -244,13 +236,12 @@ impl<'a> World<'a> {
         }
     }
 
-    fn at_node(&mut self, node: u32, queue: u16, word: u32) {
+    fn at_node(&mut self, node: u32, queue: u16, word: Word) {
         let state = &mut self.nodes[node as usize];
         let of_gateway = usize::from(queue % self.system.gateway.queues);
-        match self.mail.take(word) {
+        match word {
             Word::Push(bytes) => state.hear(of_gateway, &bytes, self.now),
             Word::Message(message) => state.hear_message(of_gateway, &message, self.now),
-            Word::Throttle(_) => {}
         }
         self.turn_node(node);
     }
@@ -259,7 +250,7 @@ impl<'a> World<'a> {
         let (now, latency) = (self.now, self.latency());
         let gateway = node / u32::from(self.system.farm.nodes);
         let first_queue = gateway as u16 * self.system.gateway.queues;
-        let Self { nodes, flows, sources, mail, steps, .. } = self;
+        let Self { nodes, flows, sources, steps, .. } = self;
         let state = &mut nodes[node as usize];
         let before = state.alarm;
         let decided = |flow: u8, key: ropewalk_terms::EventKey| {
@@ -267,8 +258,8 @@ impl<'a> World<'a> {
             flows[usize::from(flow)].decided.add(now - triggered);
         };
         let said = |queue: usize, message| {
-            let (queue, word) = (first_queue + queue as u16, mail.keep(Word::Message(Box::new(message))));
-            steps.push(now + latency, Step::AtQueue { queue, word });
+            let queue = first_queue + queue as u16;
+            steps.push(now + latency, Step::AtQueue { queue, message: Box::new(message) });
         };
         state.turn(now, decided, said);
         // An alarm that stands already need not be set again.
