@@ -53,6 +53,8 @@ pub struct Options {
     pub case: Option<String>,
     /// The lines are also written under this directory, in one named after date and host.
     pub report: Option<PathBuf>,
+    /// Other programs that do the same are measured too, where they are installed.
+    pub peers: bool,
     /// Where a bench that writes may write; it removes what it wrote.
     pub output: PathBuf,
     /// The product's program, for benches that start it.

@@ -10,6 +10,7 @@ fn options(name: &str) -> Options {
         json: true,
         case: None,
         report: None,
+        peers: false,
         output: std::env::temp_dir().join(format!("ropewalk-bench-{name}-{}", std::process::id())),
         // Takes any arguments and ends well; the program itself is started by its own tests.
         program: PathBuf::from("/bin/true"),

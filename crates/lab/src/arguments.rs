@@ -97,6 +97,9 @@ pub(crate) struct BenchOptions {
     /// Also keep the lines in DIR, in a directory named by date and host.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
+    /// Also measure iperf3, ZeroMQ and libfabric, where they are installed (tcpla).
+    #[arg(long)]
+    pub(crate) peers: bool,
     /// Where files may be written; they are removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,

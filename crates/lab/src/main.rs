@@ -56,6 +56,7 @@ fn bench(options: &BenchOptions) -> Result<u8, Failure> {
         json: options.json,
         case: options.case.clone(),
         report: options.report.clone(),
+        peers: options.peers,
         output: options.output.clone(),
         program: own.with_file_name(PRODUCT),
     };

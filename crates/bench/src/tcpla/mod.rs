@@ -8,12 +8,14 @@
 //!  figure=latency      2 KiB messages at 10, 50 and 90 % of what can be sent                latency.rs
 //!  figure=11, 12       fragments of 12 and 16 streams, the event builder running            builder.rs, processes.rs
 //!  figure=checked      payloads written and checked, as in flesnet's figures                   here
+//!  figure=peers        iperf3, ZeroMQ, libfabric, where they are installed                  peers.rs
 //! ```
 //! Beside each figure stands what a bare program does with the same sends in the same minute.
 
 mod builder;
 pub(crate) mod latency;
 mod ours;
+mod peers;
 mod processes;
 mod throughput;
 
@@ -38,7 +40,11 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     throughput::place(session)?;
     latency::bench(session)?;
     builder::bench(session)?;
-    checked(session)
+    checked(session)?;
+    if session.options.peers {
+        peers::bench(session)?;
+    }
+    Ok(())
 }
 
 /// How a connection is treated, after paper 3, section IV.
