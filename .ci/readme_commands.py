@@ -1,18 +1,23 @@
-"""Runs the commands of a page: every block marked `sh`, in order, each as one script that stops at the first error.
+"""Runs the commands of pages: the blocks marked `sh` of a page are one script, which stops at the first error.
 
-    readme_commands.py PAGE --program PROGRAM --directory DIRECTORY
+    readme_commands.py --program PROGRAM --directory DIRECTORY PAGE...
 
-`cargo run --release --` becomes PROGRAM, which is what it builds; the test command is a step of its own and is left
-out. Runs without an end of their own (`--events`, `--duration`) are given two seconds. Blocks marked otherwise
-(`console`, `text`, `toml`) are for reading.
+Each page gets a separate directory with links to `examples` and `bindings`, and PROGRAM as `ropewalk` in the path.
+`cargo run --release --` becomes PROGRAM, which is what it builds; `cargo build` and `cargo test` are other steps and are
+left out. Runs without `--events`, `--duration` or `--idle` get two seconds. Blocks marked otherwise (`console`, `text`,
+`toml`) are for reading.
 """
 
 import argparse
+import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 
-LIMIT_SECONDS = 90
+LIMIT_SECONDS = 120
+ENDS = ("--events", "--duration", "--idle")
 
 
 def blocks(text):
@@ -20,56 +25,71 @@ def blocks(text):
 
 
 def adapted(line, program):
-    """The line as it is run here; empty for a command that has a step of its own."""
-    if line.startswith("cargo test"):
+    """The line as it is run here; empty for a command of another step."""
+    if re.match(r"cargo (build|test)\b", line):
         return ""
-    ends = "--events" in line or "--duration" in line
-    if re.match(r"cargo run --release -- (demo|run)\b", line) and not ends:
-        command, ampersand, _ = line.partition(" &")
-        line = f"{command} --duration 2s{ampersand}"
+    if re.match(r"(cargo run --release --|ropewalk) (demo|run)\b", line) and not any(end in line for end in ENDS):
+        command, ampersand, rest = line.partition(" &")
+        line = f"{command} --duration 2s{ampersand}{rest}"
     return line.replace("cargo run --release --", program)
 
 
-def run(script, directory):
-    """Whether the script ended well in time."""
-    try:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
+def script(text, program):
+    """All blocks as one script, which names each before it begins."""
+    parts = []
+    for number, block in enumerate(blocks(text), 1):
+        lines = [adapted(line, program) for line in block.splitlines()]
+        parts += [f"echo '--- block {number}'", *filter(None, lines)]
+    return "\n".join(parts)
+
+
+def run(commands, directory, program):
+    """Whether the commands ended well in time. What they left running is ended with them."""
+    path = os.pathsep.join([os.path.dirname(program), os.environ["PATH"]])
+    with open(directory / "output", "w+", encoding="utf-8", errors="replace") as output:
+        shell = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", commands],
             cwd=directory,
+            env={**os.environ, "PATH": path},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
-            timeout=LIMIT_SECONDS,
-            text=True,
-            errors="replace",
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired as late:
-        print(f"not done after {LIMIT_SECONDS} s\n{(late.stdout or b'')[-3000:]}")
-        return False
-    if done.returncode:
-        print(f"exit status {done.returncode}\n{done.stdout[-3000:]}")
-    return done.returncode == 0
+        try:
+            status = shell.wait(LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            status = f"none after {LIMIT_SECONDS} s"
+        try:
+            os.killpg(shell.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        if status != 0:
+            output.seek(0)
+            print(f"exit status {status}\n{output.read()[-3000:]}")
+    return status == 0
 
 
 def main():
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("page")
-    arguments.add_argument("--program", required=True)
-    arguments.add_argument("--directory", required=True)
+    arguments.add_argument("pages", nargs="+", type=pathlib.Path)
+    arguments.add_argument("--program", required=True, type=os.path.abspath)
+    arguments.add_argument("--directory", required=True, type=pathlib.Path)
     given = arguments.parse_args()
-    with open(given.page, encoding="utf-8") as file:
-        found = blocks(file.read())
-    adaptations = ([adapted(line, given.program) for line in block.splitlines()] for block in found)
-    scripts = [script for lines in adaptations if (script := "\n".join(filter(None, lines)))]
-    if not scripts:
-        print(f"{given.page} has no block marked sh")
-        return 1
     good = 0
-    for script in scripts:
-        print("$ " + script.replace("\n", "\n$ ").replace(given.program, "ropewalk"))
-        good += run(script, given.directory)
-    print(f"{good} of {len(scripts)} blocks ended well")
-    return 0 if good == len(scripts) else 1
+    for page in given.pages:
+        commands = script(page.read_text(encoding="utf-8"), given.program)
+        if not commands:
+            print(f"{page} has no block marked sh")
+            continue
+        directory = given.directory / page.stem
+        directory.mkdir(parents=True)
+        for name in ("examples", "bindings"):
+            (directory / name).symlink_to(pathlib.Path(name).resolve())
+        is_good = run(commands, directory, given.program)
+        print(f"{page}: {'good' if is_good else 'FAILED'}, {commands.count('--- block')} blocks")
+        good += is_good
+    return 0 if good == len(given.pages) else 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 /*
- * docs/filters.md specifies the memory and the messages: "A program as a filter".
+ * docs/filter-program.md specifies the memory and the messages.
  */
 #define _DEFAULT_SOURCE
 #include "ropewalk_client.h"

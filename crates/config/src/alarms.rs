@@ -28,7 +28,7 @@ pub struct AlarmSection {
     /// [counter](metrics.md) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
     /// `"per_second:crc_errors"`. For a state 1 or 0, `"limited_by:disk"` or `"phase:draining"`.
     /// `"reference:bytes_in_per_second"` is the difference of a series from the [reference
-    /// run](configuration.md#monitor) at the same age, in percent of the reference.
+    /// run](configuration-control.md#monitor) at the same age, in percent of the reference.
     #[serde(default, deserialize_with = "quantity")]
     #[schemars(with = "Option<String>")]
     pub quantity: Option<Quantity>,
@@ -62,7 +62,7 @@ pub struct AlarmsSection {
     /// Command with its arguments, run for each message; the message is on its standard input as one line of JSON.
     pub command: Vec<String>,
     /// Address to which each message is posted as JSON: `"https://host:port/path"`, or `http`. With `https` the host's
-    /// certificate must be one that the [system trusts](control.md#tls). A status from 200 to 299 means that the
+    /// certificate must be one that the [system trusts](access.md#tls). A status from 200 to 299 means that the
     /// message was received; redirects are not followed. Proxies of the environment (`http_proxy`, `ALL_PROXY`) are not
     /// used. To reach a host behind a proxy use `command`, such as `["curl", "--proxy", "http://proxy:3128", "--data",
     /// "@-", "https://host/path"]`.
@@ -87,7 +87,7 @@ pub struct LogbookSection {
     /// Command with its arguments, run for each entry; the entry is on its standard input as one line of JSON.
     pub command: Vec<String>,
     /// Address to which each entry is posted as JSON: `"https://host:port/path"`, or `http`. With `https` the host's
-    /// certificate must be one that the [system trusts](control.md#tls). No proxy is used, as for `[alarms]`.
+    /// certificate must be one that the [system trusts](access.md#tls). No proxy is used, as for `[alarms]`.
     pub webhook: Option<String>,
     /// A command or webhook that takes longer than this is given up.
     pub timeout: Time,
@@ -108,7 +108,7 @@ const RECEIVER_TIMEOUT: Time = Time(Duration::from_secs(10));
 pub struct MonitorSection {
     /// Number of an earlier run in the same `output` directory with which this run is compared. The dashboard draws it
     /// under the plots of the present run, and alarms on `reference:` use the difference
-    /// ([control.md](control.md#a-run-to-compare-with)). On the dashboard each user may choose another one.
+    /// ([api.md](api.md#a-run-to-compare-with)). On the dashboard each user may choose another one.
     pub reference: Option<u32>,
     /// Directory for the [page of numbers](metrics.md#pages-of-numbers) of each node, or `"none"` for no pages. Other
     /// programs read the pages without a request to the node. The directory is created if it does not exist. It should
@@ -163,7 +163,7 @@ fn pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PagesChoice, D::E
 impl AlarmSection {
     /// What is wrong with it, by the name of the key.
     fn rule(&self) -> Result<Rule, (&'static str, &'static str)> {
-        let quantity = self.quantity.ok_or(("quantity", "what does it look at? See docs/metrics.md, \"Alarms\""))?;
+        let quantity = self.quantity.ok_or(("quantity", "what does it look at? See docs/configuration-control.md"))?;
         let condition = match (self.above, self.below) {
             (Some(limit), None) => Condition::Above(limit),
             (None, Some(limit)) => Condition::Below(limit),
@@ -235,7 +235,7 @@ fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeo
 #[serde(deny_unknown_fields, default)]
 pub struct ControlSection {
     /// PEM file with the server's certificate, followed by its intermediate certificates. With it the server speaks
-    /// only TLS ([control.md](control.md#tls)).
+    /// only TLS ([access.md](access.md#tls)).
     pub certificate: Option<PathBuf>,
     /// PEM file with the private key of the certificate, without a pass phrase; needed with `certificate`. It is
     /// refused if others may read it (mode 0600).

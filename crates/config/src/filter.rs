@@ -26,7 +26,7 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSection {
-    /// [Built-in triggers](configuration.md#built-in-triggers). The first in the list sets trigger 0, and so
+    /// [Built-in triggers](configuration-events.md#built-in-triggers). The first in the list sets trigger 0, and so
     /// on, up to 128. An event that passes one of them is accepted.
     pub triggers: Vec<TriggerChoice>,
     /// Shared library with a filter in C (`bindings/c/ropewalk_filter.h`).

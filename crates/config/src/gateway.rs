@@ -87,7 +87,7 @@ pub struct SourcesSection {
     /// `"10.0.0.1:20000"`: the first source has this port, the others the following ones.
     pub address: Addresses,
     /// Ids of sources that no run waits for. What they send is counted as `masked` and dropped. Other sources can be
-    /// masked [during a run](gateway.md#sources-that-take-no-part). At least one source is not masked.
+    /// masked [during a run](gateway-control.md#sources-that-take-no-part). At least one source is not masked.
     #[serde(default)]
     pub masked: Vec<u32>,
 }
@@ -301,7 +301,7 @@ impl Default for TellSection {
 #[serde(deny_unknown_fields, default)]
 pub struct FarmSection {
     /// Number of nodes, at most 4096. A node identifies itself in its first message, so nodes need no addresses here. With
-    /// 0 gateways [decide themselves](gateway.md#without-a-farm).
+    /// 0 gateways [decide themselves](gateway-local.md#without-a-farm).
     pub nodes: u16,
     /// Longest packet to a node, in bytes of the payload of UDP, 256 to 65000. Shorter events share a packet; longer
     /// ones are divided.

@@ -202,7 +202,7 @@ pub struct ManagerSection {
     /// check works on consecutive events.
     pub batch: u32,
     /// Epoch with which a run begins. An event manager that takes over
-    /// ([cli.md](cli.md#when-the-event-manager-dies)) takes the next epoch by itself, so that no node obeys the old one.
+    /// ([recover.md](how-to/recover.md)) takes the next epoch by itself, so that no node obeys the old one.
     pub epoch: u32,
 }
 
@@ -244,7 +244,7 @@ pub struct TimeoutSection {
     /// Under run control, threads and programs that have not ended with their run are named and left behind.
     pub close: Time,
     /// An operator who has control and gave no command for so long loses it. Taking control again counts as a command
-    /// ([control.md](control.md#one-operator-at-a-time)).
+    /// ([access.md](access.md#one-operator-at-a-time)).
     pub operator: Time,
 }
 

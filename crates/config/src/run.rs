@@ -67,7 +67,7 @@ pub struct RunSection {
     /// letters, digits and `_`, and begins with a letter. A value is one line of at most 1 KiB. A run has at most 64 fields.
     pub required_fields: Vec<String>,
     /// Length of a lumisection, such as `{ events = 10000 }` or `{ time = "23s" }`. All builder units, or all
-    /// [gateways](gateway.md#lumisections), have the same lumisections. Each one is closed when its last event has ended,
+    /// [gateways](gateway-configuration.md#lumisections), have the same lumisections. Each one is closed when its last event has ended,
     /// with an account in `run.json`. Without it: the whole run.
     pub lumisection: Option<LumisectionChoice>,
     /// Check the fragments' checksums. Fragments with a wrong checksum are flagged and counted, never dropped.

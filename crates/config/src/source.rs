@@ -91,7 +91,7 @@ pub struct SourceSection {
     /// and `packets` get one connection each, in the order in which the connections begin. A connection that ends and
     /// begins again between the same machines continues. If a file does not exist or is not readable, the program ends
     /// with status 2 before the run begins. A file that breaks off is read up to there; the status is 3, and `inputs` in
-    /// [run.json](cli.md#the-account-of-a-run) says where.
+    /// [run.json](run-json.md) says where.
     pub input: Option<InputChoice>,
     /// Selects packets of a capture that is the `input`. Without it: all packets. For example
     /// `{ port = 9000, from = "192.168.10.1" }`. The end of the run names what else the capture contains: ICMP errors
@@ -144,7 +144,7 @@ pub struct SourceSection {
     /// Consecutive frames with the same event number form one fragment, one behind the other as they arrived. Examples
     /// are pages of one orbit and packets of one pulse. Without it: `true` for `alice` and `dune`, otherwise `false`. It
     /// needs `frame` and `event`, or a `format` other than `ferol` and `generic`
-    /// ([several frames](layouts.md#an-event-in-several-frames)).
+    /// ([several frames](layout-fields.md#an-event-in-several-frames)).
     pub gather: Option<bool>,
     /// How long to wait for the next frame of an event, at least 1 ms. It applies where the last frame has no mark and
     /// no other event begins; events are delayed by it. A frame that arrives later counts as `late`.
@@ -152,7 +152,7 @@ pub struct SourceSection {
     pub gather_timeout: Time,
     /// How many datagrams wait for others that they overtook, 0 to 32; 0 switches it off. It applies to datagrams whose
     /// frames have a `sequence`, or whose event numbers are consecutive; they continue in order. For a source with
-    /// [growing numbers](layouts.md#growing-numbers), over any transport: by how many others a frame may be overtaken.
+    /// [growing numbers](layout-fields.md#growing-numbers), over any transport: by how many others a frame may be overtaken.
     #[serde(default = "super::layout::reorder")]
     pub reorder: u8,
     /// How long each of them waits. A datagram that arrives later counts as `late` if its event has left.
@@ -179,7 +179,7 @@ pub struct SourceSection {
     /// `counter_bits`, `emulate` and `play` are not allowed then, and `max_fragment` is the longest chunk.
     pub felix: Option<ELinkSection>,
     /// The source is a program of yours that run control configures, starts and stops
-    /// ([front-ends.md](front-ends.md#your-own-program-under-run-control)). It connects to `run.front_ends` and sends
+    /// ([own-programs.md](own-programs.md)). It connects to `run.front_ends` and sends
     /// `generic` fragments; its first event is 1. A start waits until it is connected and ready, unless its `requirement`
     /// is not `"required"`. With `emulate` the emulator replaces it.
     #[serde(default)]

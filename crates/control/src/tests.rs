@@ -324,6 +324,38 @@ fn the_manual_says_what_to_do_about_every_incident_and_phase() {
     }
 }
 
+/// The page of the interface, made of its OpenAPI document.
+fn page_of_the_interface(document: &Value) -> String {
+    use std::fmt::Write as _;
+    let text = |value: &Value| value.as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut page =
+        "# Paths of the interface\n\nThis page is generated from the OpenAPI document, `/api/docs`.\n".to_owned();
+    for (path, methods) in document["paths"].as_object().expect("there are paths") {
+        for (method, operation) in methods.as_object().expect("a path has methods") {
+            let about = format!("{} {}", text(&operation["summary"]), text(&operation["description"]));
+            let _ = write!(page, "\n## `{} {path}`\n\n{}\n", method.to_uppercase(), about.trim());
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            let parameters = parameters.map(|one| (format!("`{}`", text(&one["name"])), text(&one["description"])));
+            let responses = operation["responses"].as_object().expect("an operation has responses");
+            let responses = responses.iter().map(|(status, answer)| (status.clone(), text(&answer["description"])));
+            let said = parameters.chain(responses).filter(|(_, about)| !about.is_empty());
+            let items: String = said.map(|(name, about)| format!("- {name}: {about}\n")).collect();
+            page += &if items.is_empty() { items } else { format!("\n{items}") };
+        }
+    }
+    page
+}
+
+/// To update the page: `ROPEWALK_BLESS=1 cargo test -p ropewalk-control interface`.
+#[test]
+fn the_page_of_the_interface_is_its_openapi_document() {
+    let setup = Setup::new("interface");
+    let document: Value = serde_json::from_str(&setup.ask("GET", "/api/docs").1).expect("it is JSON");
+    let path = "docs/api-paths.md";
+    let is_current = ropewalk_tidy::is_current(path, &page_of_the_interface(&document));
+    assert!(is_current, "{path} differs: ROPEWALK_BLESS=1 writes it");
+}
+
 #[test]
 fn an_address_that_others_reach_needs_a_token() {
     let setup = Setup::new("token");

@@ -263,7 +263,9 @@ fn the_page_lists_every_counter() {
     let page = read("docs/metrics.md");
     let (before, table) = page.rsplit_once(HEAD).expect("the page has a table of counters");
     let after = table.split_once("\n\n").map_or_else(String::new, |(_, after)| format!("\n{after}"));
-    let row = |&counter: &Counter| format!("| `{}` | {} |\n", name(counter), counter.help().trim());
+    let row = |&counter: &Counter| {
+        format!("| `{}` | {} |\n", name(counter), counter.help().trim().replace(". Per ", "; per "))
+    };
     let made = format!("{before}{HEAD}{}{after}", COUNTERS.iter().map(row).collect::<String>());
     if std::env::var_os("ROPEWALK_BLESS").is_some() {
         std::fs::write(root().join("docs/metrics.md"), &made).expect("the page is written");

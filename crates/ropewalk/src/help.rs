@@ -143,4 +143,95 @@ mod tests {
         });
         assert!(faults.is_empty(), "{faults:#?}");
     }
+
+    /// The pages of the manual: name, title, and the commands, whose subcommands follow them.
+    const PAGES: [(&str, &str, &[&str]); 6] = [
+        ("run", "Commands that take data", &["demo", "run", "node", "source", "farm-node", "filter-node"]),
+        ("control", "Commands that control runs", &["ctl"]),
+        (
+            "look",
+            "Commands that watch runs and look at past ones",
+            &["top", "runs", "counters", "histograms", "decisions"],
+        ),
+        (
+            "files",
+            "Commands for files",
+            &["verify", "inspect", "convert", "replay", "recover", "filter-files", "filter-unit"],
+        ),
+        ("felix", "Commands for FELIX blocks", &["felix"]),
+        (
+            "set-up",
+            "Commands that prepare a run",
+            &[
+                "init",
+                "config",
+                "sniff",
+                "doctor",
+                "tune",
+                "topology",
+                "bench",
+                "simulate",
+                "completions",
+                "man",
+                "commands",
+            ],
+        ),
+    ];
+
+    /// Appends the section of a command; `above` are the arguments that its parent describes.
+    fn describe(page: &mut String, command: &Command, above: &[&str]) {
+        let name = command.get_bin_name().unwrap_or_default();
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let usage = command.clone().render_usage().to_string();
+        let usage: Vec<&str> = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect();
+        let _ = write!(page, "\n## `{name}`\n\n{about}.\n\nUsage: `{}`\n\n", usage.join("` or `"));
+        let is_shown = |id: &str| !above.contains(&id) && !["help", "version"].contains(&id);
+        let own = command.get_arguments().filter(|one| !one.is_hide_set() && is_shown(one.get_id().as_str()));
+        let own: Vec<&clap::Arg> = own.collect();
+        for argument in &own {
+            let _ = writeln!(page, "- `{}`: {}.", argument, sentence(argument));
+        }
+        if let Some(end) = command.get_after_help() {
+            let _ = write!(page, "\n```text\n{}\n```\n", end.to_string().trim());
+        }
+        let above: Vec<&str> = own.iter().map(|one| one.get_id().as_str()).chain(above.iter().copied()).collect();
+        for one in command.get_subcommands().filter(|one| one.get_name() != "help") {
+            describe(page, one, &above);
+        }
+    }
+
+    /// The help of an argument, with its choices and its default.
+    fn sentence(argument: &clap::Arg) -> String {
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let quoted = |words: Vec<String>| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let choices = argument.get_possible_values();
+        let choices = choices.iter().filter(|one| !one.is_hide_set()).map(|one| one.get_name().to_owned()).collect();
+        let default = argument.get_default_values().iter().map(|one| one.to_string_lossy().into_owned()).collect();
+        let (choices, default) = (quoted(choices), quoted(default));
+        let is_needless = |text: &str| text.is_empty() || text == "`true`, `false`" || text == "`false`";
+        let part = |word: &str, text: &str| if is_needless(text) { String::new() } else { format!("; {word} {text}") };
+        format!("{help}{}{}", part("one of", &choices), part("default", &default))
+    }
+
+    /// To update the pages: `ROPEWALK_BLESS=1 cargo test -p ropewalk --bin ropewalk pages`.
+    #[test]
+    fn the_pages_list_every_command_with_its_options() {
+        let mut all = command();
+        all.build();
+        let mut names: Vec<&str> = PAGES.iter().flat_map(|(_, _, names)| *names).copied().collect();
+        names.extend(RARE[4].1);
+        let missing = |one: &&Command| !names.contains(&one.get_name()) && one.get_name() != "help";
+        assert_eq!(all.get_subcommands().filter(missing).map(Command::get_name).collect::<Vec<_>>(), [""; 0]);
+        for (name, title, commands) in PAGES {
+            let mut page = format!("# {title}\n\nThis page is generated from the program.\n");
+            for one in commands {
+                describe(&mut page, all.find_subcommand(one).expect("it is a command"), &[]);
+            }
+            while page.contains("\n\n\n") {
+                page = page.replace("\n\n\n", "\n\n");
+            }
+            let path = format!("docs/commands-{name}.md");
+            assert!(ropewalk_tidy::is_current(&path, &page), "{path} differs: ROPEWALK_BLESS=1 writes it");
+        }
+    }
 }

@@ -64,21 +64,26 @@ pub fn real_data(test: &str, name: &str) -> Option<PathBuf> {
     Some(directory)
 }
 
-/// The files of `docs/schema` that do not have these texts, a line feed behind each. Where `ROPEWALK_BLESS` is set they are written
-/// first.
+/// The files of `docs/schema` that differ from these texts, each with a line feed behind it.
 ///
 /// # Panics
 /// When a file cannot be written.
 pub fn differing_schemas(schemas: impl IntoIterator<Item = (&'static str, String)>) -> Vec<&'static str> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
-    let differs = |(name, text)| {
-        let (file, text) = (directory.join(name), text + "\n");
-        if std::env::var_os("ROPEWALK_BLESS").is_some() {
-            std::fs::write(&file, &text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        }
-        (std::fs::read_to_string(&file).ok() != Some(text)).then_some(name)
-    };
-    schemas.into_iter().filter_map(differs).collect()
+    let differs =
+        |(name, text): &(&'static str, String)| !is_current(&format!("docs/schema/{name}"), &format!("{text}\n"));
+    schemas.into_iter().filter(differs).map(|(name, _)| name).collect()
+}
+
+/// Whether the file at `path` of the repository has this text. `ROPEWALK_BLESS` writes it first.
+///
+/// # Panics
+/// When the file cannot be written.
+pub fn is_current(path: &str, text: &str) -> bool {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    if std::env::var_os("ROPEWALK_BLESS").is_some() {
+        std::fs::write(&file, text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+    std::fs::read_to_string(&file).is_ok_and(|found| found == text)
 }
 
 #[cfg(test)]

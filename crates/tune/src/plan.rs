@@ -110,7 +110,7 @@ impl Plan {
 /// What a rule found: one line of the table that `tune check` prints.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// The rule's name, such as `receive_buffer`; promised to users, and a heading of docs/tuning.md.
+    /// The rule's name, such as `receive_buffer`; promised to users, and a heading of docs/tuning-GROUP.md.
     pub rule: &'static str,
     /// The group of settings that it belongs to.
     pub group: Group,

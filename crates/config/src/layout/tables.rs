@@ -188,7 +188,7 @@ pub enum NumbersChoice {
     /// By any step: they are the times of pulses, for instance. Events are numbered from 1 in the order of these
     /// numbers, once no source can show a lower one, or was silent for `timeouts.readout`. All sources of the run must
     /// be of this kind, and in one readout unit. A [board that restarts](front-ends.md#a-board-that-restarts) is out of
-    /// sync. See [growing numbers](layouts.md#growing-numbers).
+    /// sync. See [growing numbers](layout-fields.md#growing-numbers).
     Growing,
 }
 
@@ -319,7 +319,7 @@ pub struct StatusTable {
 #[derive(Copy, Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChecksumTable {
-    /// Name of the checksum, such as `"crc32"`; [all names](layouts.md#checksums).
+    /// Name of the checksum, such as `"crc32"`; [all names](layout-fields.md#checksums).
     pub kind: ChecksumName,
     /// Bytes before the number; below 0, counted from the end of the frame.
     pub at: i32,

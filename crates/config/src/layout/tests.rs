@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Configuration, ConfigurationError, parse};
 use ropewalk_wire::framing::{Framing, Widths};
+use std::path::Path;
 
 /// A configuration with this source.
 fn configuration(source: &str) -> Result<Configuration, ConfigurationError> {
@@ -156,25 +157,28 @@ fn the_pieces_of_a_frame_have_one_place_and_one_end() {
     assert_eq!(pieces(&format!("{one}{length}")), "source[0].frame.pieces.length");
 }
 
-/// `docs/layouts.md` shows layouts with their drawings. After a change that was meant:
+/// The pages show layouts with their drawings. After a change that was meant:
 /// `ROPEWALK_BLESS=1 cargo test -p ropewalk-config --lib layout`.
 #[test]
 fn every_layout_of_the_documentation_is_good_and_drawn_as_it_is() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/layouts.md");
-    let page = std::fs::read_to_string(path).expect("the page");
-    let (mut made, mut rest, mut count) = (String::new(), page.as_str(), 0);
-    while let Some((before, behind)) = rest.split_once("```toml\n") {
-        let (source, behind) = behind.split_once("```\n```text\n").expect("a drawing behind each layout");
-        let (_, behind) = behind.split_once("```\n").expect("the drawing's end");
-        made.push_str(&format!("{before}```toml\n{source}```\n```text\n{}```\n", plan(source)));
-        (rest, count) = (behind, count + 1);
-    }
-    made.push_str(rest);
-    if std::env::var_os("ROPEWALK_BLESS").is_some() {
-        std::fs::write(path, &made).expect("the page can be written");
+    let mut count = 0;
+    for name in ["layouts.md", "layout-fields.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+        let page = std::fs::read_to_string(&path).expect("the page");
+        let (mut made, mut rest) = (String::new(), page.as_str());
+        while let Some((before, behind)) = rest.split_once("```toml\n") {
+            let (source, behind) = behind.split_once("```\n```text\n").expect("a drawing behind each layout");
+            let (_, behind) = behind.split_once("```\n").expect("the drawing's end");
+            made.push_str(&format!("{before}```toml\n{source}```\n```text\n{}```\n", plan(source)));
+            (rest, count) = (behind, count + 1);
+        }
+        made.push_str(rest);
+        if std::env::var_os("ROPEWALK_BLESS").is_some() {
+            std::fs::write(&path, &made).expect("the page can be written");
+        }
+        assert_eq!(made, std::fs::read_to_string(&path).expect("the page"), "see above how to make it anew");
     }
     assert!(count > 8, "{count} layouts");
-    assert_eq!(made, std::fs::read_to_string(path).expect("the page"), "see above how to make it anew");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! ```
 //! To update the pages: `ROPEWALK_BLESS=1 cargo test -p ropewalk-config --test documentation`.
 
-use super::root;
+use super::{pages, root};
 use ropewalk_config::schema;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -323,16 +323,15 @@ fn tables_of_keys_are_those_of_the_types() {
     let schema: Value = serde_json::from_str(&schema()).expect("it is JSON");
     let silent = undocumented(&schema, "file");
     assert!(silent.is_empty(), "{silent:?} have no doc comment that says what they mean");
-    let pages = ["docs/configuration.md", "docs/layouts.md", "docs/gateway.md"];
-    let pages = pages.map(|name| (name, std::fs::read_to_string(root().join(name)).expect("the page is there")));
+    let pages = pages(&["configuration", "layout", "gateway"]);
     let wanted = pages.iter().flat_map(|(_, page)| markers(page).map(|(path, _)| path));
     let tabled = wanted.flat_map(|path| tabled(&schema, path)).collect();
     let mut described = BTreeSet::new();
-    let all = pages.each_ref().map(|(_, page)| page.as_str()).concat();
+    let all: String = pages.iter().map(|(_, page)| page.as_str()).collect();
     for (name, page) in pages {
         let made = Reference { schema: &schema, tabled: &tabled, described: &mut described }.rewrite(&page);
         if std::env::var_os("ROPEWALK_BLESS").is_some() {
-            std::fs::write(root().join(name), &made).expect("the page can be written");
+            std::fs::write(root().join(&name), &made).expect("the page can be written");
             continue;
         }
         let differs = page.lines().zip(made.lines()).find(|(told, made)| told != made);

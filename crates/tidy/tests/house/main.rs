@@ -4,6 +4,7 @@ mod arrows;
 mod islands;
 mod licences;
 mod metadata;
+mod pages;
 mod printing;
 mod purity;
 mod reach;

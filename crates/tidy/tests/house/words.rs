@@ -1,6 +1,4 @@
-//! Text: nothing left undone, nothing of one machine, every page of the documentation within reach.
-
-use std::collections::BTreeSet;
+//! Text: nothing left undone, nothing of one machine, no word that hides who acts.
 
 use crate::tree::{Finding, TextFile, expect_none, text_files};
 
@@ -67,73 +65,10 @@ fn findings(file: &TextFile) -> Vec<Finding> {
     found
 }
 
-/// The targets of Markdown links in `text` that are files, without their anchors, with their lines.
-fn links(text: &str) -> Vec<(usize, &str)> {
-    let mut found = Vec::new();
-    let mut in_code = false;
-    for (index, line) in text.lines().enumerate() {
-        in_code ^= line.trim_start().starts_with("```");
-        for part in line.split("](").skip(1).filter(|_| !in_code) {
-            let target = part.split([')', '#', ' ']).next().unwrap_or_default();
-            if !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:") {
-                found.push((index + 1, target));
-            }
-        }
-    }
-    found
-}
-
-/// The path that `link` in `file` means, relative to the repository.
-fn resolve(file: &str, link: &str) -> String {
-    let mut parts: Vec<&str> = file.split('/').collect();
-    parts.pop();
-    for part in link.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => _ = parts.pop(),
-            name => parts.push(name),
-        }
-    }
-    parts.join("/")
-}
-
-fn pages() -> impl Iterator<Item = &'static TextFile> {
-    text_files().iter().filter(|file| file.is_markdown())
-}
-
 #[test]
 fn nothing_is_left_undone_or_bound_to_one_machine() {
     let all: Vec<Finding> = text_files().iter().flat_map(findings).collect();
     expect_none(&all);
-}
-
-#[test]
-fn every_link_leads_somewhere() {
-    let mut findings = Vec::new();
-    for page in pages() {
-        for (line, link) in links(&page.text) {
-            if !crate::tree::root().join(resolve(&page.path, link)).exists() {
-                findings.push(Finding::new(&page.path, line, format!("`{link}` is not there: correct the link")));
-            }
-        }
-    }
-    expect_none(&findings);
-}
-
-#[test]
-fn every_page_is_within_reach() {
-    let mut reached = BTreeSet::new();
-    let mut waiting = vec!["README.md".to_owned(), "ARCHITECTURE.md".to_owned()];
-    while let Some(path) = waiting.pop() {
-        let Some(page) = pages().find(|page| page.path == path) else { continue };
-        if reached.insert(path) {
-            waiting.extend(links(&page.text).into_iter().map(|(_, link)| resolve(&page.path, link)));
-        }
-    }
-    let lost = pages()
-        .filter(|page| page.path.starts_with("docs/") && !reached.contains(&page.path))
-        .map(|page| Finding::new(&page.path, 1, "no page links here: link it from README.md or from another page"));
-    expect_none(&lost.collect::<Vec<_>>());
 }
 
 #[test]
@@ -149,12 +84,4 @@ fn the_rules_see_what_they_should() {
     assert_eq!(line(&format!("cd {}main", WORKPLACES[0])), 1);
     assert_eq!(line(&format!("see ..{}main", WORKPLACES[0])), 0);
     assert_eq!(line(&format!("println!({} a\")", UNCOUNTED_SKIPS[0])), 1);
-}
-
-#[test]
-fn links_are_found_and_resolved() {
-    let text = "a [b](docs/cli.md#exit) and [c](https://example.org/x.md)\n```\n[d](e.md)\n```\n![f](../g.svg)";
-    assert_eq!(links(text), [(1, "docs/cli.md"), (5, "../g.svg")]);
-    assert_eq!(resolve("docs/a/b.md", "../c.md"), "docs/c.md");
-    assert_eq!(resolve("README.md", "./docs/cli.md"), "docs/cli.md");
 }

@@ -1,6 +1,6 @@
 //! What to look at, what to advise, and why: one table, [`RULES`], with a function behind each line.
 //!
-//! A rule's texts stand beside its function, and docs/tuning.md is made of them. A function gets what was found and
+//! A rule's texts stand beside its function, and docs/tuning-GROUP.md is made of them. A function gets what was found and
 //! what a configuration wishes, and touches nothing; it answers with a `Seen` for each thing that it looked at, or
 //! with what it could not read.
 
@@ -20,7 +20,7 @@ pub use self::interrupts::moved_back;
 
 /// A rule: what it says does not depend on the host.
 pub struct Rule {
-    /// Its name; promised to users, and a heading of docs/tuning.md.
+    /// Its name; promised to users, and a heading of docs/tuning-GROUP.md.
     pub name: &'static str,
     /// To which group its settings belong.
     pub group: Group,

@@ -1,4 +1,4 @@
-//! The table of rules as a whole; docs/tuning.md, which has every rule in its own words; and the whole plan of each recorded
+//! The table of rules as a whole; docs/tuning-GROUP.md, which have every rule in its own words; and the whole plan of each recorded
 //! machine, as commands and as JSON, which is kept beside the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -173,9 +173,6 @@ fn a_directory_without_a_machine_is_refused() {
     assert!(error.expect_err("a number").to_string().contains("this is no record of a machine: probed"));
 }
 
-/// The text above the first rule.
-const HEAD: &str = "\n## The rules\n";
-
 fn heading(group: Group) -> &'static str {
     match group {
         Group::Network => "Sockets and protocols (`network`)",
@@ -196,35 +193,26 @@ fn how_sure(sureness: Sureness) -> &'static str {
     }
 }
 
-fn section(page: &mut String, rule: &Rule) -> std::fmt::Result {
-    let Rule { name, what, why, source, worth, .. } = rule;
-    write!(page, "\n#### `{name}`\n\n{what}\n\n- Why: {why}\n- Source: {source}.\n- Worth: {worth}.\n")?;
-    writeln!(page, "- How sure: {}.", how_sure(rule.sureness))
-}
-
-fn sections() -> String {
-    let (mut page, mut group) = (HEAD.to_owned(), None);
-    for rule in rules::rules() {
-        if group.replace(rule.group) != Some(rule.group) {
-            writeln!(page, "\n### {}", heading(rule.group)).expect("text can be written");
-        }
-        section(&mut page, rule).expect("text can be written");
+/// The page of a group: each of its rules.
+fn page(group: Group) -> String {
+    let mut page = format!("# {}\n", heading(group));
+    for Rule { name, what, why, source, worth, sureness, .. } in rules::rules().filter(|rule| rule.group == group) {
+        let sure = how_sure(*sureness);
+        write!(
+            page,
+            "\n## `{name}`\n\n{what}\n\n- Why: {why}\n- Source: {source}.\n- Worth: {worth}.\n- How sure: {sure}.\n"
+        )
+        .expect("text can be written");
     }
     page
 }
 
 #[test]
-fn the_page_has_every_rule_with_its_reason_and_source() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tuning.md");
-    let page = std::fs::read_to_string(&file).expect("the page is there");
-    let (head, _) = page.split_once(HEAD).expect("the rules have a heading");
-    let expected = format!("{head}{}", sections());
-    if std::env::var_os("ROPEWALK_BLESS").is_some() {
-        std::fs::write(&file, &expected).expect("the page can be written");
-        return;
+fn the_pages_have_every_rule_with_its_reason_and_source() {
+    for group in Group::ALL {
+        let path = format!("docs/tuning-{group}.md");
+        assert!(ropewalk_tidy::is_current(&path, &page(group)), "{path}: ROPEWALK_BLESS=1 writes it");
     }
-    let differs = page.lines().zip(expected.lines()).find(|(told, expected)| told != expected);
-    assert!(page == expected, "docs/tuning.md differs at {differs:#?}; ROPEWALK_BLESS=1 writes the rules anew");
 }
 
 /// What is planned for a recorded machine, and whether it is what was kept.

@@ -9,7 +9,7 @@
 //!  caen                                          boards
 //! ```
 //! Each format is a unit that implements [`Framing`] (for streams and datagrams) and [`Describe`]
-//! (for people), and has an encoder for tests and emulators. `docs/formats.md` has every table, and says what each was checked
+//! (for people), and has an encoder for tests and emulators. `docs/formats-*.md` have every table; `docs/formats.md` says what each was checked
 //! against. Layouts were read from the public headers that each module names; no line of theirs is here.
 
 pub mod alice;

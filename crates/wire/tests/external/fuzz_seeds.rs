@@ -282,7 +282,7 @@ fn message_seeds() -> Seeds {
     all
 }
 
-/// The segment that `docs/run-file.md` shows, whole, cut, and record by record.
+/// The segment that `docs/run-file-example.md` shows, whole, cut, and record by record.
 fn run_file_seeds() -> Seeds {
     let segment = include_bytes!("../../golden/run-file-1.0/run000001-bu0-000001.rwk");
     let records = run_file::Items::new(segment).enumerate().map(|(index, item)| {
