@@ -325,6 +325,8 @@ impl Line {
 
 /// The most digits of a round number.
 const MOST_DIGITS: i32 = 6;
+/// A tick of so few digits is no accident.
+const ROUND: i32 = 2;
 /// By how much the clocks of a board and of this machine differ, at most.
 const CLOCKS_DIFFER: f64 = 1e-4;
 
@@ -399,8 +401,8 @@ fn begins_with_a_lively_byte(table: &Table<'_>, number: &Number) -> bool {
     table.liveliness(lowest) * 2 >= most
 }
 
-/// The straightest line; among lines about as straight, the field whose tick is the roundest, with the most usual position and
-/// width, and of these the one that includes the lower digits.
+/// The straightest line; among lines about as straight, the field with the most usual width, a round tick and the most usual
+/// position, and of these the one that includes the lower digits.
 fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
     let straightest = lines.iter().min_by(|one, other| one.1.deviation.total_cmp(&other.1.deviation))?;
     let close = |(number, line): &&(Number, Line)| {
@@ -413,7 +415,8 @@ fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
         // A byte of digits that are left out weighs as much as a place that is a little unusual.
         let coarseness = (-line.slope.log2() / 8.0).round() as i32;
         let oddity = [0, 3, 1, 3][(number.at % 4) as usize];
-        (line.slope > FINEST, round_tick(line.tick(), uncertainty * line.tick()).1, width, coarseness + oddity)
+        let is_odd_tick = round_tick(line.tick(), uncertainty * line.tick()).1 > ROUND;
+        (line.slope > FINEST, width, is_odd_tick, coarseness + oddity)
     };
     lines.iter().filter(close).min_by_key(rank).copied()
 }
