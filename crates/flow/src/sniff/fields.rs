@@ -426,7 +426,8 @@ fn widened(table: &Table<'_>, lines: &[(Number, Line)], number: Number, line: Li
     let lowest = |number: &Number| if number.is_big_endian { extent(number).end } else { extent(number).start };
     let is_same = |other: &Number| other.is_big_endian == number.is_big_endian && lowest(other) == lowest(&number);
     let above = |other: &Number| extent(other).filter(|at| !extent(&number).contains(at)).collect::<Vec<usize>>();
-    let is_lively = |at: &usize| table.liveliness(*at) > 1;
+    // Within a peer: what tells peers apart is no part of a clock.
+    let is_lively = |at: &usize| table.pairs().any(|(from, to)| from.head[*at] != to.head[*at]);
     let is_zero = |at: &usize| table.rows().all(|row| row.head[*at] == 0);
     let is_wider = |(other, _): &&(Number, Line)| {
         let (above, is_usual) = (above(other), [4, 8].contains(&other.bytes));
