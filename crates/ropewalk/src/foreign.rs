@@ -10,7 +10,7 @@ use ropewalk_flow::sniff::{Findings, Group, Transport};
 use ropewalk_tools::OfflineError;
 use ropewalk_tools::foreign::{
     CountingReport, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, InspectReport, NoTarget,
-    Pace, PeerHole, RecordReport, SniffReport, Sniffed, SourceReport, Target, draft_text, inspect_foreign, is_foreign,
+    Pace, PeerHole, RecordReport, SniffReport, Sniffed, SourceReport, Target, drafts, inspect_foreign, is_foreign,
     replay_foreign, show_record, sniff_connections, sniff_datagrams, sniff_file,
 };
 use std::collections::BTreeMap;
@@ -289,7 +289,9 @@ fn findings_text(findings: &Findings) -> String {
     if findings.groups.is_empty() {
         return "nothing came\n".to_owned();
     }
-    let groups: Vec<String> = findings.groups.iter().map(group_text).collect();
+    let drafts = drafts(&findings.groups);
+    let groups = findings.groups.iter().zip(&drafts).map(|(group, draft)| group_text(group, draft.as_deref()));
+    let groups: Vec<String> = groups.collect();
     let mut text = groups.join("\n");
     if findings.unheard > 0 {
         let _ = writeln!(text, "\n{} packets of further peers were not looked at", grouped(findings.unheard));
@@ -297,7 +299,7 @@ fn findings_text(findings: &Findings) -> String {
     text
 }
 
-fn group_text(group: &Group) -> String {
+fn group_text(group: &Group, draft: Option<&str>) -> String {
     let mut text = String::new();
     // A string takes everything.
     let mut line = |words: String| {
@@ -307,7 +309,7 @@ fn group_text(group: &Group) -> String {
     let transport = group.peers.first().map_or(Transport::Udp, |account| account.peer.transport);
     let port = group.peers.first().map_or(0, |account| account.peer.port);
     let what = match transport {
-        Transport::File => return file_text(group),
+        Transport::File => return file_text(group, draft),
         Transport::Tcp => "pieces",
         Transport::Udp => "datagrams",
     };
@@ -321,16 +323,16 @@ fn group_text(group: &Group) -> String {
             line(format!("    {}", hex.join(" ")));
         }
     }
-    text + &frames_text(group, transport.is_stream())
+    text + &frames_text(group, transport.is_stream(), draft)
 }
 
-fn file_text(group: &Group) -> String {
+fn file_text(group: &Group, draft: Option<&str>) -> String {
     let bytes = group.peers.iter().map(|account| account.bytes).sum();
-    format!("file, of which {} bytes were looked at\n{}", grouped(bytes), frames_text(group, true))
+    format!("file, of which {} bytes were looked at\n{}", grouped(bytes), frames_text(group, true, draft))
 }
 
 /// What frames were found, what they may mean, and the draft.
-fn frames_text(group: &Group, is_stream: bool) -> String {
+fn frames_text(group: &Group, is_stream: bool, draft: Option<&str>) -> String {
     let mut text = String::new();
     // A string takes everything.
     let mut line = |words: String| {
@@ -350,7 +352,7 @@ fn frames_text(group: &Group, is_stream: bool) -> String {
     }
     group.guesses.iter().for_each(|guess| line(format!("  {guess}")));
     group.doubts.iter().for_each(|doubt| line(format!("  NOT CERTAIN: {doubt}")));
-    if let Some(draft) = draft_text(group) {
+    if let Some(draft) = draft {
         line(format!("\n# A draft, to be tried with `ropewalk source test`\n{}", draft.trim_end()));
     }
     text

@@ -109,6 +109,7 @@ fn board_text(board: &BoardReport) -> String {
             text.push_str(&format!("  {name}: {}\n", numbers_text(&numbers)));
         }
     }
+    board.doubts.iter().for_each(|doubt| text.push_str(&format!("  WARNING: {doubt}\n")));
     let (right, wrong) = (board.checksums.right, board.checksums.wrong);
     if right + wrong > 0 {
         text.push_str(&format!("  checksums: {} right, {} wrong\n", grouped(right), grouped(wrong)));

@@ -11,8 +11,6 @@ const LEAST_PAIRS: usize = 4;
 const LEAST_BITS: u32 = 4;
 /// The maximum number of slow counters in a report: further ones are parts of clocks, after the frame's header.
 const MOST_SLOW: usize = 2;
-/// Zeros between a counter and the field above it.
-const LEAST_ZEROS: u32 = 6;
 /// What chance must not have done: bits that were as they should be, in all pairs together.
 const LEAST_EVIDENCE: u64 = 24;
 
@@ -22,55 +20,68 @@ struct Growth {
     bits: u32,
     /// Bits that were seen to change.
     moved: u32,
-    /// How many pairs of frames counted up.
-    holds: usize,
 }
 
-/// The numbers that are one more in each frame of a peer.
-pub(super) fn find_counters(table: &Table<'_>) -> Vec<Guess> {
+/// The numbers that are one more in each frame of a peer; `known` are fields of another meaning.
+pub(super) fn find_counters(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let pairs: Vec<(&Row<'_>, &Row<'_>)> = table.pairs().collect();
     if pairs.len() < LEAST_PAIRS {
         return Vec::new();
     }
+    let order = byte_order(table, known).map(|(is_big_endian, _)| is_big_endian);
+    let is_free =
+        |at: usize| at < table.reach && known.iter().flat_map(taken).all(|other| !extent(other).contains(&at));
     let mut found: Vec<(Number, Growth)> = Vec::new();
-    for lowest in 0..table.reach {
-        for bit in 0..8 {
-            let orders = [false, true].map(|is_big_endian| {
-                let window = window(lowest, is_big_endian, table.reach);
-                grow(&pairs, &window, bit).map(|growth| (window, growth))
-            });
-            // The other order, too: the better one may overlap something else.
-            let readings = match orders {
-                [Some(little), Some(big)] if is_little(lowest, &little.1, &big.1) => [Some(little), Some(big)],
-                [little, big] => [big, little],
-            };
-            for (window, growth) in readings.into_iter().flatten() {
-                let value = pairs.first().map_or(0, |(from, _)| read(from, &window) >> bit);
-                found.push((field(&window, bit, &growth, value), growth));
+    for lowest in (0..table.reach).filter(|at| is_free(*at)) {
+        for (bit, is_big_endian) in (0..8).flat_map(|bit| [(bit, false), (bit, true)]) {
+            let window = window(lowest, is_big_endian, &is_free);
+            let Some(growth) = grow(&pairs, &window, bit) else { continue };
+            let value = pairs.first().map_or(0, |(from, _)| read(from, &window) >> bit);
+            let number = field(&window, bit, &growth, value);
+            if !is_slice(&pairs, &number, table.reach) {
+                found.push((number, growth));
             }
         }
     }
-    // Of overlapping fields the one with the most evidence counts.
-    found.sort_by_key(|(_, growth)| core::cmp::Reverse((growth.holds, growth.moved)));
+    // Of overlapping fields the one for which most speaks counts.
+    found.sort_by_cached_key(|(number, growth)| core::cmp::Reverse(likelihood(&pairs, number, growth, order)));
     let mut guesses: Vec<Guess> = Vec::new();
-    for (number, growth) in found {
+    for (number, _) in found {
         if guesses.iter().filter_map(Guess::number).all(|other| !overlap(other, &number)) {
             let meaning = Meaning::FrameCounter { number, is_shared: is_shared(table, &number) };
-            guesses.push(Guess { meaning, holds: growth.holds as u64, of: pairs.len() as u64 });
+            guesses.push(Guess { meaning, holds: counted(&pairs, &number) as u64, of: pairs.len() as u64 });
         }
     }
     guesses.sort_by_key(|guess| guess.number().map(|number| number.at));
     guesses
 }
 
-/// The eight bytes, or as many as there are, in which a counter can stand whose lowest byte is this one.
-fn window(lowest: usize, is_big_endian: bool, reach: usize) -> Number {
+/// Whether the fields of these frames have their most significant byte first, and whether that is certain: two bytes of each changed.
+pub(super) fn byte_order(table: &Table<'_>, guesses: &[Guess]) -> Option<(bool, bool)> {
+    let is_seen = |number: &Number| extent(number).filter(|at| table.liveliness(*at) > 1).count() > 1;
+    let fields = guesses.iter().flat_map(taken).map(|number| (number, is_seen(number)));
+    let checksums = guesses.iter().filter_map(|guess| match &guess.meaning {
+        Meaning::Checksum(checksum) => Some((&checksum.number, true)),
+        _ => None,
+    });
+    let all: Vec<_> = fields.chain(checksums).filter(|(number, _)| number.bytes > 1).collect();
+    let agreed = |is_certain: bool| {
+        let mut orders =
+            all.iter().filter(|(_, is_seen)| *is_seen || !is_certain).map(|(number, _)| number.is_big_endian);
+        let first = orders.next()?;
+        orders.all(|other| other == first).then_some((first, is_certain))
+    };
+    agreed(true).or_else(|| agreed(false))
+}
+
+/// The eight bytes, or as many as are free, in which a counter can stand whose lowest byte is this one.
+fn window(lowest: usize, is_big_endian: bool, is_free: &impl Fn(usize) -> bool) -> Number {
     let number = |at: usize, bytes: usize| Number { is_big_endian, ..Number::little_endian(at as i32, bytes as u8) };
     if is_big_endian {
-        let at = (lowest + 1).saturating_sub(8);
-        number(at, lowest + 1 - at)
+        let bytes = (0..8).take_while(|by| lowest.checked_sub(*by).is_some_and(is_free)).count();
+        number(lowest + 1 - bytes, bytes)
     } else {
-        number(lowest, (reach - lowest).min(8))
+        number(lowest, (0..8).take_while(|by| is_free(lowest + by)).count())
     }
 }
 
@@ -109,51 +120,106 @@ fn grow(pairs: &[(&Row<'_>, &Row<'_>)], window: &Number, bit: u32) -> Option<Gro
         }
     }
     let evidence = left.len() as u64 * u64::from(moved.min(8));
-    (moved >= LEAST_BITS.min(3) && grown >= LEAST_BITS && evidence >= LEAST_EVIDENCE).then_some(Growth {
-        bits: grown,
-        moved,
-        holds: left.len(),
-    })
+    (moved >= LEAST_BITS.min(3) && grown >= LEAST_BITS && evidence >= LEAST_EVIDENCE)
+        .then_some(Growth { bits: grown, moved })
 }
 
-/// Whether the first byte is the lowest one: that order in which more was seen to change, or which suits the place better.
-fn is_little(lowest: usize, little: &Growth, big: &Growth) -> bool {
-    match little.moved.max(8).cmp(&big.moved.max(8)) {
-        core::cmp::Ordering::Equal if little.bits.min(16) != big.bits.min(16) => little.bits > big.bits,
-        core::cmp::Ordering::Equal => lowest.is_multiple_of(2),
-        order => order.is_gt(),
-    }
+/// How many pairs of frames it counted.
+fn counted(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> usize {
+    pairs.iter().filter(|(from, to)| ahead(number, from, to) == 1).count()
+}
+
+/// How likely a counter is, part by part: it never went back, it counted frames, more of it was seen to change, it has whole bytes and
+/// the byte order of other fields, zeros above what changed, more than a byte, and an even place.
+fn likelihood(
+    pairs: &[(&Row<'_>, &Row<'_>)],
+    number: &Number,
+    growth: &Growth,
+    order: Option<bool>,
+) -> impl Ord + use<> {
+    let half = u64::MAX >> (65 - bits(number));
+    let holds = counted(pairs, number);
+    let back = pairs.iter().filter(|(from, to)| ahead(number, from, to) > half).count();
+    let upper = |index: u32| pairs.iter().all(|(row, _)| read(row, number) >> (8 * index) & 0xFF == 0);
+    let moved = growth.moved.div_ceil(8);
+    let zeros = (moved..u32::from(number.bytes)).take_while(|index| upper(*index)).count();
+    let is_even = (number.at + if number.is_big_endian { i32::from(number.bytes) } else { 0 }) % 2 == 0;
+    let is_ordered = order == Some(number.is_big_endian) && number.bytes > 1;
+    (
+        core::cmp::Reverse(back),
+        holds,
+        growth.moved.max(8),
+        number.mask.is_none(),
+        is_ordered,
+        zeros,
+        number.bytes > 1,
+        is_even,
+    )
 }
 
 /// The field of a counter that has this value: as many bytes as a number usually has, as far as its bits allow it.
 fn field(window: &Number, bit: u32, growth: &Growth, value: u64) -> Number {
-    // Where zeros lie between what moves and what else is there, they end the number.
-    let above = value.checked_shr(growth.moved).unwrap_or(0);
-    let zeros = above.trailing_zeros();
-    let ends = growth.moved + zeros;
-    let bits = if zeros >= LEAST_ZEROS && ends < growth.bits && ends >= 16 { ends / 16 * 16 } else { growth.bits };
     let lowest = if window.is_big_endian { window.at + i32::from(window.bytes) - 1 } else { window.at };
     let number = |bytes: i32| {
         let at = if window.is_big_endian { lowest + 1 - bytes } else { lowest };
         Number { at, bytes: bytes as u8, ..*window }
     };
     let available = i32::from(window.bytes);
-    let whole = |bytes: i32| bytes <= available && bit == 0 && bits >= 8 * bytes as u32;
-    if growth.moved > 32 && whole(8) {
-        return number(8);
-    }
-    // At even places first: only where none is possible a number stands at an odd one.
-    let even = [4, 2].into_iter().filter(|&bytes| number(bytes).at % 2 == 0);
-    let fits = |&bytes: &i32| whole(bytes) && growth.moved <= 8 * bytes as u32;
-    if let Some(bytes) = even.chain([4, 2, 1]).find(fits) {
-        return number(bytes);
+    let whole = (growth.bits / 8) as i32;
+    if bit == 0 && whole > 0 {
+        // Zeros above a number are a part of it, and what lies above them is not.
+        let byte = |index: &i32| value >> (8 * index) & 0xFF;
+        let moved = growth.moved.div_ceil(8) as i32;
+        let zeros = (moved..whole).find(|index| byte(index) == 0).filter(|zeros| *zeros <= 4.max(moved));
+        let end = (zeros.unwrap_or(whole)..whole).find(|index| byte(index) != 0).unwrap_or(whole);
+        // Constant bytes directly above may be something else: of these as few as there can be.
+        let least = zeros.unwrap_or(moved);
+        let widths: &[i32] = if zeros.is_some() { &[4, 2, 8, 6, 3, 1] } else { &[2, 4, 8, 3, 6, 1] };
+        if let Some(&bytes) = widths.iter().find(|&&bytes| least <= bytes && bytes <= end) {
+            return number(bytes);
+        }
     }
     // Bits of something larger.
-    let bits = bits.min(32);
+    let bits = growth.bits.min(32);
     let bytes = [1, 2, 4, 8].into_iter().find(|&bytes| 8 * bytes as u32 >= bits + bit && bytes <= available);
     let bytes = bytes.unwrap_or(((bits + bit).div_ceil(8)) as i32);
     let mask = (u64::MAX >> (64 - bits)) << bit;
     if mask == u64::MAX >> (64 - 8 * bytes as u32) { number(bytes) } else { number(bytes).masked(mask) }
+}
+
+/// The number with the byte above it, or with that below it and all bits down to its lowest one; `None` at an end.
+fn stretched(number: &Number, is_upward: bool, reach: usize) -> Option<Number> {
+    let is_behind = is_upward != number.is_big_endian;
+    let (at, bytes) = (if is_behind { number.at } else { number.at - 1 }, number.bytes + 1);
+    if at < 0 || at as usize + usize::from(bytes) > reach || bytes > 8 {
+        return None;
+    }
+    let all = u64::MAX >> (64 - 8 * u32::from(bytes));
+    let own = number.mask.unwrap_or(all >> 8);
+    let mask = if is_upward { all << own.trailing_zeros() & all } else { u64::MAX >> (56 - own.ilog2()) };
+    Some(Number { at, bytes, ..*number }.masked(mask))
+}
+
+/// Whether what counts is a slice of a number that goes on more smoothly with the bits above it or below it, as clocks do.
+fn is_slice(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number, reach: usize) -> bool {
+    // How far steps are from the usual one, on average; and that one.
+    let roughness = |number: &Number| {
+        let mut steps: Vec<u64> = pairs.iter().map(|(from, to)| ahead(number, from, to)).collect();
+        steps.sort_unstable();
+        let usual = steps[steps.len() / 2];
+        (steps.iter().map(|step| step.abs_diff(usual) as f64).sum::<f64>() / pairs.len() as f64, usual)
+    };
+    // What is above goes on by as much where the number wraps, because it is carried into.
+    let is_carried = |wide: &Number| {
+        let (_, usual) = roughness(wide);
+        let mut wraps = pairs.iter().filter(|(from, to)| read(to, number) < read(from, number)).peekable();
+        let is_usual = |(from, to): &(&Row<'_>, &Row<'_>)| ahead(wide, from, to) == usual;
+        usual != 1 && wraps.peek().is_some() && wraps.all(is_usual)
+    };
+    let (own, _) = roughness(number);
+    let is_smoother = |wide: &Number| roughness(wide).0 / 2_f64.powi((bits(wide) - bits(number)) as i32) < own / 2.0;
+    stretched(number, true, reach).is_some_and(|wide| is_carried(&wide))
+        || own > 0.0 && stretched(number, false, reach).is_some_and(|wide| is_smoother(&wide))
 }
 
 /// Whether several peers have the same values of a number.
@@ -191,6 +257,14 @@ pub(super) fn taken(guess: &Guess) -> impl Iterator<Item = &Number> {
     guess.number().into_iter().chain(wraps)
 }
 
+/// Values of a byte that is more than a number of a part.
+const LEAST_LIVELY: usize = 24;
+
+/// Where the byte below a number is, if there is one.
+const fn below_of(number: &Number) -> usize {
+    if number.is_big_endian { number.at as usize + number.bytes as usize } else { (number.at - 1) as usize }
+}
+
 fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
     // Its lowest byte must be the one that moves.
     let extent = extent(&number);
@@ -199,9 +273,14 @@ fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
         return None;
     }
     let (mut steps, mut stays, mut wrong, mut pairs) = (0_u64, 0_u64, 0_u64, 0_u64);
+    // Of a clock the byte below never goes back as long as the number stays.
+    let below = stretched(&number, false, table.reach);
+    let mut is_carried = below.is_some_and(|_| table.liveliness(below_of(&number)) >= LEAST_LIVELY);
     for (from, to) in table.pairs() {
         pairs += 1;
-        match ahead(&number, from, to) {
+        let step = ahead(&number, from, to);
+        is_carried &= step != 0 || below.is_none_or(|below| read(to, &below) >= read(from, &below));
+        match step {
             0 => stays += 1,
             1 => steps += 1,
             _ => wrong += 1,
@@ -211,7 +290,7 @@ fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
         }
     }
     let few = LEAST_PAIRS as u64;
-    (steps > few && stays > few && wrong * 20 <= pairs).then(|| {
+    (steps > few && stays > few && wrong * 20 <= pairs && !is_carried).then(|| {
         let is_shared = is_shared(table, &number);
         let frames_each = (steps + stays) as f64 / steps as f64;
         Guess { meaning: Meaning::SlowCounter { number, is_shared, frames_each }, holds: steps + stays, of: pairs }
@@ -231,6 +310,43 @@ const LEAST_WHITENESS: f64 = 0.5;
 const MOST_CLOCKS: usize = 4;
 /// Ticks per nanosecond of the fastest clock that is expected: more are digits of something else.
 const FINEST: f64 = 1.1;
+
+impl Line {
+    /// How long a tick is, in nanoseconds.
+    fn tick(&self) -> f64 {
+        1.0 / self.slope
+    }
+
+    /// Its standard deviation.
+    fn tick_error(&self) -> f64 {
+        self.tick() * self.error / self.slope
+    }
+}
+
+/// The most digits of a round number.
+const MOST_DIGITS: i32 = 6;
+/// A tick of so few digits is no accident.
+const ROUND: i32 = 2;
+/// By how much the clocks of a board and of this machine differ, at most.
+const CLOCKS_DIFFER: f64 = 1e-4;
+
+/// The tick of so many nanoseconds that a board is likely to have, and how many digits it needs: the period, or the frequency, that is
+/// the roundest number within what the tick may be wrong by.
+pub(super) fn round_tick(tick: f64, error: f64) -> (f64, i32) {
+    let tolerance = (3.0 * error).max(CLOCKS_DIFFER * tick);
+    let rounded = |value: f64, digits: i32| {
+        let unit = 10_f64.powi(value.log10().floor() as i32 + 1 - digits);
+        (value / unit).round() * unit
+    };
+    let near = |digits: i32| {
+        let choices = [rounded(tick, digits), 1.0 / rounded(1.0 / tick, digits)];
+        choices.into_iter().min_by(|one, other| (one - tick).abs().total_cmp(&(other - tick).abs()))
+    };
+    (1..=MOST_DIGITS)
+        .filter_map(|digits| near(digits).map(|round| (round, digits)))
+        .find(|(round, _)| (round - tick).abs() <= tolerance)
+        .unwrap_or((tick, MOST_DIGITS + 1))
+}
 
 /// A straight line through a field's values, in ticks per nanosecond of arrival.
 #[derive(Copy, Clone, Debug)]
@@ -259,6 +375,7 @@ pub(super) fn find_clocks(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let (mut guesses, mut clocks) = (Vec::new(), 0);
     while let Some((number, line)) = best(&lines).filter(|_| clocks < MOST_CLOCKS) {
         clocks += 1;
+        let (number, line) = widened(table, &lines, number, line);
         lines.retain(|(other, _)| !overlap(other, &number));
         let wraps = if line.resets > 0 { wraps(table, &number, &line) } else { None };
         let wraps_number = wraps.map(|wraps| wraps.number);
@@ -268,8 +385,8 @@ pub(super) fn find_clocks(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
             lines.retain(|(other, _)| repeats.iter().filter_map(Guess::number).all(|known| !overlap(known, other)));
             guesses.extend(repeats);
         }
-        let (tick, is_shared) = (1.0 / line.slope, is_shared(table, &number));
-        let meaning = Meaning::Clock { number, tick, error: tick * line.error / line.slope, wraps, is_shared };
+        let (tick, error, is_shared) = (line.tick(), line.tick_error(), is_shared(table, &number));
+        let meaning = Meaning::Clock { number, tick, error, wraps, is_shared };
         guesses.push(Guess { meaning, holds: line.holds, of: line.holds + line.resets });
     }
     guesses.sort_by_key(|guess| guess.number().map(|number| number.at));
@@ -284,21 +401,45 @@ fn begins_with_a_lively_byte(table: &Table<'_>, number: &Number) -> bool {
     table.liveliness(lowest) * 2 >= most
 }
 
-/// The straightest line; among lines about as straight, the field with the most usual position and width, and of these
-/// the one that includes the lower digits.
+/// The straightest line; among lines about as straight, the field with the most usual width, a round tick and the most usual
+/// position, and of these the one that includes the lower digits.
 fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
     let straightest = lines.iter().min_by(|one, other| one.1.deviation.total_cmp(&other.1.deviation))?;
     let close = |(number, line): &&(Number, Line)| {
         overlap(number, &straightest.0) && line.deviation <= 4.0 * straightest.1.deviation + 1e-9
     };
+    // The same for all, or a line that is less certain would be rounder.
+    let uncertainty = lines.iter().filter(close).map(|(_, line)| line.error / line.slope).fold(0.0, f64::max);
     let rank = |(number, line): &&(Number, Line)| {
         let width = [4, 8, 2, 6, 5, 3].iter().position(|bytes| *bytes == number.bytes);
         // A byte of digits that are left out weighs as much as a place that is a little unusual.
         let coarseness = (-line.slope.log2() / 8.0).round() as i32;
         let oddity = [0, 3, 1, 3][(number.at % 4) as usize];
-        (line.slope > FINEST, width, coarseness + oddity)
+        let is_odd_tick = round_tick(line.tick(), uncertainty * line.tick()).1 > ROUND;
+        (line.slope > FINEST, width, is_odd_tick, coarseness + oddity)
     };
     lines.iter().filter(close).min_by_key(rank).copied()
+}
+
+/// The clock with the bytes above it that it carries into, or that are zero: it is a straight line with them, too.
+fn widened(table: &Table<'_>, lines: &[(Number, Line)], number: Number, line: Line) -> (Number, Line) {
+    let lowest = |number: &Number| if number.is_big_endian { extent(number).end } else { extent(number).start };
+    let is_same = |other: &Number| other.is_big_endian == number.is_big_endian && lowest(other) == lowest(&number);
+    let above = |other: &Number| extent(other).filter(|at| !extent(&number).contains(at)).collect::<Vec<usize>>();
+    // Within a peer: what tells peers apart is no part of a clock.
+    let is_lively = |at: &usize| table.pairs().any(|(from, to)| from.head[*at] != to.head[*at]);
+    let is_zero = |at: &usize| table.rows().all(|row| row.head[*at] == 0);
+    let is_wider = |(other, _): &&(Number, Line)| {
+        let (above, is_usual) = (above(other), [4, 8].contains(&other.bytes));
+        is_same(other)
+            && above.iter().all(|at| is_lively(at) || is_zero(at))
+            && (is_usual || above.iter().any(is_lively))
+    };
+    let wider = lines.iter().filter(|(other, _)| other.bytes > number.bytes).filter(is_wider);
+    let rank = |(other, _): &&(Number, Line)| {
+        (above(other).into_iter().filter(is_lively).count(), other.bytes % 2 == 0, other.bytes)
+    };
+    wider.max_by_key(rank).copied().unwrap_or((number, line))
 }
 
 /// Sums of a straight line through points that are added one by one; each segment has an offset of its own.
@@ -430,8 +571,8 @@ const MOST_UNCOUNTED: i64 = 256;
 /// Different lengths of frames, without which a field that never changes would be one.
 const LEAST_LENGTHS: usize = 2;
 
-/// The best guess at each place where a frame's length stands.
-pub(super) fn find_lengths(table: &Table<'_>) -> Vec<Guess> {
+/// The best guess at each place where a frame's length stands; `known` are fields of another meaning.
+pub(super) fn find_lengths(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let mut lengths: Vec<usize> = table.rows().map(|row| row.length).collect();
     lengths.sort_unstable();
     lengths.dedup();
@@ -440,7 +581,8 @@ pub(super) fn find_lengths(table: &Table<'_>) -> Vec<Guess> {
     }
     let places = [4, 2, 1, 3].into_iter().flat_map(|bytes| table.places(bytes));
     let mut found: Vec<Guess> = places.filter_map(|number| guess(table, &number)).collect();
-    found.sort_by_key(rank);
+    let order = byte_order(table, known).map(|(is_big_endian, _)| is_big_endian);
+    found.sort_by_key(|guess| rank(guess, order));
     let mut best: Vec<Guess> = Vec::new();
     for guess in found {
         let number = guess.number().copied();
@@ -452,20 +594,22 @@ pub(super) fn find_lengths(table: &Table<'_>) -> Vec<Guess> {
     best
 }
 
-/// Lower where it is more like what boards do.
-fn rank(guess: &Guess) -> (u64, bool, bool, u32, usize) {
-    let Meaning::Length(length) = &guess.meaning else { return (u64::MAX, true, true, 0, 0) };
+/// Lower where it is more like what boards do, and has the byte order of other fields.
+fn rank(guess: &Guess, order: Option<bool>) -> (u64, bool, bool, bool, u32, usize) {
+    let Meaning::Length(length) = &guess.meaning else { return (u64::MAX, true, true, true, 0, 0) };
     let number = &length.number;
     // Boards that write 3 bytes are rare: they are more often two with a byte behind them that is still 0.
-    let is_odd = number.bytes == 3 || number.at % i32::from(number.bytes.min(4)) != 0;
+    let is_odd = number.bytes == 3 || number.bytes > 2 && number.at % i32::from(number.bytes.min(4)) != 0;
     let uncounted = match length.counts {
         Counts::Frame => length.add.unsigned_abs(),
         Counts::AfterField => 1,
         Counts::Payload { header } => header,
     };
     // As wide as its place allows.
-    let oddity = usize::from(is_odd) * 8 + usize::from(8 - number.bytes);
-    (guess.of - guess.holds, number.mask.is_some(), uncounted != 0, uncounted, oddity)
+    let is_unaligned = number.bytes == 2 && number.at % 2 != 0;
+    let oddity = usize::from(is_odd) * 16 + 2 * usize::from(8 - number.bytes) + usize::from(is_unaligned);
+    let is_reversed = number.bytes > 1 && order.is_some_and(|order| order != number.is_big_endian);
+    (guess.of - guess.holds, number.mask.is_some(), is_reversed, uncounted != 0, uncounted, oddity)
 }
 
 /// A length at this place, whole or in its lower bits.

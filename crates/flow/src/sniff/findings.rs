@@ -1,9 +1,12 @@
 //! What was found, in words; the layout that is drafted of it; and what is doubtful about that.
 
 use super::PeerAccount;
+use super::fields::{byte_order, round_tick, taken};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use core::fmt;
-use ropewalk_wire::layout::{Clock, Counts, Frame, Layout, Length, Number, Pattern, Plan, Size};
+use ropewalk_wire::layout::{
+    Checksum, Clock, Counts, Frame, Layout, Length, MOST_FRAME_BYTES, Number, Pattern, Plan, Size,
+};
 
 /// Everything that was found.
 #[derive(Clone, Debug)]
@@ -87,6 +90,8 @@ pub enum Meaning {
         /// The other one.
         of: Number,
     },
+    /// A checksum; its place is counted from the frame's end.
+    Checksum(Checksum),
     /// Always the same bytes.
     Constant {
         /// Where.
@@ -125,7 +130,7 @@ impl Guess {
         if self.of == 0 { 0.0 } else { self.holds as f64 / self.of as f64 }
     }
 
-    /// The number that it is about; `None` for constant bytes.
+    /// The number that it is about; `None` for constant bytes and checksums.
     pub const fn number(&self) -> Option<&Number> {
         match &self.meaning {
             Meaning::Length(length) => Some(&length.number),
@@ -134,7 +139,7 @@ impl Guess {
             | Meaning::Clock { number, .. }
             | Meaning::Before { number, .. }
             | Meaning::Peer { number, .. } => Some(number),
-            Meaning::Constant { .. } => None,
+            Meaning::Constant { .. } | Meaning::Checksum(_) => None,
         }
     }
 }
@@ -163,6 +168,10 @@ impl fmt::Display for Guess {
             Meaning::Length(length) => {
                 write!(out, "{} is the length of {}", Named(&length.number), counted(length))?;
                 write!(out, ": {holds} of {of} frames")
+            }
+            Meaning::Checksum(Checksum { kind, number, from, .. }) => {
+                let (name, number) = (kind.name(), Named(number));
+                write!(out, "{number} is the {name} of what is before it, from byte {from} on: {holds} of {of} frames")
             }
             Meaning::FrameCounter { number, is_shared } => {
                 let shared = shared(*is_shared);
@@ -231,8 +240,9 @@ impl fmt::Display for Figure {
 const MOST_DATAGRAM: u32 = 65_507;
 /// A frame that was never seen may be so much longer than the longest one that was.
 const MARGIN: usize = 8;
-/// The most that a stream's frames are expected to grow to, in bytes.
-const MOST_STREAM_FRAME: u32 = 1 << 20;
+/// The most that a stream's frames are expected to grow to, in bytes; but not less than so many times the longest one.
+const MOST_STREAM_FRAME: usize = 1 << 20;
+const LEAST_MARGIN: usize = 2;
 
 /// A layout of what was found for this group: what is not certain is left out, and what is left compiles to a plan. None
 /// where no frames were found.
@@ -240,7 +250,8 @@ pub fn draft(group: &Group) -> Option<Layout> {
     let is_stream = group.peers.iter().any(|account| account.peer.transport.is_stream());
     let frame = if is_stream { group.framing.clone()? } else { Frame::Datagram };
     let max = if is_stream {
-        (group.most_frame * MARGIN).next_power_of_two().min(MOST_STREAM_FRAME as usize) as u32
+        let most = MOST_STREAM_FRAME.max(LEAST_MARGIN * group.most_frame);
+        u32::try_from((MARGIN * group.most_frame).next_power_of_two().min(most)).unwrap_or(MOST_FRAME_BYTES)
     } else {
         MOST_DATAGRAM
     };
@@ -252,6 +263,11 @@ pub fn draft(group: &Group) -> Option<Layout> {
     add(&mut layout, |layout| layout.sequence = counter.map(|(number, _)| number));
     // What counts frames is the event's number as well where nothing else is.
     add(&mut layout, |layout| layout.event = event_number(&group.guesses).into_iter().collect());
+    let checksum = group.guesses.iter().find_map(|guess| match guess.meaning {
+        Meaning::Checksum(checksum) => Some(checksum),
+        _ => None,
+    });
+    add(&mut layout, |layout| layout.checksum = checksum);
     Some(layout)
 }
 
@@ -280,7 +296,7 @@ fn pattern(group: &Group) -> Option<Pattern> {
 
 fn clock(group: &Group) -> Option<Clock> {
     let best = group.guesses.iter().find_map(|guess| match &guess.meaning {
-        Meaning::Clock { number, tick, wraps, .. } => Some((*number, *tick, *wraps)),
+        Meaning::Clock { number, tick, error, wraps, .. } => Some((*number, round_tick(*tick, *error).0, *wraps)),
         _ => None,
     });
     let (number, tick, wraps) = best?;
@@ -292,22 +308,25 @@ fn clock(group: &Group) -> Option<Clock> {
 /// The counter of frames, that of all peers before others; and whether it is.
 fn frame_counter(guesses: &[Guess]) -> Option<(Number, bool)> {
     let counters = guesses.iter().filter_map(|guess| match &guess.meaning {
-        Meaning::FrameCounter { number, is_shared } => Some((*number, *is_shared)),
+        Meaning::FrameCounter { number, is_shared } => Some((*number, *is_shared, guess.holds)),
         _ => None,
     });
-    // Wide ones before narrow ones.
-    counters.max_by_key(|(number, is_shared)| (*is_shared, number.bytes, -number.at))
+    // Whole bytes before bits, those of more frames before others, wide ones before narrow ones.
+    let rank = |&(number, is_shared, holds): &(Number, bool, u64)| {
+        (is_shared, number.mask.is_none(), holds, number.bytes, -number.at)
+    };
+    counters.max_by_key(rank).map(|(number, is_shared, _)| (number, is_shared))
 }
 
-/// The event's number: what all peers count together, or what one of them counts for several frames, or else frames.
+/// The event's number: what counts frames, and by preference what all peers count together; or else what is the same in several.
 fn event_number(guesses: &[Guess]) -> Option<Number> {
     let counter = frame_counter(guesses);
-    let shared = counter.filter(|(_, is_shared)| *is_shared);
+    let whole = counter.filter(|(number, is_shared)| *is_shared || number.mask.is_none());
     let slow = guesses.iter().find_map(|guess| match &guess.meaning {
         Meaning::SlowCounter { number, .. } => Some((*number, false)),
         _ => None,
     });
-    shared.or(slow).or(counter).map(|(number, _)| number)
+    whole.or(slow).or(counter).map(|(number, _)| number)
 }
 
 /// Frames, and pairs of them, that must be there for certainty.
@@ -328,6 +347,8 @@ pub enum Doubt {
     NoMark,
     /// The stream does not begin with the word that comes again and again.
     Within,
+    /// No number counts events.
+    NoEvent,
     /// These two may be the event's number.
     Several(Number, Number),
     /// It is the same in several frames: it may count seconds or spills.
@@ -360,6 +381,7 @@ impl fmt::Display for Doubt {
             Self::OneSize => write!(out, "all frames are of one size: the length may stand elsewhere, or nowhere"),
             Self::NoMark => write!(out, "nothing marks where a frame begins"),
             Self::Within => write!(out, "the first bytes are not the word: frames may begin before it or behind it"),
+            Self::NoEvent => write!(out, "no number counts events: the board's manual may name one"),
             Self::Several(one, other) => write!(out, "{} and {} both count events", Named(one), Named(other)),
             Self::Slow(number) => {
                 write!(out, "{} is the same in several frames: it may count seconds or spills", Named(number))
@@ -406,7 +428,7 @@ pub(super) fn find_doubts(
     }
     if let Some(number) = event_number(guesses) {
         doubts.extend(of_others(table, guesses, &number));
-        doubts.extend(of_number(table, &number));
+        doubts.extend(of_number(table, guesses, &number));
     }
     doubts
 }
@@ -421,39 +443,38 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
     };
     let is_chosen_shared = guesses.iter().any(|guess| guess.number() == Some(number) && shared(guess) == Some(true));
     for guess in guesses {
-        // What all boards count together is the event's number before what each counts by itself.
+        // What all boards count together is the event's number before what each counts by itself, and bytes before bits.
         let Some(other) = guess.number().filter(|_| shared(guess).is_some_and(|is| is || !is_chosen_shared)) else {
             continue;
         };
-        if other != number && !is_same(other) {
+        let is_less = number.mask.is_none() && other.mask.is_some() && guess.holds < guess.of;
+        if other != number && !is_less && !is_same(other) {
             doubts.push(Doubt::Several(*number, *other));
         } else if other == number && matches!(guess.meaning, Meaning::SlowCounter { .. }) {
             doubts.push(Doubt::Slow(*number));
         }
     }
-    let is_free = |other: &Number| guesses.iter().filter_map(Guess::number).all(|known| !overlap(known, other));
+    let is_free = |other: &Number| guesses.iter().flat_map(taken).all(|known| !overlap(known, other));
+    // In four or eight bits the lowest ones are seen to go up, whatever is above them.
     let few_bits = |number: Number| {
-        (0..8)
-            .flat_map(move |shift| [0xFF, 0xF].map(|mask| masked(number, mask << shift)))
-            .filter(|number| bits(number) > 3)
+        let masks = (0..8).flat_map(|shift| [0xFF << shift, 0xF << shift]);
+        let inside = masks.filter(move |mask| mask >> (8 * number.bytes) == 0);
+        inside.map(move |mask: u64| number.masked(mask))
     };
     let mut windows = table.places(1).chain(table.places(2)).filter(is_free).flat_map(few_bits);
-    let growing = windows.find(|other| grows(table, other));
-    doubts.extend(growing.map(|other| Doubt::Grows(*number, other)));
+    doubts.extend(windows.find(|other| grows(table, other)).map(|other| Doubt::Grows(*number, other)));
     doubts
 }
 
-/// These bits of a number, as far as it has them.
-fn masked(number: Number, mask: u64) -> Number {
-    number.masked(mask & (u64::MAX >> (64 - 8 * u32::from(number.bytes))))
-}
+/// The longest step of a number of triggers, of which a board may not see each.
+const MOST_TRIGGERS: u64 = 16;
 
-/// Whether the number of few bits goes up in every frame, by less than three eighths of its range, and not always by as much.
+/// Whether the number goes up in every frame, by little and not always by as much.
 fn grows(table: &Table<'_>, number: &Number) -> bool {
     let (mut pairs, mut first, mut is_uneven) = (0, None, false);
     for (from, to) in table.pairs() {
         let step = ahead(number, from, to);
-        if step == 0 || step > 3 << (bits(number) - 3) {
+        if step == 0 || step > MOST_TRIGGERS.min(3 << (bits(number) - 3)) {
             return false;
         }
         is_uneven |= step != *first.get_or_insert(step);
@@ -463,7 +484,7 @@ fn grows(table: &Table<'_>, number: &Number) -> bool {
 }
 
 /// What is doubtful in the number itself.
-fn of_number(table: &Table<'_>, number: &Number) -> Vec<Doubt> {
+fn of_number(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let first = table.peers.iter().map(|rows| &rows[0]);
     let value = |row: &Row<'_>| read(row, number);
@@ -478,7 +499,8 @@ fn of_number(table: &Table<'_>, number: &Number) -> Vec<Doubt> {
     if above != 0 && (moved < width || wide != *number) {
         doubts.push(Doubt::UpperBits(*number, above));
     }
-    if moved <= 8 && width > 8 && may_be_reversed(table, number) {
+    let is_known = byte_order(table, guesses) == Some((number.is_big_endian, true));
+    if moved <= 8 && width > 8 && !is_known && may_be_reversed(table, number) {
         doubts.push(Doubt::ByteOrder(*number));
     }
     if number.mask.is_some_and(|mask| mask & 1 == 0 && !is_lively_below(table, number, mask.trailing_zeros())) {
@@ -486,7 +508,10 @@ fn of_number(table: &Table<'_>, number: &Number) -> Vec<Doubt> {
     }
     let back = |(from, to): &(&Row<'_>, &Row<'_>)| ahead(number, from, to) > u64::MAX >> (65 - width);
     let began_anew = table.pairs().any(|(from, to)| value(to) == 0 && value(from) == u64::MAX >> (64 - width));
-    if width <= NARROW && began_anew {
+    // Or a byte beside it is zero, and may be its upper one.
+    let beside = [extent(number).end, extent(number).start.wrapping_sub(1)];
+    let is_cut_off = beside.iter().any(|at| table.rows().all(|row| row.head.get(*at) == Some(&0)));
+    if width <= NARROW && (began_anew || is_cut_off) {
         doubts.push(Doubt::Narrow(*number, 1 << width));
     } else if table.pairs().any(|pair| back(&pair)) {
         doubts.push(Doubt::WentBack(*number));
@@ -515,8 +540,13 @@ fn may_be_reversed(table: &Table<'_>, number: &Number) -> bool {
     let Some(next) = next.filter(|next| *next < table.reach) else { return false };
     let byte = Number::little_endian(next as i32, 1);
     let first = table.rows().next().map_or(0, |row| read(row, &byte));
-    // Its lowest bits would move first; a byte that never changes and is not 0 is something else.
-    table.rows().all(|row| (read(row, &byte) ^ first) & 3 == 0) && (first == 0 || table.liveliness(next) > 1)
+    // A number with two bytes of zeros above what moves has its upper bytes there, and not in a constant beside it.
+    let has_zeros = number.bytes > 2 && table.rows().all(|row| read(row, number) < 256);
+    if first != 0 && table.liveliness(next) == 1 && has_zeros {
+        return false;
+    }
+    // Its lowest bits would move first.
+    table.rows().all(|row| (read(row, &byte) ^ first) & 3 == 0)
 }
 
 /// Whether the bits of a number's bytes below its lowest `count` ones change.

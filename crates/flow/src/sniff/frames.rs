@@ -14,7 +14,13 @@ pub(super) struct Frames {
     head: usize,
     notes: Vec<Note>,
     heads: Vec<u8>,
+    /// The first frames, whole, for their checksums; and their bytes in all.
+    whole: Vec<Vec<u8>>,
+    whole_bytes: usize,
 }
+
+/// Bytes of whole frames that are kept of a peer.
+const MOST_WHOLE: usize = 64 << 10;
 
 #[derive(Copy, Clone, Debug)]
 struct Note {
@@ -29,11 +35,19 @@ pub(super) struct Row<'a> {
     pub(super) at: u64,
     pub(super) length: usize,
     pub(super) head: &'a [u8],
+    whole: Option<&'a [u8]>,
+}
+
+impl<'a> Row<'a> {
+    /// All of its bytes, if they were kept.
+    pub(super) const fn whole(&self) -> Option<&'a [u8]> {
+        self.whole
+    }
 }
 
 impl Frames {
     pub(super) const fn new(head: usize) -> Self {
-        Self { head, notes: Vec::new(), heads: Vec::new() }
+        Self { head, notes: Vec::new(), heads: Vec::new(), whole: Vec::new(), whole_bytes: 0 }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -43,12 +57,17 @@ impl Frames {
     pub(super) fn push(&mut self, at: u64, bytes: &[u8]) {
         self.notes.push(Note { at, length: bytes.len(), start: self.heads.len() });
         self.heads.extend_from_slice(&bytes[..bytes.len().min(self.head)]);
+        self.whole_bytes += bytes.len();
+        if self.whole_bytes <= MOST_WHOLE {
+            self.whole.push(bytes.to_vec());
+        }
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.notes.iter().map(|note| {
+        self.notes.iter().enumerate().map(|(index, note)| {
             let kept = note.length.min(self.head);
-            Row { at: note.at, length: note.length, head: &self.heads[note.start..note.start + kept] }
+            let whole = self.whole.get(index).map(Vec::as_slice);
+            Row { at: note.at, length: note.length, head: &self.heads[note.start..note.start + kept], whole }
         })
     }
 }
@@ -154,6 +173,10 @@ const MOST_HEADER: i64 = 40;
 const COUNTED_FRAMES: usize = 4096;
 /// A way for which so much speaks of what speaks for the best one is a rival.
 const RIVAL: f64 = 0.6;
+const CLOSE: f64 = 0.8;
+/// A way that finds all frames of another and more of them counts before that if so much speaks for it: of short frames two are
+/// alike where one is.
+const FINER: f64 = 0.4;
 /// Bytes in which words are counted.
 const COUNTED: usize = 128 << 10;
 /// Words that are tried.
@@ -249,15 +272,107 @@ pub(super) fn find_cutting(streams: &[&Stream]) -> Option<Cutting> {
     })
 }
 
+/// A way in which the frames are found from the first byte on.
+struct Way {
+    frame: Frame,
+    /// Where frames begin.
+    starts: Vec<usize>,
+    /// What speaks for it, in bits for each frame: a way through a desert of zeros has many frames, of which each says little.
+    bits_each: f64,
+}
+
+impl Way {
+    /// Whether all frames have one size.
+    fn is_one_size(&self) -> bool {
+        is_one_size(&self.starts)
+    }
+
+    fn size(&self) -> usize {
+        self.starts[1] - self.starts[0]
+    }
+
+    /// Whether nine of ten frames are of this size.
+    fn has_nearly_all_of(&self, size: usize) -> bool {
+        let same = self.starts.windows(2).filter(|pair| pair[1] - pair[0] == size).count();
+        same * 10 >= self.starts.len() * 9
+    }
+
+    fn has_all_of(&self, other: &Self) -> bool {
+        other.starts.iter().all(|start| self.starts.binary_search(start).is_ok())
+    }
+
+    fn finds_the_same(&self, other: &Self) -> bool {
+        self.starts == other.starts || self.is_one_size() && other.is_one_size() && self.size() == other.size()
+    }
+}
+
 /// How frames are found, and another way that is almost as good.
 fn find_frame(bytes: &[u8]) -> Option<(Frame, Option<Frame>)> {
-    let alone = |frame| (frame, None);
-    let otherwise = || by_word(bytes).or_else(|| by_line(bytes)).or_else(|| by_period(bytes)).map(alone);
-    match by_length(bytes) {
-        Some((found, rival, true)) => otherwise().or(Some((found, rival))),
-        Some((found, rival, false)) => Some((found, rival)),
-        None => otherwise(),
+    let shares = shares(bytes);
+    let mut ways = by_length(bytes, &shares);
+    for way in by_size(bytes, &shares) {
+        if !ways.iter().any(|known| known.finds_the_same(&way)) {
+            ways.push(way);
+        }
     }
+    // A number that leads to frames of one size, and at its next change elsewhere, is no length.
+    let sizes: Vec<usize> = ways.iter().filter(|way| way.is_one_size()).map(Way::size).collect();
+    ways.retain(|way| way.is_one_size() || !sizes.iter().any(|size| way.has_nearly_all_of(*size)));
+    // Frames begin alike in a way that misses some of them, too.
+    let misses = |way: &Way| {
+        let finds_more = |other: &Way| other.starts.len() > way.starts.len() && other.bits_each > FINER * way.bits_each;
+        ways.iter().filter(|other| finds_more(other)).any(|other| other.has_all_of(way))
+    };
+    let missing: Vec<bool> = ways.iter().map(misses).collect();
+    let mut kept = missing.iter().map(|misses| !misses);
+    ways.retain(|_| kept.next().unwrap_or(true));
+    ways.sort_by(|one, other| other.bits_each.total_cmp(&one.bits_each));
+    let otherwise =
+        || by_word(bytes).or_else(|| by_line(bytes)).or_else(|| by_period(bytes)).map(|frame| (frame, None));
+    // Of ways for which about as much speaks that with the most frames: another one goes astray for a while.
+    let most = ways.first().map_or(0.0, |way| way.bits_each);
+    let close = ways.iter().filter(|way| way.bits_each >= CLOSE * most);
+    let Some(best) = close.max_by_key(|way| way.starts.len()) else { return otherwise() };
+    let frame = if best.is_one_size() { marked(bytes, best, &shares) } else { best.frame.clone() };
+    // A word at each frame's begin is doubtful only beside a way that finds more frames.
+    let is_marked = matches!(frame, Frame::Sync { .. });
+    let is_rival = |way: &&Way| {
+        way.bits_each > best.bits_each * RIVAL
+            && !best.has_all_of(way)
+            && (!is_marked || way.starts.len() > best.starts.len())
+    };
+    let rival = ways.iter().find(is_rival);
+    Some((frame, rival.map(|way| way.frame.clone())))
+}
+
+/// Frames of one size: with the word that they begin with, if there is one.
+fn marked(bytes: &[u8], way: &Way, shares: &[f64; 256]) -> Frame {
+    let size = Size::Fixed { bytes: way.size() as u32 };
+    let first = &bytes[..WORD.min(way.size())];
+    let same = way
+        .starts
+        .iter()
+        .filter_map(|start| bytes.get(*start..start + first.len()))
+        .map(|other| first.iter().zip(other).take_while(|(one, other)| one == other).count());
+    let mut word = first[..same.min().unwrap_or(0)].to_vec();
+    while word.last() == Some(&0) {
+        word.pop();
+    }
+    if word.len() > 1 && word.iter().any(|byte| *byte != word[0]) {
+        return Frame::Sync { word, size };
+    }
+    // The stream may begin within a frame: then more bytes are alike behind a word than behind its first byte.
+    let elsewhere = by_word(bytes).filter(|frame| matches!(frame, Frame::Sync { size: other, .. } if *other == size));
+    let begin = |frame: &Frame| match frame {
+        Frame::Sync { word, .. } => bytes.windows(word.len()).position(|here| here == word),
+        _ => None,
+    };
+    let is_better = |frame: &Frame| {
+        let Some(begin) = begin(frame).filter(|begin| *begin > 0) else { return false };
+        let starts: Vec<usize> = (begin..bytes.len().saturating_sub(way.size())).step_by(way.size()).collect();
+        alikeness(bytes, &starts, shares) / starts.len().max(1) as f64 > way.bits_each * 1.05
+    };
+    elsewhere.filter(is_better).unwrap_or_else(|| way.frame.clone())
 }
 
 /// How often each byte comes, 0 to 1.
@@ -273,37 +388,62 @@ fn surprise(found: f64, expected: f64) -> f64 {
     part(found, expected) + part(1.0 - found, 1.0 - expected)
 }
 
-/// The length field for which most speaks, and the next best one that finds other frames, where as much almost speaks for that.
-/// Whether all frames that it finds are of one size, too.
-fn by_length(bytes: &[u8]) -> Option<(Frame, Option<Frame>, bool)> {
-    let shares = shares(bytes);
-    let mut found: Vec<(f64, Length, Vec<usize>)> = Vec::new();
+/// The length fields that lead from frame to frame: of those that find the same frames that for which most speaks.
+fn by_length(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
+    let mut found: Vec<Way> = Vec::new();
     for length in possible_lengths() {
         let Some(starts) = chain(bytes, &length) else { continue };
         let looked_at = &starts[..starts.len().min(COUNTED_FRAMES)];
-        let alikeness = alikeness(bytes, looked_at, &shares);
+        let alikeness = alikeness(bytes, looked_at, shares);
         // Nearly all numbers of 16 bits are lengths.
         let frames = looked_at.len() as f64;
         let is_telling = alikeness < LEAST_BITS_EACH * frames && (length.number.bytes > 2 || alikeness > frames);
-        let bits = if is_telling { alikeness + unlikeliness(bytes, &length, looked_at) } else { alikeness };
-        // Per frame: a way through a desert of zeros has many frames, of which each says little.
+        // The more so, the more of them are of another size.
+        let others = starts.windows(2).filter(|pair| pair[1] - pair[0] != starts[1] - starts[0]).count();
+        let variety = others as f64 / starts.len() as f64;
+        let bits = if is_telling { alikeness + variety * unlikeliness(bytes, &length, looked_at) } else { alikeness };
         let bits_each = bits / frames;
         if bits < LEAST_BITS || bits_each < LEAST_BITS_EACH {
             continue;
         }
-        match found.iter_mut().find(|(_, _, known)| *known == starts) {
+        let way = Way { frame: Frame::Length(length), starts, bits_each };
+        match found.iter_mut().find(|known| known.finds_the_same(&way)) {
             // Among equally good lengths the first one, which is the simplest.
-            Some((most, known, _)) if bits_each > *most * 1.01 => (*most, *known) = (bits_each, length),
+            Some(known) if bits_each > known.bits_each * 1.01 => *known = way,
             Some(_) => {}
-            None => found.push((bits_each, length, starts)),
+            None => found.push(way),
         }
     }
-    // Frames of several sizes first: a number that never changes is a length by chance more often than not.
-    found.sort_by(|one, other| is_one_size(&one.2).cmp(&is_one_size(&other.2)).then(other.0.total_cmp(&one.0)));
-    let mut found = found.into_iter();
-    let (most, best, starts) = found.next()?;
-    let rival = found.next().filter(|(bits, ..)| *bits > most * RIVAL).map(|(_, length, _)| Frame::Length(length));
-    Some((Frame::Length(best), rival, is_one_size(&starts)))
+    found
+}
+
+/// Sizes that all frames may have.
+const TRIED_SIZES: usize = 12;
+
+/// The sizes at which bytes are more often the same than at those around, if frames of that size begin alike.
+fn by_size(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
+    let scores = sames(bytes);
+    // Words of a payload are the same at all multiples of their size: what a size adds to that counts.
+    let around = |at: usize| {
+        [at - 8, at - 4, at + 4, at + 8]
+            .into_iter()
+            .filter_map(|at| scores.get(at))
+            .fold(0.0, |one: f64, other| one.max(*other))
+    };
+    let peaks: Vec<f64> = (0..scores.len()).map(|at| if at < 8 { 0.0 } else { scores[at] - around(at) }).collect();
+    let best = peaks.iter().copied().fold(0.0, f64::max);
+    // Four times what chance makes of it.
+    let least = (best * 0.5).max(4.0 * (0.5 / bytes.len().clamp(1, COUNTED) as f64).sqrt());
+    let sizes = peaks.iter().zip(LEAST_SIZE..).filter(|(peak, _)| **peak >= least).map(|(_, size)| size);
+    let mut found: Vec<Way> = Vec::new();
+    for size in sizes.take(TRIED_SIZES) {
+        let starts: Vec<usize> = (0..=bytes.len() - size).step_by(size).take(COUNTED_FRAMES).collect();
+        let bits_each = alikeness(bytes, &starts, shares) / starts.len() as f64;
+        if bits_each >= LEAST_BITS_EACH && starts.len() >= LEAST_FRAMES {
+            found.push(Way { frame: Frame::Fixed { bytes: size as u32 }, starts, bits_each });
+        }
+    }
+    found
 }
 
 fn possible_lengths() -> impl Iterator<Item = Length> {
@@ -332,7 +472,7 @@ fn possible_lengths() -> impl Iterator<Item = Length> {
 fn stated(bytes: &[u8], at: usize, length: &Length, uncounted: i64) -> Option<usize> {
     let end = length.number.at as usize + usize::from(length.number.bytes);
     let head = bytes.get(at..)?;
-    let row = Row { at: 0, length: 0, head: head.get(..end)? };
+    let row = Row { at: 0, length: 0, head: head.get(..end)?, whole: None };
     let counted = (read(&row, &length.number) as i64).checked_mul(length.unit.into())?;
     let stated = usize::try_from(counted + uncounted).ok()?;
     (end..=MOST_FRAME as usize).contains(&stated).then_some(stated)
@@ -419,7 +559,7 @@ fn length_behind(bytes: &[u8], places: &[usize]) -> Option<Length> {
     let mut frames = Frames::new(HEAD);
     places.windows(2).for_each(|pair| frames.push(0, &bytes[pair[0]..pair[1]]));
     let table = Table::new(core::iter::once(&frames));
-    fields::find_lengths(&table).into_iter().find_map(|guess| match guess.meaning {
+    fields::find_lengths(&table, &[]).into_iter().find_map(|guess| match guess.meaning {
         Meaning::Length(length) => Some(length),
         _ => None,
     })
@@ -469,23 +609,30 @@ fn by_line(bytes: &[u8]) -> Option<Frame> {
     Some(Frame::Delimiter { bytes: delimiter.to_vec() })
 }
 
-/// The distance at which bytes are most often the same.
-fn by_period(bytes: &[u8]) -> Option<Frame> {
+/// The shortest frame of a fixed size.
+const LEAST_SIZE: usize = 4;
+
+/// How often bytes are the same, 0 to 1, at each distance from the shortest one on.
+fn sames(bytes: &[u8]) -> Vec<f64> {
     let bytes = &bytes[..bytes.len().min(COUNTED)];
     let alike = |distance: usize| {
         let pairs = bytes.len().saturating_sub(distance);
         let same = bytes.iter().zip(bytes.get(distance..).unwrap_or_default()).filter(|(one, other)| one == other);
         same.count() as f64 / pairs.max(1) as f64
     };
-    let most = MOST_PERIOD.min(bytes.len() / LEAST_FRAMES);
-    let scores: Vec<f64> = (4..=most).map(alike).collect();
+    (LEAST_SIZE..=MOST_PERIOD.min(bytes.len() / LEAST_FRAMES)).map(alike).collect()
+}
+
+/// The distance at which bytes are most often the same.
+fn by_period(bytes: &[u8]) -> Option<Frame> {
+    let scores = sames(bytes);
     let chance = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
     let best = scores.iter().copied().fold(0.0, f64::max);
     // Six times what chance makes of it.
-    let noise = (chance * (1.0 - chance) / bytes.len().max(1) as f64).sqrt();
+    let noise = (chance * (1.0 - chance) / bytes.len().clamp(1, COUNTED) as f64).sqrt();
     if best < chance + 6.0 * noise + 0.01 {
         return None;
     }
-    let period = scores.iter().position(|score| score - chance >= (best - chance) * 0.8)? + 4;
+    let period = scores.iter().position(|score| score - chance >= (best - chance) * 0.8)? + LEAST_SIZE;
     Some(Frame::Fixed { bytes: period as u32 })
 }

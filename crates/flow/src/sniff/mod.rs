@@ -12,6 +12,7 @@
 //! peer, as many as [`Limits`] allow; accounts of rates and sizes are of everything that came. Peers that send to one place
 //! are taken for boards of one kind.
 
+mod checksums;
 mod fields;
 mod findings;
 mod frames;
@@ -79,6 +80,9 @@ impl Default for Limits {
 const SHOWN_PACKETS: usize = 3;
 /// Bytes of each of them.
 const SHOWN_BYTES: usize = 64;
+
+/// Whole frames whose checksum is looked for.
+const CHECKED_FRAMES: usize = 32;
 
 /// What came from a peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -287,9 +291,20 @@ impl Sniffer {
             Kept::Stream(_) => None,
         });
         let table = Table::new(datagrams.chain(&cut));
-        let mut guesses = fields::find_lengths(&table);
-        guesses.extend(fields::find_counters(&table));
-        guesses.extend(fields::find_clocks(&table, &guesses));
+        let whole: Vec<&[u8]> = table.rows().filter_map(|row| row.whole()).take(CHECKED_FRAMES).collect();
+        let checksum = checksums::find_checksum(&whole);
+        let mut guesses = fields::find_lengths(&table, checksum.as_slice());
+        if let (true, Some(Frame::Length(length))) = (guesses.is_empty(), cutting.map(|cutting| &cutting.frame)) {
+            // All frames are of one size, which it is.
+            let frames = table.len() as u64;
+            guesses.push(Guess { meaning: Meaning::Length(*length), holds: frames, of: frames });
+        }
+        guesses.extend(checksum);
+        let counters = fields::find_counters(&table, &guesses);
+        let clocks = fields::find_clocks(&table, &[&guesses[..], &counters].concat());
+        guesses.extend(clocks);
+        // Where a clock ends and in which order its bytes are tells more of the counters beside it.
+        guesses.extend(fields::find_counters(&table, &guesses));
         guesses.extend(fields::find_slow(&table, &guesses));
         guesses.extend(fields::find_constants(&table, &guesses));
         let framing = cutting.map(|cutting| likeliest(&cutting.frame, &guesses));
@@ -301,7 +316,7 @@ impl Sniffer {
         let of_streams: usize = streams.iter().map(|stream| stream.bytes.len()).sum();
         let framed: usize = ranges.iter().flatten().map(|range| range.len()).sum();
         let unframed_bytes = of_streams.saturating_sub(framed) as u64;
-        Group {
+        let mut group = Group {
             peers: peers.iter().map(|(account, _)| account.clone()).collect(),
             frames: table.len() as u64,
             least_frame: table.rows().map(|row| row.length).min().unwrap_or(0),
@@ -310,7 +325,11 @@ impl Sniffer {
             guesses,
             doubts,
             unframed_bytes,
+        };
+        if draft(&group).is_some_and(|layout| layout.event.is_empty()) {
+            group.doubts.push(Doubt::NoEvent);
         }
+        group
     }
 
     fn cut(&self, cutting: &Cutting, streams: &[&Stream]) -> Vec<Frames> {
@@ -333,6 +352,12 @@ fn likeliest(found: &Frame, guesses: &[Guess]) -> Frame {
     });
     match (found, length) {
         (Frame::Length(_), Some(length)) => Frame::Length(length),
+        (Frame::Sync { word, size }, _) => {
+            // What changes later is no part of the word.
+            let fields = guesses.iter().filter_map(Guess::number).map(|number| number.at as usize);
+            let end = fields.min().unwrap_or(word.len()).clamp(2, word.len().max(2));
+            Frame::Sync { word: word[..end.min(word.len())].to_vec(), size: size.clone() }
+        }
         _ => found.clone(),
     }
 }

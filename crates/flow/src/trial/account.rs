@@ -221,6 +221,9 @@ fn step(nanoseconds: u64) -> (u64, u64) {
     (ends[place], ends[place + 1])
 }
 
+/// Numbers that must be there before they are doubted.
+const LEAST_DOUBTED: u64 = 8;
+
 /// A number that lies further back than this has begun anew; so has any that lies back when none is missing.
 const MOST_LATE: u64 = 64;
 
@@ -243,6 +246,10 @@ pub struct Numbers {
     pub out_of_order: u64,
     /// How often the counter began anew.
     pub restarts: u64,
+    /// Numbers that were taken,
+    pub taken: u64,
+    /// and those that were the same as the one before, also where that is allowed.
+    pub repeats: u64,
     /// How much more the one behind `last` should be.
     step: u64,
 }
@@ -254,17 +261,39 @@ impl Numbers {
     }
 
     /// Takes a number that need not be one more than the one before; nothing is wrong with it.
-    pub const fn see(&mut self, number: u64) -> Option<String> {
-        if self.first.is_none() {
-            self.first = Some(number);
-        }
+    pub fn see(&mut self, number: u64) -> Option<String> {
+        self.count(number);
+        self.first.get_or_insert(number);
         self.last = Some(number);
         None
+    }
+
+    fn count(&mut self, number: u64) {
+        self.taken += 1;
+        self.repeats += u64::from(self.last == Some(number));
+    }
+
+    /// Why these may be the numbers of something else, if they look like it.
+    pub fn doubt(&self) -> Option<String> {
+        let Self { taken, repeats, gaps, .. } = *self;
+        // One frame in ten: fewer were sent again, or lost.
+        let is_often = |count: u64| taken >= LEAST_DOUBTED && count * 10 >= taken;
+        if is_often(repeats) && repeats + 1 == taken {
+            Some(format!("it is {} in all frames: it does not count events", self.first.unwrap_or(0)))
+        } else if is_often(repeats) {
+            let what = "it may count seconds, or an event has several frames (`gather`)";
+            Some(format!("{repeats} of {taken} frames repeat the number before: {what}"))
+        } else if taken >= LEAST_DOUBTED && gaps * 2 >= taken {
+            Some(format!("{gaps} of {taken} frames pass numbers over: it may be a time, or bits above the number"))
+        } else {
+            None
+        }
     }
 
     /// Takes the next number, of so many bits; says what is wrong with it. The one behind it should be `step` more.
     pub fn add(&mut self, number: u64, bits: u8, step: u64) -> Option<String> {
         let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));
+        self.count(number);
         self.first.get_or_insert(number);
         let Some(last) = self.last else {
             (self.last, self.step) = (Some(number), step);
@@ -320,5 +349,20 @@ mod tests {
         assert_eq!(counted([1000, 1001, 0, 1, 2], 32, 1), [0, 0, 0, 1]);
         assert_eq!(counted([39, 0, 1, 2], 32, 1), [0, 0, 0, 1]);
         assert_eq!(counted([0, 4, 12], 32, 4), [4, 0, 0, 0]);
+    }
+
+    #[test]
+    fn numbers_that_are_doubled_or_rarely_change_are_doubted() {
+        let doubt = |numbers: &mut dyn Iterator<Item = u64>| {
+            let mut counter = Numbers::default();
+            numbers.for_each(|number| _ = counter.add(number, 32, 1));
+            counter.doubt().unwrap_or_default()
+        };
+        assert_eq!(doubt(&mut (0..100)), "");
+        assert_eq!(doubt(&mut (0..100).filter(|number| number % 20 != 7)), "", "some were lost");
+        assert!(doubt(&mut (0..100).map(|number| number / 2)).contains("50 of 100 frames repeat"));
+        assert!(doubt(&mut (0..100).map(|number| number / 40)).contains("97 of 100 frames repeat"));
+        assert!(doubt(&mut (0..100).map(|_| 7)).contains("it is 7 in all frames"));
+        assert!(doubt(&mut (0..100).map(|number| 2 * number)).contains("99 of 100 frames pass numbers over"));
     }
 }

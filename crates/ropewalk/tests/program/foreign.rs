@@ -483,6 +483,32 @@ fn unknown_datagrams_are_looked_at() {
     assert!(Program::run(["sniff", "no-such-file"]).expect_status(2).errors.contains("no-such-file"));
 }
 
+/// A layout that names a number twice in a row, a slow, a constant or a doubled one is warned about and has a status.
+#[test]
+fn numbers_of_something_else_are_warned_about() {
+    let directory = TemporaryDirectory::new("foreign-doubts");
+    let frames = (0..200_u32).flat_map(|number| [number, number / 2, number / 40, 7, 2 * number].map(u32::to_le_bytes));
+    let input = written(&directory, "board.bin", &frames.flatten().collect::<Vec<u8>>());
+    let rest = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nname = \"board\"\n\
+                id = 1\nreadout = \"ru0\"\ninput = \"FILE\"\nframe = { fixed = \"20B\" }\n";
+    let cases = [
+        (0, 0, ""),
+        (4, 3, "WARNING: event: 100 of 200 frames repeat the number before"),
+        (8, 3, "WARNING: event: 195 of 200 frames repeat the number before"),
+        (12, 3, "WARNING: event: it is 7 in all frames"),
+        (16, 3, "WARNING: event: 199 of 200 frames pass numbers over"),
+    ];
+    for (at, status, warning) in cases {
+        let text = format!("{rest}event = {{ at = {at}, type = \"u32le\" }}\n");
+        let config = written(&directory, "board.toml", text.as_bytes());
+        let tried = Program::run(["source", "test", &config, "--source", "board", "--input", &input]);
+        let lines: Vec<&String> =
+            tried.expect_status(status).out.iter().filter(|line| line.contains("WARNING")).collect();
+        assert_eq!(lines.len(), usize::from(status > 0), "{at}: {lines:?}");
+        assert!(lines.iter().all(|line| line.contains(warning)), "{at}: {lines:?}");
+    }
+}
+
 /// From what a connection sent to a draft, and from the draft to a good test of it.
 #[test]
 fn a_draft_of_a_stream_fits_what_it_was_made_from() {

@@ -9,7 +9,7 @@ use ropewalk_flow::sniff::{Findings, Group, Guess, Limits, Meaning, Peer, PeerAc
 use ropewalk_terms::{Instant, Utc};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
 use ropewalk_wire::framing::Framing;
-use ropewalk_wire::layout::{Clock, Counts, Frame, Layout, Length, Number, Pattern, Plan, Size};
+use ropewalk_wire::layout::{Checksum, Clock, Counts, Frame, Layout, Length, Number, Pattern, Plan, Size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -321,8 +321,8 @@ pub struct PeerReport {
 pub struct GuessReport {
     /// What they may mean.
     pub meaning: MeaningReport,
-    /// Bytes of the frame before it.
-    pub at: usize,
+    /// Bytes of the frame before it; below 0, counted from the frame's end.
+    pub at: i32,
     /// How many bytes it has.
     pub bytes: usize,
     /// Whether the first is the most significant one; null if that means nothing.
@@ -357,18 +357,21 @@ pub enum MeaningReport {
     Constant,
     /// Constant for a peer, and different between peers.
     Peer,
+    /// A checksum of the frame.
+    Checksum,
 }
 
 impl SniffReport {
     /// The same as numbers and texts.
     pub fn new(Sniffed { findings, cut_off, missed_bytes }: &Sniffed) -> Self {
-        let groups = findings.groups.iter().map(group).collect();
+        let drafts = drafts(&findings.groups);
+        let groups = findings.groups.iter().zip(drafts).map(|(one, draft)| group(one, draft)).collect();
         let cut_off = cut_off.as_ref().map(|cut_off| cut_off.why.clone());
         Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard, cut_off, missed_bytes: *missed_bytes }
     }
 }
 
-fn group(group: &Group) -> GroupReport {
+fn group(group: &Group, draft: Option<String>) -> GroupReport {
     let peer = group.peers.first().map(|account| account.peer);
     GroupReport {
         port: peer.map_or(0, |peer| peer.port),
@@ -384,7 +387,7 @@ fn group(group: &Group) -> GroupReport {
         guesses: group.guesses.iter().map(guess).collect(),
         unframed_bytes: group.unframed_bytes,
         doubts: group.doubts.iter().map(ToString::to_string).collect(),
-        draft: draft_text(group),
+        draft,
     }
 }
 
@@ -408,17 +411,22 @@ fn guess(guess: &Guess) -> GuessReport {
         Meaning::Before { .. } => (MeaningReport::Before, None),
         Meaning::Constant { .. } => (MeaningReport::Constant, None),
         Meaning::Peer { .. } => (MeaningReport::Peer, None),
+        Meaning::Checksum(_) => (MeaningReport::Checksum, None),
+    };
+    let number = match &guess.meaning {
+        Meaning::Checksum(checksum) => Some(&checksum.number),
+        _ => guess.number(),
     };
     let (at, bytes) = match &guess.meaning {
-        Meaning::Constant { at, bytes } => (*at, bytes.len()),
-        _ => guess.number().map_or((0, 0), |number| (number.at as usize, usize::from(number.bytes))),
+        Meaning::Constant { at, bytes } => (*at as i32, bytes.len()),
+        _ => number.map_or((0, 0), |number| (number.at, usize::from(number.bytes))),
     };
     GuessReport {
         meaning,
         at,
         bytes,
-        is_big_endian: guess.number().filter(|number| number.bytes > 1).map(|number| number.is_big_endian),
-        mask: guess.number().and_then(|number| number.mask),
+        is_big_endian: number.filter(|number| number.bytes > 1).map(|number| number.is_big_endian),
+        mask: number.and_then(|number| number.mask),
         tick_ns,
         holds: guess.holds,
         of: guess.of,
@@ -426,9 +434,15 @@ fn guess(guess: &Guess) -> GuessReport {
     }
 }
 
-/// The tables of the boards of a group, one for each address that datagrams come from; `None` if no frames were found.
-/// With a `[[readout]]` named `ru0` beside them they are a valid configuration.
-pub fn draft_text(group: &Group) -> Option<String> {
+/// The tables of the boards of each group, one for each address that datagrams come from; `None` if no frames were found.
+/// With a `[[readout]]` named `ru0` beside them, all together are a valid configuration.
+pub fn drafts(groups: &[Group]) -> Vec<Option<String>> {
+    let mut sources = 0;
+    groups.iter().map(|group| draft_text(group, &mut sources)).collect()
+}
+
+/// The tables of a group, behind so many sources of others.
+fn draft_text(group: &Group, sources: &mut usize) -> Option<String> {
     let layout = draft(group)?;
     let plan = Plan::compile(&layout).ok()?;
     let (peer, is_udp) = (group.peers.first()?.peer, group.peers[0].peer.transport == Transport::Udp);
@@ -444,7 +458,8 @@ pub fn draft_text(group: &Group) -> Option<String> {
         let scheme = if is_udp { "udp" } else { "tcp" };
         let is_file = peer.transport == Transport::File;
         let separator = if index == 0 { "" } else { "\n" };
-        let (id, port) = (index + 1, peer.port);
+        *sources += 1;
+        let (id, port) = (*sources, peer.port);
         line(&mut text, format_args!("{separator}[[source]]\nname = \"board-{id}\"\nid = {id}\nreadout = \"ru0\""));
         let any = if peer.from.is_ipv6() { "[::]" } else { "0.0.0.0" };
         if is_file {
@@ -493,6 +508,11 @@ fn fields(text: &mut String, layout: &Layout, first: Option<u64>) {
     }
     if let Some(time) = &layout.time {
         line(text, format_args!("time = {{ {} }}", clock_text(time)));
+    }
+    if let Some(Checksum { kind, number, from, .. }) = &layout.checksum {
+        let from = if *from == 0 { String::new() } else { format!(", from = {from}") };
+        let (kind, number) = (kind.name(), number_text(number));
+        line(text, format_args!("checksum = {{ kind = \"{kind}\", {number}{from} }}"));
     }
 }
 
@@ -550,12 +570,15 @@ fn length_text(length: &Length) -> String {
 
 fn clock_text(clock: &Clock) -> String {
     let ticks = clock.ticks.first().map(number_text).unwrap_or_default();
-    let nanoseconds = clock.tick_attoseconds as f64 / 1e9;
+    // The period or the frequency, which is the rounder number.
+    let period = format!("{}ns", clock.tick_attoseconds as f64 / 1e9);
+    let frequency = format!("{}MHz", (1e18 / clock.tick_attoseconds as f64).round() / 1e6);
+    let tick = if frequency.len() < period.len() { frequency } else { period };
     let seconds = clock
         .seconds
         .as_ref()
         .map_or_else(String::new, |seconds| format!(", seconds = {{ {} }}", number_text(seconds)));
-    format!("{ticks}, tick = \"{nanoseconds}ns\"{seconds}")
+    format!("{ticks}, tick = \"{tick}\"{seconds}")
 }
 
 fn pattern_text(pattern: &Pattern) -> String {

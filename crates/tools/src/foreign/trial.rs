@@ -110,6 +110,8 @@ pub struct BoardReport {
     pub intervals: Vec<IntervalReport>,
     /// How often the clock went backward.
     pub clock_backward: u64,
+    /// Why numbers may be those of something else.
+    pub doubts: Vec<String>,
 }
 
 /// What was seen of numbers that should be one more each time.
@@ -345,6 +347,8 @@ fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) ->
 
 fn board_report((board, account): &(Board, BoardAccount)) -> BoardReport {
     let intervals = account.intervals.counts();
+    let numbers_of = [("sequence", &account.sequence), ("event", &account.event)];
+    let doubts = numbers_of.into_iter().filter_map(|(key, numbers)| Some(format!("{key}: {}", numbers.doubt()?)));
     BoardReport {
         board: board.to_string(),
         frames: account.frames,
@@ -358,6 +362,7 @@ fn board_report((board, account): &(Board, BoardAccount)) -> BoardReport {
             .map(|step| IntervalReport { from_ns: step.from, to_ns: step.to, count: step.count })
             .collect(),
         clock_backward: account.intervals.backward,
+        doubts: doubts.collect(),
     }
 }
 

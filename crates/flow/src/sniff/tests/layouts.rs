@@ -259,7 +259,7 @@ fn tally(seeds: std::ops::Range<u64>) -> Tally {
 #[test]
 fn a_draft_is_right_or_says_that_it_is_doubtful() {
     let tally = tally(0..80);
-    assert!(tally.right >= 15, "{tally:?}");
+    assert!(tally.right >= 14 && tally.right + tally.careful >= 70, "{tally:?}");
 }
 
 /// What is as usual is found without a doubt: a word, a length, a counter in every order and width.

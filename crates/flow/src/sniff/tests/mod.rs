@@ -1,6 +1,8 @@
 //! What is hidden in frames is found, and what is not there is not.
 
+mod boards;
 mod layouts;
+mod rules;
 
 use super::*;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};

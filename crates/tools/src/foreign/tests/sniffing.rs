@@ -28,7 +28,7 @@ fn counters(group: &Group) -> Vec<(i32, u8, bool)> {
 
 /// Fails unless the draft, beside the other half of a configuration, is a good one.
 fn expect_configuration(group: &Group) -> String {
-    let draft = draft_text(group).expect("frames were found");
+    let draft = drafts(std::slice::from_ref(group)).remove(0).expect("frames were found");
     let text = format!("version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{draft}");
     let parsed = parse("draft.toml", &text, &|_| None);
     assert!(parsed.is_ok(), "{}\n{text}", parsed.expect_err("it was refused"));
@@ -154,6 +154,20 @@ fn a_plain_file_is_cut_to_its_last_byte() {
         assert!(draft.contains("bytes = \"TAES\""), "{draft}");
         assert!(!draft.contains("\nevent = ") || draft.contains("# Not certain"), "{draft}");
     }
+}
+
+/// Boards of two ports: together their drafts are one configuration.
+#[test]
+fn drafts_of_two_groups_have_different_names() {
+    let to = |port: u16, number: u32| udp(host(1, 8000), port, &[&b"BOARD"[..], &number.to_be_bytes()].concat());
+    let packets: Vec<_> = (0..50).flat_map(|number| [to(9001, number), to(9002, number)]).collect();
+    let file = Temporary::new("sniffing-names.pcapng", &capture(&packets));
+    let groups = sniff_file(&file.0).expect("it can be read").findings.groups;
+    let drafts: String = drafts(&groups).into_iter().map(|draft| draft.expect("frames were found")).collect();
+    assert!(drafts.contains("name = \"board-1\"\nid = 1") && drafts.contains("name = \"board-2\"\nid = 2"), "{drafts}");
+    let text = format!("version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{drafts}");
+    let parsed = parse("draft.toml", &text, &|_| None);
+    assert!(parsed.is_ok(), "{}\n{text}", parsed.expect_err("it was refused"));
 }
 
 #[test]

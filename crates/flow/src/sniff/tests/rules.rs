@@ -1,0 +1,161 @@
+//! The rules by which fields are told apart, one by one.
+
+use super::*;
+use ropewalk_wire::layout::{CHECKSUM_KINDS, Checksum};
+
+/// What is found in datagrams that come 1 ms apart, on average, each made of its index and the nanoseconds of its trigger.
+fn found(frames: u64, make: impl Fn(u64, u64, &mut Noise) -> Vec<u8>) -> Group {
+    let (mut sniffer, mut noise, mut now) = (Sniffer::new(Limits::default()), Noise(17), 0);
+    for index in 0..frames {
+        now += 500_000 + noise.next() % 1_000_000;
+        let bytes = make(index, now, &mut noise);
+        sniffer.accept(peer(1, Transport::Udp), at(now + noise.next() % 20_000), &bytes);
+    }
+    only(&sniffer)
+}
+
+fn event(group: &Group) -> Number {
+    *draft(group).expect("frames were found").event.first().expect("a number counts events")
+}
+
+/// Seconds are the same in several frames, as an event's number may be.
+#[test]
+fn a_counter_of_frames_is_preferred_to_a_slice_of_a_time() {
+    let group = found(400, |index, now, noise| {
+        let ticks = now / 10;
+        let mut bytes = [&(ticks >> 24).to_be_bytes()[4..], &(ticks as u32 & 0xFF_FFFF).to_be_bytes()[1..]].concat();
+        bytes.extend_from_slice(&(index as u32).to_be_bytes());
+        bytes.extend_from_slice(&(noise.next() as u32).to_be_bytes());
+        bytes
+    });
+    assert_eq!(event(&group), Number::big_endian(7, 4), "{}", told(&group));
+    let is_slow = |guess: &Guess| matches!(guess.meaning, Meaning::SlowCounter { .. });
+    assert!(!group.guesses.iter().any(is_slow) && group.doubts.is_empty(), "{:?}\n{}", group.doubts, told(&group));
+}
+
+/// Every 100 ms the clock of 100 MHz goes on by 10,000,000: some of its bits go up by one in each frame.
+#[test]
+fn bits_of_a_regular_clock_are_no_counter() {
+    let mut sniffer = Sniffer::new(Limits::default());
+    for index in 0..300_u64 {
+        let bytes = [&b"TB"[..], &(index * 10_000_000 + 77).to_le_bytes()].concat();
+        sniffer.accept(peer(1, Transport::Udp), at(index * 100_000_000), &bytes);
+    }
+    let group = only(&sniffer);
+    assert_eq!((frame_counters(&group), clocks(&group).len()), (Vec::new(), 1), "{}", told(&group));
+    assert!(group.doubts.contains(&Doubt::NoEvent), "{:?}", group.doubts);
+}
+
+#[test]
+fn a_clock_whose_bytes_carry_into_each_other_is_one_field() {
+    // The low byte begins anew within each frame, the lower four bytes once.
+    for (bytes, is_big_endian) in [(6, true), (6, false), (8, true), (8, false)] {
+        let group = found(1000, |index, now, _| {
+            let ticks = now + (1 << 33) - 500_000_000;
+            let (big, little) = (&ticks.to_be_bytes()[8 - bytes..], &ticks.to_le_bytes()[..bytes]);
+            [&[0x55, 0xAA][..], if is_big_endian { big } else { little }, &(index as u16).to_be_bytes()].concat()
+        });
+        let clock = draft(&group).and_then(|layout| layout.time).expect("a clock was found");
+        let place = Number { is_big_endian, ..Number::little_endian(2, bytes as u8) };
+        let found = clock.ticks[0];
+        let end = |number: &Number| if is_big_endian { number.at + i32::from(number.bytes) } else { number.at };
+        assert!(found.bytes > 4 && end(&found) == end(&place), "{place:?}: {}", told(&group));
+        assert_eq!(clock.tick_attoseconds, 1_000_000_000, "{}", told(&group));
+    }
+}
+
+#[test]
+fn ticks_are_round_numbers() {
+    let cases = [
+        (25.002, 0.01, 25.0),
+        (7.9994, 0.0004, 8.0),
+        (24.95, 0.2, 25.0),
+        (11.356_86, 0.000_1, 11.356_86),
+        (31.9, 0.1, 32.0),
+    ];
+    for (measured, error, round) in cases {
+        let (found, _) = fields::round_tick(measured, error);
+        assert!((found - round).abs() < 0.001 * round, "{measured}: {found}");
+    }
+    let (exact, digits) = fields::round_tick(10.000_1, 0.000_2);
+    assert!((exact - 10.0).abs() < 1e-9 && digits == 1, "{exact}");
+}
+
+#[test]
+fn every_checksum_at_the_end_is_found() {
+    for &kind in CHECKSUM_KINDS {
+        for (is_big_endian, from, behind) in [(false, 0, 0), (true, 4, 0), (true, 0, 4)] {
+            let bytes = kind.bits() as usize / 8;
+            let group = found(40, |index, _, noise| {
+                let mut frame = [&b"HEAD"[..], &(index as u32).to_le_bytes()].concat();
+                let mut payload = vec![0; 16 + 4 * (noise.next() % 8) as usize];
+                noise.fill(&mut payload);
+                frame.extend(payload);
+                let sum = kind.of([&frame[from..]]);
+                let (big, little) = (&sum.to_be_bytes()[8 - bytes..], &sum.to_le_bytes()[..bytes]);
+                frame.extend_from_slice(if is_big_endian { big } else { little });
+                frame.extend(vec![0xEE; behind]);
+                frame
+            });
+            let layout = draft(&group).expect("frames were found");
+            let Some(Checksum { number, from: begin, .. }) = layout.checksum else {
+                panic!("{kind:?}, {is_big_endian}: {}", told(&group))
+            };
+            let end = number.at + i32::from(number.bytes);
+            assert_eq!(end, -(behind as i32), "{kind:?}: {}", told(&group));
+            // Constant bytes that a sum leaves out add up to nothing in some sums.
+            assert!(begin <= 4, "{kind:?}: {}", told(&group));
+        }
+    }
+}
+
+#[test]
+fn noise_has_no_checksum() {
+    let group = found(100, |_, _, noise| {
+        let mut frame = vec![0; 40];
+        noise.fill(&mut frame);
+        frame
+    });
+    assert!(!group.guesses.iter().any(|guess| matches!(guess.meaning, Meaning::Checksum(_))), "{}", told(&group));
+}
+
+/// A length of all but itself, at the begin and behind a word; in bytes and in words.
+#[test]
+fn lengths_that_leave_themselves_out_are_found() {
+    for (at, unit) in [(0, 1), (4, 1), (4, 4)] {
+        let mut noise = Noise(23);
+        let mut bytes = Vec::new();
+        for number in 1..=300_u32 {
+            let payload = 8 + 4 * (noise.next() % 40) as usize;
+            let length = ((at + 4 + payload) / unit) as u32;
+            bytes.extend_from_slice(&[0xde, 0xad, 0xbe, 0xef][..at]);
+            bytes.extend(length.to_le_bytes());
+            bytes.extend(number.to_le_bytes());
+            let start = bytes.len();
+            bytes.resize(start + payload, 0);
+            noise.fill(&mut bytes[start..]);
+        }
+        let group = heard(&bytes);
+        assert_eq!((group.frames, group.unframed_bytes), (300, 0), "{at}, {unit}: {:?}", group.framing);
+        assert_eq!(event(&group), Number::little_endian(at as i32 + 4, 4), "{}", told(&group));
+    }
+}
+
+#[test]
+fn the_longest_frame_of_a_draft_has_room_to_grow() {
+    for payload in [40, 100_000, 300_000] {
+        let mut bytes = Vec::new();
+        for number in 0..20_u32 {
+            let length = payload + 7 * number;
+            bytes.extend([0xca, 0xfe, 0xba, 0xbe]);
+            bytes.extend((length + 12).to_be_bytes());
+            bytes.extend(number.to_be_bytes());
+            bytes.resize(bytes.len() + length as usize, 0x11);
+        }
+        let mut sniffer = Sniffer::new(Limits { stream_bytes: 16 << 20, ..Limits::default() });
+        sniffer.accept(peer(1, Transport::File), at(0), &bytes);
+        let group = only(&sniffer);
+        let layout = draft(&group).expect("frames were found");
+        assert!(layout.max as usize >= 2 * group.most_frame, "{payload}: {} of {}", layout.max, group.most_frame);
+    }
+}
