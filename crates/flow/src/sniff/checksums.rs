@@ -47,8 +47,28 @@ fn guess(frames: &[&[u8]], kind: ChecksumKind, behind: usize, from: usize) -> Op
         return None;
     }
     let bytes = kind.bits() / 8;
+    if is_payload(frames, bytes as usize, behind) {
+        return None;
+    }
     let at = -((bytes as usize + behind) as i32);
     let number = Number { is_big_endian: order == 1 && bytes > 1, ..Number::little_endian(at, bytes as u8) };
     let meaning = Meaning::Checksum(Checksum { kind, number, from: from as i32, to: at });
     Some(Guess { meaning, holds: holds as u64, of: frames.len() as u64 })
+}
+
+/// Whether the bytes at this place belong to the payload: they repeat those before them, as equal bytes do, whose sums
+/// are equal too; or what follows them is no end mark, because it changes.
+fn is_payload(frames: &[&[u8]], bytes: usize, behind: usize) -> bool {
+    let ends = || {
+        let long_enough = frames.iter().filter(|frame| frame.len() >= bytes + behind);
+        long_enough.map(|frame| frame.split_at(frame.len() - behind))
+    };
+    let Some((_, mark)) = ends().next() else { return true };
+    let marked = ends().filter(|(_, behind)| *behind == mark).count();
+    let repeats = |front: &[u8]| {
+        let at = front.len() - bytes;
+        at >= bytes && front[at..] == front[at - bytes..at]
+    };
+    let repeated = ends().filter(|(front, _)| repeats(front)).count();
+    repeated * 2 > frames.len() || marked * 10 < frames.len() * 9
 }

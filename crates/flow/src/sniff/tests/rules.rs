@@ -119,6 +119,23 @@ fn noise_has_no_checksum() {
     assert!(!group.guesses.iter().any(|guess| matches!(guess.meaning, Meaning::Checksum(_))), "{}", told(&group));
 }
 
+/// Two bytes of a payload of equal bytes are the XOR and the sum of those before them as often as not.
+#[test]
+fn a_payload_of_equal_bytes_is_no_checksum() {
+    let mut bytes = Vec::new();
+    for number in 0..200_u32 {
+        let payload = number as usize % 5 * 4;
+        bytes.extend([0xca, 0xfe, 0xf0, 0x0d]);
+        bytes.extend((12 + payload as u32).to_be_bytes());
+        bytes.extend(number.to_be_bytes());
+        bytes.resize(bytes.len() + payload, number as u8);
+    }
+    let group = heard(&bytes);
+    assert!(!group.guesses.iter().any(|guess| matches!(guess.meaning, Meaning::Checksum(_))), "{}", told(&group));
+    let Some(Frame::Length(length)) = &group.framing else { panic!("{:?}", group.framing) };
+    assert_eq!((length.number.at, length.number.bytes, length.number.is_big_endian), (4, 4, true), "{}", told(&group));
+}
+
 /// A length of all but itself, at the begin and behind a word; in bytes and in words.
 #[test]
 fn lengths_that_leave_themselves_out_are_found() {
