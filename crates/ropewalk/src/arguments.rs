@@ -223,7 +223,7 @@ pub(crate) struct FilterNodeOptions {
     /// Configuration with the same `[filter]` section as the run.
     pub(crate) config: PathBuf,
     /// Address for builder units; with port 0, a free port is chosen and printed.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9500")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9500")]
     pub(crate) listen: String,
 }
 
