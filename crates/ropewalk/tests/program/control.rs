@@ -593,7 +593,11 @@ fn a_source_that_died_is_begun_anew_by_one_command() {
     other.disconnect();
     one.send(51..=100);
     Program::run(["ctl", "take", "--url", &controlled.url, "--by", "bob"]).expect_status(0);
-    assert!(restart("ada").expect_status(3).account()["error"].as_str().is_some_and(|why| why.contains("bob holds")));
+    assert!(
+        restart("ada").expect_status(3).account()["error"]
+            .as_str()
+            .is_some_and(|why| why.contains("bob has had control"))
+    );
     Program::run(["ctl", "give", "--url", &controlled.url, "--by", "bob"]).expect_status(0);
 
     // Once more it changes nothing.

@@ -298,7 +298,7 @@ impl RunController {
             By::Program(by) => by,
             By::Operator(by) => {
                 if let Some(why) = self.rota.refusal(self.clock.now(), &by) {
-                    self.tell_command(&by, format!("{}, by {by}, is not heard: {why}", command.name()));
+                    self.tell_command(&by, format!("{}, by {by}, is refused: {why}", command.name()));
                     let state = self.operation.state();
                     return reply(Told { command, answer: Answer::HeldByAnother, state, text: Some(why) });
                 }

@@ -286,7 +286,7 @@ fn only_the_operator_with_control_and_the_program_may_give_commands() {
     for text in ["ada takes control", "bob takes control from ada by force"] {
         assert!(said.iter().any(|entry| entry == text), "{text}: {said:?}");
     }
-    assert!(said.iter().any(|entry| entry.starts_with("start, by bob, is not heard: ada holds")), "{said:?}");
+    assert!(said.iter().any(|entry| entry.starts_with("start, by bob, is refused: ada has had control")), "{said:?}");
 }
 
 #[test]
@@ -313,15 +313,15 @@ fn a_run_whose_required_fields_are_not_said_does_not_start() {
 }
 
 #[test]
-fn an_operator_who_gives_no_sign_loses_the_controls() {
+fn an_operator_who_gives_no_command_loses_control() {
     let output = Output::new("silent");
     let mut configuration = configuration(&output.0, false, "");
     configuration.timeouts.operator = Time(Duration::from_millis(50));
     let session = session_of(Launcher::new(configuration), Fields::default());
     let control = session.control();
     operator(&control, "ada", ControlsRequest::Take { is_forced: false });
-    wait_for(&control, "her to lose them", |view| view.operator.is_none());
-    assert!(control.journal_after(0).iter().any(|entry| entry.text.starts_with("ada gave no sign for ")));
+    wait_for(&control, "her to lose control", |view| view.operator.is_none());
+    assert!(control.journal_after(0).iter().any(|entry| entry.text.starts_with("ada gave no command for ")));
     assert_eq!(command_of(&control, "bob", Command::Configure).answer, Answer::Done);
 }
 
