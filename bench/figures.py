@@ -31,7 +31,7 @@ def figures():
     found = {}
     for file in sorted((ROOT / "bench" / "runs").glob("*/*.jsonl")):
         for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-            if line.get("median") is None:
+            if "median" not in line:
                 continue
             case = line.get("case", {})
             kind = next((f"{key}={case[key]}" for key in KINDS if key in case), "all")

@@ -201,8 +201,8 @@ pub(in crate::rules) const OFFLOADS: &[Rule] = &[
         group: Group::Card,
         what: "Large pieces that the card, or at the last moment the kernel, cuts into packets: `tx-scatter-gather`, \
                `tx-tcp-segmentation`, `tx-generic-segmentation`. On.",
-        why: "As with `receive_offload`, the other way: the kernel works on 64 KiB in the place of 45 packets. Without \
-              gathering each piece is copied once more.",
+        why: "As `receive_offload`, for sending: the kernel handles one piece of 64 KiB instead of 45 packets. Without \
+              scatter-gather it copies each piece once more.",
         source: "the kernel's networking/segmentation-offloads.rst",
         worth: "0.43 million packets a second without, 1.44 with segmentation in software alone (datagrams over a \
                virtual \
@@ -351,11 +351,11 @@ pub(in crate::rules) const LINK: &[Rule] = &[
     Rule {
         name: "mtu",
         group: Group::Card,
-        what: "The largest packet of an interface that data comes through, and of what it is made of. 9000 bytes, or as \
-               many as the card can have, where all machines and switches of that network have it. A switch cannot be \
-               asked: it is planned where `--interface` names one that feeds.",
-        why: "Every packet costs the same, however long it is. Paper 1 saved 24 % of its CPU time with 4 kB in the \
-              place of 1.5 kB.",
+        what: "The MTU of an interface that receives data, and of the interfaces below it: 9000 bytes, or the card's \
+               maximum, if all machines and switches of that network support it. Ropewalk cannot query a switch: it \
+               plans this change only for an interface that `--interface` names.",
+        why: "The kernel spends about the same time on a packet of any length. Paper 1 saved 24 % of its CPU time with \
+              packets of 4 kB instead of 1.5 kB.",
         source: "paper 1, IV-D, Figs. 7 and 8",
         worth: "16 streams over a virtual pair: 1.1 GB/s at 1500, 2.8 at 4000, 4.6 at 9000 bytes; `ropewalk bench \
                gateway`",

@@ -1,4 +1,4 @@
-//! The rules by which fields are told apart, one by one.
+//! One test for each rule that distinguishes fields.
 
 use super::*;
 use ropewalk_wire::layout::{CHECKSUM_KINDS, Checksum};
