@@ -35,11 +35,13 @@ impl<'a> RunFiles<'a> {
     /// What a writer of these streams is given, without sources.
     pub(super) fn storage_config(&self, writer: NodeId, output: PathBuf, streams: &Streams) -> StorageConfig {
         let Configuration { run, storage, stream: sections, .. } = self.configuration;
+        // A farm rejects events, so no stream of a gateway with a farm has every event.
+        let farm_selects = self.configuration.has_gateways() && !self.configuration.decides_itself();
         let stream = |(name, index): (StreamName, _)| {
             let own = sections.iter().find(|stream| stream.name == name.as_str());
             StreamStorage {
                 name,
-                selected: !streams.takes_all(StreamIndex(index)),
+                selected: farm_selects || !streams.takes_all(StreamIndex(index)),
                 compression: own.and_then(|stream| stream.compress).unwrap_or(storage.compress),
                 outputs: own.map(|stream| stream.outputs.clone()).unwrap_or_default(),
                 hand_over: own.and_then(|stream| stream.hand_over.clone()),

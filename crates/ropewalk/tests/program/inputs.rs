@@ -298,6 +298,8 @@ fn what_init_writes_is_checked_and_runs_at_once() {
         assert_eq!(account["ledger"]["balanced"], true, "{kind}: {account}");
         let events = account["events"]["written"].as_u64();
         assert!(events > Some(20), "{kind}: {account}");
+        let verified = Program::run(["verify", &path.join("run000001").display().to_string(), "--json"]);
+        assert_eq!(verified.expect_status(0).account()["events"].as_u64(), events, "{kind}");
     }
 }
 
