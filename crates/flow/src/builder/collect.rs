@@ -3,7 +3,7 @@
 use super::message::Whereabouts;
 use super::slots::Stage;
 use super::synchrony::Action;
-use super::{Builder, BuilderSource, IncompletePolicy};
+use super::{Builder, BuilderConfig, BuilderSource, IncompletePolicy};
 use crate::messages::{AssignEntry, BATCH, Batch, Fragment, FragmentFlags, Message, Request, RequestEntry, overwrite};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -62,7 +62,7 @@ impl Builder {
         let peer = &self.peers[usize::from(readout)];
         let (slot, places, causes) = self.slots.row_mut(entry.slot);
         let mut hint = 0;
-        let mut filled = 0;
+        let (mut filled, mut flags) = (0, slot.flags);
         for fragment in fragments {
             let Some(place) = peer.place_of(fragment.meta.source, &mut hint) else {
                 self.counts.unknown_fragments += 1;
@@ -76,9 +76,11 @@ impl Builder {
                 let Fragment { meta, ref mut payload } = *fragment;
                 overwrite(&mut places[place], Some(Fragment { meta, payload: core::mem::take(payload) }));
                 filled += 1;
+                flags = flags.with(meta.flags);
             }
         }
         slot.filled += filled;
+        slot.flags = flags;
         if filled as usize != peer.sources() {
             self.name_not_held(readout, entry);
         }
@@ -245,21 +247,19 @@ impl Builder {
         }
         slot.stage = Stage::Ready;
         let key = slot.key;
+        let (slot, fragments, _) = self.slots.row_mut(number);
         if self.config.check_bunch_crossing {
-            let fragments = self.slots.fragments_mut(number);
-            flag_mismatches(&self.config.sources, fragments, self.config.orbit, &mut self.mismatches);
+            flag_mismatches(&self.config, fragments, &mut slot.flags, &mut self.mismatches);
         }
-        if let Some(observer) = &mut self.observer {
-            let fragments = self.slots.fragments_mut(number);
-            match observer.observe(key, &self.config.sources, fragments, &mut self.displaced) {
-                Some((Action::Stop, cause)) => self.ask_to_stop(cause),
-                Some((Action::Pause, cause)) => self.paused = Some(cause),
-                Some((Action::Flag, _)) | None => {}
-            }
+        let action = self.observer.as_mut().and_then(|observer| {
+            observer.observe(key, &self.config.sources, fragments, &mut slot.flags, &mut self.displaced)
+        });
+        self.counts.doubtful += u64::from(slot.flags.has_error());
+        match action {
+            Some((Action::Stop, cause)) => self.ask_to_stop(cause),
+            Some((Action::Pause, cause)) => self.paused = Some(cause),
+            Some((Action::Flag, _)) | None => {}
         }
-        let is_doubtful = |fragment: &Fragment| fragment.meta.flags.has_error();
-        let is_doubtful = self.slots.fragments(number).iter().flatten().any(is_doubtful);
-        self.counts.doubtful += u64::from(is_doubtful);
         self.ready.push_back(number);
     }
 
@@ -341,7 +341,13 @@ fn are_plainly_equal(sources: &[BuilderSource], fragments: &[Option<Fragment>]) 
 
 /// Flags every fragment whose bunch crossing is not that of the majority, and counts it by place in `mismatches`.
 /// Where there is no majority, the first source in the configured order is right.
-fn flag_mismatches(sources: &[BuilderSource], fragments: &mut [Option<Fragment>], orbit: u16, mismatches: &mut [u64]) {
+fn flag_mismatches(
+    config: &BuilderConfig,
+    fragments: &mut [Option<Fragment>],
+    flags: &mut FragmentFlags,
+    mismatches: &mut [u64],
+) {
+    let (sources, orbit) = (&config.sources, config.orbit);
     if are_plainly_equal(sources, fragments) {
         return;
     }
@@ -358,6 +364,7 @@ fn flag_mismatches(sources: &[BuilderSource], fragments: &mut [Option<Fragment>]
         let Some(fragment) = fragment else { continue };
         if compared(source, fragment, orbit).is_some_and(|crossing| !agree(right, (source, crossing))) {
             fragment.meta.flags = fragment.meta.flags.with(FragmentFlags::BUNCH_CROSSING_MISMATCH);
+            *flags = flags.with(fragment.meta.flags);
             *count += 1;
         }
     }

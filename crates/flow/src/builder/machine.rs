@@ -520,13 +520,14 @@ impl Observer {
         self.changes.clear();
     }
 
-    /// Shows an event and flags its fragments of sources that are displaced. Returns what a source that became
-    /// displaced by it leads to.
+    /// Shows an event and flags its fragments of sources that are displaced, and the event in `flags`. Returns the action
+    /// if a source became displaced by it.
     pub(super) fn observe(
         &mut self,
         key: EventKey,
         sources: &[BuilderSource],
         fragments: &mut [Option<Fragment>],
+        flags: &mut FragmentFlags,
         displaced: &mut [u64],
     ) -> Option<(Action, Cause)> {
         let places = self.observations.iter_mut().zip(sources).zip(fragments.iter());
@@ -547,6 +548,7 @@ impl Observer {
             for (place, fragment) in fragments.iter_mut().enumerate() {
                 if let (Some(_), Some(fragment)) = (self.machine.cause(place), fragment) {
                     fragment.meta.flags = fragment.meta.flags.with(FragmentFlags::DISPLACED);
+                    *flags = flags.with(fragment.meta.flags);
                     displaced[place] += 1;
                 }
             }

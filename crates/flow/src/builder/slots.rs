@@ -3,6 +3,7 @@
 use crate::messages::{Fragment, overwrite};
 use ropewalk_memory::Returns;
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome, Verdict};
+use ropewalk_wire::message::FragmentFlags;
 
 /// How far a slot's event has come.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -46,6 +47,8 @@ pub(super) struct Slot {
     lacking: u16,
     /// Fragments that are there.
     pub(super) filled: u32,
+    /// The flags of all of them.
+    pub(super) flags: FragmentFlags,
     /// Bytes charged to the credit.
     pub(super) bytes: u32,
     /// When it was assigned.
@@ -66,6 +69,7 @@ impl Slot {
         awaited: 0,
         lacking: 0,
         filled: 0,
+        flags: FragmentFlags(0),
         bytes: 0,
         since: Instant::ZERO,
     };
@@ -189,12 +193,6 @@ impl Slots {
     /// The fragments by source; `None` if the source has none.
     pub(super) fn fragments(&self, slot: u32) -> &[Option<Fragment>] {
         &self.fragments[self.range(slot)]
-    }
-
-    /// The fragments by place.
-    pub(super) fn fragments_mut(&mut self, slot: u32) -> &mut [Option<Fragment>] {
-        let range = self.range(slot);
-        &mut self.fragments[range]
     }
 
     /// Why a source has no fragment, by place, where that is known.

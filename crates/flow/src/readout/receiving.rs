@@ -88,6 +88,8 @@ impl Readout {
             let placed = self.place_plain(source, plain_end, rest);
             if placed > 0 {
                 self.joins(source);
+                let input = &mut self.sources[source];
+                input.statistics.last_number = Some(input.sequence.last_raw());
             }
             let Some((fragment, behind)) = rest[placed..].split_first_mut() else { break };
             self.take_aside(now, source, fragment.take());
@@ -149,7 +151,8 @@ impl Readout {
     fn refuse(&mut self, source: usize, fragments: &mut Vec<Received>, cause: Cause) {
         let input = &mut self.sources[source];
         for fragment in fragments.drain(..) {
-            input.statistics.count(&fragment.meta);
+            input.statistics.add_payload(&fragment.meta);
+            input.statistics.follow_number(&fragment.meta);
             match cause {
                 Cause::Stale => {
                     input.account.stale += 1;
@@ -164,6 +167,7 @@ impl Readout {
     /// A fragment that does not plainly go on: it is placed after a closer look, counted, or put behind what waits.
     #[cold]
     fn take_aside(&mut self, now: Instant, source: usize, fragment: Received) {
+        self.sources[source].statistics.follow_number(&fragment.meta);
         if let Some(cause) = fragment.meta.missing_cause() {
             let input = &mut self.sources[source];
             if !input.doubt.is_empty() && input.is_following() {

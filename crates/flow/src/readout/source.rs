@@ -56,7 +56,7 @@ pub(super) struct Statistics {
     /// Fragments without a payload byte.
     pub(super) empty: u64,
     /// The event number of the last fragment, as received.
-    last_number: Option<u64>,
+    pub(super) last_number: Option<u64>,
     /// Fragments with the number of the fragment before.
     pub(super) repeated: u64,
     /// Fragments with a lower number than the fragment before.
@@ -80,14 +80,18 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Counts the payload of a fragment, and how its number follows the one before.
+    /// Counts the payload of a fragment.
     #[inline]
-    pub(super) fn count(&mut self, fragment: &FragmentMeta) {
+    pub(super) fn add_payload(&mut self, fragment: &FragmentMeta) {
+        self.payload_bytes += u64::from(fragment.length);
+        self.empty += u64::from(fragment.length == 0 && fragment.missing_cause().is_none());
+    }
+
+    /// Counts how the number of a fragment follows the one before. Fragments that plainly go on set the number only.
+    pub(super) fn follow_number(&mut self, fragment: &FragmentMeta) {
         if fragment.missing_cause().is_some() {
             return;
         }
-        self.payload_bytes += u64::from(fragment.length);
-        self.empty += u64::from(fragment.length == 0);
         if let Some(last) = self.last_number.replace(fragment.raw_id) {
             self.repeated += u64::from(fragment.raw_id == last);
             self.fell += u64::from(fragment.raw_id < last);
@@ -237,7 +241,7 @@ impl Source {
         let mut flags = FragmentFlags::default();
         for fragment in fragments {
             flags = flags.with(fragment.meta.flags);
-            self.statistics.count(&fragment.meta);
+            self.statistics.add_payload(&fragment.meta);
         }
         if flags.has_error() {
             self.note_doubts(fragments);
