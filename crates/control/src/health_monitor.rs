@@ -48,7 +48,7 @@ struct Readers {
     history: History,
     /// None if it cannot be written.
     history_file: Option<RateHistoryFile>,
-    pace: Pace,
+    latest_rates: LatestRates,
     wrong: Wrong,
     /// The run that the present one is compared with.
     reference: Option<Arc<RunTrend>>,
@@ -155,12 +155,12 @@ impl Wrong {
 
 /// How fast everything was between the last two samples.
 #[derive(Debug, Default)]
-struct Pace {
+struct LatestRates {
     last: Option<Arc<Sample>>,
     rates: Option<Rates>,
 }
 
-impl Pace {
+impl LatestRates {
     /// Looks at the next sample. One that it has seen says nothing new.
     fn observe(&mut self, sample: &Arc<Sample>) {
         if self.last.as_ref().is_some_and(|last| last.run == sample.run && last.time == sample.time) {
@@ -199,7 +199,7 @@ impl HealthMonitor {
             heard: Heard::default(),
             history,
             history_file,
-            pace: Pace::default(),
+            latest_rates: LatestRates::default(),
             wrong,
             reference: None,
             closed: None,
@@ -220,8 +220,10 @@ impl HealthMonitor {
             let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
             if view.run.is_some() {
                 self.with(
-                    |Readers { finder, quality, alarms, history, history_file, pace, wrong, reference, .. }| {
-                        pace.observe(&view.sample);
+                    |Readers {
+                         finder, quality, alarms, history, history_file, latest_rates, wrong, reference, ..
+                     }| {
+                        latest_rates.observe(&view.sample);
                         history.observe(Arc::clone(&view.sample));
                         history_file.iter().for_each(|history_file| history_file.keep(history));
                         finder.observe(Arc::clone(&view.sample));
@@ -302,7 +304,7 @@ impl HealthMonitor {
 
     /// Returns the rates of the run; none before the second sample.
     pub(crate) fn rates(&self) -> Option<Rates> {
-        self.with(|readers| readers.pace.rates.clone())
+        self.with(|readers| readers.latest_rates.rates.clone())
     }
 
     /// Returns the history from the second `since` on, in steps of `step_seconds`.

@@ -18,7 +18,7 @@ use super::resolve::{Addresses, Resolved};
 use super::run_files::{self, DiskWatch, RunFiles, StartRoom};
 use super::transfer::TransferService;
 use super::units::{CommandedManager, Managing, Units};
-use super::worker::{Paged, Worker};
+use super::worker::{DriveWithPage, Worker};
 use crate::monitoring::Archive;
 use ropewalk_config::Configuration;
 use ropewalk_engine::pages::{NodePage, PageDirectory};
@@ -269,12 +269,12 @@ pub fn launch_with(
         inputs.addresses.push((name.clone(), readout.source_address()));
         workshop.inputs(index, &mut readout, events, &mut inputs)?;
         addresses.push(readout.source_address());
-        readouts.push((name, workshop.paged(NodeId::readout(index), readout)));
+        readouts.push((name, workshop.with_page(NodeId::readout(index), readout)));
     }
     for index in 0..resolved.manager.builders {
         let name = configuration.builder[usize::from(index)].name.clone();
         let builder = workshop.builder(index, peers()?, &mut inputs.watched, &mut archive)?;
-        builders.push((name, workshop.paged(NodeId::builder(index), builder)));
+        builders.push((name, workshop.with_page(NodeId::builder(index), builder)));
     }
     let sources = workshop.sources(&addresses, &mut inputs, events)?;
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
@@ -329,7 +329,7 @@ pub fn launch_unit(
             start.names = std::mem::take(&mut inputs.addresses);
             let mut own = vec![String::new(); usize::from(resolved.manager.readouts)];
             own[usize::from(index)] = readout.source_address();
-            start.worker(name, vec![workshop.paged(NodeId::readout(index), readout)])?;
+            start.worker(name, vec![workshop.with_page(NodeId::readout(index), readout)])?;
             let sources = workshop.sources(&own, &mut inputs, events)?;
             start.inputs(inputs, sources, &configuration.run.output)?;
             start.finish(&workshop)
@@ -341,7 +341,7 @@ pub fn launch_unit(
             let mut start = Start::new(nowhere(), &resolved, &placement);
             let builder = workshop.builder(index, peers, &mut start.base.watched, &mut archive)?;
             start.base.tap = Some(workshop.tap.clone());
-            start.worker(&section.name, vec![workshop.paged(NodeId::builder(index), builder)])?;
+            start.worker(&section.name, vec![workshop.with_page(NodeId::builder(index), builder)])?;
             start.base.archive(archive, &placement)?;
             start.keep_files(index..index + 1, &workshop)?;
             start.finish(&workshop)
@@ -476,7 +476,7 @@ struct Inputs {
 type Sources = (Option<SourceDrive<Tcp>>, Arc<TriggerGate>);
 
 impl RunBase {
-    fn thread(&self, name: &str, drives: Vec<Paged>, placement: &ThreadPlacement) -> Result<Worker, RunError> {
+    fn thread(&self, name: &str, drives: Vec<DriveWithPage>, placement: &ThreadPlacement) -> Result<Worker, RunError> {
         Worker::start(name, drives, Arc::clone(&self.ending), placement.on_start(name))
             .map_err(system(format!("thread {name}")))
     }
@@ -485,7 +485,7 @@ impl RunBase {
     pub(super) fn worker(
         &mut self,
         name: &str,
-        drives: Vec<Paged>,
+        drives: Vec<DriveWithPage>,
         placement: &ThreadPlacement,
     ) -> Result<(), RunError> {
         self.workers.push(self.thread(name, drives, placement)?);
@@ -496,7 +496,7 @@ impl RunBase {
     pub(super) fn emulator(
         &mut self,
         name: &str,
-        drives: Vec<Paged>,
+        drives: Vec<DriveWithPage>,
         placement: &ThreadPlacement,
     ) -> Result<(), RunError> {
         self.emulators.push(self.thread(name, drives, placement)?);
@@ -590,7 +590,11 @@ impl<'a> Start<'a> {
         Self { base, units, placement, names: Vec::new(), commands: Some(commands) }
     }
 
-    fn manager<P: Dispatcher + Send + 'static>(&mut self, drive: ManagerDrive<P>, page: Option<NodePage>) -> Paged {
+    fn manager<P: Dispatcher + Send + 'static>(
+        &mut self,
+        drive: ManagerDrive<P>,
+        page: Option<NodePage>,
+    ) -> DriveWithPage {
         let manager = CommandedManager {
             drive,
             commands: self.commands.take().expect("a process has one event manager"),
@@ -598,14 +602,14 @@ impl<'a> Start<'a> {
             publish_due: Instant::ZERO,
             published: RunPhase::default(),
         };
-        Paged::new(Box::new(manager), page)
+        DriveWithPage::new(Box::new(manager), page)
     }
 
     /// Front ends under run control: over a service that serves other runs too, or over one of this run's own.
     fn front_ends(&mut self, shared: Option<&FrontEndService>, own: Option<FrontEndService>, addresses: Vec<String>) {
         let service = shared.or(own.as_ref());
         self.names.extend(service.map(|service| ("front-ends".to_owned(), service.address().to_owned())));
-        self.units.front_ends = service.map(|service| service.conducted(addresses));
+        self.units.front_ends = service.map(|service| service.of_run(addresses));
         self.units.own_service = own;
     }
 
@@ -626,7 +630,7 @@ impl<'a> Start<'a> {
         self.worker(MANAGER, vec![manager])
     }
 
-    fn worker(&mut self, name: &str, drives: Vec<Paged>) -> Result<(), RunError> {
+    fn worker(&mut self, name: &str, drives: Vec<DriveWithPage>) -> Result<(), RunError> {
         self.base.addresses =
             std::mem::take(&mut self.names).into_iter().chain(self.base.addresses.drain(..)).collect();
         self.base.worker(name, drives, self.placement)
@@ -666,7 +670,7 @@ impl<'a> Start<'a> {
         gate: &Arc<TriggerGate>,
     ) -> Result<(), RunError> {
         self.units.gate = Some(Arc::clone(gate));
-        self.base.emulator(name, vec![Paged::new(drive, None)], self.placement)
+        self.base.emulator(name, vec![DriveWithPage::new(drive, None)], self.placement)
     }
 
     /// Watches the disks of these builder units, and passes to each unit how much room it has.

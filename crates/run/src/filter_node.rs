@@ -3,7 +3,7 @@
 use super::assemble::{RunError, endpoint, system};
 use super::placement::{Part, Purpose, ThreadPlacement, pool_of};
 use super::plugins::{Watched, filter_process, fingerprint, unfit};
-use super::worker::{Ending, Paged, Worker};
+use super::worker::{DriveWithPage, Ending, Worker};
 use ropewalk_config::Configuration;
 use ropewalk_engine::Drive;
 use ropewalk_flow::messages::{Fragment, FragmentMeta};
@@ -98,7 +98,7 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
     let drive = drive.map_err(endpoint(NAME))?;
     let (address, counts, ending) = (drive.address().to_owned(), drive.counts(), Arc::new(Ending::default()));
     let prepare = placement.on_start(NAME);
-    let worker = Worker::start(NAME, vec![Paged::new(Box::new(drive), None)], Arc::clone(&ending), prepare);
+    let worker = Worker::start(NAME, vec![DriveWithPage::new(Box::new(drive), None)], Arc::clone(&ending), prepare);
     let worker = worker.map_err(system(format!("thread {NAME}")))?;
     warnings.extend(placement.finish()?);
     Ok(FilterNodeHandle { worker, ending, address, counts, watched, warnings })

@@ -1,7 +1,7 @@
 //! Front ends under run control: a thread of their own that outlives runs, and what a run has of it.
 //!
 //! ```text
-//!  Units --start, stop--> Conducted --orders--> FrontEndService's thread --commands--> the run's event manager
+//!  Units --start, stop--> FrontEndsOfRun --orders--> FrontEndService's thread --commands--> the run's event manager
 //!                  ^------------account------------------/      ^------------phase--------------/
 //! ```
 
@@ -11,7 +11,7 @@ use super::placement::{FRONT_ENDS, Part, Purpose, ThreadPlacement, disk_thread, 
 use super::resolve::{Addresses, Resolved};
 use super::summary_sections::UnbalancedSummary;
 use super::units::{Board, Units};
-use super::worker::{Ending, Paged, Worker};
+use super::worker::{DriveWithPage, Ending, Worker};
 use ropewalk_config::Configuration;
 use ropewalk_engine::{
     ControlledDrive, ControlledDriveConfig, Drive, FrontEndState, FrontEndsAccount, RunSnapshot, Storage,
@@ -142,9 +142,13 @@ impl FrontEndService {
             publish_due: Instant::ZERO,
         };
         let on_start = workshop.placement.on_start(FRONT_ENDS);
-        let worker =
-            Worker::start(FRONT_ENDS, vec![Paged::new(Box::new(conductor), None)], Arc::clone(&ending), on_start)
-                .map_err(system(format!("thread {FRONT_ENDS}")))?;
+        let worker = Worker::start(
+            FRONT_ENDS,
+            vec![DriveWithPage::new(Box::new(conductor), None)],
+            Arc::clone(&ending),
+            on_start,
+        )
+        .map_err(system(format!("thread {FRONT_ENDS}")))?;
         let shared = Arc::new(Shared { orders: Mutex::new(orders), account, waker: worker.waker() });
         // The thread publishes from its next turn on.
         let _ = slot.set(Arc::clone(&shared));
@@ -162,8 +166,8 @@ impl FrontEndService {
     }
 
     /// What a run has of it. `addresses` are those of the readout units to which the front ends send, in their order.
-    pub(super) fn conducted(&self, addresses: Vec<String>) -> Conducted {
-        Conducted { shared: Arc::clone(&self.shared), addresses }
+    pub(super) fn of_run(&self, addresses: Vec<String>) -> FrontEndsOfRun {
+        FrontEndsOfRun { shared: Arc::clone(&self.shared), addresses }
     }
 }
 
@@ -191,12 +195,12 @@ impl Shared {
 
 /// The front ends of one run.
 #[derive(Debug)]
-pub(super) struct Conducted {
+pub(super) struct FrontEndsOfRun {
     shared: Arc<Shared>,
     addresses: Vec<String>,
 }
 
-impl Conducted {
+impl FrontEndsOfRun {
     /// Begins the run as soon as all front ends are ready.
     pub(super) fn start(
         &self,

@@ -2,7 +2,7 @@
 
 use super::feeder::RunningFeeder;
 use super::file_filters::{FileBasedSummary, FileFilters};
-use super::front_ends::{Conducted, FrontEndsSummary};
+use super::front_ends::{FrontEndsOfRun, FrontEndsSummary};
 use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
 use super::monitoring::{MergeError, merge};
@@ -282,9 +282,13 @@ impl RunHandle {
 
     #[cfg(test)]
     fn add_thread(&mut self, name: &str, drive: Box<dyn ropewalk_engine::Drive + Send>) {
-        let worker =
-            Worker::start(name, vec![super::worker::Paged::new(drive, None)], Arc::clone(&self.base.ending), || ())
-                .expect("a thread");
+        let worker = Worker::start(
+            name,
+            vec![super::worker::DriveWithPage::new(drive, None)],
+            Arc::clone(&self.base.ending),
+            || (),
+        )
+        .expect("a thread");
         self.base.workers.push(worker);
     }
 
@@ -503,7 +507,7 @@ impl RunHandle {
     /// Front ends under run control, as they were a moment ago; `None` without them.
     pub fn front_ends(&self) -> Option<FrontEndsAccount> {
         match &self.builders {
-            Builders::Units(units) => units.front_ends.as_ref().map(Conducted::account),
+            Builders::Units(units) => units.front_ends.as_ref().map(FrontEndsOfRun::account),
             Builders::Gateways(_) => None,
         }
     }
@@ -515,7 +519,7 @@ impl RunHandle {
                 // Looked at first: what threads that have ended left behind is then all there.
                 let has_left = self.base.workers.iter().all(Worker::is_finished);
                 let nodes_ended = units.board.phase().is_final();
-                let ended = nodes_ended && units.front_ends.as_ref().is_none_or(Conducted::is_at_rest);
+                let ended = nodes_ended && units.front_ends.as_ref().is_none_or(FrontEndsOfRun::is_at_rest);
                 // Threads that ended before the run did leave nothing to wait for.
                 (ended, ended || has_left && !nodes_ended)
             }

@@ -3,7 +3,7 @@
 use super::cards::{chunks, emulated, largest_chunk, ring_of, rules};
 use super::feeder::{Feeder, FeederNotes};
 use super::resolve::{Addresses, Resolved};
-use super::worker::{Ending, Paged, Worker};
+use super::worker::{DriveWithPage, Ending, Worker};
 use ropewalk_config::ByteOrigin;
 use ropewalk_config::{Configuration, FelixSection, ServeSection};
 use ropewalk_engine::stream::{CardServer, ClientConfig, ClientReport, ClientState, ServerReport, StreamClient};
@@ -282,7 +282,7 @@ impl Writers {
             Begin::Emulated(drive) => {
                 self.emulated.push(Worker::start(
                     name,
-                    vec![Paged::new(drive, None)],
+                    vec![DriveWithPage::new(drive, None)],
                     Arc::clone(&self.ending),
                     || (),
                 )?);

@@ -1,7 +1,7 @@
 //! Readout units, builder units and their event manager, as far as they are in this process: what builds events from sources that are asked
 //! for their data.
 
-use super::front_ends::{Conducted, FrontEndService};
+use super::front_ends::{FrontEndService, FrontEndsOfRun};
 use super::handle::RunBase;
 use super::registry::TakeoverRecord;
 use super::worker::Worker;
@@ -167,7 +167,7 @@ pub(super) struct Units {
     pub(super) gate: Option<Arc<TriggerGate>>,
     pub(super) sent: Vec<(SourceId, Arc<Sent>)>,
     /// Front ends under run control, and their service if only this run uses it.
-    pub(super) front_ends: Option<Conducted>,
+    pub(super) front_ends: Option<FrontEndsOfRun>,
     pub(super) own_service: Option<FrontEndService>,
     /// How this process manages the run, if the event manager is a process of its own.
     pub(super) manager: Option<Managing>,

@@ -104,7 +104,7 @@ impl Worker {
     /// If the system gives no thread or no descriptor.
     pub(super) fn start(
         name: &str,
-        drives: Vec<Paged>,
+        drives: Vec<DriveWithPage>,
         ending: Arc<Ending>,
         prepare: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
@@ -142,7 +142,7 @@ impl Worker {
     }
 }
 
-fn turn_all(mut drives: Vec<Paged>, mut waiter: Waiter, ending: &Ending) {
+fn turn_all(mut drives: Vec<DriveWithPage>, mut waiter: Waiter, ending: &Ending) {
     let clock = MonotonicClock;
     {
         let mut descriptors = Vec::new();
@@ -178,10 +178,10 @@ fn turn_all(mut drives: Vec<Paged>, mut waiter: Waiter, ending: &Ending) {
     }
 }
 
-fn sleep(drives: &mut [Paged], waiter: &Waiter, now: Instant) {
+fn sleep(drives: &mut [DriveWithPage], waiter: &Waiter, now: Instant) {
     let mut ready = false;
     let mut until = now.after(LONGEST_SLEEP);
-    for Paged { drive, .. } in drives.iter_mut().filter(|paged| !paged.drive.is_done()) {
+    for DriveWithPage { drive, .. } in drives.iter_mut().filter(|paged| !paged.drive.is_done()) {
         ready |= !drive.prepare_wait();
         if let Some(deadline) = drive.next_deadline() {
             until = until.min(deadline);
@@ -256,13 +256,13 @@ const LONGEST: Duration = Duration::from_secs(1);
 const PAUSE: u32 = 1000;
 
 /// A drive with its page, if it has one.
-pub(super) struct Paged {
+pub(super) struct DriveWithPage {
     drive: Box<dyn Drive + Send>,
     page: Option<NodePage>,
     due: Instant,
 }
 
-impl Paged {
+impl DriveWithPage {
     /// A drive with an empty page.
     pub(super) const fn new(drive: Box<dyn Drive + Send>, page: Option<NodePage>) -> Self {
         Self { drive, page, due: Instant::ZERO }
@@ -288,7 +288,7 @@ impl Paged {
 
 impl Workshop<'_> {
     /// A readout or builder unit with its page.
-    pub(super) fn paged(&self, node: NodeId, drive: impl Drive + Send + 'static) -> Paged {
+    pub(super) fn with_page(&self, node: NodeId, drive: impl Drive + Send + 'static) -> DriveWithPage {
         let (configuration, index) = (self.resolved.configuration(), usize::from(node.index));
         let page = if node.role == Role::Readout {
             let name = &configuration.readout[index].name;
@@ -299,7 +299,7 @@ impl Workshop<'_> {
             let rows = (0..).zip(&streams).map(|(index, name)| OwnerLabel::stream(StreamIndex(index), name.as_str()));
             self.pages.page(&configuration.builder[index].name, PageRole::Builder, rows)
         };
-        Paged::new(Box::new(drive), page)
+        DriveWithPage::new(Box::new(drive), page)
     }
 
     /// The page of an event manager, by its index among all possible event managers.
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn turns_are_in_the_page_at_once_numbers_now_and_then_and_the_last_ones_always() {
         let (directory, page) = page("counts");
-        let mut published = Paged::new(Box::new(Counts { turns: 0, last: 5 }), page);
+        let mut published = DriveWithPage::new(Box::new(Counts { turns: 0, last: 5 }), page);
         let built = |page: &PageReading| page.numbers(None).first().map(|one| (one.number.name.clone(), one.value));
         let begun = MonotonicClock.now();
         for turn in 1..=4 {
@@ -389,7 +389,7 @@ mod tests {
     fn a_thread_that_does_not_come_back_from_a_turn_is_seen_from_outside() {
         let (directory, page) = page("hangs");
         let (may_end, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
-        let drive = Paged::new(Box::new(Hangs(Arc::clone(&may_end))), page);
+        let drive = DriveWithPage::new(Box::new(Hangs(Arc::clone(&may_end))), page);
         let worker = Worker::start("bu0", vec![drive], Arc::clone(&ending), || ()).expect("a thread");
         let until = MonotonicClock.now().after(Duration::from_secs(60));
         let wait_for = |what: fn(PageState) -> bool| {

@@ -27,21 +27,21 @@ pub(crate) fn open_origin(
     origin: &ByteOrigin,
     is_over: &Arc<AtomicBool>,
 ) -> Result<Box<dyn Read + Send>, OfflineError> {
-    let patient = match origin {
-        ByteOrigin::File(path) => Patient::open(path, Arc::clone(is_over)),
-        ByteOrigin::Fifo(path) => Patient::fifo(path, Arc::clone(is_over)),
+    let reader = match origin {
+        ByteOrigin::File(path) => InputReader::open(path, Arc::clone(is_over)),
+        ByteOrigin::Fifo(path) => InputReader::fifo(path, Arc::clone(is_over)),
     };
-    Ok(Box::new(patient?))
+    Ok(Box::new(reader?))
 }
 
 /// Bytes as they come. They end when no writer is left, or when `is_over` is set.
 #[derive(Debug)]
-struct Patient {
+struct InputReader {
     file: File,
     is_over: Arc<AtomicBool>,
 }
 
-impl Patient {
+impl InputReader {
     /// Opens a file or a FIFO, or standard input where the path is `-`. A FIFO needs no writer yet.
     fn open(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
         let system = OfflineError::system("open", path);
@@ -62,18 +62,18 @@ impl Patient {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(OfflineError::system("make the FIFO", path)(error.into())),
         }
-        let patient = Self::open(path, is_over)?;
+        let reader = Self::open(path, is_over)?;
         let stat =
-            rustix::fs::fstat(&patient.file).map_err(|error| OfflineError::system("look at", path)(error.into()))?;
+            rustix::fs::fstat(&reader.file).map_err(|error| OfflineError::system("look at", path)(error.into()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Fifo {
-            return Ok(patient);
+            return Ok(reader);
         }
         let error = std::io::Error::new(ErrorKind::AlreadyExists, "it is no FIFO; leave out `fifo:`, or name another");
         Err(OfflineError::system("read it as a FIFO", path)(error))
     }
 }
 
-impl Read for Patient {
+impl Read for InputReader {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         while !self.is_over.load(Ordering::Relaxed) {
             match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&LOOK)) {

@@ -281,12 +281,12 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// Writes block until the test releases them.
-    struct Door {
+    struct Gate {
         written: Sender<String>,
         open: Option<Receiver<()>>,
     }
 
-    impl Write for Door {
+    impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             if let Some(open) = &self.open {
                 let _ = open.recv();
@@ -316,13 +316,13 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(50);
 
-    fn door(written: &Sender<String>) -> (Box<Door>, Sender<()>) {
+    fn gate(written: &Sender<String>) -> (Box<Gate>, Sender<()>) {
         let (opener, open) = channel();
-        (Box::new(Door { written: written.clone(), open: Some(open) }), opener)
+        (Box::new(Gate { written: written.clone(), open: Some(open) }), opener)
     }
 
-    fn open(written: &Sender<String>) -> Box<Door> {
-        Box::new(Door { written: written.clone(), open: None })
+    fn open(written: &Sender<String>) -> Box<Gate> {
+        Box::new(Gate { written: written.clone(), open: None })
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn a_blocked_stream_holds_up_neither_the_other_one_nor_its_writers() {
         let (written, read) = channel();
-        let (words, opener) = door(&written);
+        let (words, opener) = gate(&written);
         let printer = Printer::start(open(&written), words).expect("threads");
         for _ in 0..100_000 {
             printer.add(Stream::Words, b"progress\n".to_vec());
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn results_that_were_not_printed_are_reported() {
         let (written, _read) = channel();
-        let (results, _opener) = door(&written);
+        let (results, _opener) = gate(&written);
         let printer = Printer::start(results, open(&written)).expect("threads");
         printer.add(Stream::Results, b"account\n".to_vec());
         assert_eq!(printer.end_results(SHORT), Err("it is not read".to_owned()));

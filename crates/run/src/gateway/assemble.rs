@@ -11,7 +11,7 @@ use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_thr
 use crate::plugins::Filters;
 use crate::resolve::lumisection_length;
 use crate::run_files::RunFiles;
-use crate::worker::Paged;
+use crate::worker::DriveWithPage;
 use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
 use ropewalk_engine::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
@@ -122,7 +122,7 @@ struct Assembly<'a> {
 }
 
 /// A thread's name and what it turns.
-type Unit = (String, Vec<Paged>);
+type Unit = (String, Vec<DriveWithPage>);
 
 /// Starts a part of a system with gateways. With `events`, the sources of the first flow end after this many.
 ///
@@ -333,7 +333,7 @@ impl Assembly<'_> {
         let (drive, lines) = LumisectionDrive::new(&flows, length, queues, Arc::clone(&self.running.is_held));
         self.running.lumisections = drive.board();
         self.lumisections = lines.into_iter();
-        self.gateways.push((LUMISECTIONS_THREAD.to_owned(), vec![Paged::new(Box::new(drive), None)]));
+        self.gateways.push((LUMISECTIONS_THREAD.to_owned(), vec![DriveWithPage::new(Box::new(drive), None)]));
         Ok(())
     }
 
@@ -463,7 +463,7 @@ impl Assembly<'_> {
                 let mut drive = drive.map_err(|error| unfit(error.to_string()))?;
                 drive.begin(now);
                 let notice = drive.notice();
-                self.gateways.push((name.to_owned(), vec![self.paged(name, drive)]));
+                self.gateways.push((name.to_owned(), vec![self.with_page(name, drive)]));
                 Ok(notice)
             }
             Architecture::Threads => {
@@ -472,9 +472,9 @@ impl Assembly<'_> {
                 sending.begin(now);
                 let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
-                let receiving = self.paged(&receiver, receiving);
+                let receiving = self.with_page(&receiver, receiving);
                 // The other half reports what it counts.
-                let sending = Paged::new(Box::new(sending), self.pages.page(&sender, PageRole::Gateway, []));
+                let sending = DriveWithPage::new(Box::new(sending), self.pages.page(&sender, PageRole::Gateway, []));
                 self.gateways.push((receiver, vec![receiving]));
                 self.gateways.push((sender, vec![sending]));
                 Ok(notice)
@@ -483,10 +483,10 @@ impl Assembly<'_> {
     }
 
     /// An input queue with its page.
-    fn paged(&self, name: &str, drive: impl Drive + Send + 'static) -> Paged {
+    fn with_page(&self, name: &str, drive: impl Drive + Send + 'static) -> DriveWithPage {
         let sources = self.configuration.flow.iter().flat_map(|flow| flow.sources.entries(false));
         let page = self.pages.page(name, PageRole::Gateway, sources.map(|(id, _)| OwnerLabel::source(SourceId(id))));
-        Paged::new(Box::new(drive), page)
+        DriveWithPage::new(Box::new(drive), page)
     }
 
     /// The input queues of the gateways that are in this process.
@@ -594,7 +594,7 @@ impl Assembly<'_> {
         let drive = PacketSourceDrive::new(config, control, senders);
         let source = FlowSource { flow, notice: drive.notice() };
         self.running.sources.push(source);
-        self.emulators.push((name, vec![Paged::new(Box::new(drive), None)]));
+        self.emulators.push((name, vec![DriveWithPage::new(Box::new(drive), None)]));
         Ok(())
     }
 }

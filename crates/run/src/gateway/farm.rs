@@ -4,7 +4,7 @@ use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemP
 use super::inputs;
 use super::inputs::Queue;
 use crate::assemble::{RunError, endpoint};
-use crate::worker::Paged;
+use crate::worker::DriveWithPage;
 use ropewalk_config::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
@@ -160,7 +160,7 @@ pub(super) struct Farm<'a> {
 }
 
 /// The nodes of a part, and their reports.
-pub(super) type Nodes = (Vec<Paged>, Vec<Notice<FarmNodeReport>>);
+pub(super) type Nodes = (Vec<DriveWithPage>, Vec<Notice<FarmNodeReport>>);
 
 impl Farm<'_> {
     /// The nodes that are in this process, if any.
@@ -175,7 +175,7 @@ impl Farm<'_> {
         for node in numbers {
             let drive = FarmNodeDrive::new(self.node(node), node_link(self.section, node, self.gateways.len() as u16)?);
             notices.push(drive.notice());
-            drives.push(Paged::new(Box::new(drive), None));
+            drives.push(DriveWithPage::new(Box::new(drive), None));
         }
         Ok((drives, notices))
     }

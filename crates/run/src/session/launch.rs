@@ -24,7 +24,7 @@ pub trait Launch: Send + Sync {
     /// If something that it needs is not available.
     fn launch(&self) -> Result<RunHandle, RunError>;
 
-    /// How the next run is conducted, according to its configuration.
+    /// How the next run goes, according to its configuration.
     fn settings(&self) -> RunSettings;
 
     /// Reads the configuration again, if it came from a file. Returns the differences.
@@ -41,7 +41,7 @@ pub trait Launch: Send + Sync {
     }
 }
 
-/// What a configuration says of how its runs are conducted, however their events are built.
+/// What a configuration says about its runs, in both topologies.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     /// When a run ends by itself.
@@ -97,7 +97,7 @@ impl Patience {
     }
 }
 
-/// How a sequence of runs is conducted, apart from the configuration.
+/// Settings of a sequence of runs beside the configuration.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// What follows a run that ends by itself, if the configuration does not say.

@@ -256,7 +256,7 @@ impl Scenario {
             }
         }
         let span = self.pace * self.events as u32;
-        self.draw_audience(span);
+        self.draw_subscribers(span);
         let begin = if let Managers::Standby(_) = self.managers { SECOND_CALL } else { Duration::ZERO };
         let mut before = Duration::ZERO;
         for _ in 0..draw.between(1, MOST) {
@@ -270,7 +270,7 @@ impl Scenario {
     }
 
     /// Who subscribes to cards' chunks, and what becomes of them.
-    fn draw_audience(&mut self, span: Duration) {
+    fn draw_subscribers(&mut self, span: Duration) {
         let mut draw = Random::new(self.seed, AUDIENCE_STREAM);
         let each = self.sources_each();
         for card in &mut self.cards {

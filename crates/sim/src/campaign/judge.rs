@@ -51,7 +51,7 @@ impl World {
         self.judge_files()?;
         let timeline = self.timeline();
         self.judge_copies(&held, &timeline)?;
-        self.judge_audience()?;
+        self.judge_subscribers()?;
         let masked = self.judge_masks()?;
         self.judge_events(&held, &timeline, &masked)
     }

@@ -14,7 +14,6 @@
 //! A machine joins in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
 
-mod audience;
 mod cards;
 mod cluster;
 mod content;
@@ -34,6 +33,7 @@ mod reign;
 mod runner;
 mod scenario;
 mod schedule;
+mod subscribers;
 #[cfg(test)]
 mod tests;
 mod world;

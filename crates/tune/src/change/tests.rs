@@ -62,7 +62,7 @@ impl Settings for Made {
 
 /// A journal in memory, and how many actions are done until everything is killed.
 #[derive(Clone, Debug, Default)]
-struct Desk {
+struct Rig {
     entries: Vec<Entry>,
     /// Actions that are done whole; of the next one a part may be, where it is a journal's.
     patience: Option<usize>,
@@ -76,7 +76,7 @@ fn identity() -> Identity {
     Identity { host, machine, boot, network: String::new() }
 }
 
-impl Desk {
+impl Rig {
     fn history(&self) -> Option<History> {
         History::of(&self.entries).filter(|history| !history.is_taken_back)
     }
@@ -184,31 +184,31 @@ proptest! {
 
     #[test]
     fn applied_and_undone_is_as_before(first in made(), changes in changes()) {
-        let (mut made, mut desk) = (first.clone(), Desk::default());
+        let (mut made, mut rig) = (first.clone(), Rig::default());
         let plan = plan(&made, &changes);
-        let applied = desk.apply(&plan, &mut made).expect("it is not killed");
+        let applied = rig.apply(&plan, &mut made).expect("it is not killed");
         if applied.failure.is_some() {
             prop_assert_eq!(&made.values, &first.values, "it rolls back by itself");
-            prop_assert!(desk.entries.is_empty(), "and nothing is left to be undone");
+            prop_assert!(rig.entries.is_empty(), "and nothing is left to be undone");
         }
-        let undone = desk.undo(Foreign::Leave, &mut made);
+        let undone = rig.undo(Foreign::Leave, &mut made);
         prop_assert!(undone.is_none_or(|undone| undone.is_put_away && undone.troubles.is_empty()));
         prop_assert_eq!(made.values, first.values);
-        prop_assert!(desk.entries.is_empty());
+        prop_assert!(rig.entries.is_empty());
     }
 
     #[test]
     fn what_is_applied_is_there_and_once_is_as_good_as_twice(first in made(), changes in changes()) {
-        let (mut made, mut desk) = (first.clone(), Desk::default());
+        let (mut made, mut rig) = (first.clone(), Rig::default());
         let plan = plan(&made, &changes);
-        if desk.apply(&plan, &mut made).expect("it is not killed").failure.is_none() {
+        if rig.apply(&plan, &mut made).expect("it is not killed").failure.is_none() {
             let again = self::plan(&made, &changes);
             prop_assert!(again.changes.iter().all(|change| change.from == change.to), "nothing is left to be changed");
-            let (once, entries) = (made.clone(), desk.entries.clone());
-            let second = desk.apply(&plan, &mut made).expect("it is not killed");
+            let (once, entries) = (made.clone(), rig.entries.clone());
+            let second = rig.apply(&plan, &mut made).expect("it is not killed");
             prop_assert_eq!((&second.failure, second.changed.len(), second.already), (&None, 0, COUNT));
             prop_assert_eq!(&made.values, &once.values);
-            prop_assert_eq!(&desk.entries, &entries);
+            prop_assert_eq!(&rig.entries, &entries);
         }
     }
 
@@ -217,14 +217,14 @@ proptest! {
     fn what_was_done_before_a_kill_can_be_undone(
         first in made(), changes in changes(), patience in 0..90_usize, part in 0..9_usize, again in 0..60_usize,
     ) {
-        let (mut made, mut desk) = (first.clone(), Desk::default().killed_after(patience, part));
-        desk.apply(&plan(&first, &changes), &mut made);
-        desk = desk.killed_after(again, part);
-        desk.undo(Foreign::Leave, &mut made);
-        desk = desk.unharmed();
-        desk.undo(Foreign::Leave, &mut made);
+        let (mut made, mut rig) = (first.clone(), Rig::default().killed_after(patience, part));
+        rig.apply(&plan(&first, &changes), &mut made);
+        rig = rig.killed_after(again, part);
+        rig.undo(Foreign::Leave, &mut made);
+        rig = rig.unharmed();
+        rig.undo(Foreign::Leave, &mut made);
         prop_assert_eq!(made.values, first.values);
-        prop_assert!(desk.history().is_none());
+        prop_assert!(rig.history().is_none());
     }
 
     /// The old value of a setting is the one that was journalled first.
@@ -232,17 +232,17 @@ proptest! {
     fn several_plans_are_undone_at_once(
         first in made(), one in changes(), other in changes(), patience in prop::option::of(0..90_usize), part in 0..9_usize,
     ) {
-        let (mut made, mut desk) = (first.clone(), Desk::default());
+        let (mut made, mut rig) = (first.clone(), Rig::default());
         for (changes, patience) in [(&one, patience), (&other, None), (&one, patience)] {
-            desk = Desk { patience, part, ..desk };
+            rig = Rig { patience, part, ..rig };
             let plan = plan(&made, changes);
             let before = made.clone();
-            if desk.apply(&plan, &mut made).is_some_and(|applied| applied.failure.is_some()) {
+            if rig.apply(&plan, &mut made).is_some_and(|applied| applied.failure.is_some()) {
                 prop_assert_eq!(&made.values, &before.values, "it rolls back to what was there before it alone");
             }
         }
-        desk = desk.unharmed();
-        desk.undo(Foreign::Leave, &mut made);
+        rig = rig.unharmed();
+        rig.undo(Foreign::Leave, &mut made);
         prop_assert_eq!(made.values, first.values);
     }
 }
@@ -286,7 +286,7 @@ fn the_old_values_are_journalled_before_anything_is_written() {
 fn a_failure_is_reported_with_what_could_not_be_brought_back() {
     let mut made = obedient(&[1, 2, 3]);
     made.habits[1].refused = 5;
-    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6), (2, 9)]), &mut made).expect("it is not killed");
+    let applied = Rig::default().apply(&plan(&made, &[(0, 7), (1, 6), (2, 9)]), &mut made).expect("it is not killed");
     let failure = applied.failure.expect("the second one is refused");
     assert_eq!(failure.setting, Some(setting(1)));
     assert!(failure.why.contains("the kernel takes no value `6` there"), "{}", failure.why);
@@ -294,21 +294,21 @@ fn a_failure_is_reported_with_what_could_not_be_brought_back() {
 
     let mut made = obedient(&[1, 2]);
     made.habits[1].most = 5;
-    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("it is not killed");
+    let applied = Rig::default().apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("it is not killed");
     assert_eq!(applied.failure.expect("it is clamped").why, "`6` was written, and `5` is read again");
 
     // The first one was somewhere where it cannot be put.
-    let (mut made, mut desk) = (obedient(&[9, 2]), Desk::default());
+    let (mut made, mut rig) = (obedient(&[9, 2]), Rig::default());
     (made.habits[0].refused, made.habits[1].refused) = (8, 5);
-    let applied = desk.apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("it is not killed");
+    let applied = rig.apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("it is not killed");
     let troubles = applied.failure.expect("the second one is refused").not_brought_back;
     assert_eq!(
         troubles.iter().map(|trouble| (&trouble.setting, trouble.value.as_str())).collect::<Vec<_>>(),
         [(&setting(0), "9")]
     );
-    assert!(desk.history().expect("the journal stays open").is_unfinished());
+    assert!(rig.history().expect("the journal stays open").is_unfinished());
     made.habits[0].refused = u8::MAX;
-    desk.undo(Foreign::Leave, &mut made);
+    rig.undo(Foreign::Leave, &mut made);
     assert_eq!(made.values, [9, 2]);
 }
 
@@ -317,142 +317,142 @@ fn what_a_machine_does_not_have_changes_nothing() {
     let mut made = obedient(&[1]);
     let mut plan = plan(&made, &[(0, 7)]);
     plan.changes.push(Change { setting: setting(4), ..plan.changes[0].clone() });
-    let mut desk = Desk::default();
-    let failure = desk.apply(&plan, &mut made).expect("it is not killed").failure.expect("it is not there");
+    let mut rig = Rig::default();
+    let failure = rig.apply(&plan, &mut made).expect("it is not killed").failure.expect("it is not there");
     assert_eq!((failure.setting, failure.why.as_str()), (Some(setting(4)), "this machine does not have it"));
-    assert!(made.values == [1] && desk.entries.is_empty());
+    assert!(made.values == [1] && rig.entries.is_empty());
 }
 
 #[test]
 fn settings_that_move_one_another_to_and_fro_are_given_up() {
     let mut made = obedient(&[1, 2]);
     (made.habits[0].moves, made.habits[1].moves) = (Some(1), Some(0));
-    let failure = Desk::default().apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed").failure;
+    let failure = Rig::default().apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed").failure;
     assert_eq!(failure.expect("they cannot both be had").why, "another setting changes it again each time");
 }
 
 #[test]
 fn foreign_changes_are_left_unless_undoing_is_forced() {
     let start = || {
-        let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
-        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed");
+        let (mut made, mut rig) = (obedient(&[1, 2]), Rig::default());
+        rig.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed");
         made.values[0] = 99;
-        (made, desk)
+        (made, rig)
     };
-    let (mut made, mut desk) = start();
+    let (mut made, mut rig) = start();
     for _ in 0..2 {
-        let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+        let undone = rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
         assert_eq!(undone.fates[0], (setting(0), Fate::Foreign { present: "99".to_owned() }));
         assert_eq!((undone.is_put_away, &made.values), (false, &vec![99, 2]));
     }
     // Killed half-way, and the foreign value is still left alone.
     for patience in 0..9 {
-        let (mut made, desk) = start();
-        let mut desk = desk.killed_after(patience, 1);
-        desk.undo(Foreign::Leave, &mut made);
-        desk.unharmed().undo(Foreign::Leave, &mut made);
+        let (mut made, rig) = start();
+        let mut rig = rig.killed_after(patience, 1);
+        rig.undo(Foreign::Leave, &mut made);
+        rig.unharmed().undo(Foreign::Leave, &mut made);
         assert_eq!(made.values, [99, 2], "{patience}");
     }
-    let undone = desk.undo(Foreign::Overwrite, &mut made).expect("it is not killed");
+    let undone = rig.undo(Foreign::Overwrite, &mut made).expect("it is not killed");
     assert_eq!((undone.is_put_away, made.values), (true, vec![1, 2]));
-    let (mut made, mut desk) = start();
-    let undone = desk.undo(Foreign::Keep, &mut made).expect("it is not killed");
+    let (mut made, mut rig) = start();
+    let undone = rig.undo(Foreign::Keep, &mut made).expect("it is not killed");
     assert_eq!((undone.is_put_away, made.values), (true, vec![99, 2]));
 }
 
 #[test]
 fn after_a_restart_only_what_was_put_there_is_taken_back() {
-    let (mut made, mut desk) = (obedient(&[1, 2, 3]), Desk::default());
+    let (mut made, mut rig) = (obedient(&[1, 2, 3]), Rig::default());
     let mut machine = plan(&made, &[(0, 7), (1, 8), (2, 9)]);
-    desk = desk.killed_after(8, 0);
-    desk.apply(&machine, &mut made);
+    rig = rig.killed_after(8, 0);
+    rig.apply(&machine, &mut made);
     // The first one is kept by a file in sysctl.d, the second is back, the third was set to something else meanwhile.
     made.values = vec![7, 2, 55];
-    let mut desk = Desk { restarts: 1, ..desk.unharmed() };
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    let mut rig = Rig { restarts: 1, ..rig.unharmed() };
+    let undone = rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
     let fates: Vec<_> = undone.fates.into_iter().map(|(_, fate)| fate).collect();
     let from = "7".to_owned();
     assert_eq!(fates, [Fate::BroughtBack { from }, Fate::AlreadyBack, Fate::Foreign { present: "55".to_owned() }]);
     assert_eq!(made.values, [1, 2, 55]);
     machine.changes.clear();
-    assert!(desk.apply(&machine, &mut made).expect("it is not killed").failure.is_none());
+    assert!(rig.apply(&machine, &mut made).expect("it is not killed").failure.is_none());
 }
 
 /// It may come back with what was put there, as a card that is moved to and fro.
 #[test]
 fn a_setting_that_is_gone_is_reported_and_keeps_the_journal_until_the_machine_is_started_again() {
     let start = || {
-        let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
-        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed");
+        let (mut made, mut rig) = (obedient(&[1, 2]), Rig::default());
+        rig.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("it is not killed");
         let gone = made.values.pop();
         assert_eq!(gone, Some(8));
-        (made, desk)
+        (made, rig)
     };
-    let (mut made, mut desk) = start();
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    let (mut made, mut rig) = start();
+    let undone = rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.fates[1].1.clone(), undone.is_put_away, &made.values), (Fate::Gone, false, &vec![1]));
     made.values.push(8);
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    let undone = rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.is_put_away, made.values), (true, vec![1, 2]));
-    let (mut made, mut desk) = start();
-    desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
-    assert!(desk.undo(Foreign::Keep, &mut made).expect("it is not killed").is_put_away);
-    let (mut made, desk) = start();
-    let mut desk = Desk { restarts: 1, ..desk };
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    let (mut made, mut rig) = start();
+    rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    assert!(rig.undo(Foreign::Keep, &mut made).expect("it is not killed").is_put_away);
+    let (mut made, rig) = start();
+    let mut rig = Rig { restarts: 1, ..rig };
+    let undone = rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.fates[1].1.clone(), undone.is_put_away), (Fate::Gone, true));
 }
 
 /// A setting that is back is no longer half-way: a later foreign change is left alone.
 #[test]
 fn one_that_cannot_be_brought_back_makes_no_others_ours() {
-    let (mut made, mut desk) = (obedient(&[9, 2, 3]), Desk::default());
-    desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("it is not killed");
+    let (mut made, mut rig) = (obedient(&[9, 2, 3]), Rig::default());
+    rig.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("it is not killed");
     made.habits[0].refused = 8;
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    let undone = rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!((undone.troubles.len(), undone.is_put_away, &made.values), (1, false, &vec![5, 2, 3]));
     made.values[1] = 33;
     made.habits[0].refused = u8::MAX;
-    let undone = desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    let undone = rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!(
         (undone.fates[1].1.clone(), &made.values),
         (Fate::Foreign { present: "33".to_owned() }, &vec![9, 33, 3])
     );
 
     // As well where an application could not be rolled back.
-    let (mut made, mut desk) = (obedient(&[9, 2, 3]), Desk::default());
+    let (mut made, mut rig) = (obedient(&[9, 2, 3]), Rig::default());
     (made.habits[0].refused, made.habits[2].refused) = (8, 5);
-    let applied = desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("it is not killed");
+    let applied = rig.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("it is not killed");
     assert_eq!(applied.failure.expect("the last one is refused").not_brought_back.len(), 1);
     made.values[1] = 33;
     made.habits[0].refused = u8::MAX;
-    desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+    rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
     assert_eq!(made.values, [9, 33, 3]);
 }
 
 /// What the machine was started with is no more what it was when it was first changed.
 #[test]
 fn after_a_restart_the_old_value_is_what_the_machine_was_started_with() {
-    let (mut made, mut desk) = (obedient(&[1, 2, 3, 4]), Desk::default());
-    desk.apply(&plan(&made, &[(0, 7), (1, 8), (2, 9), (3, 9)]), &mut made).expect("it is not killed");
+    let (mut made, mut rig) = (obedient(&[1, 2, 3, 4]), Rig::default());
+    rig.apply(&plan(&made, &[(0, 7), (1, 8), (2, 9), (3, 9)]), &mut made).expect("it is not killed");
     // Our file in sysctl.d keeps the second one. Another file gave the third and the fourth new values; of the fourth
     // the first plan after the restart only sees that it is not ours.
     made.values = vec![1, 8, 33, 44];
-    desk.restarts = 1;
+    rig.restarts = 1;
     for changes in [vec![(0, 7), (1, 80), (2, 9)], vec![(3, 9)]] {
-        let applied = desk.apply(&plan(&made, &changes), &mut made).expect("it is not killed");
+        let applied = rig.apply(&plan(&made, &changes), &mut made).expect("it is not killed");
         assert_eq!(applied.failure, None);
     }
     assert_eq!(made.values, [7, 80, 9, 9]);
-    assert!(desk.undo(Foreign::Leave, &mut made).expect("it is not killed").is_put_away);
+    assert!(rig.undo(Foreign::Leave, &mut made).expect("it is not killed").is_put_away);
     assert_eq!(made.values, [1, 2, 33, 44]);
     // Within one start a third value may be what another setting made of it.
-    let (mut made, mut desk) = (obedient(&[1]), Desk::default());
+    let (mut made, mut rig) = (obedient(&[1]), Rig::default());
     for value in [7, 8] {
-        desk.apply(&plan(&made, &[(0, value)]), &mut made).expect("it is not killed");
+        rig.apply(&plan(&made, &[(0, value)]), &mut made).expect("it is not killed");
         made.values[0] = 5;
     }
-    desk.undo(Foreign::Overwrite, &mut made).expect("it is not killed");
+    rig.undo(Foreign::Overwrite, &mut made).expect("it is not killed");
     assert_eq!(made.values, [1]);
 }
 
@@ -486,13 +486,13 @@ fn asked(settings: &[(Setting, &str)]) -> Plan {
 fn interrupts_of_an_earlier_start_are_others_now() {
     let irq = |number: u32| file(&format!("proc/irq/{number}/smp_affinity_list"));
     let machine = |values: [&str; 2]| Files(vec![(irq(120), values[0].to_owned()), (irq(121), values[1].to_owned())]);
-    let (mut files, mut desk) = (machine(["0", "1"]), Desk::default());
-    desk.apply(&asked(&[(irq(120), "4"), (irq(121), "5")]), &mut files).expect("it is not killed");
+    let (mut files, mut rig) = (machine(["0", "1"]), Rig::default());
+    rig.apply(&asked(&[(irq(120), "4"), (irq(121), "5")]), &mut files).expect("it is not killed");
     // In the next start 120 is of another card, which has it where we would have put it.
-    desk.restarts = 1;
+    rig.restarts = 1;
     let mut files = machine(["4", "0-15"]);
-    desk.apply(&asked(&[(irq(121), "5")]), &mut files).expect("it is not killed");
-    let undone = desk.undo(Foreign::Leave, &mut files).expect("it is not killed");
+    rig.apply(&asked(&[(irq(121), "5")]), &mut files).expect("it is not killed");
+    let undone = rig.undo(Foreign::Leave, &mut files).expect("it is not killed");
     let values: Vec<_> = files.0.iter().map(|(_, value)| value.as_str()).collect();
     assert_eq!((values, undone.is_put_away), (vec!["4", "0-15"], true));
     assert_eq!(undone.fates[0], (irq(120), Fate::AlreadyBack));
@@ -539,18 +539,18 @@ fn threads_that_have_ended_are_passed_over_whenever_that_is() {
     let mut fates = Vec::new();
     for asked_before in 0..60 {
         let files = Files(vec![(thread(7), "0-15".to_owned()), (other.clone(), "1".to_owned())]);
-        let (mut machine, mut desk) = (Mortal { files, asked: asked_before }, Desk::default());
+        let (mut machine, mut rig) = (Mortal { files, asked: asked_before }, Rig::default());
         let plan = asked(&[(thread(7), "4"), (other.clone(), "2")]);
         for patience in 0..12 {
-            let mut killed = desk.killed_after(patience, 0);
+            let mut killed = rig.killed_after(patience, 0);
             if killed.apply(&plan, &mut machine).is_some() {
                 break;
             }
-            desk = killed.unharmed();
+            rig = killed.unharmed();
         }
-        let applied = desk.apply(&plan, &mut machine).expect("it is not killed");
+        let applied = rig.apply(&plan, &mut machine).expect("it is not killed");
         assert_eq!((applied.failure, machine.files.0[1].1.as_str()), (None, "2"), "{asked_before}");
-        let undone = desk.undo(Foreign::Leave, &mut machine).expect("it is not killed");
+        let undone = rig.undo(Foreign::Leave, &mut machine).expect("it is not killed");
         assert!(undone.is_put_away && undone.troubles.is_empty(), "{asked_before}: {undone:?}");
         let has_ended = machine.files.0[0].0 == thread(9);
         let values: Vec<_> = machine.files.0.iter().map(|(_, value)| value.as_str()).collect();
@@ -566,11 +566,11 @@ fn threads_that_have_ended_are_passed_over_whenever_that_is() {
 
 #[test]
 fn threads_of_an_earlier_start_have_ended() {
-    let (mut files, mut desk) = (Files(vec![(thread(7), "0-15".to_owned())]), Desk::default());
-    desk.apply(&asked(&[(thread(7), "4")]), &mut files).expect("it is not killed");
+    let (mut files, mut rig) = (Files(vec![(thread(7), "0-15".to_owned())]), Rig::default());
+    rig.apply(&asked(&[(thread(7), "4")]), &mut files).expect("it is not killed");
     // Another thread with the same number and start time, placed by another program.
-    desk.restarts = 1;
-    let undone = desk.undo(Foreign::Leave, &mut files).expect("it is not killed");
+    rig.restarts = 1;
+    let undone = rig.undo(Foreign::Leave, &mut files).expect("it is not killed");
     assert_eq!((undone.fates, undone.is_put_away), (vec![(thread(7), Fate::Ended)], true));
     assert_eq!(files.0[0].1, "4");
 }
@@ -611,11 +611,11 @@ impl Settings for Queues {
 
 #[test]
 fn what_comes_back_with_others_is_brought_back_too() {
-    let (mut card, mut desk) = (Queues(vec!["0".to_owned(); 4]), Desk::default());
+    let (mut card, mut rig) = (Queues(vec!["0".to_owned(); 4]), Rig::default());
     for (setting, value) in [(queue(3), "2"), (channels(), "2")] {
-        desk.apply(&asked(&[(setting, value)]), &mut card).expect("it is not killed");
+        rig.apply(&asked(&[(setting, value)]), &mut card).expect("it is not killed");
     }
-    let undone = desk.undo(Foreign::Overwrite, &mut card).expect("it is not killed");
+    let undone = rig.undo(Foreign::Overwrite, &mut card).expect("it is not killed");
     assert_eq!(undone.fates[0].1, Fate::BroughtBack { from: "9".to_owned() });
     assert!(undone.is_put_away && card.0[3] == "0", "{:?}", card.0);
 }
@@ -634,18 +634,18 @@ fn a_second_plan_does_not_forget_that_the_first_one_was_killed_half_way() {
     let mut half_way = 0;
     for patience in 0.. {
         let mut made = Made { habits: vec![habit(3), habit(u8::MAX)], values: vec![0, 0] };
-        let mut desk = Desk { patience: Some(patience), ..Desk::default() };
-        if desk.apply(&plan(&made, &[(0, 5), (1, 1)]), &mut made).is_some() {
+        let mut rig = Rig { patience: Some(patience), ..Rig::default() };
+        if rig.apply(&plan(&made, &[(0, 5), (1, 1)]), &mut made).is_some() {
             break;
         }
         if made.values[0] != 3 {
             continue;
         }
         half_way += 1;
-        desk = desk.unharmed();
-        desk.apply(&plan(&made, &[(1, 2)]), &mut made).expect("it is not killed");
+        rig = rig.unharmed();
+        rig.apply(&plan(&made, &[(1, 2)]), &mut made).expect("it is not killed");
         assert_eq!(made.values, [3, 2], "killed after {patience} actions");
-        desk.undo(Foreign::Leave, &mut made).expect("it is not killed");
+        rig.undo(Foreign::Leave, &mut made).expect("it is not killed");
         assert_eq!(made.values, [0, 0], "killed after {patience} actions");
     }
     assert!(half_way > 0, "the first plan writes the setting before it is killed");

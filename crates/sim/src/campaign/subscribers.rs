@@ -15,7 +15,7 @@ type Member = (usize, Vec<BTreeSet<Place>>);
 
 impl World {
     /// Every subscriber got what it asked for, in order and once, or was told what it lost.
-    pub(super) fn judge_audience(&self) -> Result<(), Broken> {
+    pub(super) fn judge_subscribers(&self) -> Result<(), Broken> {
         let mut index = 0;
         for (card, setting) in self.cards.iter().zip(&self.scenario.cards) {
             let Some(card) = card.machine() else { continue };
