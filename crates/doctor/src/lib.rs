@@ -8,8 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod emulated;
 mod features;
-pub mod front_ends;
 mod measure;
 pub mod memory;
 mod page;

@@ -1,6 +1,6 @@
 //! The measurement: what the machine does at most, and what Ropewalk does on it.
 
-use crate::front_ends::{SlinkConfig, set_congestion_control};
+use crate::emulated::{SlinkConfig, set_congestion_control};
 use crate::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes_per_second};
 use crate::memory::{MID_PAGE, PlacedBytes};
 use crate::processor::{core_scaling, pin_to_cpu, wake_up_microseconds};

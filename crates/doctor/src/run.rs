@@ -2,7 +2,7 @@
 //! each half on a processor of its own. The doctor and benches take such runs.
 
 use crate::DoctorError;
-use crate::front_ends::{SlinkConfig, SlinkSender};
+use crate::emulated::{SlinkConfig, SlinkSender};
 use crate::processor::pin_to_cpu;
 use ropewalk_config::{Configuration, parse};
 use ropewalk_run::{RunHandle, launch};

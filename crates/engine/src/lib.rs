@@ -24,6 +24,7 @@ mod admission;
 mod black_box;
 mod builder;
 mod cards;
+mod connections;
 mod controlled;
 mod datagrams;
 mod delivery;
@@ -31,7 +32,6 @@ pub mod documents;
 mod event_files;
 mod event_output;
 mod filtering;
-mod front_ends;
 pub mod gateway;
 mod link;
 mod manager;
@@ -53,6 +53,8 @@ pub use admission::MOST_STRANGERS;
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use cards::EmulatedCardDrive;
+pub use connections::Entrance;
+pub use connections::MOST_UNKNOWN;
 pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, FrontEndsAccount};
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
@@ -62,8 +64,6 @@ pub use filtering::{
     DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper,
     RemoteNotes, RemoteUnit, Said, UnitDecision,
 };
-pub use front_ends::Entrance;
-pub use front_ends::MOST_UNKNOWN;
 pub use link::{Identity, Incoming, MessageReader, Outbox, Refusal, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
 pub use observation::{observe, phase_name};

@@ -8,9 +8,9 @@
 use super::admission::{Rivals, Strangers, Verdict};
 use super::black_box::BlackBox;
 use super::cards::Cards;
+use super::connections::{Entrance, FrontEnds};
 use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
-use super::front_ends::{Entrance, FrontEnds};
 use super::link::{EndpointTable, Identity, Incoming, Outbox, Peer, Refusal, Unsent, push_report, received};
 use super::managers::{Managers, Shutdown, Welcomed};
 use super::splitting::{Dividing, SplitterLink};

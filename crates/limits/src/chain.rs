@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFla
 
 use crate::pair::{PairFigures, Stopwatch, pin_one};
 use crate::walk::{WalkConfig, listen};
-use ropewalk_doctor::front_ends::{SlinkSender, connect};
+use ropewalk_doctor::emulated::{SlinkSender, connect};
 
 /// Slices that one call takes.
 const SLICES: usize = 1024;
@@ -207,7 +207,7 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropewalk_doctor::front_ends::SlinkConfig;
+    use ropewalk_doctor::emulated::SlinkConfig;
     use std::time::Duration;
 
     #[test]

@@ -17,7 +17,7 @@ pub use chain::tcp_chain;
 pub use machine::Machine;
 pub use packet::{BARE_PROTOCOL, BarePackets, BareReceiver, Depth, Flood, deaf, timestamped};
 pub use pair::{BareMechanism, Paced, PairConfig, PairFigures, PairSockets, Stopwatch, bare_pair, paced_pair};
-pub use ropewalk_doctor::front_ends::{SlinkConfig, SlinkSender, SlinkStream};
+pub use ropewalk_doctor::emulated::{SlinkConfig, SlinkSender, SlinkStream};
 pub use ropewalk_doctor::memory::{MID_PAGE, PlacedBytes};
 pub use ropewalk_doctor::processor::{core_scaling, pin_to_cpu, thread_cpu_seconds};
 pub use scheduling::schedule;

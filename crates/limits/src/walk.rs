@@ -14,7 +14,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use ropewalk_doctor::front_ends::{SlinkConfig, SlinkSender, set_congestion_control};
+use ropewalk_doctor::emulated::{SlinkConfig, SlinkSender, set_congestion_control};
 use ropewalk_doctor::processor::{pin_to_cpu, thread_cpu_seconds};
 
 /// What is received and for how long.

@@ -1,10 +1,10 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
 use super::cards::{CardToEmulate, ChildSlot};
+use super::controlled::FrontEndService;
 use super::entrances::Lines;
 use super::feeder::{Feed, FeederNotes, RunningFeeder, Saver, save_black_boxes};
 use super::file_filters::{self, start_file_filters};
-use super::front_ends::FrontEndService;
 use super::gateway::{SystemPart, prepare_part};
 use super::handle::{Builders, RunBase, RunHandle};
 use super::pipe::Pipe;

@@ -1,8 +1,8 @@
 //! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
 
+use super::controlled::{FrontEndsOfRun, FrontEndsSummary};
 use super::feeder::RunningFeeder;
 use super::file_filters::{FileBasedSummary, FileFilters};
-use super::front_ends::{FrontEndsOfRun, FrontEndsSummary};
 use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
 use super::monitoring::{MergeError, merge};

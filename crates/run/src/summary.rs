@@ -1,8 +1,8 @@
 //! What a run says of itself: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` is generated from the types here.
 
+use super::controlled::FrontEndsSummary;
 use super::file_filters::FileBasedSummary;
-use super::front_ends::FrontEndsSummary;
 use super::gateway::{FlowSummary, GatewayAccount, GatewaySummary};
 use super::histograms::SourceHistograms;
 use super::registry::{ACCOUNT, ConfigurationSummary, TakeoverRecord};

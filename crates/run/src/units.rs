@@ -1,7 +1,7 @@
 //! Readout units, builder units and their event manager, as far as they are in this process: what builds events from sources that are asked
 //! for their data.
 
-use super::front_ends::{FrontEndService, FrontEndsOfRun};
+use super::controlled::{FrontEndService, FrontEndsOfRun};
 use super::handle::RunBase;
 use super::registry::TakeoverRecord;
 use super::worker::Worker;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use ropewalk_doctor::front_ends::set_congestion_control;
+use ropewalk_doctor::emulated::set_congestion_control;
 use ropewalk_doctor::memory::PlacedBytes;
 use ropewalk_doctor::processor::{pin_to_cpu, thread_cpu_seconds};
 
