@@ -1,5 +1,6 @@
 //! What a configuration must fulfil beyond its syntax.
 
+use super::entrance::SourceInput;
 use super::error::no_such;
 use super::model::Configuration;
 use super::parse::{Fault, Faults};
@@ -193,8 +194,9 @@ fn timeouts(configuration: &Configuration, faults: &mut Faults) {
 
 fn source(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     use super::source::FormatName;
-    let is_elink = source.felix.is_some();
-    if is_elink && (source.emulate.is_some() || source.play.is_some()) {
+    super::source::check_input(source, &key, faults);
+    let is_elink = source.link().is_some();
+    if is_elink && source.emulate.is_some() {
         faults.add(key("felix"), "an e-link is emulated with its whole card: [felix.emulate]");
     }
     if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink && !source.has_layout() {
@@ -207,10 +209,11 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Fau
     super::source::check_splitter(source, &key, faults);
     super::source::check_gathering(source, &key, faults);
     super::source::check_emulated(source, &key, faults);
-    if source.emulate.is_some() && source.play.is_some() {
+    let is_played = matches!(source.input, SourceInput::Played(_));
+    if is_played && source.emulate.is_some() {
         faults.add(key("play"), "a source is either emulated or played from a file, not both");
     }
-    if source.format != FormatName::Ferol && source.play.is_some() {
+    if is_played && source.format != FormatName::Ferol {
         faults.add(key("play"), "only S-LINK64 files can be played: set format = \"ferol\"");
     }
     if source.counter_bits.is_some_and(|bits| !(8..=64).contains(&bits)) {
@@ -265,7 +268,7 @@ fn growing(configuration: &Configuration, faults: &mut Faults) {
 fn pools(configuration: &Configuration, faults: &mut Faults) {
     for (index, readout) in configuration.readout.iter().enumerate() {
         let sources = configuration.source.iter().filter(|source| source.readout == readout.name);
-        let sources = sources.filter(|source| source.felix.is_none());
+        let sources = sources.filter(|source| source.link().is_none());
         let block = readout.block.0;
         if !block.is_power_of_two() || !(4096..=1 << 24).contains(&block) {
             faults.add(format!("readout[{index}].block"), "a power of two between 4KiB and 16MiB");

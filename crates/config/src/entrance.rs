@@ -1,9 +1,10 @@
-//! From where a source comes: its keys `listen`, `connect`, `input` and `program`.
+//! From where a source comes: its input.
 //!
 //! Sources may share their way in: boards that send to one address, or whose packets are in one capture.
 
+use super::felix::ELinkSection;
 use super::layout::{BoardChoice, DemuxTable, FrameChoice, FrameTable, PeerOrPlace};
-use super::model::Configuration;
+use super::model::{Configuration, Settings};
 use super::parse::{Fault, Faults};
 use super::source::{FormatName, SourceSection};
 use crate::quantity::{Form, read_from_text};
@@ -19,6 +20,44 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// From where the data of a source come.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum SourceInput {
+    /// The source connects to `listen` of its readout unit and identifies itself.
+    #[default]
+    Readout,
+    /// A program that run control configures with these settings; it connects as well.
+    Controlled(Option<Settings>),
+    /// A connection to this address, or datagrams that arrive there.
+    Listen(NetworkAddress),
+    /// A connection to the board, which listens at this address.
+    Connect(NetworkAddress),
+    /// A file, a FIFO or standard input; of a capture these packets.
+    File(ByteOrigin, PacketsTable),
+    /// The standard output of a program with these arguments.
+    Program(Vec<String>),
+    /// An e-link of a link card.
+    Card(ELinkSection),
+    /// A file of S-LINK64 fragments, which is played over TCP.
+    Played(PathBuf),
+}
+
+impl SourceInput {
+    /// The key that selects it.
+    pub(super) const fn key(&self) -> &'static str {
+        match self {
+            Self::Readout => "readout",
+            Self::Controlled(_) => "controlled",
+            Self::Listen(_) => "listen",
+            Self::Connect(_) => "connect",
+            Self::File(..) => "input",
+            Self::Program(_) => "program",
+            Self::Card(_) => "felix",
+            Self::Played(_) => "play",
+        }
+    }
+}
 
 /// A place in the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,21 +162,17 @@ impl ByteOrigin {
     }
 }
 
-/// What is read in the place of a connection or a card.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InputChoice(pub ByteOrigin);
-
-impl<'de> Deserialize<'de> for InputChoice {
+impl<'de> Deserialize<'de> for ByteOrigin {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(from)?;
-        Ok(Self(match text.strip_prefix("fifo:") {
-            Some(path) => ByteOrigin::Fifo(path.into()),
-            None => ByteOrigin::File(text.as_ref().into()),
-        }))
+        Ok(match text.strip_prefix("fifo:") {
+            Some(path) => Self::Fifo(path.into()),
+            None => Self::File(text.as_ref().into()),
+        })
     }
 }
 
-impl JsonSchema for InputChoice {
+impl JsonSchema for ByteOrigin {
     fn schema_name() -> Cow<'static, str> {
         "InputChoice".into()
     }
@@ -149,7 +184,7 @@ impl JsonSchema for InputChoice {
 }
 
 /// Which packets of a capture belong to a source.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PacketsTable {
     /// Packets to this port.
@@ -167,9 +202,34 @@ pub struct PacketsTable {
 }
 
 impl SourceSection {
+    /// The file, FIFO or standard input that it is read from, and which packets of a capture are meant.
+    pub const fn file(&self) -> Option<(&ByteOrigin, PacketsTable)> {
+        match &self.input {
+            SourceInput::File(origin, packets) => Some((origin, *packets)),
+            _ => None,
+        }
+    }
+
+    /// Its e-link, if it is one of a link card.
+    pub const fn link(&self) -> Option<&ELinkSection> {
+        match &self.input {
+            SourceInput::Card(link) => Some(link),
+            _ => None,
+        }
+    }
+
+    /// The settings of a source under run control.
+    pub const fn settings(&self) -> Option<&Settings> {
+        match &self.input {
+            SourceInput::Controlled(settings) => settings.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Which packets are its own, where it is read from a capture, and which frames, where it is read from a stream.
     pub fn wanted(&self) -> Wanted {
-        let PacketsTable { port, from, from_port, to, protocol, connection } = self.packets.clone().unwrap_or_default();
+        let packets = self.file().map_or_else(PacketsTable::default, |(_, packets)| packets);
+        let PacketsTable { port, from, from_port, to, protocol, connection } = packets;
         let connection = connection.map_or(0, |number| number.get() as usize - 1);
         let chosen = self.chosen();
         let senders = match self.named_board() {
@@ -208,8 +268,8 @@ impl SourceSection {
         let sources: Vec<&Self> = sources.collect();
         let beside = sources.iter().filter(|source| self.shares_connections(source)).enumerate();
         let numbered = beside.map(|(place, source)| {
-            let is_said = source.packets.as_ref().is_some_and(|packets| packets.connection.is_some());
-            (source.id, if is_said { source.wanted().connection } else { place })
+            let said = source.file().and_then(|(_, packets)| packets.connection);
+            (source.id, said.map_or(place, |number| number.get() as usize - 1))
         });
         let (own, others): (Vec<_>, Vec<_>) = numbered.partition(|(id, _)| *id == self.id);
         let wanted = self.wanted();
@@ -225,7 +285,7 @@ impl SourceSection {
 
     /// Which frames are its own, where other sources are read from the same stream.
     fn chosen_beside(&self, chosen: Chosen, sources: &[&Self]) -> Chosen {
-        let is_beside = |source: &&&Self| self.input == source.input && self.packets == source.packets;
+        let is_beside = |source: &&&Self| self.input == source.input;
         let boards = sources.iter().filter(is_beside).filter_map(|source| Some((source.id, source.chosen()?.board)));
         let boards = boards.enumerate().map(|(place, (id, board))| match board {
             OwnBoard::InOrder(_) => (id, OwnBoard::InOrder(place)),
@@ -240,23 +300,22 @@ impl SourceSection {
     }
 
     /// Whether it is read from a connection that the same words of the same capture mean; it does with itself.
-    fn shares_connections(&self, other: &Self) -> bool {
-        let packets = |source: &Self| {
-            let packets = source.packets.clone().unwrap_or_default();
-            PacketsTable { connection: None, ..packets }
-        };
+    fn shares_connections<'s>(&'s self, other: &'s Self) -> bool {
         // A source that names its board does not depend on the order of the connections.
         let is_told_apart =
             |demux: &DemuxTable| demux.is.is_some() || matches!(demux.at, PeerOrPlace::Place(_) | PeerOrPlace::Frame);
-        let in_connections = |source: &Self| {
-            source.input.is_some() && !source.has_datagrams() && !source.demux.as_ref().is_some_and(is_told_apart)
+        let in_connections =
+            |source: &Self| !source.has_datagrams() && !source.demux.as_ref().is_some_and(is_told_apart);
+        let connections = |source: &'s Self| {
+            let (origin, packets) = source.file().filter(|_| in_connections(source))?;
+            Some((origin, PacketsTable { connection: None, ..packets }))
         };
-        in_connections(self) && in_connections(other) && self.input == other.input && packets(self) == packets(other)
+        connections(self).is_some_and(|own| connections(other) == Some(own))
     }
 
     /// Whether it is read from the same packets of the same capture as another source, and something tells them apart.
     pub fn shares_capture(&self, other: &Self) -> bool {
-        let is_same = self.input == other.input && self.packets == other.packets && self.readout == other.readout;
+        let is_same = self.file().is_some() && self.input == other.input && self.readout == other.readout;
         is_same && self.demux.is_some() && other.demux.is_some()
     }
 
@@ -273,40 +332,20 @@ impl SourceSection {
 
     /// Whether it sends datagrams to the same address as another source, and something tells them apart.
     pub fn shares_socket(&self, other: &Self) -> bool {
-        let is_any_port = matches!(&self.listen, Some(place @ NetworkAddress::Udp(..)) if place.port().is_none());
-        self.comes_in_datagrams()
-            && self.listen == other.listen
-            && !is_any_port
-            && self.demux.is_some()
-            && other.demux.is_some()
-            && self.readout == other.readout
+        self.listens_beside(other) && self.demux.is_some() && other.demux.is_some()
+    }
+
+    /// Whether both take datagrams at the same address of one readout unit; those of others may be other machines.
+    fn listens_beside(&self, other: &Self) -> bool {
+        let is_any_port =
+            matches!(&self.input, SourceInput::Listen(place @ NetworkAddress::Udp(..)) if place.port().is_none());
+        self.comes_in_datagrams() && self.input == other.input && !is_any_port && self.readout == other.readout
     }
 }
 
-/// The keys by which a source comes in otherwise than by saying who it is, and whether each is given.
-const fn ways(source: &SourceSection) -> [(&'static str, bool); 6] {
-    [
-        ("felix", source.felix.is_some()),
-        ("listen", source.listen.is_some()),
-        ("connect", source.connect.is_some()),
-        ("input", source.input.is_some()),
-        ("program", source.program.is_some()),
-        ("play", source.play.is_some()),
-    ]
-}
-
-/// What cannot be of a source under run control: its way in and its numbers are what run control tells it.
+/// Checks what run control fixes for its sources: their format and their numbers.
 pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
-    if !source.controlled {
-        if source.settings.is_some() {
-            faults.add(key("settings"), "only a source with `controlled = true` is sent settings");
-        }
-        return;
-    }
-    if let Some((way, _)) = ways(source).iter().find(|(_, is_given)| *is_given) {
-        let message = format!("run control tells a source with `controlled` where to send: leave out `{way}`");
-        faults.add(key(way), message);
-    }
+    let SourceInput::Controlled(settings) = &source.input else { return };
     if source.emulate.is_none() && source.format != FormatName::Generic {
         let message = "a source with `controlled` sends generic fragments: format = \"generic\"";
         faults.add(key("format"), message);
@@ -315,45 +354,32 @@ pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> Str
         faults.add(key("first"), "run control tells a source with `controlled` its first event's number, 1");
     }
     let most = LARGEST_SETTINGS_BYTES;
-    if source.settings.as_ref().is_some_and(|settings| settings.0.len() > most) {
+    if settings.as_ref().is_some_and(|settings| settings.0.len() > most) {
         faults.add(key("settings"), format!("settings have at most {most} bytes"));
     }
 }
 
 /// What is wrong with the ways in of a source.
 pub(super) fn check_entrance(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
-    let ways = ways(source);
-    let mut given = ways.iter().filter(|(_, is_given)| *is_given);
-    if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
-        faults.add(key(second), format!("it has `{first}` already; a source comes in by one way"));
-    }
-    if let FormatName::Foreign(format) = source.format
-        && !source.comes_in_datagrams()
-        && source.input.is_none()
-        && source.emulate.is_none()
-        && format.needs_datagrams()
-    {
-        let message = format!("frames of `{}` come in datagrams: listen = \"udp://0.0.0.0:9000\"", format.name());
-        faults.add(key("format"), message);
-    }
-    if let FormatName::Foreign(format) = source.format
-        && source.emulate.is_none()
-        && ways.iter().all(|(_, is_given)| !is_given)
-    {
-        let message =
-            format!("nothing in `{}` says whose it is: give `listen`, `connect`, `input` or `program`", format.name());
-        faults.add(key("format"), message);
+    if let (FormatName::Foreign(format), None) = (source.format, &source.emulate) {
+        let name = format.name();
+        if format.needs_datagrams() && !source.comes_in_datagrams() && source.file().is_none() {
+            let message = format!("frames of `{name}` come in datagrams: listen = \"udp://0.0.0.0:9000\"");
+            faults.add(key("format"), message);
+        }
+        if source.input == SourceInput::Readout {
+            let message =
+                format!("nothing in `{name}` says whose it is: give `listen`, `connect`, `input` or `program`");
+            faults.add(key("format"), message);
+        }
     }
     if let Err(message) = check_demux(source) {
         faults.add(key("demux"), message);
     }
-    if source.packets.is_some() && source.input.is_none() {
-        faults.add(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`");
-    }
-    if source.program.as_ref().is_some_and(Vec::is_empty) {
+    if matches!(&source.input, SourceInput::Program(program) if program.is_empty()) {
         faults.add(key("program"), "a program and its arguments, such as [\"ssh\", \"board7\", \"read-out\"]");
     }
-    if let Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)) = source.connect {
+    if let SourceInput::Connect(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)) = source.input {
         faults.add(key("connect"), "only TCP connects; datagrams are listened for: `listen`");
     }
 }
@@ -361,12 +387,12 @@ pub(super) fn check_entrance(source: &SourceSection, key: impl Fn(&str) -> Strin
 /// Whether boards can be told apart in the way in which the source comes.
 fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
     let Some(demux) = source.demux.as_ref().filter(|_| source.emulate.is_none()) else { return Ok(()) };
-    if !source.comes_in_datagrams() && source.input.is_none() {
+    if !source.comes_in_datagrams() && source.file().is_none() {
         return Err(
             "one board sends over a connection; boards can be distinguished in datagrams and in files (`input`)",
         );
     }
-    if demux.at == PeerOrPlace::Frame && source.input.is_some() && source.chosen().is_none() {
+    if demux.at == PeerOrPlace::Frame && source.file().is_some() && source.chosen().is_none() {
         return Err("each source takes its own frames of the file: which ones? `is = 3`");
     }
     Ok(())
@@ -377,21 +403,15 @@ pub(super) fn check_shared(configuration: &Configuration, faults: &mut Faults) {
     for (index, source) in configuration.source.iter().enumerate() {
         for (first, known) in configuration.source[..index].iter().enumerate() {
             let key = |field: &str| format!("source[{index}].{field}");
-            if listens_beside(known, source) {
+            if known.listens_beside(source) {
                 faults.keep(one_socket(first, known, source).map_err(|message| Fault::new(key("listen"), message)));
             }
-            if listens_beside(known, source) || known.shares_capture(source) {
+            if known.listens_beside(source) || known.shares_capture(source) {
                 let (Some(known), Some(demux)) = (&known.demux, &source.demux) else { continue };
                 faults.keep(told_apart(first, known, demux).map_err(|message| Fault::new(key("demux"), message)));
             }
         }
     }
-}
-
-/// Whether both take datagrams at the same address of one readout unit; those of others may be other machines.
-fn listens_beside(known: &SourceSection, source: &SourceSection) -> bool {
-    let is_any_port = matches!(&source.listen, Some(place @ NetworkAddress::Udp(..)) if place.port().is_none());
-    source.comes_in_datagrams() && source.listen == known.listen && !is_any_port && source.readout == known.readout
 }
 
 /// There is one socket, and whose a datagram is must be known.

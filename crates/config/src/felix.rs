@@ -1,7 +1,7 @@
 //! Link cards (FELIX) whose e-links are sources: where their chunks say to which event they belong, and who may subscribe to
 //! them; and what cards and their e-links must fulfil.
 
-use super::entrance::InputChoice;
+use super::entrance::ByteOrigin;
 use super::error::no_such;
 use super::model::Configuration;
 use super::parse::Faults;
@@ -54,7 +54,7 @@ pub struct FelixSection {
     /// The FIFO is created if it does not exist. At the end of the input the card's sources end, and with the last of
     /// them the run. If a file contains other blocks than `blocks` says, the program ends with status 2. Bytes between
     /// blocks and an incomplete last block are named at the end; the latter gives status 3.
-    pub input: Option<InputChoice>,
+    pub input: Option<ByteOrigin>,
     /// Highest speed at which blocks are read, such as `"800MB/s"`. Without it: as fast as possible.
     pub input_speed: Option<Bandwidth>,
     /// What writes the blocks of an emulated card.
@@ -70,7 +70,7 @@ impl FelixSection {
 
     /// Where the chunks of one of its e-links say to which event they belong.
     pub fn rule_of(&self, source: &SourceSection) -> EventRule {
-        let own = source.felix.as_ref().and_then(|link| link.event);
+        let own = source.link().and_then(|link| link.event);
         own.unwrap_or(self.event).rule()
     }
 }
@@ -99,7 +99,7 @@ pub enum WakeChoice {
 }
 
 /// An e-link of a card.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ELinkSection {
     /// Name of the card.
@@ -443,7 +443,7 @@ fn links(configuration: &Configuration, faults: &mut Faults) {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut taken = BTreeMap::new();
     for (index, source) in configuration.source.iter().enumerate() {
-        let Some(link) = &source.felix else { continue };
+        let Some(link) = source.link() else { continue };
         let key = |field: &str| format!("source[{index}].{field}");
         if configuration.felix.iter().all(|card| card.name != link.card) {
             let known = configuration.felix.iter().map(|card| card.name.as_str());
@@ -518,7 +518,7 @@ fn is_rule(event: EventChoice) -> bool {
 }
 
 fn check_card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
-    let links = configuration.source.iter().filter_map(|source| Some((source, source.felix.as_ref()?)));
+    let links = configuration.source.iter().filter_map(|source| Some((source, source.link()?)));
     let links: Vec<_> = links.filter(|(_, link)| link.card == card.name).collect();
     if links.is_empty() {
         let message =

@@ -222,7 +222,7 @@ fn of_run_files(index: usize, stream: &StreamSection, faults: &mut Faults) {
 /// Whether the source's fragments are those of a FED.
 fn is_fed(source: &SourceSection) -> bool {
     let format = matches!(source.format, FormatName::Ferol | FormatName::Foreign(ForeignFormat::Fed));
-    format && source.felix.is_none() && !source.has_layout()
+    format && source.link().is_none() && !source.has_layout()
 }
 
 #[cfg(test)]

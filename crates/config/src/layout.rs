@@ -9,7 +9,7 @@ mod tables;
 mod tests;
 
 use super::check::fault;
-use super::entrance::NetworkAddress;
+use super::entrance::{NetworkAddress, SourceInput};
 use super::parse::{Fault, Faults, first_fault};
 use super::source::{FormatName, SourceSection};
 use crate::quantity::{Form, Time, read_from_text, with_unit};
@@ -223,29 +223,23 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults
     let plan = source.checked_plan(&mut own);
     faults.take(own, &key);
     let Some(plan) = plan.flatten() else { return };
-    let comes_in_datagrams = match (&source.listen, &source.connect) {
-        (Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)), _) => Some(true),
-        (Some(NetworkAddress::Tcp(_)), _) | (_, Some(_)) => Some(false),
-        _ if source.program.is_some() => Some(false),
+    let message = match &source.input {
+        SourceInput::Card(_) | SourceInput::Played(_) => {
+            "an e-link and a file that is played have formats of their own, and no layout"
+        }
+        SourceInput::Listen(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)) if !plan.is_of_datagrams() => {
+            "these frames are found in a stream, and the source sends datagrams: frame = \"datagram\", or a table with \
+             `several` or `pieces`"
+        }
+        SourceInput::Listen(NetworkAddress::Tcp(_)) | SourceInput::Connect(_) | SourceInput::Program(_)
+            if plan.is_of_datagrams() =>
+        {
+            "these frames come in datagrams, and the source sends a stream: where does a frame end in it?"
+        }
         // A file may be a capture of datagrams.
-        _ => None,
+        _ => return,
     };
-    match comes_in_datagrams {
-        Some(true) if !plan.is_of_datagrams() => {
-            let message = "these frames are found in a stream, and the source sends datagrams: frame = \"datagram\", or a \
-                           table with `several` or `pieces`";
-            faults.add(key("frame"), message)
-        }
-        Some(false) if plan.is_of_datagrams() => {
-            let message =
-                "these frames come in datagrams, and the source sends a stream: where does a frame end in it?";
-            faults.add(key("frame"), message)
-        }
-        _ if source.felix.is_some() || source.play.is_some() => {
-            faults.add(key("frame"), "an e-link and a file that is played have formats of their own, and no layout")
-        }
-        _ => {}
-    }
+    faults.add(key("frame"), message);
 }
 
 impl FrameTable {

@@ -28,7 +28,7 @@ mod tests;
 mod written;
 
 pub use alarms::{AlarmSection, AlarmsSection, ControlSection, LogLevel, LogbookSection, MonitorSection, alarm_rules};
-pub use entrance::{ByteOrigin, InputChoice, NetworkAddress, PacketsTable};
+pub use entrance::{ByteOrigin, NetworkAddress, PacketsTable, SourceInput};
 pub use error::ConfigurationError;
 pub use felix::{
     Blocks, ELinkSection, EmulateCard, Endian, EventChoice, EventField, FaultShares, FelixSection, OutageSection,

@@ -424,7 +424,7 @@ impl Default for BlackBoxSection {
 /// The first thing that is wrong with the black box of a source.
 pub(super) fn check_black_box(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     let Some(black_box) = &source.black_box else { return };
-    if source.felix.is_some() {
+    if source.link().is_some() {
         let message =
             "what an e-link sends lies in the ring of its card; only a source with a way in of its own has a black box";
         faults.add(key("black_box"), message);

@@ -4,7 +4,7 @@
 //! source's first event.
 
 use super::Configuration;
-use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
+use super::entrance::{ByteOrigin, NetworkAddress, PacketsTable, SourceInput};
 use super::error::no_such;
 use super::felix::ELinkSection;
 use super::layout::{
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// A front end.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct SourceSection {
     /// Name for people; the run files contain it. Without it: `source-ID`.
     pub name: Option<String>,
@@ -80,10 +80,10 @@ pub struct SourceSection {
     /// be held back: those that find no room are lost and counted (`datagrams.lost` in the account of the run), and those
     /// that arrive before the run are stale. Without any input of its own the source connects to `listen` of its
     /// readout unit and identifies itself.
-    pub listen: Option<NetworkAddress>,
+    listen: Option<NetworkAddress>,
     /// The board listens: Ropewalk connects to this TCP address, such as `"tcp://daqpc2:5000"`. It tries until the board
     /// answers. After a disconnect it connects again, or the source ends (`on_close = "end"`).
-    pub connect: Option<NetworkAddress>,
+    connect: Option<NetworkAddress>,
     /// The source is read from a file, from standard input (`"-"`), or from a FIFO (`"fifo:/run/board"`). The FIFO is
     /// created if it does not exist. The source ends with its input. Compressed files (gzip, bzip2, xz, zstd, lz4) are
     /// decompressed. From a capture (pcap, pcapng) the datagrams or one connection are read, as the frames of the source
@@ -92,16 +92,17 @@ pub struct SourceSection {
     /// begins again between the same machines continues. If a file does not exist or is not readable, the program ends
     /// with status 2 before the run begins. A file that breaks off is read up to there; the status is 3, and `inputs` in
     /// [run.json](run-json.md) says where.
-    pub input: Option<InputChoice>,
+    #[serde(rename = "input")]
+    file: Option<ByteOrigin>,
     /// Selects packets of a capture that is the `input`. Without it: all packets. For example
     /// `{ port = 9000, from = "192.168.10.1" }`. The end of the run names what else the capture contains: ICMP errors
     /// (`icmp`), fragments of datagrams (`ip_fragment`; the whole datagram arrives with the last one), `other_port`,
     /// `other_address`, `other_protocol`, and `other_connection` with the addresses of connections that no source reads.
     /// Boards that `demux` tells apart share one reading of the file if they have the same `input` and `packets`.
-    pub packets: Option<PacketsTable>,
+    packets: Option<PacketsTable>,
     /// A program is started with these arguments, such as `["ssh", "board7", "read-out"]`, and its standard output is the
     /// source. The source ends when the program ends. When the run stops, the program gets SIGTERM.
-    pub program: Option<Vec<String>>,
+    program: Option<Vec<String>>,
     /// How frames are found, for a board whose format a [layout](layouts.md) describes instead of `format`.
     pub frame: Option<FrameChoice>,
     /// Bytes that every frame contains, at most 8. In a stream Ropewalk searches for them after a loss. Where the frame is
@@ -174,22 +175,46 @@ pub struct SourceSection {
     #[schemars(with = "Option<EmulateChoice>")]
     pub emulate: Option<Emulate>,
     /// A file of bare S-LINK64 fragments replaces the source; it is played over TCP as fast as possible.
-    pub play: Option<PathBuf>,
+    play: Option<PathBuf>,
     /// The source is an e-link of a link card, such as `{ card = "flx0", elink = 8 }`; it has no connection. `format`,
     /// `counter_bits`, `emulate` and `play` are not allowed then, and `max_fragment` is the longest chunk.
-    pub felix: Option<ELinkSection>,
+    felix: Option<ELinkSection>,
     /// The source is a program of yours that run control configures, starts and stops
     /// ([own-programs.md](own-programs.md)). It connects to `run.front_ends` and sends
     /// `generic` fragments; its first event is 1. A start waits until it is connected and ready, unless its `requirement`
     /// is not `"required"`. With `emulate` the emulator replaces it.
     #[serde(default)]
-    pub controlled: bool,
+    controlled: bool,
     /// Settings for a `controlled` source: a table `[source.settings]`, passed on as TOML, or a text of any form. At most
     /// 60 KiB.
-    pub settings: Option<Settings>,
+    settings: Option<Settings>,
+    /// Its one input, which takes the place of the keys `listen`, `connect`, `input`, `packets`, `program`, `play`, `felix`,
+    /// `controlled` and `settings`.
+    #[serde(skip)]
+    pub input: SourceInput,
+}
+
+impl<'de> Deserialize<'de> for SourceSection {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        // With `remote`, serde derives a method of this name, which reads the keys.
+        let mut source = Self::deserialize(from)?;
+        source.input = source.take_input().unwrap_or_default();
+        Ok(source)
+    }
 }
 
 impl SourceSection {
+    /// Moves the keys of one input out of the section; [`check_input`] refuses the keys that remain.
+    fn take_input(&mut self) -> Option<SourceInput> {
+        let link = self.felix.take().map(SourceInput::Card);
+        link.or_else(|| std::mem::take(&mut self.controlled).then(|| SourceInput::Controlled(self.settings.take())))
+            .or_else(|| self.listen.take().map(SourceInput::Listen))
+            .or_else(|| self.connect.take().map(SourceInput::Connect))
+            .or_else(|| Some(SourceInput::File(self.file.take()?, self.packets.take().unwrap_or_default())))
+            .or_else(|| self.program.take().map(SourceInput::Program))
+            .or_else(|| self.play.take().map(SourceInput::Played))
+    }
+
     /// Its name; without one, a name made of its id.
     pub fn name_or_id(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("source-{}", self.id))
@@ -197,17 +222,37 @@ impl SourceSection {
 
     /// Whether run control configures the source. An emulator in its place is not configured.
     pub const fn is_under_run_control(&self) -> bool {
-        self.controlled && self.emulate.is_none()
+        matches!(self.input, SourceInput::Controlled(_)) && self.emulate.is_none()
     }
 
     /// Whether it sends datagrams.
     pub const fn comes_in_datagrams(&self) -> bool {
-        matches!(self.listen, Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)))
+        matches!(self.input, SourceInput::Listen(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)))
     }
 
     /// Whether it reads a file or the output of a program, and ends with it.
     pub const fn is_read(&self) -> bool {
-        self.input.is_some() || self.program.is_some()
+        matches!(self.input, SourceInput::File(..) | SourceInput::Program(_))
+    }
+
+    /// Whether the run itself sends its data: emulated, or played from a file.
+    pub const fn is_made_here(&self) -> bool {
+        self.emulate.is_some() || matches!(self.input, SourceInput::Played(_))
+    }
+}
+
+/// Refuses the keys of further inputs, and keys that belong to another input.
+pub(super) fn check_input(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    let mut rest = source.clone();
+    while let Some(input) = rest.take_input() {
+        let message = format!("it has `{}` already; a source has one input", source.input.key());
+        faults.add(key(input.key()), message);
+    }
+    if rest.packets.is_some() {
+        faults.add(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`");
+    }
+    if rest.settings.is_some() {
+        faults.add(key("settings"), "only a source with `controlled = true` is sent settings");
     }
 }
 
@@ -513,7 +558,7 @@ impl SourceSection {
 
     /// Whether its counter runs on from run to run, for itself, and nothing says where it begins.
     pub fn runs_free(&self) -> bool {
-        let is_open = self.given_first_event().is_none() && self.emulate.is_none() && !self.controlled;
+        let is_open = self.given_first_event().is_none() && self.emulate.is_none() && !self.is_under_run_control();
         is_open && !self.numbers_grow() && self.description().is_some_and(|description| description.runs_free())
     }
 

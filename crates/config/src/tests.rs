@@ -32,7 +32,7 @@ fn error(text: &str) -> ConfigurationError {
 #[test]
 fn a_small_configuration_is_read() {
     let configuration = parse("test.toml", GOOD, &variable).expect("a good configuration");
-    assert_eq!(configuration.source[0].play.as_deref(), Some(std::path::Path::new("/data/one.raw")));
+    assert_eq!(configuration.source[0].input, SourceInput::Played("/data/one.raw".into()));
     assert_eq!(configuration.run.acknowledge, AcknowledgementLevel::Written);
 }
 
@@ -246,6 +246,64 @@ fn beside(format: &str, first: &str, second: &str) -> Result<Configuration, Conf
 }
 
 #[test]
+fn a_source_has_one_input() {
+    let inputs = [
+        ("felix", "{ card = \"flx\", elink = 3 }"),
+        ("controlled", "true"),
+        ("listen", "\"tcp://127.0.0.1:5000\""),
+        ("connect", "\"tcp://127.0.0.1:5000\""),
+        ("input", "\"run7.pcapng\""),
+        ("program", "[\"read-out\"]"),
+        ("play", "\"one.raw\""),
+    ];
+    let with = |keys: &str| GOOD.replace("play = \"${DATA}/one.raw\"\n", keys);
+    let pairs =
+        inputs.iter().enumerate().flat_map(|(place, one)| inputs[place + 1..].iter().map(move |two| (one, two)));
+    for ((first, one), (second, two)) in pairs {
+        let needed = match *first {
+            "felix" => "[[felix]]\nname = \"flx\"\n",
+            "controlled" => "format = \"generic\"\n",
+            _ => "",
+        };
+        let text = with(&format!("{second} = {two}\n{first} = {one}\n{needed}"));
+        let error = error(&text.replace("\"bu0\"", "\"bu0\"\nevents = 0"));
+        let (key, message) =
+            (format!("source[0].{second}"), format!("it has `{first}` already; a source has one input"));
+        let expected = [(8, "builder[0].events", "between 1 and 1048576 events in work"), (13, &*key, &*message)];
+        assert_eq!(all(&error), expected);
+        let caret = format!(" 13 | {second} = {two}\n    | {}{}", " ".repeat(second.len() + 3), "^".repeat(two.len()));
+        assert!(error.to_string().contains(&caret), "{error}");
+    }
+    let everything: String = inputs.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    let error = error(&with(&format!("{everything}[[felix]]\nname = \"flx\"\n")));
+    let keys = inputs[1..].iter().map(|(key, _)| format!("source[0].{key}"));
+    assert!(error.each().map(|one| &one.key).eq(&keys.collect::<Vec<_>>()), "{error}");
+}
+
+#[test]
+fn keys_of_an_input_need_that_input() {
+    let with = |keys: &str| GOOD.replace("play = \"${DATA}/one.raw\"", keys);
+    for (keys, key, words) in [
+        ("packets = { port = 1 }", "source[0].packets", "`input = \"run7.pcapng\"`"),
+        ("listen = \"udp://0.0.0.0:9000\"\npackets = {}", "source[0].packets", "`input = \"run7.pcapng\"`"),
+        ("input = \"a.raw\"\nsettings = \"a\"", "source[0].settings", "`controlled = true`"),
+        ("program = []", "source[0].program", "a program and its arguments"),
+        ("connect = \"udp://daqpc2:9000\"", "source[0].connect", "only TCP connects"),
+    ] {
+        let error = error(&with(keys));
+        assert_eq!(all(&error).len(), 1, "{error}");
+        assert!(error.key == key && error.message.contains(words), "{error}");
+    }
+    let read =
+        |keys: &str| parse("test.toml", &with(keys), &variable).expect("a good configuration").source.remove(0).input;
+    assert_eq!(read(""), SourceInput::Readout);
+    assert_eq!(read("controlled = false"), SourceInput::Readout);
+    let packets = PacketsTable { port: Some(9000), ..PacketsTable::default() };
+    let origin = ByteOrigin::Fifo("board".into());
+    assert_eq!(read("input = \"fifo:board\"\npackets = { port = 9000 }"), SourceInput::File(origin, packets));
+}
+
+#[test]
 fn boards_that_share_an_address_are_told_apart() {
     let described = "frame = \"datagram\"\nevent = { at = 4, type = \"u32le\" }";
     let peer = |is: &str| format!("demux = {{ at = \"ip.source\", is = \"10.0.0.{is}\" }}");
@@ -266,6 +324,15 @@ fn boards_that_share_an_address_are_told_apart() {
     }
     let error = beside("format = \"srs\"", number, number).expect_err("a format says where its numbers stand");
     assert_eq!(error.key, "source[0].demux");
+    // One board may send to two addresses.
+    let at = |id| {
+        format!(
+            "[[source]]\nid = {id}\nreadout = \"ru0\"\nlisten = \"udp://0.0.0.0:900{id}\"\n{described}\n{}\n",
+            peer("1")
+        )
+    };
+    let (head, _) = GOOD.split_once("[[source]]").expect("it has one");
+    parse("test.toml", &[head, &at(1), &at(2)].concat(), &variable).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
@@ -549,7 +616,7 @@ fn controlled(keys: &str) -> String {
 fn settings_are_handed_on_as_toml_or_as_they_stand() {
     let settings = |keys: &str| {
         let configuration = parse("test.toml", &controlled(keys), &variable).unwrap_or_else(|error| panic!("{error}"));
-        configuration.source[0].settings.clone().unwrap_or_default().0
+        configuration.source[0].settings().cloned().unwrap_or_default().0
     };
     assert_eq!(settings("settings = { rate = 10.5, name = \"a\" }"), "name = \"a\"\nrate = 10.5\n");
     assert_eq!(

@@ -4,7 +4,7 @@ use crate::arguments::SourceTestOptions;
 use crate::exit::{self, Failure};
 use crate::output::{print_json, write_results};
 use crate::render::grouped;
-use ropewalk_config::{NetworkAddress, SourceSection};
+use ropewalk_config::{NetworkAddress, SourceInput, SourceSection};
 use ropewalk_tools::foreign::{BadReport, BoardReport, NumbersReport, TrialOptions, TrialReport, rule_of, try_layout};
 use std::path::Path;
 
@@ -27,9 +27,9 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
     };
     let framing = source.framing().ok_or_else(no_frames)?;
     let mut wanted = source.wanted_beside(configuration.source.iter());
-    match &source.listen {
-        Some(place @ NetworkAddress::Udp(..)) => wanted.port = place.port().or(wanted.port),
-        Some(NetworkAddress::Ip(_, protocol)) => wanted.protocol = Some(*protocol),
+    match &source.input {
+        SourceInput::Listen(place @ NetworkAddress::Udp(..)) => wanted.port = place.port().or(wanted.port),
+        SourceInput::Listen(NetworkAddress::Ip(_, protocol)) => wanted.protocol = Some(*protocol),
         _ => {}
     }
     wanted.port = options.port.or(wanted.port);

@@ -3,7 +3,7 @@
 
 use super::source_summary::{FragmentSummary, NumberingSummary};
 use super::summary::RunSummary;
-use ropewalk_config::{ByteOrigin, Configuration, InputChoice, NumberType, SourceSection};
+use ropewalk_config::{ByteOrigin, Configuration, NumberType, SourceInput, SourceSection};
 use ropewalk_flow::messages::NumberingKind;
 use ropewalk_terms::{Counter, Requirement};
 
@@ -139,20 +139,16 @@ fn is_reversed(kind: NumberType, number: u64) -> bool {
 
 /// Where data are expected from, and what to compare.
 fn origin(source: &SourceSection) -> String {
-    let places = [("listen", &source.listen), ("connect", &source.connect)];
-    let place = places.into_iter().find_map(|(key, place)| place.as_ref().map(|place| (key, place)));
-    match place {
-        Some((key, place)) if source.demux.is_some() => {
-            format!(
-                "compare `is` of `demux` with the board's number, and `{key}` ({place}) with the address it sends to"
-            )
+    let (key, place) = match &source.input {
+        SourceInput::Listen(place) => ("listen", place),
+        SourceInput::Connect(place) => ("connect", place),
+        SourceInput::File(..) => {
+            return "compare `input`, and `packets` or `demux`, with the content of the file".into();
         }
-        Some((key, place)) => format!("compare `{key}` ({place}) with the address the board sends to"),
-        None if source.input.is_some() => {
-            "compare `input`, and `packets` or `demux`, with the content of the file".into()
-        }
-        None => "is the board on, and does it send to the right address?".into(),
-    }
+        _ => return "is the board on, and does it send to the right address?".into(),
+    };
+    let board = if source.demux.is_some() { "`is` of `demux` with the board's number, and " } else { "" };
+    format!("compare {board}`{key}` ({place}) with the address the board sends to")
 }
 
 /// Which keys are behind such a cause.
@@ -181,8 +177,8 @@ fn remedy(source: &SourceSection, cause: &str, evidence: &Evidence<'_>) -> Optio
 
 fn trial(source: &SourceSection) -> String {
     let name = source.name_or_id();
-    let recording = match &source.input {
-        Some(InputChoice(ByteOrigin::File(path))) => path.display().to_string(),
+    let recording = match source.file() {
+        Some((ByteOrigin::File(path), _)) => path.display().to_string(),
         _ => "RECORDING".to_owned(),
     };
     format!("`ropewalk source test CONFIG --source {name} --input {recording}` shows the first bad place")

@@ -111,7 +111,7 @@ impl Workshop<'_> {
                     cards.emulated.push(CardToEmulate { name, config, ring: writer, bell });
                 }
                 (None, Some(input)) => {
-                    let feeder = feeder(card, &input.0, writer, bell)?;
+                    let feeder = feeder(card, input, writer, bell)?;
                     let is_over = Arc::clone(&feeder.is_over);
                     // The notes have the error as well.
                     let work: Work = Box::new(move |_, notes, _| _ = feeder.feed(notes));
@@ -167,7 +167,7 @@ pub(super) fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> 
 
 /// Where the chunks of each e-link say to which event they belong.
 pub(super) fn rules(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> EventRules {
-    let own = links.iter().filter(|(_, source)| source.felix.as_ref().is_some_and(|link| link.event.is_some()));
+    let own = links.iter().filter(|(_, source)| source.link().is_some_and(|link| link.event.is_some()));
     own.fold(card.event.rule().into(), |rules, &(elink, source)| rules.with(elink, card.rule_of(source)))
 }
 

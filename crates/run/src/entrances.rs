@@ -9,7 +9,7 @@ use super::resolve::{Resolved, SEED};
 use super::source_summary::InputSummary;
 use ropewalk_config::ByteOrigin;
 use ropewalk_config::{
-    BoardChoice, DemuxTable, Emulate, FormatName, InputChoice, NetworkAddress, PeerOrPlace, SourceSection,
+    BoardChoice, DemuxTable, Emulate, FormatName, NetworkAddress, PeerOrPlace, SourceInput, SourceSection,
 };
 use ropewalk_engine::{DatagramInputConfig, Demux, Entrance, ReadoutDrive, SourceDriveConfig, SourceFeed, SourceLine};
 use ropewalk_flow::choosing::Wanted;
@@ -105,11 +105,11 @@ impl Workshop<'_> {
 
     /// The socket of sources that send to the same address.
     fn socket(&self, first: &SourceSection, name: &str, boards: &[&SourceSection]) -> Result<SocketReceiver, RunError> {
-        let config = match &first.listen {
-            Some(NetworkAddress::Ip(address, protocol)) => {
+        let config = match &first.input {
+            SourceInput::Listen(NetworkAddress::Ip(address, protocol)) => {
                 ReceiveConfig::new(Flow::Ip(*protocol), SocketAddrV4::new(*address, 0))
             }
-            Some(NetworkAddress::Udp(place, interface)) => {
+            SourceInput::Listen(NetworkAddress::Udp(place, interface)) => {
                 let place = resolve_to_listen(place).map_err(endpoint(name))?;
                 ReceiveConfig { interface: *interface, ..ReceiveConfig::new(Flow::Udp, place) }
             }
@@ -184,34 +184,34 @@ impl Resolved {
 /// A source's way in, and what writes there; `None` for sources that use the readout unit's own service point.
 fn entrance(source: &SourceSection, name: &str, wanted: Wanted) -> Result<Option<(Entrance, Option<Work>)>, RunError> {
     let pair = || UnixStream::pair().map_err(system(format!("{name}: a pair of sockets")));
-    if let Some(NetworkAddress::Tcp(address)) = &source.listen {
-        return Ok(Some((Entrance::Listen(address.clone()), None)));
-    }
-    if let Some(NetworkAddress::Tcp(address)) = &source.connect {
-        // A name that does not resolve is an error before the run; only a board that is off is waited for.
-        resolve(address).map_err(endpoint(name))?;
-        return Ok(Some((Entrance::Call(address.clone()), None)));
-    }
-    if let Some(input) = &source.input {
-        let (ours, theirs) = pair()?;
-        let entrance = Entrance::Adopt { socket: ours.into(), name: input.0.path().display().to_string() };
-        let (origin, name) = (input.0.clone(), name.to_owned());
-        let work: Work = Box::new(move |_, notes, is_over| {
-            let read = copy(&origin, &wanted, theirs, is_over);
-            leave(notes, &name, &origin, read, is_over);
-        });
-        return Ok(Some((entrance, Some(work))));
-    }
-    if let Some(program) = &source.program {
-        let (ours, theirs) = pair()?;
-        let entrance = Entrance::Adopt { socket: ours.into(), name: program.join(" ") };
-        let program = program.clone();
-        let work: Work = Box::new(move |child, notes, is_over| {
-            notes.leave(run(&program, theirs.into(), child, is_over).err().into_iter().collect());
-        });
-        return Ok(Some((entrance, Some(work))));
-    }
-    Ok(None)
+    Ok(match &source.input {
+        SourceInput::Listen(NetworkAddress::Tcp(address)) => Some((Entrance::Listen(address.clone()), None)),
+        SourceInput::Connect(NetworkAddress::Tcp(address)) => {
+            // A name that does not resolve is an error before the run; only a board that is off is waited for.
+            resolve(address).map_err(endpoint(name))?;
+            Some((Entrance::Call(address.clone()), None))
+        }
+        SourceInput::File(origin, _) => {
+            let (ours, theirs) = pair()?;
+            let entrance = Entrance::Adopt { socket: ours.into(), name: origin.path().display().to_string() };
+            let (origin, name) = (origin.clone(), name.to_owned());
+            let work: Work = Box::new(move |_, notes, is_over| {
+                let read = copy(&origin, &wanted, theirs, is_over);
+                leave(notes, &name, &origin, read, is_over);
+            });
+            Some((entrance, Some(work)))
+        }
+        SourceInput::Program(program) => {
+            let (ours, theirs) = pair()?;
+            let entrance = Entrance::Adopt { socket: ours.into(), name: program.join(" ") };
+            let program = program.clone();
+            let work: Work = Box::new(move |child, notes, is_over| {
+                notes.leave(run(&program, theirs.into(), child, is_over).err().into_iter().collect());
+            });
+            Some((entrance, Some(work)))
+        }
+        _ => None,
+    })
 }
 
 /// Notes what was read until the input ended, the receiver had gone, or `is_over` was set, and what was wrong.
@@ -313,7 +313,7 @@ impl Workshop<'_> {
         let captured = self.resolved.sources_of(index).filter(|source| is_capture(source));
         for boards in together(captured, SourceSection::shares_capture) {
             let first = boards[0];
-            let Some(InputChoice(origin)) = &first.input else { continue };
+            let Some((origin, _)) = first.file() else { continue };
             let name = first.name_or_id();
             let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
             let pool = self.placement.untouched_pool(pool)?;
@@ -334,7 +334,7 @@ impl Workshop<'_> {
 /// # Errors
 /// If it cannot, or is not a capture though the source's frames come in datagrams. A FIFO is checked when it is read.
 pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
-    let Some(InputChoice(ByteOrigin::File(path))) = &source.input else { return Ok(()) };
+    let Some((ByteOrigin::File(path), _)) = source.file() else { return Ok(()) };
     if source.requirement != Requirement::Required {
         return Ok(());
     }
@@ -357,7 +357,7 @@ pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
 
 /// Whether a source's datagrams are read from a capture.
 pub(super) fn is_capture(source: &SourceSection) -> bool {
-    let Some(InputChoice(origin)) = source.input.as_ref().filter(|_| source.emulate.is_none()) else { return false };
+    let Some((origin, _)) = source.file().filter(|_| source.emulate.is_none()) else { return false };
     let wanted = source.wanted();
     // Some formats come either way: look into the file if possible. If it cannot be read, its reader reports that.
     let may_be_either = matches!(source.format, FormatName::Foreign(_)) && !source.has_layout() && origin.is_regular();
@@ -436,10 +436,10 @@ impl Resolved {
             if address.is_empty() {
                 continue;
             }
-            let feed = match (&source.emulate, &source.play) {
+            let feed = match (&source.emulate, &source.input) {
                 (Some(emulate), _) => emulated(source, emulate),
-                (None, Some(path)) => recorded(path)?,
-                (None, None) => continue,
+                (None, SourceInput::Played(path)) => recorded(path)?,
+                (None, _) => continue,
             };
             let line = lines.remove(&source.id).unwrap_or(SourceLine::Stream(address));
             feeds.push(SourceDriveConfig { id: SourceId(source.id), line, feed });

@@ -5,7 +5,7 @@ use super::cards::ChildSlot;
 use super::entrances::Opened;
 use super::source_summary::InputSummary;
 use ropewalk_config::ByteOrigin;
-use ropewalk_config::{NetworkAddress, SourceSection};
+use ropewalk_config::{NetworkAddress, SourceInput, SourceSection};
 use ropewalk_engine::{BlackBox, BlackBoxConfig, ReadoutDrive, Recording, RecordingLine};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::tcp::Tcp;
@@ -300,10 +300,10 @@ impl Workshop<'_> {
 /// As what a source's datagrams are saved: as they came, as far as a socket tells.
 fn saved_as(source: &SourceSection, bound: Option<&str>) -> SavedAs {
     let wanted = source.wanted();
-    let to = match (source.listen.as_ref(), wanted.to) {
-        (Some(NetworkAddress::Ip(address, protocol)), _) => return SavedAs::Packets(*address, *protocol),
-        (_, to) => SocketAddr::new(to.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), wanted.port.unwrap_or(0)),
-    };
+    if let SourceInput::Listen(NetworkAddress::Ip(address, protocol)) = source.input {
+        return SavedAs::Packets(address, protocol);
+    }
+    let to = SocketAddr::new(wanted.to.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), wanted.port.unwrap_or(0));
     match (wanted.protocol, bound.and_then(|bound| bound.parse().ok()), to.ip()) {
         (Some(protocol), _, IpAddr::V4(to)) => SavedAs::Packets(to, protocol),
         (_, Some(bound), _) => SavedAs::Datagrams(bound),

@@ -1,7 +1,7 @@
 //! Where threads and pools go, by the rules of a configuration, and how many file descriptors a process needs.
 
 use super::assemble::RunError;
-use ropewalk_config::{Configuration, Fault, PlacementChoice, ReadoutSection, SourceSection, ThreadRule};
+use ropewalk_config::{Configuration, Fault, PlacementChoice, ReadoutSection, SourceInput, SourceSection, ThreadRule};
 use ropewalk_engine::{MOST_STRANGERS, MOST_UNKNOWN};
 use ropewalk_host::{
     Capability, CpuList, Decision, Feed, Item, Kind, Machine, MachineError, Placement, Plan, PlanError, Policy,
@@ -239,7 +239,7 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
         items.extend((!shared).then(|| thread(builder.name.clone(), None)));
         items.extend(configuration.writes_to_disk().then(|| thread(disk_thread(&builder.name), None)));
     }
-    let has_sources = configuration.source.iter().any(|source| source.emulate.is_some() || source.play.is_some());
+    let has_sources = configuration.source.iter().any(SourceSection::is_made_here);
     items.extend(has_sources.then(|| thread(SOURCES.to_owned(), None)));
     let has_front_ends = configuration.source.iter().any(SourceSection::is_under_run_control);
     items.extend(has_front_ends.then(|| thread(FRONT_ENDS.to_owned(), None)));
@@ -527,9 +527,8 @@ fn needed(configuration: &Configuration, node: Option<(Role, u16)>) -> u64 {
 }
 
 fn of_source(source: &SourceSection) -> u64 {
-    let has_way = source.listen.is_some() || source.connect.is_some() || source.input.is_some();
-    let feeds = [has_way, source.program.is_some(), source.splitter.is_some()];
-    let feeds = feeds.into_iter().filter(|&feeds| feeds).count() as u64;
+    let has_entrance = source.is_read() || matches!(source.input, SourceInput::Listen(_) | SourceInput::Connect(_));
+    let feeds = u64::from(has_entrance) + u64::from(source.splitter.is_some());
     SOURCE + feeds * FEED + u64::from(source.emulate.is_some())
 }
 

@@ -290,7 +290,7 @@ impl Configured {
     pub(super) fn new(configuration: &Configuration) -> Self {
         let summary = summary(&configuration.written, configuration.file.as_deref());
         let settings = configuration.source.iter().filter(|source| source.is_under_run_control());
-        let settings = settings.filter_map(|source| Some((SourceId(source.id), digest(&source.settings.as_ref()?.0))));
+        let settings = settings.filter_map(|source| Some((SourceId(source.id), digest(&source.settings()?.0))));
         Self { written: configuration.written.clone(), summary, settings: settings.collect() }
     }
 

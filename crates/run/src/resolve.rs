@@ -157,7 +157,7 @@ impl Resolved {
         let is_alone = self.configuration.readout.len() == 1;
         // Emulated sources and those under run control begin with a given number.
         let may_show = |source: &SourceSection| {
-            source.given_first_event().is_none() && source.emulate.is_none() && !source.controlled
+            source.given_first_event().is_none() && source.emulate.is_none() && !source.is_under_run_control()
         };
         let first_is_open = is_alone && self.configuration.source.iter().all(may_show);
         let readout = ReadoutConfig {
@@ -208,7 +208,7 @@ impl Resolved {
             begins_anywhere: source.given_first_event().is_none(),
             runs_free: source.runs_free(),
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
-            is_recorded: source.input.is_some(),
+            is_recorded: source.file().is_some(),
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.
                 _ if card.is_some_and(FelixSection::is_foreign) || source.is_read() => OnClose::End,
@@ -242,7 +242,7 @@ impl Resolved {
     }
 
     fn card_of(&self, source: &SourceSection) -> Option<&FelixSection> {
-        source.felix.as_ref().and_then(|link| self.card(&link.card))
+        source.link().and_then(|link| self.card(&link.card))
     }
 
     /// The sources under run control and how long they are waited for.
@@ -252,7 +252,7 @@ impl Resolved {
             source: SourceId(source.id),
             is_trigger: source.trigger,
             is_required: source.requirement == Requirement::Required,
-            settings: source.settings.clone().unwrap_or_default().0,
+            settings: source.settings().cloned().unwrap_or_default().0,
         };
         FrontEndsConfig {
             front_ends: self.controlled().map(front_end).collect(),
@@ -329,7 +329,7 @@ impl Resolved {
     /// Every card, and the readout unit that its e-links are in.
     pub(super) fn cards_and_readouts(&self) -> impl Iterator<Item = (&FelixSection, u16)> {
         self.configuration.felix.iter().filter_map(|card| {
-            let is_link = |source: &SourceSection| source.felix.as_ref().is_some_and(|link| link.card == card.name);
+            let is_link = |source: &SourceSection| source.link().is_some_and(|link| link.card == card.name);
             let first = self.configuration.source.iter().position(is_link)?;
             Some((card, self.readout_of[first]))
         })
@@ -337,11 +337,8 @@ impl Resolved {
 
     /// The e-links of a card that are sources.
     pub(super) fn links(&self, card: &FelixSection) -> Vec<(ELink, &SourceSection)> {
-        let link = |source: &'_ SourceSection| {
-            let link = source.felix.as_ref().filter(|link| link.card == card.name)?;
-            Some(ELink::new(link.elink))
-        };
-        self.configuration.source.iter().filter_map(|source| Some((link(source)?, source))).collect()
+        let all = self.configuration.source.iter().filter_map(|source| Some((source.link()?, source)));
+        all.filter(|(link, _)| link.card == card.name).map(|(link, source)| (ELink::new(link.elink), source)).collect()
     }
 
     pub(super) fn readout_pool(&self, index: u16) -> PoolConfig {
@@ -458,7 +455,7 @@ impl Resolved {
         let entry = |source: &SourceSection| SourceEntry {
             id: SourceId(source.id),
             format: match source.format {
-                _ if source.felix.is_some() => SourceFormat::CHUNK,
+                _ if source.link().is_some() => SourceFormat::CHUNK,
                 _ if source.has_layout() => SourceFormat::OPAQUE,
                 FormatName::Ferol => SourceFormat::FED,
                 FormatName::Generic => SourceFormat::GENERIC,
@@ -539,7 +536,7 @@ fn fingerprint(configuration: &Configuration) -> u64 {
         hasher.write(source.format.name().as_bytes());
         hasher.write(&[source.requirement as u8, source.trigger.into(), source.is_under_run_control().into()]);
         hasher.write_u64(source.first_event());
-        if let Some(link) = &source.felix {
+        if let Some(link) = source.link() {
             hasher.write(link.card.as_bytes());
             hasher.write_u16(link.elink);
         }

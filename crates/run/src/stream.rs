@@ -189,7 +189,7 @@ impl CardOffer {
                 OfferWriter::Emulated(Box::new(emulated(card, emulate, &links)), chunks(card, &links))
             }
             (None, Some(input)) => OfferWriter::Blocks {
-                origin: input.0.clone(),
+                origin: input.clone(),
                 again: false,
                 bytes_per_second: card.input_speed.map(|speed| speed.bytes_per_second),
                 most_chunk_bytes: largest_chunk(&links),

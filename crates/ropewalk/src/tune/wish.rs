@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use ropewalk_config::quantity::SizeDistribution;
 use ropewalk_config::{
-    Configuration, FlowSection, NetworkAddress, PlacementChoice, ReadoutSection, ReceiveChoice, ThreadRule,
+    Configuration, FlowSection, NetworkAddress, PlacementChoice, ReadoutSection, ReceiveChoice, SourceInput, ThreadRule,
 };
 use ropewalk_host::{Card, CardKind, Decision, Kind, Machine, Plan};
 use ropewalk_run::gateway::{gateway_placement_on, receiving_threads};
@@ -75,7 +75,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
     let (mut feeding, mut memory_by_node) = (Vec::new(), BTreeMap::new());
     for readout in &configuration.readout {
         let own = configuration.source.iter().filter(|source| source.readout == readout.name);
-        let made_here = own.clone().filter(|source| source.emulate.is_some() || source.play.is_some()).count();
+        let made_here = own.clone().filter(|source| source.is_made_here()).count();
         let streams = own.filter(|source| !source.comes_in_datagrams()).count();
         // Emulated sources are threads of the run: what they send never leaves this machine.
         let card = if made_here == streams { loopback(machine) } else { card_of(readout, machine) };
@@ -92,7 +92,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
         }));
     }
     for source in configuration.source.iter().filter(|source| source.emulate.is_none()) {
-        let Some(address) = datagrams_at(source.listen.as_ref()) else { continue };
+        let Some(address) = datagrams_at(&source.input) else { continue };
         feeding.extend(card_at(machine, address).map(|card| Feeding {
             interface: card.name.clone(),
             thread: source.readout.clone(),
@@ -136,8 +136,8 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
     let managers =
         configuration.manager.standby.iter().map(String::as_str).chain([configuration.manager.address.as_str()]);
     let boards = configuration.source.iter().filter(|source| source.emulate.is_none());
-    let boards = boards.filter_map(|source| match &source.connect {
-        Some(NetworkAddress::Tcp(address)) => Some(address.as_str()),
+    let boards = boards.filter_map(|source| match &source.input {
+        SourceInput::Connect(NetworkAddress::Tcp(address)) => Some(address.as_str()),
         _ => None,
     });
     elsewhere(readouts.chain(managers).chain(boards).filter_map(address), machine)
@@ -262,12 +262,12 @@ fn card_of<'a>(readout: &ReadoutSection, machine: &'a Machine) -> Option<&'a Car
 }
 
 /// The address that tells by which interface a source's datagrams come; `None` for other sources.
-fn datagrams_at(listen: Option<&NetworkAddress>) -> Option<IpAddr> {
-    match listen? {
-        NetworkAddress::Udp(_, Some(interface)) => Some(*interface),
-        NetworkAddress::Udp(place, None) => place.to_socket_addrs().ok()?.next().map(|address| address.ip()),
-        NetworkAddress::Ip(address, _) => Some((*address).into()),
-        NetworkAddress::Tcp(_) => None,
+fn datagrams_at(input: &SourceInput) -> Option<IpAddr> {
+    match input {
+        SourceInput::Listen(NetworkAddress::Udp(_, Some(interface))) => Some(*interface),
+        SourceInput::Listen(NetworkAddress::Udp(place, None)) => Some(place.to_socket_addrs().ok()?.next()?.ip()),
+        SourceInput::Listen(NetworkAddress::Ip(address, _)) => Some((*address).into()),
+        _ => None,
     }
 }
 

@@ -14,8 +14,8 @@ use super::frames::{Carriage, Connections, CutOff, Input, Passing};
 use super::trial::{TrialOptions, tried};
 use crate::{OfflineError, Packing};
 use ropewalk_config::{
-    ByteOrigin, Configuration, InputChoice, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice,
-    ReadoutSection, SourceSection,
+    ByteOrigin, Configuration, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice, ReadoutSection,
+    SourceInput, SourceSection,
 };
 use ropewalk_flow::choosing::{Carrier, Chooser, ChosenFrames, Wanted};
 use ropewalk_flow::trial::TrialAccount;
@@ -132,19 +132,15 @@ fn fits(sources: &[SourceSection], recording: &Path) -> Result<(), OfflineError>
 fn read_from(source: &mut SourceSection, recording: &Path) {
     let address = |place: &str| place.rsplit_once(':').and_then(|(host, _)| host.parse::<IpAddr>().ok());
     let mut packets = PacketsTable::default();
-    match &source.listen {
-        Some(NetworkAddress::Ip(_, protocol)) => packets.protocol = Some(*protocol),
-        Some(place) => packets.port = place.port(),
-        None => {}
+    match &source.input {
+        SourceInput::File(_, selected) => packets = *selected,
+        SourceInput::Listen(NetworkAddress::Ip(_, protocol)) => packets.protocol = Some(*protocol),
+        SourceInput::Listen(place) => packets.port = place.port(),
+        SourceInput::Connect(NetworkAddress::Tcp(place)) => packets.from = address(place),
+        _ => {}
     }
-    if let Some(NetworkAddress::Tcp(place)) = &source.connect {
-        packets.from = address(place);
-    }
-    source.packets = source.packets.take().or(Some(packets));
-    source.input = Some(InputChoice(ByteOrigin::File(recording.to_owned())));
-    (source.listen, source.connect, source.program) = (None, None, None);
-    (source.emulate, source.play, source.felix, source.black_box) = (None, None, None, None);
-    (source.controlled, source.settings) = (false, None);
+    source.input = SourceInput::File(ByteOrigin::File(recording.to_owned()), packets);
+    (source.emulate, source.black_box) = (None, None);
 }
 
 /// The numbers that a source's events have.
