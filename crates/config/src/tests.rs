@@ -104,7 +104,7 @@ readout = "6 parsecs"
     let error = error(text);
     let expected = [
         (3, "", "did you mean `output`?"),
-        (4, "run.keep", "a size, such as 512"),
+        (4, "run.keep", "a size, such as 2GiB"),
         (5, "run.placement", "there are: rules, auto"),
         (8, "readout[0].window", "half the capacity"),
         (10, "", "did you mean `name`?"),
