@@ -248,7 +248,7 @@ pub(super) fn is_shared(table: &Table<'_>, number: &Number) -> bool {
 /// Numbers that are one more now and then and otherwise the same: an event's, of which a peer sends several frames.
 pub(super) fn find_slow(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let mut found: Vec<Guess> = Vec::new();
-    for number in [4, 2, 1].into_iter().flat_map(|bytes| table.places(bytes)) {
+    for number in [4, 2].into_iter().flat_map(|bytes| table.places(bytes)) {
         let taken = known.iter().chain(&found).flat_map(taken).any(|other| overlap(other, &number));
         if let Some(guess) = (!taken && found.len() < MOST_SLOW).then(|| slow(table, number)).flatten() {
             found.push(guess);

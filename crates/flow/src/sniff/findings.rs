@@ -465,24 +465,23 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
     };
     let pairs: Vec<(&Row<'_>, &Row<'_>)> = table.pairs().collect();
     let windows: Vec<Number> = table.places(1).chain(table.places(2)).filter(is_free).flat_map(few_bits).collect();
-    let slow = windows.iter().filter(|window| window.mask != Some(0xFF)).find(|window| slow(table, **window).is_some());
+    let slow = windows.iter().find(|window| slow(table, **window).is_some());
     doubts.extend(slow.map(|other| Doubt::Several(*number, *other)));
-    // A number of triggers that come regularly is as straight as a clock, also with other digits below it.
+    // A number of triggers that come regularly is as straight as a clock, also with a clock beside it.
     let numbers = guesses.iter().filter_map(|guess| match guess.meaning {
-        Meaning::Clock { number, tick, .. } => Some(if tick * FINEST < 1.0 { upper_half(&number) } else { number }),
+        Meaning::Clock { number, tick, .. } => Some(if tick * FINEST < 1.0 { halves(&number) } else { [number; 2] }),
         _ => None,
     });
-    let mut others = numbers.chain(windows);
+    let mut others = numbers.flatten().chain(windows);
     let growing = others.find(|other| grows(&pairs, other) && !is_slice(&pairs, other, table.reach));
     doubts.extend(growing.map(|other| Doubt::Grows(*number, other)));
     doubts
 }
 
-/// The bytes of the upper digits.
-fn upper_half(number: &Number) -> Number {
+/// The first half of its bytes, and the last one.
+fn halves(number: &Number) -> [Number; 2] {
     let bytes = number.bytes / 2;
-    let at = if number.is_big_endian { number.at } else { number.at + i32::from(number.bytes - bytes) };
-    Number { at, bytes, ..*number }
+    [number.at, number.at + i32::from(number.bytes - bytes)].map(|at| Number { at, bytes, ..*number })
 }
 
 /// The longest step of a number of triggers, of which a board may not see each.
