@@ -218,14 +218,12 @@ pub(super) fn is_slice(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number, reach: u
     };
     let (own, _) = roughness(number);
     let is_smoother = |wide: &Number| roughness(wide).0 / 2_f64.powi((bits(wide) - bits(number)) as i32) < own / 2.0;
-    orders(number).any(|number| {
-        stretched(&number, true, reach).is_some_and(|wide| is_carried(&wide))
-            || own > 0.0 && stretched(&number, false, reach).is_some_and(|wide| is_smoother(&wide))
-    })
+    stretched(number, true, reach).is_some_and(|wide| is_carried(&wide))
+        || own > 0.0 && stretched(number, false, reach).is_some_and(|wide| is_smoother(&wide))
 }
 
 /// The number in the orders of bytes that it may have: of one byte in both.
-fn orders(number: &Number) -> impl Iterator<Item = Number> + use<> {
+pub(super) fn orders(number: &Number) -> impl Iterator<Item = Number> + use<> {
     let number = *number;
     let other = Number { is_big_endian: !number.is_big_endian, ..number };
     core::iter::once(number).chain((number.bytes == 1).then_some(other))

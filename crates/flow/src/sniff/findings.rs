@@ -1,7 +1,7 @@
 //! What was found, in words; the layout that is drafted of it; and what is doubtful about that.
 
 use super::PeerAccount;
-use super::fields::{FINEST, byte_order, is_slice, round_tick, slow, taken};
+use super::fields::{FINEST, byte_order, is_slice, orders, round_tick, slow, taken};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use core::fmt;
 use ropewalk_wire::layout::{
@@ -473,7 +473,8 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
         _ => None,
     });
     let mut others = numbers.flatten().chain(windows);
-    let growing = others.find(|other| grows(&pairs, other) && !is_slice(&pairs, other, table.reach));
+    let is_whole = |other: &Number| orders(other).all(|other| !is_slice(&pairs, &other, table.reach));
+    let growing = others.find(|other| grows(&pairs, other) && is_whole(other));
     doubts.extend(growing.map(|other| Doubt::Grows(*number, other)));
     doubts
 }
