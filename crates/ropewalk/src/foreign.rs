@@ -266,9 +266,9 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
         sniff_file(Path::new(&options.input))?
     };
     if options.json {
-        print_json(&SniffReport::new(&sniffed))?;
+        print_json(&SniffReport::new(&sniffed, &options.input))?;
     } else {
-        let mut text = findings_text(&sniffed.findings);
+        let mut text = findings_text(&sniffed.findings, &options.input);
         if sniffed.missed_bytes > 0 {
             text.push_str(&format!("MISSING: {} bytes of connections\n", grouped(sniffed.missed_bytes)));
         }
@@ -309,8 +309,8 @@ fn ready(scheme: &str, local: std::net::SocketAddr) {
     say!("ready {scheme} {local}");
 }
 
-fn findings_text(findings: &Findings) -> String {
-    let drafts = drafts(&findings.groups);
+fn findings_text(findings: &Findings, input: &str) -> String {
+    let drafts = drafts(&findings.groups, input);
     let groups = findings.groups.iter().zip(&drafts).map(|(group, draft)| group_text(group, draft.as_deref()));
     let groups: Vec<String> = groups.collect();
     let mut text = groups.join("\n");

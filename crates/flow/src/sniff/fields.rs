@@ -201,7 +201,7 @@ fn stretched(number: &Number, is_upward: bool, reach: usize) -> Option<Number> {
 }
 
 /// Whether what counts is a slice of a number that goes on more smoothly with the bits above it or below it, as clocks do.
-fn is_slice(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number, reach: usize) -> bool {
+pub(super) fn is_slice(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number, reach: usize) -> bool {
     // How far steps are from the usual one, on average; and that one.
     let roughness = |number: &Number| {
         let mut steps: Vec<u64> = pairs.iter().map(|(from, to)| ahead(number, from, to)).collect();
@@ -220,6 +220,13 @@ fn is_slice(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number, reach: usize) -> bo
     let is_smoother = |wide: &Number| roughness(wide).0 / 2_f64.powi((bits(wide) - bits(number)) as i32) < own / 2.0;
     stretched(number, true, reach).is_some_and(|wide| is_carried(&wide))
         || own > 0.0 && stretched(number, false, reach).is_some_and(|wide| is_smoother(&wide))
+}
+
+/// The number in the orders of bytes that it may have: of one byte in both.
+pub(super) fn orders(number: &Number) -> impl Iterator<Item = Number> + use<> {
+    let number = *number;
+    let other = Number { is_big_endian: !number.is_big_endian, ..number };
+    core::iter::once(number).chain((number.bytes == 1).then_some(other))
 }
 
 /// Whether several peers have the same values of a number.
@@ -265,7 +272,8 @@ const fn below_of(number: &Number) -> usize {
     if number.is_big_endian { number.at as usize + number.bytes as usize } else { (number.at - 1) as usize }
 }
 
-fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
+/// The guess that this number is one more now and then.
+pub(super) fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
     // Its lowest byte must be the one that moves.
     let extent = extent(&number);
     let lowest = if number.is_big_endian { extent.end - 1 } else { extent.start };
@@ -274,12 +282,13 @@ fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
     }
     let (mut steps, mut stays, mut wrong, mut pairs) = (0_u64, 0_u64, 0_u64, 0_u64);
     // Of a clock the byte below never goes back as long as the number stays.
-    let below = stretched(&number, false, table.reach);
-    let mut is_carried = below.is_some_and(|_| table.liveliness(below_of(&number)) >= LEAST_LIVELY);
+    let is_lively = |number: &Number| table.liveliness(below_of(number)) >= LEAST_LIVELY;
+    let below = |number: Number| stretched(&number, false, table.reach).filter(|_| is_lively(&number));
+    let mut wider: Vec<Number> = orders(&number).filter_map(below).collect();
     for (from, to) in table.pairs() {
         pairs += 1;
         let step = ahead(&number, from, to);
-        is_carried &= step != 0 || below.is_none_or(|below| read(to, &below) >= read(from, &below));
+        wider.retain(|wide| step != 0 || read(to, wide) >= read(from, wide));
         match step {
             0 => stays += 1,
             1 => steps += 1,
@@ -290,7 +299,9 @@ fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
         }
     }
     let few = LEAST_PAIRS as u64;
-    (steps > few && stays > few && wrong * 20 <= pairs && !is_carried).then(|| {
+    // What goes elsewhere nearly as often as up is no counter.
+    let is_seen = steps > few && stays > few && wrong * 20 <= pairs && wrong * 2 <= steps;
+    (is_seen && wider.is_empty()).then(|| {
         let is_shared = is_shared(table, &number);
         let frames_each = (steps + stays) as f64 / steps as f64;
         Guess { meaning: Meaning::SlowCounter { number, is_shared, frames_each }, holds: steps + stays, of: pairs }
@@ -309,7 +320,7 @@ const LEAST_WHITENESS: f64 = 0.5;
 /// The maximum number of clocks in a report: further ones are times of single hits, after the frame's header.
 const MOST_CLOCKS: usize = 4;
 /// Ticks per nanosecond of the fastest clock that is expected: more are digits of something else.
-const FINEST: f64 = 1.1;
+pub(super) const FINEST: f64 = 1.1;
 
 impl Line {
     /// How long a tick is, in nanoseconds.

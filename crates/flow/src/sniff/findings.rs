@@ -1,7 +1,7 @@
 //! What was found, in words; the layout that is drafted of it; and what is doubtful about that.
 
 use super::PeerAccount;
-use super::fields::{byte_order, round_tick, taken};
+use super::fields::{FINEST, byte_order, is_slice, orders, round_tick, slow, taken};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use core::fmt;
 use ropewalk_wire::layout::{
@@ -441,13 +441,15 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
         Meaning::FrameCounter { is_shared, .. } | Meaning::SlowCounter { is_shared, .. } => Some(*is_shared),
         _ => None,
     };
-    let is_chosen_shared = guesses.iter().any(|guess| guess.number() == Some(number) && shared(guess) == Some(true));
+    let chosen = guesses.iter().find(|guess| guess.number() == Some(number));
+    let is_chosen_shared = chosen.is_some_and(|guess| shared(guess) == Some(true));
     for guess in guesses {
         // What all boards count together is the event's number before what each counts by itself, and bytes before bits.
         let Some(other) = guess.number().filter(|_| shared(guess).is_some_and(|is| is || !is_chosen_shared)) else {
             continue;
         };
-        let is_less = number.mask.is_none() && other.mask.is_some() && guess.holds < guess.of;
+        let is_less =
+            number.mask.is_none() && other.mask.is_some() && chosen.is_some_and(|one| guess.holds < one.holds);
         if other != number && !is_less && !is_same(other) {
             doubts.push(Doubt::Several(*number, *other));
         } else if other == number && matches!(guess.meaning, Meaning::SlowCounter { .. }) {
@@ -457,30 +459,49 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
     let is_free = |other: &Number| guesses.iter().flat_map(taken).all(|known| !overlap(known, other));
     // In four or eight bits the lowest ones are seen to go up, whatever is above them.
     let few_bits = |number: Number| {
-        let masks = (0..8).flat_map(|shift| [0xFF << shift, 0xF << shift]);
-        let inside = masks.filter(move |mask| mask >> (8 * number.bytes) == 0);
-        inside.map(move |mask: u64| number.masked(mask))
+        // Numbers begin with a byte or in its middle; slices of clocks that grow by little begin at any bit.
+        let masks: &[u64] = if number.bytes == 1 { &[0xFF, 0xF, 0xF0] } else { &[0xFF0] };
+        masks.iter().map(move |&mask| number.masked(mask))
     };
-    let mut windows = table.places(1).chain(table.places(2)).filter(is_free).flat_map(few_bits);
-    doubts.extend(windows.find(|other| grows(table, other)).map(|other| Doubt::Grows(*number, other)));
+    let pairs: Vec<(&Row<'_>, &Row<'_>)> = table.pairs().collect();
+    let windows: Vec<Number> = table.places(1).chain(table.places(2)).filter(is_free).flat_map(few_bits).collect();
+    let slow = windows.iter().find(|window| slow(table, **window).is_some());
+    doubts.extend(slow.map(|other| Doubt::Several(*number, *other)));
+    // A number of triggers that come regularly is as straight as a clock, also with a clock beside it.
+    let numbers = guesses.iter().filter_map(|guess| match guess.meaning {
+        Meaning::Clock { number, tick, .. } => Some(if tick * FINEST < 1.0 { halves(&number) } else { [number; 2] }),
+        _ => None,
+    });
+    let mut others = numbers.flatten().chain(windows);
+    let is_whole = |other: &Number| orders(other).all(|other| !is_slice(&pairs, &other, table.reach));
+    let growing = others.find(|other| grows(&pairs, other) && is_whole(other));
+    doubts.extend(growing.map(|other| Doubt::Grows(*number, other)));
     doubts
+}
+
+/// The first half of its bytes, and the last one.
+fn halves(number: &Number) -> [Number; 2] {
+    let bytes = number.bytes / 2;
+    [number.at, number.at + i32::from(number.bytes - bytes)].map(|at| Number { at, bytes, ..*number })
 }
 
 /// The longest step of a number of triggers, of which a board may not see each.
 const MOST_TRIGGERS: u64 = 16;
 
-/// Whether the number goes up in every frame, by little and not always by as much.
-fn grows(table: &Table<'_>, number: &Number) -> bool {
-    let (mut pairs, mut first, mut is_uneven) = (0, None, false);
-    for (from, to) in table.pairs() {
+/// Whether the number goes up in every frame, by little and not always by as much; but for frames that were lost.
+fn grows(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> bool {
+    let (mut first, mut is_uneven, mut wrong) = (None, false, 0);
+    for (from, to) in pairs {
         let step = ahead(number, from, to);
         if step == 0 || step > MOST_TRIGGERS.min(3 << (bits(number) - 3)) {
-            return false;
+            wrong += 1;
+            if wrong * 50 > pairs.len() {
+                return false;
+            }
         }
         is_uneven |= step != *first.get_or_insert(step);
-        pairs += 1;
     }
-    pairs >= 2 * LEAST_FRAMES && is_uneven
+    pairs.len() >= 2 * LEAST_FRAMES && is_uneven
 }
 
 /// What is doubtful in the number itself.
@@ -540,11 +561,6 @@ fn may_be_reversed(table: &Table<'_>, number: &Number) -> bool {
     let Some(next) = next.filter(|next| *next < table.reach) else { return false };
     let byte = Number::little_endian(next as i32, 1);
     let first = table.rows().next().map_or(0, |row| read(row, &byte));
-    // A number with two bytes of zeros above what moves has its upper bytes there, and not in a constant beside it.
-    let has_zeros = number.bytes > 2 && table.rows().all(|row| read(row, number) < 256);
-    if first != 0 && table.liveliness(next) == 1 && has_zeros {
-        return false;
-    }
     // Its lowest bits would move first.
     table.rows().all(|row| (read(row, &byte) ^ first) & 3 == 0)
 }

@@ -79,7 +79,8 @@ pub(super) struct Table<'a> {
     pub(super) reach: usize,
 }
 
-/// One frame in ten may be much shorter than the rest, such as a board's sign of life: it is left out.
+/// One frame in ten may be much shorter than the rest, such as a board's sign of life: it is left out, unless it has room
+/// for a usual header.
 const SHORT_SHARE: usize = 10;
 
 impl<'a> Table<'a> {
@@ -88,7 +89,7 @@ impl<'a> Table<'a> {
         let mut kept: Vec<usize> = peers.iter().flatten().map(|row| row.head.len()).collect();
         kept.sort_unstable();
         let usual = kept.get(kept.len() / SHORT_SHARE).copied().unwrap_or(0);
-        let reach = kept.into_iter().find(|length| length * 2 >= usual).unwrap_or(0);
+        let reach = kept.into_iter().find(|length| length * 2 >= usual.min(2 * HEAD)).unwrap_or(0);
         peers.iter_mut().for_each(|rows| rows.retain(|row| row.head.len() >= reach));
         peers.retain(|rows| !rows.is_empty());
         Self { peers, reach }

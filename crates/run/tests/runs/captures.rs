@@ -450,7 +450,7 @@ fn a_draft_of_several_boards_takes_what_is_played_of_them() {
     for capture in real.map(|data| data.join("example_LET.pcapng")).into_iter().chain([capture]) {
         let findings = sniff_file(&capture).expect("it is a capture").findings;
         let group = findings.groups.iter().find(|group| group.peers[0].peer.port == 9000).expect("it went there");
-        let draft = drafts(std::slice::from_ref(group)).remove(0).expect("frames were found");
+        let draft = drafts(std::slice::from_ref(group), "").remove(0).expect("frames were found");
         let port = free_port();
         let text = format!(
             "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{}",

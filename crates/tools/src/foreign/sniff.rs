@@ -362,9 +362,9 @@ pub enum MeaningReport {
 }
 
 impl SniffReport {
-    /// The same as numbers and texts.
-    pub fn new(Sniffed { findings, cut_off, missed_bytes }: &Sniffed) -> Self {
-        let drafts = drafts(&findings.groups);
+    /// The same as numbers and texts; `input` is what was looked at.
+    pub fn new(Sniffed { findings, cut_off, missed_bytes }: &Sniffed, input: &str) -> Self {
+        let drafts = drafts(&findings.groups, input);
         let groups = findings.groups.iter().zip(drafts).map(|(one, draft)| group(one, draft)).collect();
         let cut_off = cut_off.as_ref().map(|cut_off| cut_off.why.clone());
         Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard, cut_off, missed_bytes: *missed_bytes }
@@ -435,14 +435,15 @@ fn guess(guess: &Guess) -> GuessReport {
 }
 
 /// The tables of the boards of each group, one for each address that datagrams come from; `None` if no frames were found.
-/// With a `[[readout]]` named `ru0` beside them, all together are a valid configuration.
-pub fn drafts(groups: &[Group]) -> Vec<Option<String>> {
+/// With a `[[readout]]` named `ru0` beside them, all together are a valid configuration. `input` is the file in which the
+/// frames of a file were found.
+pub fn drafts(groups: &[Group], input: &str) -> Vec<Option<String>> {
     let mut sources = 0;
-    groups.iter().map(|group| draft_text(group, &mut sources)).collect()
+    groups.iter().map(|group| draft_text(group, input, &mut sources)).collect()
 }
 
 /// The tables of a group, behind so many sources of others.
-fn draft_text(group: &Group, sources: &mut usize) -> Option<String> {
+fn draft_text(group: &Group, input: &str, sources: &mut usize) -> Option<String> {
     let layout = draft(group)?;
     let plan = Plan::compile(&layout).ok()?;
     let (peer, is_udp) = (group.peers.first()?.peer, group.peers[0].peer.transport == Transport::Udp);
@@ -463,7 +464,7 @@ fn draft_text(group: &Group, sources: &mut usize) -> Option<String> {
         line(&mut text, format_args!("{separator}[[source]]\nname = \"board-{id}\"\nid = {id}\nreadout = \"ru0\""));
         let any = if peer.from.is_ipv6() { "[::]" } else { "0.0.0.0" };
         if is_file {
-            line(&mut text, format_args!("input = \"FILE\""));
+            line(&mut text, format_args!("input = {input:?}"));
         } else {
             line(&mut text, format_args!("listen = \"{scheme}://{any}:{port}\""));
         }

@@ -1,7 +1,6 @@
 //! What is hidden in frames is found, and what is not there is not.
 
 mod boards;
-mod layouts;
 mod rules;
 
 use super::*;

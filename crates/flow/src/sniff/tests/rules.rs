@@ -33,6 +33,27 @@ fn a_counter_of_frames_is_preferred_to_a_slice_of_a_time() {
     assert!(!group.guesses.iter().any(is_slow) && group.doubts.is_empty(), "{:?}\n{}", group.doubts, told(&group));
 }
 
+/// Either it began with 109,382, or constant bytes are in front of it: too few frames carried into its second byte.
+#[test]
+fn a_number_between_constants_and_zeros_may_have_either_order() {
+    let group = found(100, |index, _, noise| {
+        let mut bytes = [&(109_382 + index as u32).to_be_bytes()[..], &[0, 0, 0, 193]].concat();
+        bytes.extend_from_slice(&(noise.next() as u32).to_be_bytes());
+        bytes
+    });
+    let is_order = |doubt: &Doubt| matches!(doubt, Doubt::ByteOrder(_));
+    assert!(group.doubts.iter().any(is_order), "{:?}\n{}", group.doubts, told(&group));
+}
+
+/// A board that sees one to three of the triggers that come every 500 us counts its frames, too.
+#[test]
+fn a_number_of_triggers_is_a_rival_of_a_counter_of_frames() {
+    let group = found(200, |index, now, _| {
+        [&b"TRIG"[..], &((now / 500_000) as u32).to_be_bytes(), &(1000 + index as u32).to_be_bytes()].concat()
+    });
+    assert!(group.doubts.iter().any(|doubt| matches!(doubt, Doubt::Grows(..))), "{:?}", group.doubts);
+}
+
 /// Every 100 ms the clock of 100 MHz goes on by 10,000,000: some of its bits go up by one in each frame.
 #[test]
 fn bits_of_a_regular_clock_are_no_counter() {
