@@ -8,8 +8,7 @@ use crate::OfflineError;
 use ropewalk_flow::sniff::{Findings, Group, Guess, Limits, Meaning, Peer, PeerAccount, Sniffer, Transport, draft};
 use ropewalk_terms::{Instant, Utc};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
-use ropewalk_wire::framing::Framing;
-use ropewalk_wire::layout::{Checksum, Clock, Counts, Frame, Layout, Length, Number, Pattern, Plan, Size};
+use ropewalk_wire::layout::{Checksum, Clock, Counts, Frame, Layout, Length, Number, Pattern, Size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -445,7 +444,6 @@ pub fn drafts(groups: &[Group], input: &str) -> Vec<Option<String>> {
 /// The tables of a group, behind so many sources of others.
 fn draft_text(group: &Group, input: &str, sources: &mut usize) -> Option<String> {
     let layout = draft(group)?;
-    let plan = Plan::compile(&layout).ok()?;
     let (peer, is_udp) = (group.peers.first()?.peer, group.peers[0].peer.transport == Transport::Udp);
     let addresses: BTreeSet<IpAddr> = group.peers.iter().map(|account| account.peer.from.ip()).collect();
     let boards: Vec<Option<IpAddr>> =
@@ -454,8 +452,6 @@ fn draft_text(group: &Group, input: &str, sources: &mut usize) -> Option<String>
     // In the order in which a replay comes across them.
     group.peers.iter().for_each(|account| _ = stand_ins.of(account.peer.from.ip()));
     for (index, board) in boards.iter().enumerate() {
-        let first = group.peers.iter().find(|account| board.is_none_or(|board| account.peer.from.ip() == board));
-        let first = first.and_then(|account| account.shown.first()).map(|shown| plan.fields(&shown[..]));
         let scheme = if is_udp { "udp" } else { "tcp" };
         let is_file = peer.transport == Transport::File;
         let separator = if index == 0 { "" } else { "\n" };
@@ -476,7 +472,7 @@ fn draft_text(group: &Group, input: &str, sources: &mut usize) -> Option<String>
         if let Some(board) = board {
             demux(&mut text, *board, stand_ins.of(*board));
         }
-        fields(&mut text, &layout, first.and_then(|fields| fields.event));
+        fields(&mut text, &layout);
     }
     Some(text)
 }
@@ -499,10 +495,10 @@ fn demux(text: &mut String, board: IpAddr, here: Ipv4Addr) {
     line(text, format_args!("demux = {{ at = \"ip.source\", is = [\"{board}\", \"{here}\"] }}"));
 }
 
-fn fields(text: &mut String, layout: &Layout, first: Option<u64>) {
+fn fields(text: &mut String, layout: &Layout) {
     if let Some(event) = layout.event.first() {
-        let first = first.map_or_else(String::new, |first| format!(", first = {first}"));
-        line(text, format_args!("event = {{ {}{first} }}", number_text(event)));
+        // Without `first`: the board counts on until the run begins, which finds its first number itself.
+        line(text, format_args!("event = {{ {} }}", number_text(event)));
     }
     if let Some(sequence) = &layout.sequence {
         line(text, format_args!("sequence = {{ {} }}", number_text(sequence)));

@@ -73,7 +73,7 @@ fn drafts_of_the_real_captures_are_configurations() {
         "listen = \"udp://0.0.0.0:9000\"",
         "match = { at = 2, bytes = \"ESS0\" }",
         "demux = { at = \"ip.source\", is = [\"192.168.10.2\", \"127.0.0.2\"] }",
-        "event = { at = 26, type = \"u32le\", first = 943997 }",
+        "event = { at = 26, type = \"u32le\" }",
         "seconds = { at = 10, type = \"u32le\" }",
     ] {
         assert!(draft.contains(line), "{line}: {draft}");
