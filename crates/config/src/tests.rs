@@ -373,7 +373,7 @@ fn rules_of_placement_say_what_would_be_right() {
 #[test]
 fn quantities_say_what_would_be_right() {
     let error = error(&GOOD.replace("name = \"ru0\"", "name = \"ru0\"\npool = \"many\""));
-    assert!(error.message.contains("such as 512, 2KiB"), "{error}");
+    assert!(error.message.contains("such as 2GiB, 64MiB"), "{error}");
     assert_eq!(error.line, 5);
 }
 
@@ -422,7 +422,7 @@ fn a_value_may_be_given_in_the_place_of_the_files() {
     let error = with("version.minor", "1").expect_err("a number is no table");
     assert_eq!((error.key.as_str(), error.line), ("version.minor", 0));
     let error = with("run.keep", "much").expect_err("no size");
-    assert!(error.key == "run.keep" && error.message.contains("such as 512, 2KiB"), "{error}");
+    assert!(error.key == "run.keep" && error.message.contains("such as 2GiB, 64MiB"), "{error}");
 }
 
 #[test]
