@@ -12,6 +12,9 @@ As a program, it sends events with a test pattern:
 
     python3 ropewalk_sender.py --to 127.0.0.1:5000 --source 1 --events 1000 --rate 100
 
+The timestamps are the wall clock of each sender. Several senders have no common trigger: Ropewalk then reports that the
+sources have "no fixed relation" to each other. Give all of them the same --clock-step, as a common trigger clock would.
+
 Fragments gather in a buffer, since one system call for each small fragment would be five times slower. Where
 Ropewalk is busy, send and flush wait: nothing is lost on the way.
 """

@@ -337,7 +337,8 @@ const SHORTEST_LUMISECTION: Duration = Duration::from_millis(100);
 /// Whether everything that has to be said of a run can be a field's name.
 pub(super) fn required_fields(names: &[String], faults: &mut Faults) {
     let Some(name) = names.iter().find(|name| !is_field_name(name)) else { return };
-    let message =
-        format!("`{name}` is no field's name: it has 1 to 32 lower-case letters, digits and `_`, a letter first");
+    let message = format!(
+        "`{name}` is not a name of a field: it has 1 to 32 lower-case letters, digits and `_`, and begins with a letter"
+    );
     faults.add("run.required_fields", message)
 }

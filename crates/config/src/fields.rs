@@ -45,12 +45,14 @@ impl FromStr for Field {
     fn from_str(text: &str) -> Result<Self, FieldError> {
         let error = |what: &str| {
             let shown: String = text.chars().take(LONGEST_NAME).flat_map(char::escape_default).collect();
-            FieldError(format!("`{shown}` is no field{what}"))
+            FieldError(format!("`{shown}` is not {what}"))
         };
-        let (name, value) = text.split_once('=').ok_or_else(|| error(": it is NAME=VALUE, such as beam=120GeV"))?;
+        let (name, value) = text.split_once('=').ok_or_else(|| error("NAME=VALUE, such as beam=120GeV"))?;
         let (name, value) = (name.trim(), value.trim());
         if !is_field_name(name) {
-            return Err(error("'s name: it has 1 to 32 lower-case letters, digits and `_`, a letter first"));
+            return Err(error(
+                "a field: its name has 1 to 32 lower-case letters, digits and `_`, and begins with a letter",
+            ));
         }
         if value.is_empty() || value.len() > LONGEST_VALUE || value.chars().any(char::is_control) {
             return Err(FieldError(format!("the value of `{name}` is one line of 1 to 1024 bytes")));
@@ -120,10 +122,10 @@ mod tests {
         let said = fields(&["beam = 120 GeV e+", "target=a=b", "beam=60 GeV"]);
         assert_eq!(said.to_string(), "beam=60 GeV, target=a=b");
         for (wrong, error) in [
-            ("beam", "`beam` is no field: it is NAME=VALUE"),
-            ("Beam=1", "`Beam=1` is no field's name"),
-            ("=1", "`=1` is no field's name"),
-            ("1st=1", "`1st=1` is no field's name"),
+            ("beam", "`beam` is not NAME=VALUE, such as beam=120GeV"),
+            ("Beam=1", "`Beam=1` is not a field: its name"),
+            ("=1", "`=1` is not a field: its name"),
+            ("1st=1", "`1st=1` is not a field: its name"),
             ("beam= ", "the value of `beam`"),
             ("beam=a\nb", "the value of `beam`"),
         ] {

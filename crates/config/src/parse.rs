@@ -695,7 +695,7 @@ fn forms(root: &serde_json::Value, node: &serde_json::Value) -> Vec<String> {
         Some("string") if node.get("enum").is_some() => {
             list("enum").filter_map(serde_json::Value::as_str).map(quoted).collect()
         }
-        // "a size, such as 512, 2KiB": the type's own words.
+        // "a size, such as 2GiB, 64MiB": the type's own words.
         Some("string") => {
             let words = node["description"].as_str().and_then(|text| text.split_once("such as ")).map(|(_, rest)| rest);
             words.and_then(|rest| rest.split(',').next()).map(quoted).into_iter().collect()

@@ -34,7 +34,7 @@ fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Bytes(pub u64);
 
-const BYTES: &str = "a size, such as 512, 2KiB, 64MiB, 2GiB, 10kB or 5MB";
+const BYTES: &str = "a size, such as 2GiB, 64MiB, 2KiB, 5MB, 10kB or 512";
 
 impl FromStr for Bytes {
     type Err = QuantityError;
@@ -93,7 +93,7 @@ impl Time {
     }
 }
 
-const TIME: &str = "a time of at most a century, such as 250us, 20ms, 10s, 2min or 1h";
+const TIME: &str = "a time with a unit, at most a century, such as 250us, 20ms, 10s, 2min or 1h";
 
 impl FromStr for Time {
     type Err = QuantityError;
@@ -216,7 +216,7 @@ impl FromStr for Times {
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Rate(pub TriggerRate);
 
-const RATE: &str = "a rate, such as 500Hz, 100kHz or poisson(100kHz)";
+const RATE: &str = "a rate with a unit, such as 500Hz, 100kHz or poisson(100kHz)";
 
 impl FromStr for Rate {
     type Err = QuantityError;

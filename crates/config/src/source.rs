@@ -534,9 +534,9 @@ impl SourceSection {
         }
         match (self.format_first(), self.format) {
             (Some(first), FormatName::Foreign(format)) => {
-                format!("{first}, as {} counts; `first` says otherwise", format.name())
+                format!("{first}, as {} counts; `first` changes it", format.name())
             }
-            _ => "1; `first` says otherwise".to_owned(),
+            _ => "1, the default; `first` changes it".to_owned(),
         }
     }
 }
@@ -581,9 +581,9 @@ mod tests {
         assert_eq!(
             lines(&[eudaq, given, fed, midas].concat()),
             [
-                "first event number 0, as eudaq counts; `first` says otherwise: source-1",
+                "first event number 0, as eudaq counts; `first` changes it: source-1",
+                "first event number 1, the default; `first` changes it: source-3, source-4",
                 "first event number 1: its frames are counted as they come: source-5",
-                "first event number 1; `first` says otherwise: source-3, source-4",
                 "first event number 7, as `first` says: source-2",
             ]
         );

@@ -104,7 +104,7 @@ readout = "6 parsecs"
     let error = error(text);
     let expected = [
         (3, "", "did you mean `output`?"),
-        (4, "run.keep", "a size, such as 512"),
+        (4, "run.keep", "a size, such as 2GiB"),
         (5, "run.placement", "there are: rules, auto"),
         (8, "readout[0].window", "half the capacity"),
         (10, "", "did you mean `name`?"),
@@ -306,7 +306,7 @@ fn rules_of_placement_say_what_would_be_right() {
 #[test]
 fn quantities_say_what_would_be_right() {
     let error = error(&GOOD.replace("name = \"ru0\"", "name = \"ru0\"\npool = \"many\""));
-    assert!(error.message.contains("such as 512, 2KiB"), "{error}");
+    assert!(error.message.contains("such as 2GiB, 64MiB"), "{error}");
     assert_eq!(error.line, 5);
 }
 
@@ -355,7 +355,7 @@ fn a_value_may_be_given_in_the_place_of_the_files() {
     let error = with("version.minor", "1").expect_err("a number is no table");
     assert_eq!((error.key.as_str(), error.line), ("version.minor", 0));
     let error = with("run.keep", "much").expect_err("no size");
-    assert!(error.key == "run.keep" && error.message.contains("such as 512, 2KiB"), "{error}");
+    assert!(error.key == "run.keep" && error.message.contains("such as 2GiB, 64MiB"), "{error}");
 }
 
 #[test]

@@ -40,6 +40,12 @@ pub enum ClientError {
     /// There are no certificates that the client could trust.
     #[error("{0}; --ca FILE names a certificate to trust")]
     Trust(#[from] TlsError),
+    /// The URL does not begin with a scheme.
+    #[error("{url}: write http:// (or https://) before the address: http://{url}")]
+    Scheme {
+        /// The URL.
+        url: String,
+    },
     /// A file of certificates is given for a connection without TLS.
     #[error("{url}: only https:// has certificates, which --ca is for")]
     Plain {
@@ -72,8 +78,12 @@ impl Client {
     /// the system trusts it.
     ///
     /// # Errors
-    /// If there are no certificates to trust, or if `authorities` is given for a URL without `https://`.
+    /// If the URL has no scheme, if there are no certificates to trust, or if `authorities` is given for a URL without
+    /// `https://`.
     pub fn new(url: &str, token: Option<Token>, authorities: Option<&Path>) -> Result<Self, ClientError> {
+        if !url.contains("://") {
+            return Err(ClientError::Scheme { url: url.to_owned() });
+        }
         let believed = match (is_encrypted(url), authorities) {
             (true, _) => trust(authorities)?,
             (false, None) => distrust(),

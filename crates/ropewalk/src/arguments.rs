@@ -259,7 +259,7 @@ pub(crate) struct UnitTaskOptions {
     /// accepted events.
     #[arg(long, value_name = "STREAM")]
     pub(crate) stream: Vec<StreamSection>,
-    /// Filter library that decides instead of triggers (docs/filters.md).
+    /// Filter library that decides instead of triggers.
     #[arg(long, value_name = "FILE", conflicts_with = "trigger")]
     pub(crate) library: Option<PathBuf>,
     /// Configuration text for the library.
@@ -278,7 +278,7 @@ pub(crate) struct ConvertOptions {
     /// Output format.
     #[arg(long, value_enum, default_value_t = ConvertTo::Run)]
     pub(crate) to: ConvertTo,
-    /// Input format of files that are not run files; detected by default.
+    /// Input format of files that are not run files, such as srs or midas; detected by default.
     #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
     pub(crate) from: Option<ForeignName>,
     /// Configuration whose sources sent the data: one capture, the bytes of one source, or a file for each source. Events are built as in
@@ -420,7 +420,7 @@ pub(crate) struct DemoOptions {
     /// Running time [default: 10s without --events; in a terminal until Ctrl-C].
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Number of triggers to accept; then the demo stops.
+    /// Number of events; then the demo stops.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
     /// Number of emulated front ends.
@@ -508,7 +508,7 @@ pub(crate) struct RunLimits {
     /// Running time; then the run stops.
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Number of triggers to accept; then the run stops.
+    /// Number of events; then the run stops.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
     /// Bytes of fragments to receive; then the run stops.
@@ -596,7 +596,7 @@ pub(crate) struct VerifyOptions {
     /// All directories of one run, or data files of one other format.
     #[arg(required = true)]
     pub(crate) directories: Vec<PathBuf>,
-    /// Format of data files and captures (docs/formats.md); detected by default.
+    /// Format of data files and captures, such as srs or midas; detected by default.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
     /// Print the report as one JSON object.
@@ -613,7 +613,7 @@ pub(crate) struct VerifyOptions {
 pub(crate) struct InspectOptions {
     /// Run file, run directory, capture, or data file of another format.
     pub(crate) path: PathBuf,
-    /// Format of data files and captures (docs/formats.md); detected by default.
+    /// Format of data files and captures, such as srs or midas; detected by default.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
     /// Number of one frame to show with all fields, from 0 (other formats).
@@ -694,7 +694,7 @@ pub(crate) struct ReplayOptions {
     /// Destination port of the packets to send (captures); by default all.
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// Format of the data file (docs/formats.md); detected by default.
+    /// Format of the data file, such as srs or midas; detected by default.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
 }

@@ -13,6 +13,7 @@ use ropewalk_terms::Instant;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -33,6 +34,9 @@ pub(crate) struct CountersOptions {
     /// Print one JSON object; with --watch, one in each line.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show the pages of ended processes, too.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Remove the pages of processes that have ended, after showing them.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) remove: bool,
@@ -99,7 +103,9 @@ fn text(found: &Findings, earlier: &[PageReading], options: &CountersOptions) ->
     if found.pages.is_empty() {
         text.push_str("no node has a page here\n");
     }
-    for page in &found.pages {
+    let is_over = |page: &&PageReading| matches!(page.state(found.at), PageState::Ended | PageState::Gone);
+    let hides = !options.all && !options.remove && options.places.is_empty();
+    for page in found.pages.iter().filter(|page| !hides || !is_over(page)) {
         let before = earlier.iter().find(|earlier| earlier.file() == page.file());
         text.push_str(&head(page, found.at));
         let mut table = Table::new();
@@ -117,8 +123,16 @@ fn text(found: &Findings, earlier: &[PageReading], options: &CountersOptions) ->
         }
         let _ = writeln!(text, "{table}\n");
     }
+    let hidden = found.pages.iter().filter(is_over).count();
+    if hides && hidden > 0 {
+        let pages = counted(hidden, "page");
+        let _ = writeln!(text, "{pages} of ended processes: --all shows them, --remove removes them");
+    }
     text
 }
+
+/// On a busy machine a thread may get no processor for seconds; a node stands still only after this time.
+const STANDS: Duration = Duration::from_secs(10);
 
 /// Who it is, how far its run is, and what its thread does.
 fn head(page: &PageReading, now: Instant) -> String {
@@ -127,6 +141,7 @@ fn head(page: &PageReading, now: Instant) -> String {
     let state = match page.state(now) {
         PageState::Turns => "turns".to_owned(),
         PageState::Hangs(still) => format!("HANGS: in one turn for {:.1} s", still.as_secs_f64()),
+        PageState::Stands(still) if still < STANDS => format!("turned {:.1} s ago", still.as_secs_f64()),
         PageState::Stands(still) => format!("STANDS STILL: no turn for {:.1} s", still.as_secs_f64()),
         PageState::Ended => "has ended".to_owned(),
         PageState::Gone => format!("GONE: its process ended before the run, and turned last {last}"),

@@ -57,12 +57,13 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         patience: Patience::Configured,
         control: Some(control),
     };
-    let harmful = crate::tune::harmful(&configuration);
+    let slowing = crate::tune::harmful(&configuration);
     let ended = take_run(Arc::new(Launcher::new(configuration)), &limits);
-    if ended.is_ok() && !harmful.is_empty() {
-        let rules = harmful.into_iter().collect::<Vec<_>>().join(", ");
+    if ended.is_ok() && !slowing.is_empty() {
+        let rules = slowing.into_iter().collect::<Vec<_>>().join(", ");
         tell!(
-            "note: settings of this machine are harmful ({rules}); `ropewalk tune check` says why, `ropewalk doctor` what it could do"
+            "note: the demo is complete; settings of this machine slow it down ({rules}): `ropewalk tune check` \
+             explains them"
         );
     }
     ended
@@ -154,6 +155,6 @@ pub(crate) fn init(options: &InitOptions) -> Result<u8, Failure> {
     let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
     say!("wrote    {}", file.display());
     say!("try      cd {} && {program} run {name} --duration 10s", directory.display());
-    say!("         the head of the file says what to do next");
+    say!("         the first lines of the file describe the next steps");
     Ok(exit::GOOD)
 }

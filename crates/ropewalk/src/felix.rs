@@ -1,7 +1,7 @@
 //! Commands on FELIX blocks.
 
 use crate::exit::{self, Failure};
-use crate::files::counted;
+use crate::files::{counted, unless_closed};
 use crate::output::{self, print_json, write_results};
 use crate::render::{grouped, has_colours};
 use crate::running::Interrupts;
@@ -16,7 +16,6 @@ use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::source::felix::{EmulatedCardConfig, FaultShare, Faults};
 use ropewalk_flow::stream::SubscriberAccount;
 use ropewalk_run::{CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving};
-use ropewalk_tools::OfflineError;
 use ropewalk_tools::felix::{self, DecodeReport, ELinks};
 use ropewalk_wire::felix::{ELINKS, ELink};
 use ropewalk_wire::stream::{
@@ -112,10 +111,7 @@ fn dump(options: &DumpOptions) -> Result<u8, Failure> {
     let wanted = felix::DumpOptions { first, end, colours: has_colours() };
     let mut out = BufWriter::new(stdout.lock());
     let shown = felix::dump(&mut felix::open(&options.file)?, &wanted, &mut out);
-    match shown.and_then(|()| Ok(out.flush()?)) {
-        Err(OfflineError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(exit::GOOD),
-        shown => shown.map(|()| exit::GOOD).map_err(Failure::from),
-    }
+    unless_closed(shown.and_then(|()| Ok(out.flush()?)))
 }
 
 fn generate(options: &GenerateOptions) -> Result<u8, Failure> {

@@ -15,7 +15,8 @@ use ropewalk_run::session::{AfterRun, Launcher, Patience};
 use ropewalk_terms::SourceId;
 use ropewalk_tools::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
 use ropewalk_tools::foreign::{Converted, Recorded, of_recordings};
-use ropewalk_tools::segment_files;
+use ropewalk_tools::{OfflineError, segment_files};
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
         say!("payload         {} bytes", grouped(report.payload_bytes));
         say!("sha256          {}", report.payload_sha256);
         say!("checksum errors {}", grouped(report.crc_errors));
-        say!("missing keys    {}", grouped(report.gaps));
+        // With streams that select, keys without an event are expected.
+        say!("{:<15} {}", if report.selected { "not selected" } else { "missing keys" }, grouped(report.gaps));
         say!("second copies   {}", grouped(report.duplicates));
         say!("incomplete      {}", grouped(report.incomplete));
         say!("doubtful        {}", grouped(report.doubtful));
@@ -71,16 +73,22 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
     }
     let mut out = std::io::stdout().lock();
     if options.readings {
-        ropewalk_tools::show_readings(&options.path, &mut out)?;
-        return Ok(exit::GOOD);
+        return unless_closed(ropewalk_tools::show_readings(&options.path, &mut out));
     }
     let wanted = ropewalk_tools::InspectOptions {
         event: options.event,
         records: options.records,
         ..ropewalk_tools::InspectOptions::default()
     };
-    ropewalk_tools::inspect(&options.path, &wanted, &mut out)?;
-    Ok(exit::GOOD)
+    unless_closed(ropewalk_tools::inspect(&options.path, &wanted, &mut out))
+}
+
+/// A reader such as `head` may close the pipe early; that is no failure.
+pub(crate) fn unless_closed(shown: Result<(), OfflineError>) -> Result<u8, Failure> {
+    match shown {
+        Err(OfflineError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(exit::GOOD),
+        shown => shown.map(|()| exit::GOOD).map_err(Failure::from),
+    }
 }
 
 pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
@@ -112,7 +120,7 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
             0 if report.segments.is_empty() => {
                 say!("nothing to do: no run files in {}", options.directory.display())
             }
-            untouched => say!("{} whole and closed before", counted(untouched, "file")),
+            untouched => say!("already closed: {}", counted(untouched, "file")),
         }
         for segment in &report.segments {
             let last = segment.last_key.as_deref().unwrap_or("none");

@@ -2,6 +2,7 @@
 
 use crate::arguments::{DecisionsOptions, FilterFilesOptions, FilterNodeOptions, FilterUnitOptions, UnitTaskOptions};
 use crate::exit::{self, Failure};
+use crate::files::unless_closed;
 use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use crate::running::{Interrupts, warn};
@@ -119,14 +120,15 @@ pub(crate) fn decisions(options: &DecisionsOptions) -> Result<u8, Failure> {
     while left > 0 {
         let read = connection.read(&mut room).map_err(environment)?;
         bytes.extend_from_slice(&room[..read]);
-        let taken = print_whole(&bytes, &mut out, &mut left, options.json).map_err(|error| match error {
-            Unprinted::Frame(error) => {
-                Failure::Environment(format!("{}: not a gateway's decisions: {error}", options.address))
+        let taken = print_whole(&bytes, &mut out, &mut left, options.json);
+        match taken.and_then(|taken| out.flush().map(|()| taken).map_err(Unprinted::Output)) {
+            Ok(taken) => drop(bytes.drain(..taken)),
+            Err(Unprinted::Output(error)) => return unless_closed(Err(error.into())),
+            Err(Unprinted::Frame(error)) => {
+                let text = format!("{}: not a gateway's decisions: {error}", options.address);
+                return Err(Failure::Environment(text));
             }
-            Unprinted::Output(error) => Failure::Environment(format!("standard output: {error}")),
-        })?;
-        bytes.drain(..taken);
-        out.flush().map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        }
         if read == 0 {
             break;
         }

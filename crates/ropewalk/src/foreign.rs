@@ -48,6 +48,10 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
 
 pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
     let (first_record, records) = options.record.map_or((0, options.records), |record| (record, 1));
+    if options.event.is_some() || options.readings {
+        let text = "--event and --readings are for run files; in files of other formats --record N shows one frame";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let format = options.format.as_ref().map(|name| name.0);
     let wanted = ForeignOptions { format, first_record, records, payload_bytes: SHOWN_BYTES };
     let paths: &[PathBuf] = std::slice::from_ref(&options.path);
@@ -254,6 +258,10 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
         let listener = TcpListener::bind(address(place, &options.input)?).map_err(environment)?;
         ready("tcp", listener.local_addr().map_err(environment)?);
         whole(sniff_connections(&listener, time, save)?)
+    } else if options.input.starts_with("tcp:") {
+        let text = "sniff accepts connections with tcp-listen:PORT, and opens none; if the board listens, save its data \
+                    with `nc BOARD PORT > board.raw`, and run `ropewalk sniff board.raw`";
+        return Err(Failure::Usage(format!("{}: {text}", options.input)));
     } else {
         sniff_file(Path::new(&options.input))?
     };
@@ -267,8 +275,24 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
         text.extend(sniffed.cut_off.iter().map(|cut_off| format!("CUT OFF: {}\n", cut_off.why)));
         write_results(text.as_bytes());
     }
+    if sniffed.findings.groups.is_empty() {
+        tell!("{}", silence(&options.input));
+    }
     let is_whole = sniffed.cut_off.is_none() && sniffed.missed_bytes == 0;
     Ok(if sniffed.findings.groups.is_empty() || !is_whole { exit::LOST } else { exit::GOOD })
+}
+
+/// What to check if no data came.
+fn silence(input: &str) -> String {
+    let place = match input.split_once(':') {
+        Some(("udp" | "tcp-listen", place)) => place,
+        _ => return format!("{input}: there are no frames in it"),
+    };
+    let port = place.rsplit(':').next().unwrap_or(place);
+    format!(
+        "nothing came: does the board send to an address of this machine and to port {port}? Does a firewall drop it? \
+         `tcpdump -ni any port {port}` shows what arrives; --seconds listens longer"
+    )
 }
 
 /// `PORT`, at all interfaces, or `ADDRESS:PORT`.
@@ -286,9 +310,6 @@ fn ready(scheme: &str, local: std::net::SocketAddr) {
 }
 
 fn findings_text(findings: &Findings) -> String {
-    if findings.groups.is_empty() {
-        return "nothing came\n".to_owned();
-    }
     let drafts = drafts(&findings.groups);
     let groups = findings.groups.iter().zip(&drafts).map(|(group, draft)| group_text(group, draft.as_deref()));
     let groups: Vec<String> = groups.collect();

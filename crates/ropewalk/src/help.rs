@@ -5,6 +5,7 @@ use crate::ctl;
 use crate::exit::{self, Failure};
 use crate::output::write_results;
 use clap::builder::styling::Style;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -37,6 +38,16 @@ pub(crate) fn command() -> Command {
                `ropewalk commands` lists all commands, `ropewalk demo` is a first run.";
     let command = grouped(Arguments::command(), &COMMON).after_help(end);
     command.mut_subcommand("ctl", |ctl| grouped(ctl, &ctl::GROUPS))
+}
+
+/// The command that may be meant by an unknown one: `start` is `ctl start`, and `config FILE` is `config check FILE`.
+pub(crate) fn meant(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    if ctl::GROUPS.iter().any(|(_, names)| names.contains(&given.as_str())) {
+        return Some(format!("ctl {given}"));
+    }
+    let is_file = std::path::Path::new(given).extension().is_some_and(|extension| extension == "toml");
+    is_file.then(|| format!("config check {given}"))
 }
 
 /// The command with a help that lists its subcommands in groups.
@@ -84,6 +95,14 @@ pub(crate) fn man(directory: &Path) -> Result<u8, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_command_is_answered_with_the_likely_one() {
+        let likely = |line: &[&str]| meant(&command().try_get_matches_from(line).expect_err("no such command"));
+        assert_eq!(likely(&["ropewalk", "start"]).as_deref(), Some("ctl start"));
+        assert_eq!(likely(&["ropewalk", "config", "base.toml"]).as_deref(), Some("config check base.toml"));
+        assert_eq!(likely(&["ropewalk", "begin"]), None);
+    }
 
     /// Calls `look` with each command and its full name.
     fn visit(command: &Command, name: &str, look: &mut impl FnMut(&str, &Command)) {

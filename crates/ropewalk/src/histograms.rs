@@ -53,7 +53,7 @@ fn text(sum: &Histograms) -> String {
 fn table(sum: &Histograms) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["histogram", "bins", "from", "to", "entries", "below", "behind", "no number", "mean of bins"]);
+    table.set_header(["histogram", "bins", "from", "to", "entries", "below", "above", "not a number", "mean of bins"]);
     for (name, one) in &sum.total.histograms {
         let mean = one.mean().map_or("-".to_owned(), |mean| format!("{mean:.4}"));
         let counts = [one.entries, one.underflow, one.overflow, one.not_a_number].map(grouped);

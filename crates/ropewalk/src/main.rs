@@ -44,6 +44,9 @@ fn main() -> ExitCode {
             // Help and version are results and go to stdout; everything else is an error of usage.
             let usage = error.use_stderr();
             let _ = error.print();
+            if let Some(meant) = help::meant(&error) {
+                tell!("did you mean `ropewalk {meant}`?");
+            }
             return ExitCode::from(if usage { exit::USAGE } else { exit::GOOD });
         }
     };

@@ -31,7 +31,28 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     if options.control.control.is_some() {
         return Err(Failure::Usage("--control is for the event manager, which knows of all nodes".to_owned()));
     }
+    let unknown = unknown_addresses(&configuration, &addresses, role);
+    if !unknown.is_empty() {
+        tell!(
+            "warning: the port of {} is not known here: set a fixed port in `address`, or use --at {}=ADDRESS",
+            unknown.join(", "),
+            unknown[0]
+        );
+    }
     unit(&configuration, addresses, role, index)
+}
+
+/// The nodes to which this unit connects, and whose configured port is 0, so that it cannot know the port.
+pub(crate) fn unknown_addresses<'a>(
+    configuration: &'a Configuration,
+    addresses: &Addresses,
+    role: Role,
+) -> Vec<&'a str> {
+    let has_no_port = |address: &String| address.ends_with(":0");
+    let readouts = configuration.readout.iter().map(|unit| unit.name.as_str()).zip(&addresses.readouts);
+    let called = [("manager", &addresses.managers[0])].into_iter();
+    let called = called.chain(readouts.filter(|_| role == Role::Builder));
+    called.filter(|(_, address)| has_no_port(address)).map(|(name, _)| name).collect()
 }
 
 /// Whether the configuration has runs follow each other.

@@ -115,7 +115,7 @@ fn take(configuration: &Configuration, part: &SystemPart, limits: &PushLimits) -
     for (name, address) in handle.addresses() {
         tell!("{name} listens on {address}");
     }
-    conduct(&mut handle, limits, &interrupts);
+    conduct(&mut handle, part, limits, &interrupts);
     let summary = handle.finish(Duration::ZERO);
     tell_summary(&summary, limits.json)?;
     Ok(exit::with_reasons(&summary.status))
@@ -124,7 +124,7 @@ fn take(configuration: &Configuration, part: &SystemPart, limits: &PushLimits) -
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-fn conduct(handle: &mut RunHandle, limits: &PushLimits, interrupts: &Interrupts) {
+fn conduct(handle: &mut RunHandle, part: &SystemPart, limits: &PushLimits, interrupts: &Interrupts) {
     let is_terminal = std::io::stderr().is_terminal();
     let mut shown = Instant::now();
     let (mut before, mut told) = (Totals::default(), false);
@@ -132,7 +132,7 @@ fn conduct(handle: &mut RunHandle, limits: &PushLimits, interrupts: &Interrupts)
         std::thread::sleep(Duration::from_millis(10));
         if shown.elapsed() >= if is_terminal { PROGRESS } else { 5 * PROGRESS } {
             let now = Totals::of(&handle.gateways());
-            tell!("{}", now.since(&before, shown.elapsed()));
+            tell!("{}", now.since(&before, shown.elapsed(), part));
             (before, shown) = (now, Instant::now());
         }
         let is_over = limits.duration.is_some_and(|duration| handle.age() >= duration);
@@ -170,21 +170,34 @@ impl Totals {
     }
 
     /// What sources send, and what nodes take.
-    fn since(&self, before: &Self, elapsed: Duration) -> String {
+    fn since(&self, before: &Self, elapsed: Duration, part: &SystemPart) -> String {
         let rate = |now: u64, before: u64| grouped(((now - before) as f64 / elapsed.as_secs_f64()) as u64);
+        if matches!(part, SystemPart::Nodes(_)) {
+            return format!("received {} events/s", rate(self.events, before.events));
+        }
         format!(
-            "sent {} packets/s  {} MB/s  lost on purpose {}  taken {} events/s",
+            "sent {} packets/s  {} MB/s  lost on purpose {}",
             rate(self.packets, before.packets),
             rate(self.bytes / 1_000_000, before.bytes / 1_000_000),
             grouped(self.lost),
-            rate(self.events, before.events),
         )
     }
 }
 
 /// The lines of an account with flows.
 pub(crate) fn lines(summary: &RunSummary) -> Vec<String> {
-    let mut lines = vec![table(summary).to_string()];
+    let mut lines = Vec::new();
+    // Sources and nodes that are processes know only what they did themselves.
+    let is_node = summary.gateways.is_empty() && summary.farm.is_some();
+    match summary.farm.filter(|_| is_node) {
+        Some(farm) => lines.push(format!(
+            "received {} events, {} of them incomplete; accepted {}",
+            grouped(farm.events + farm.incomplete),
+            grouped(farm.incomplete),
+            grouped(farm.accepted)
+        )),
+        None => lines.push(table(summary).to_string()),
+    }
     lines.extend(restart_lines(summary));
     lines.extend(disk_lines(&summary.disk));
     lines.extend(summary.ledger.unbalanced.iter().map(|broken| format!("UNBALANCED: {broken}")));
@@ -208,15 +221,18 @@ fn restart_lines(summary: &RunSummary) -> Vec<String> {
 /// A number of a flow's account; `None` if it is unknown here.
 type Number = fn(&FlowSummary) -> Option<u64>;
 
-/// Rows of the account, above `unexplained`.
+/// The first rows of `PACKETS`: what sources know.
+const SENT_ROWS: usize = 2;
+
+/// Rows of the account, above the packets that were lost without a cause.
 const PACKETS: &[(&str, Number)] = &[
     ("packets sent", |flow| Some(flow.sent?.packets)),
     ("lost on purpose", |flow| Some(flow.sent?.lost_on_purpose)),
     ("received", |flow| Some(flow.packets.received)),
-    ("in complete sets", |flow| Some(flow.packets.in_complete_events)),
-    ("in incomplete sets", |flow| Some(flow.packets.in_incomplete_events)),
-    ("twice", |flow| Some(flow.packets.duplicate)),
-    ("late", |flow| Some(flow.packets.late)),
+    ("  in complete sets", |flow| Some(flow.packets.in_complete_events)),
+    ("  in incomplete sets", |flow| Some(flow.packets.in_incomplete_events)),
+    ("  received twice", |flow| Some(flow.packets.duplicate)),
+    ("  too late", |flow| Some(flow.packets.late)),
 ];
 
 /// Rows below.
@@ -224,13 +240,13 @@ const EVENTS: &[(&str, Number)] = &[
     ("sets complete", |flow| Some(flow.sets.complete)),
     ("sets incomplete", |flow| Some(flow.sets.incomplete)),
     ("events decided", |flow| Some(flow.farm.decided)),
-    ("decided by default", |flow| Some(flow.farm.by_default)),
-    ("within the budget", |flow| Some(flow.farm.in_budget)),
+    ("  by default (time-out)", |flow| Some(flow.farm.by_default)),
+    ("  within the latency budget", |flow| Some(flow.farm.in_budget)),
     ("accepted", |flow| Some(flow.events.accepted)),
-    ("sent again", |flow| Some(flow.farm.pushed_again)),
-    ("told in order", |flow| Some(flow.farm.streamed)),
-    ("to storage", |flow| Some(flow.farm.stored)),
-    ("in flight", |flow| Some(flow.events.in_flight)),
+    ("events sent to a node again", |flow| Some(flow.farm.pushed_again)),
+    ("decisions sent in event order", |flow| Some(flow.farm.streamed)),
+    ("events sent to storage", |flow| Some(flow.farm.stored)),
+    ("events in flight", |flow| Some(flow.events.in_flight)),
 ];
 
 fn table(summary: &RunSummary) -> Table {
@@ -240,13 +256,24 @@ fn table(summary: &RunSummary) -> Table {
     let mut row = |name: &str, text: &dyn Fn(&FlowSummary) -> String| {
         table.add_row([name.to_owned()].into_iter().chain(summary.flows.values().map(text)));
     };
+    let is_known = |of: &Number| summary.flows.values().any(|flow| of(flow).is_some());
     let number = |number: Number| move |flow: &FlowSummary| number(flow).map_or_else(|| "-".to_owned(), grouped);
-    PACKETS.iter().for_each(|(name, of)| row(name, &number(*of)));
-    row("unexplained", &|flow| u64::try_from(flow.unexplained).map_or_else(|_| flow.unexplained.to_string(), grouped));
+    if summary.gateways.is_empty() {
+        PACKETS.iter().take(SENT_ROWS).for_each(|(name, of)| row(name, &number(*of)));
+        return aligned(table);
+    }
+    PACKETS.iter().filter(|(_, of)| is_known(of)).for_each(|(name, of)| row(name, &number(*of)));
+    row("sent, and lost without a cause", &|flow| {
+        u64::try_from(flow.unexplained).map_or_else(|_| flow.unexplained.to_string(), grouped)
+    });
     EVENTS.iter().for_each(|(name, of)| row(name, &number(*of)));
-    row("lost", &|flow| by_cause(&flow.lost_by_cause));
-    row("refused", &|flow| by_cause(&flow.packets.dropped));
-    row("missing", &|flow| by_cause(&flow.sets.missing_packets));
+    row("packets lost", &|flow| by_cause(&flow.lost_by_cause));
+    row("packets refused", &|flow| by_cause(&flow.packets.dropped));
+    row("packets missing in sets", &|flow| by_cause(&flow.sets.missing_packets));
+    aligned(table)
+}
+
+fn aligned(mut table: Table) -> Table {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -471,7 +471,10 @@ fn waiting_disks(snapshot: &RunSnapshot) -> String {
         text.push_str("  DISK FULL: paused until there is room");
     }
     for (node, error) in &snapshot.failing_disks {
-        let _ = write!(text, "  DISK FAILS at {node}: {}; tried again and again", disk_error(*error));
+        // A pipe is not connected while no program reads it.
+        let is_pipe = std::io::Error::from_raw_os_error(*error).kind() == std::io::ErrorKind::NotConnected;
+        let what = if is_pipe { "PIPE WAITS" } else { "DISK FAILS" };
+        let _ = write!(text, "  {what} at {node}: {}; tried again and again", disk_error(*error));
     }
     text
 }

@@ -16,7 +16,10 @@ use ropewalk_run::session::{
     SessionConfig, SessionView, Told,
 };
 use ropewalk_run::{RunError, RunSummary, placement};
+use ropewalk_terms::EventKey;
+use ropewalk_tools::{Footer, segment_files};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -256,17 +259,26 @@ pub(crate) fn conduct(
 /// Serves run control, and says where.
 fn serve(control: &Controlled, handle: &ControlHandle) -> Result<Server, Failure> {
     let mut server = Server::start(control.config.clone(), handle.clone());
+    let mut advice = None;
     if control.takes_any_port && matches!(server, Err(ControlError::Listen { .. })) {
+        advice = Some(control.config.listen);
         let mut config = control.config.clone();
         config.listen.set_port(0);
         server = Server::start(config, handle.clone());
     }
     let server = server.map_err(|error| match error {
         ControlError::Open(_) => Failure::Usage(format!("--control {error}")),
+        ControlError::Listen { ref source, .. } if source.kind() == ErrorKind::AddrInUse => Failure::Environment(
+            format!("--control {error}; another program has this port: choose another one, and give it to `ctl --url`"),
+        ),
         _ => Failure::Environment(format!("--control {error}")),
     })?;
     let scheme = if control.config.identity.is_some() { "https" } else { "http" };
     tell!("run control and dashboard: {scheme}://{}/", server.address());
+    if let Some(taken) = advice {
+        let address = server.address();
+        tell!("note: {taken} is taken by another program: give `ropewalk ctl` the option --url {scheme}://{address}");
+    }
     Ok(server)
 }
 
@@ -385,11 +397,19 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
     if summary.file_based.is_some() {
         return Ok(());
     }
-    // As it was called, so that the line can be copied.
-    let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
-    say!("try      {program} verify {directory}");
-    say!("         {program} inspect {directory} --event 1");
+    if let Some(event) = first_event_in(&summary.directory) {
+        // As it was called, so that the line can be copied.
+        let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
+        say!("try      {program} verify {directory}");
+        say!("         {program} inspect {directory} --event {event}");
+    }
     Ok(())
+}
+
+/// The first event in the run files of a directory. Builder units may write elsewhere, and old files may be deleted.
+fn first_event_in(directory: &Path) -> Option<EventKey> {
+    let files = segment_files(&[directory]).ok()?;
+    files.iter().find_map(|file| Some(Footer::read(&file.path).ok()??.events.first()?.key))
 }
 
 /// Counts the interrupts of this process.

@@ -14,7 +14,7 @@ use ropewalk_run::{
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::{Map, Value, json};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 #[derive(Debug, Args)]
@@ -42,18 +42,22 @@ enum RunsCommand {
     /// Show one run with its notes.
     Show {
         /// Run number.
+        #[arg(value_parser = run_number)]
         run: u32,
     },
     /// Compare two runs and their configurations.
     Compare {
         /// Number of the first run.
+        #[arg(value_parser = run_number)]
         one: u32,
         /// Number of the second run.
+        #[arg(value_parser = run_number)]
         other: u32,
     },
     /// Add a note to the logbook of a run (logbook.jsonl).
     Note {
         /// Run number.
+        #[arg(value_parser = run_number)]
         run: u32,
         /// Text of the note.
         text: String,
@@ -63,6 +67,10 @@ enum RunsCommand {
     },
     /// Print all runs as CSV with a header line.
     Export,
+}
+
+fn run_number(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "expected a run number, such as 7; `ropewalk runs list` shows them")
 }
 
 pub(crate) fn runs(options: &RunsOptions) -> Result<u8, Failure> {
@@ -78,6 +86,9 @@ pub(crate) fn runs(options: &RunsOptions) -> Result<u8, Failure> {
 
 /// What a configuration says under a key, where it says anything.
 type Said = Option<String>;
+
+/// Keys of the configuration that a comparison shows.
+const MOST_KEYS: usize = 30;
 
 /// The output directory, looked at.
 struct Output<'a> {
@@ -113,13 +124,15 @@ impl<'a> Output<'a> {
         let record = self.registry.record(run).map_err(|error| Failure::Environment(error.to_string()))?;
         record.ok_or_else(|| {
             let known = self.registry.runs().unwrap_or_default();
-            let known = known.first().zip(known.last());
-            let known = known.map_or_else(
-                || "none at all; is it the `output` of their configuration?".to_owned(),
-                |(first, last)| format!("{} to {}", first.run.0, last.run.0),
-            );
-            Failure::Usage(format!("{}: there is no run {run}; there are {known}", self.path.display()))
+            let Some((first, last)) = known.first().zip(known.last()) else { return Failure::Usage(self.no_runs()) };
+            let (first, last) = (first.run.0, last.run.0);
+            Failure::Usage(format!("{}: there is no run {run}; there are {first} to {last}", self.path.display()))
         })
+    }
+
+    fn no_runs(&self) -> String {
+        let path = self.path.display();
+        format!("{path}: no runs here; --output names the directory of the runs, `output` of their configuration")
     }
 
     fn list(&self) -> Result<u8, Failure> {
@@ -128,9 +141,13 @@ impl<'a> Output<'a> {
             print_json(&records)?;
             return Ok(exit::GOOD);
         }
+        if records.is_empty() {
+            tell!("{}", self.no_runs());
+            return Ok(exit::GOOD);
+        }
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header(["run", "began (UTC)", "took", "ended", "events", "bytes", "lost"]);
+        table.set_header(["run", "began (UTC)", "duration", "end", "events", "bytes", "lost"]);
         for column in [2, 4, 5, 6] {
             table.column_mut(column).into_iter().for_each(|column| {
                 column.set_cell_alignment(CellAlignment::Right);
@@ -163,9 +180,9 @@ impl<'a> Output<'a> {
         }
         let mut table = table_of_two_columns();
         table.set_header(["run", &format!("{:06}  {}", run, ended(&record))]);
-        rows(&record).into_iter().for_each(|(name, value)| {
+        for (name, value) in rows(&record).into_iter().filter(|(_, value)| !value.is_empty()) {
             table.add_row([name, &value]);
-        });
+        }
         say!("{table}");
         say!("files    {}", record.directory.display());
         notes.iter().for_each(tell);
@@ -186,20 +203,25 @@ impl<'a> Output<'a> {
             print_json(&both)?;
             return Ok(exit::GOOD);
         }
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED);
+        let mut table = table_of_two_columns();
         table.set_header(["", &format!("run {:06}", one.run), &format!("run {:06}", other.run), ""]);
-        for ((name, left), (_, right)) in rows(&one).into_iter().zip(rows(&other)) {
+        let both = rows(&one).into_iter().zip(rows(&other));
+        for ((name, left), (_, right)) in both.filter(|((_, left), (_, right))| !(left.is_empty() && right.is_empty()))
+        {
             let mark = if left == right { "" } else { "differs" };
             table.add_row([name, &left, &right, mark]);
         }
         let said = |said: &Said| said.clone().unwrap_or_default();
-        for (key, (left, right)) in differences.iter().flatten() {
+        for (key, (left, right)) in differences.iter().flatten().take(MOST_KEYS) {
             table.add_row([key, &said(left), &said(right), "differs"]);
         }
         say!("{table}");
+        let more = differences.as_ref().map_or(0, Differences::len).saturating_sub(MOST_KEYS);
+        if more > 0 {
+            say!("further differing keys of the configuration: {more} (--json lists them)");
+        }
         if differences.is_none() {
-            say!("the configuration of one of them was not kept");
+            say!("the configurations are not compared: one of the runs has none");
         }
         Ok(exit::GOOD)
     }
@@ -243,7 +265,7 @@ impl<'a> Output<'a> {
     }
 }
 
-fn cannot(path: &std::path::Path, error: &std::io::Error) -> Failure {
+fn cannot(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Environment(format!("{}: {error}", path.display()))
 }
 
@@ -290,7 +312,7 @@ fn clock(record: &RunRecord) -> String {
     match record.clock.worst() {
         None => String::new(),
         Some((true, microseconds)) => format!("synchronised, within {:.3} ms", microseconds as f64 / 1e3),
-        Some((false, _)) => "not synchronised".to_owned(),
+        Some((false, _)) => "not synchronised with UTC".to_owned(),
     }
 }
 
@@ -317,10 +339,21 @@ fn digest(digest: &str) -> String {
 
 /// How it ended, as text.
 fn ended(record: &RunRecord) -> String {
-    let Some(state) = &record.state else { return "no account: it goes on, or was killed".to_owned() };
+    let Some(state) = &record.state else { return without_account(&record.directory).to_owned() };
     let unbalanced = if record.is_balanced == Some(false) { ", unbalanced" } else { "" };
     let why = record.stopped_by.as_ref().map_or_else(String::new, |cause| format!(" by {cause}"));
     format!("{state}{why}{unbalanced}")
+}
+
+/// Why a run has no account: its files tell whether they are still open.
+fn without_account(directory: &Path) -> &'static str {
+    let is_open = |file: &ropewalk_tools::SegmentFile| file.open;
+    match ropewalk_tools::segment_files(&[directory]) {
+        Ok(files) if !files.iter().any(is_open) => {
+            "no account here: recovered, or written by an event manager elsewhere"
+        }
+        _ => "no account: still running, or killed",
+    }
 }
 
 /// What there is to say of a run, line by line; of each run the same lines.
@@ -331,10 +364,10 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
     let front_ends: Vec<_> = record.front_ends.iter().map(front_end).collect();
     vec![
         ("began (UTC)", began(record)),
-        ("took", took(record)),
-        ("ended", ended(record)),
+        ("duration", took(record)),
+        ("end", ended(record)),
         ("clock", clock(record)),
-        ("said of it", record.fields.to_string()),
+        ("fields", record.fields.to_string()),
         ("configuration", record.configuration_sha256.as_deref().map_or_else(String::new, digest)),
         ("sources", number(record.sources)),
         ("events built", number(record.built)),
@@ -347,7 +380,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("filter time", measure(record, "filter")),
         ("disk write time", measure(record, "disk_write")),
         ("lost", lost.join(", ")),
-        ("sources in trouble", trouble.join(", ")),
+        ("sources with losses or errors", trouble.join(", ")),
         ("missing", gaps.join("\n")),
         ("front ends", front_ends.join("\n")),
     ]
@@ -364,7 +397,7 @@ fn measure(record: &RunRecord, name: &str) -> String {
     };
     let unit = if *unit == MeasureUnit::Bytes { "bytes" } else { "ms" };
     let [p50, p90, p99, p99_9, max] = [p50, p90, p99, p99_9, max].map(shown);
-    format!("50 % {p50}, 90 % {p90}, 99 % {p99}, 99.9 % {p99_9}, most {max} {unit}, of {}", grouped(*count))
+    format!("50 % {p50}, 90 % {p90}, 99 % {p99}, 99.9 % {p99_9}, maximum {max} {unit}, {} values", grouped(*count))
 }
 
 fn csv_line(record: &RunRecord, notes: &str) -> String {

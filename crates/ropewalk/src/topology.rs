@@ -3,11 +3,15 @@
 use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
 use crate::files::counted;
+use crate::nodes::unknown_addresses;
 use crate::output::{print_json, write_results};
 use crate::running::warn;
 use ropewalk_config::Configuration;
-use ropewalk_host::{Kind, Machine, Picture, Plan};
-use ropewalk_run::{PlacementError, RunError, placement, placement_on, unusable_libraries};
+use ropewalk_host::{Decision, Kind, Machine, Picture, Plan};
+use ropewalk_run::{
+    Addresses, PlacementError, RunError, check_card_files, placement, placement_on, unusable_libraries,
+};
+use ropewalk_terms::Role;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
@@ -70,12 +74,24 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         return Ok(exit::GOOD);
     }
     let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
+    check_card_files(&configuration)?;
+    // With a fixed address of the event manager the nodes are separate processes.
+    let addresses = Addresses::configured(&configuration);
+    let unknown = unknown_addresses(&configuration, &addresses, Role::Builder);
+    if !unknown.is_empty() && !unknown.contains(&"manager") {
+        let (all, first) = (unknown.join(", "), unknown[0]);
+        tell!("note: `address` of {all} has port 0: `ropewalk node builder` needs --at {first}=ADDRESS then");
+    }
+    // Without rules the table has nothing to tell; `topology` shows it.
+    let is_ruled = plan.placements.iter().any(|one| !matches!(one.by, Decision::Nobody));
+    let is_told = is_ruled || !plan.unused_rules.is_empty() || !plan.remarks.is_empty();
     let mut text = format!(
-        "{}: good: {}, {}, {}\n{plan}",
+        "{}: good: {}, {}, {}\n{}",
         file.display(),
         counted(configuration.source.len(), "source"),
         counted(configuration.readout.len(), "readout unit"),
-        counted(configuration.builder.len(), "builder unit")
+        counted(configuration.builder.len(), "builder unit"),
+        if is_told { plan.to_string() } else { String::new() }
     );
     configuration.first_lines().iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for source in &configuration.source {

@@ -20,7 +20,7 @@ use ropewalk_io::wait::{Bell, Waiter};
 use ropewalk_memory::ring::RingWriter;
 use ropewalk_memory::{MemoryKind, PoolConfig, Staging};
 use ropewalk_terms::SourceId;
-use ropewalk_tools::felix::{blocks, blocks_of_kind};
+use ropewalk_tools::felix::{BlockInput, blocks, blocks_of_kind};
 use ropewalk_wire::felix::{BlockFormat, ELink};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::io;
@@ -171,6 +171,33 @@ pub(super) fn rules(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> E
     own.fold(card.event.rule().into(), |rules, &(elink, source)| rules.with(elink, card.rule_of(source)))
 }
 
+/// Checks that the files of cards contain blocks of the configured kind. Files that do not exist yet are not checked.
+///
+/// # Errors
+/// If a file contains other blocks, or none.
+pub fn check_card_files(configuration: &Configuration) -> Result<(), RunError> {
+    for card in &configuration.felix {
+        if let Some(input) = card.input.as_ref().filter(|input| card.emulate.is_none() && input.0.is_regular()) {
+            open(card, &input.0, &Arc::new(AtomicBool::new(false)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens the input of a card. The kind of blocks in a file is compared with the configured one.
+fn open(card: &FelixSection, origin: &ByteOrigin, is_over: &Arc<AtomicBool>) -> Result<BlockInput, RunError> {
+    let wanted = card.blocks.0;
+    let opened = if origin.is_regular() { blocks(origin, is_over) } else { blocks_of_kind(origin, wanted, is_over) };
+    let input = opened.map_err(|error| RunError::Unfit(format!("{}: {error}", card.name)))?;
+    let found = input.format();
+    if found == wanted {
+        return Ok(input);
+    }
+    let (path, found, wanted) = (origin.path().display(), Blocks(found), Blocks(wanted));
+    let text = format!("{path} has {found} blocks, but `blocks` is \"{wanted}\": set `blocks = \"{found}\"`");
+    Err(RunError::Unfit(format!("{}: {text}", card.name)))
+}
+
 /// Reads a card's blocks. A file is looked into at once, to see whether they are what the card is configured to write.
 fn feeder(
     card: &FelixSection,
@@ -178,15 +205,8 @@ fn feeder(
     writer: RingWriter,
     bell: Option<Bell>,
 ) -> Result<Feeder, RunError> {
-    let (is_over, wanted) = (Arc::new(AtomicBool::new(false)), card.blocks.0);
-    let opened = if origin.is_regular() { blocks(origin, &is_over) } else { blocks_of_kind(origin, wanted, &is_over) };
-    let input = opened.map_err(|error| RunError::Unfit(format!("{}: {error}", card.name)))?;
-    let found = input.format();
-    if found != wanted {
-        let path = origin.path().display();
-        let right = Blocks(found);
-        return Err(RunError::Unfit(format!("{}: {path} has other blocks; set `blocks = \"{right}\"`", card.name)));
-    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let input = open(card, origin, &is_over)?;
     let bytes_per_second = card.input_speed.map(|speed| speed.bytes_per_second);
     Ok(Feeder { origin: origin.clone(), input, writer, bell, again: false, bytes_per_second, is_over })
 }

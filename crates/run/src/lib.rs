@@ -62,6 +62,7 @@ mod worker;
 pub use advice::advice;
 pub use assemble::{RunError, launch, launch_unit, launch_with};
 pub(crate) use assemble::{launch_manager, take_over};
+pub use cards::check_card_files;
 pub use cards::write_card;
 pub use file_filters::{FileBasedSummary, FiledLumisection, FiledStream};
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};

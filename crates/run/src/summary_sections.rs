@@ -205,8 +205,11 @@ pub struct DeletedSummary {
     pub segments: u64,
 }
 
-/// The error message of a disk.
+/// The error message of a disk, or of the pipe in place of run files: without a reader it is not connected.
 pub fn disk_error(number: i32) -> String {
+    if number == rustix::io::Errno::NOTCONN.raw_os_error() {
+        return "no program reads the pipe ([storage] pipe)".to_owned();
+    }
     std::io::Error::from_raw_os_error(number).to_string()
 }
 

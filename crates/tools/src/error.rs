@@ -1,15 +1,32 @@
 //! Why run files could not be read or written.
 
 use ropewalk_terms::{EventKey, RunNumber, SourceId};
+use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::run_file::RecordError;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// How a format is named, and the names.
+fn name_it() -> String {
+    let names: Vec<&str> = ForeignFormat::ALL.iter().map(|format| format.name()).collect();
+    format!("name its format with --format (with --from of `convert`): {}", names.join(", "))
+}
+
+/// The system's error about a file.
+fn system_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists if error.get_ref().is_none() => {
+            "the file exists already; choose another --output".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
 
 /// What went wrong, where, and what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
     /// The system refused something.
-    #[error("{}: cannot {action}: {error}", path.display())]
+    #[error("{}: cannot {action}: {}", path.display(), system_text(error))]
     System {
         /// What was tried, for example `open`.
         action: &'static str,
@@ -27,14 +44,19 @@ pub enum OfflineError {
         why: String,
     },
     /// No segment was found.
-    #[error("{places}: no run files here; name a run directory, such as run000001, or files that end in .rwk")]
+    #[error("{places}: no run files here; name {}, or files that end in .rwk", match known.as_deref() {
+        Some(known) => format!("one of its run directories: {known}"),
+        None => "a run directory, such as run000001".to_owned(),
+    })]
     NoSegments {
         /// Where they were looked for.
         places: String,
+        /// Run directories that lie there.
+        known: Option<String>,
     },
     /// A file that was named is no run file.
-    #[error("{}: no run file, for no record is in it, and no format is known that begins with {begin}; if it is one that is \
-             known all the same, say which with --format", path.display())]
+    #[error("{}: no run file, for no record is in it, and no format is known that begins with {begin}; if it has a \
+             known format all the same, name it with --format", path.display())]
     NoRunFile {
         /// The file.
         path: PathBuf,
@@ -108,7 +130,7 @@ pub enum OfflineError {
         why: String,
     },
     /// The format of a file is unknown.
-    #[error("{}: no format is known that begins with `{begin}`; say which one it is with --format", path.display())]
+    #[error("{}: no known format begins with `{begin}`; {}", path.display(), name_it())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
@@ -116,7 +138,7 @@ pub enum OfflineError {
         begin: String,
     },
     /// A capture has no datagram or connection of a known format.
-    #[error("{}: nothing in this capture is of a known format; say which one it is with --format", path.display())]
+    #[error("{}: nothing in this capture is of a known format; {}", path.display(), name_it())]
     NothingKnown {
         /// The capture.
         path: PathBuf,

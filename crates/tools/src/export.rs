@@ -441,7 +441,7 @@ impl Frd {
             if part.format != SourceFormat::FED {
                 let name = part.format.name();
                 return Err(
-                    event.refused(format!("source {source} sends {name} fragments, and FRD holds FED fragments alone"))
+                    event.refused(format!("source {source} sends {name} fragments, and FRD holds only FED fragments"))
                 );
             }
             let fragment = fed::Fragment::parse(part.view.payload);

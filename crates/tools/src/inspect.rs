@@ -49,7 +49,7 @@ fn show_segment(file: &SegmentFile, left: &mut u64, out: &mut dyn Write) -> Resu
     let closed = match (Footer::read(&file.path)?, file.open) {
         (Some(footer), _) => format!("{} events, closed{}", footer.events.len(), closing_time(&footer)),
         (None, true) => "not closed".to_owned(),
-        (None, false) => "no index at its end: `ropewalk recover` makes it anew".to_owned(),
+        (None, false) => "no index at its end; `ropewalk recover` writes one".to_owned(),
     };
     writeln!(out, "{}: {closed}", file.path.display())?;
     match reader.header() {
@@ -229,12 +229,17 @@ fn show_fragment(
     let entry = &fragment.entry;
     let (id, length, raw_id) = (entry.source, entry.length, entry.raw_id);
     let name = source.map_or_else(|| "not in the source table".to_owned(), |source| source.name.clone());
-    writeln!(out, "  source {id} ({name}): {length} B, raw id {raw_id}{}", fragment_flag_text(entry.flags))?;
+    writeln!(
+        out,
+        "  source {id} ({name}): {length} B, number {raw_id} in its frame (raw id){}",
+        fragment_flag_text(entry.flags)
+    )?;
     if entry.flags.contains(FragmentFlags::HAS_BUNCH_CROSSING) {
         writeln!(out, "    bunch crossing {}, trigger type {}", entry.bunch_crossing, entry.trigger_type)?;
     }
-    if entry.flags.contains(FragmentFlags::HAS_TIME) {
-        writeln!(out, "    raw time {}", entry.raw_time)?;
+    // A clock without a relation to civil time has the same value twice.
+    if entry.flags.contains(FragmentFlags::HAS_TIME) && entry.raw_time.cast_signed() != entry.time {
+        writeln!(out, "    clock in its frame (raw time) {}", entry.raw_time)?;
     }
     match entry.clock {
         ClockDomain::NONE => {}

@@ -86,7 +86,7 @@ pub fn recover(directory: &Path) -> Result<RecoverReport, OfflineError> {
         RecoverReport { schema: RECOVER_SCHEMA, directory: directory.to_owned(), untouched: 0, segments: Vec::new() };
     let files = match segment_files(&[directory]) {
         // What was empty is gone after the first call: nothing more to do is no error.
-        Err(OfflineError::NoSegments { .. }) => Vec::new(),
+        Err(OfflineError::NoSegments { known: None, .. }) => Vec::new(),
         files => files?,
     };
     for file in files {

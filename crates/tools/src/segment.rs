@@ -72,7 +72,7 @@ fn first_bytes(path: &Path) -> Result<String, OfflineError> {
 /// # Errors
 /// If a directory cannot be listed, if there is no segment at all, or if a file that is named is not one.
 pub fn segment_files<P: AsRef<Path>>(places: &[P]) -> Result<Vec<SegmentFile>, OfflineError> {
-    let mut files = BTreeSet::new();
+    let (mut files, mut listed) = (BTreeSet::new(), Vec::new());
     for place in places {
         let place = place.as_ref();
         // Two ways to one directory must not make a duplicate of every event.
@@ -88,14 +88,25 @@ pub fn segment_files<P: AsRef<Path>>(places: &[P]) -> Result<Vec<SegmentFile>, O
             let file = SegmentFile::named(entry.path());
             if file.name.is_some() {
                 files.insert(file);
+            } else {
+                listed.push(file.path);
             }
         }
     }
     if files.is_empty() {
         let places: Vec<String> = places.iter().map(|place| place.as_ref().display().to_string()).collect();
-        return Err(OfflineError::NoSegments { places: places.join(", ") });
+        return Err(OfflineError::NoSegments { places: places.join(", "), known: run_directories(&listed) });
     }
     Ok(files.into_iter().collect())
+}
+
+/// The names of the first and the last run directory among these paths.
+fn run_directories(paths: &[PathBuf]) -> Option<String> {
+    let name = |path: &PathBuf| Some(path.file_name()?.to_str()?.to_owned());
+    let is_run = |name: &String| name.strip_prefix("run").is_some_and(|number| number.parse::<u32>().is_ok());
+    let names: BTreeSet<String> = paths.iter().filter(|path| path.is_dir()).filter_map(name).filter(is_run).collect();
+    let (first, last) = (names.first()?, names.last()?);
+    Some(if first == last { first.clone() } else { format!("{first} to {last}") })
 }
 
 /// Bytes that are read at once.

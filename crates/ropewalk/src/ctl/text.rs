@@ -152,7 +152,8 @@ fn alarms(all: &[Value]) -> String {
         let state = Cell::new(text(&alarm["state"]));
         let colour = if alarm["severity"] == "critical" { Color::Red } else { Color::Yellow };
         let state = if alarm["state"] == "normal" { state } else { state.fg(colour) };
-        let value = alarm["value"].as_f64().map_or_else(String::new, |value| value.to_string());
+        let value =
+            alarm["value"].as_f64().map_or_else(String::new, |value| format!("{}", (value * 100.0).round() / 100.0));
         let [severity, name] = ["severity", "name"].map(|key| Cell::new(text(&alarm[key])));
         table.add_row([severity, name, state, Cell::new(value), Cell::new(remarks.join(", "))]);
     }

@@ -349,7 +349,7 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
     let began = told("started_ns")[0].as_i64().expect("a time") / 1_000_000_000;
     assert!((before..=seconds_since_1970()).contains(&began), "{began}");
     let table = runs(output, &["list"]).expect_status(0).out.join("\n");
-    assert!(table.contains("no account: it goes on, or was killed"), "{table}");
+    assert!(table.contains("no account: still running, or killed"), "{table}");
 
     runs(output, &["note", "2", "target, moved", "--by", "ada"]).expect_status(0);
     let shown = runs(output, &["show", "2", "--json"]).expect_status(0).account();
@@ -405,7 +405,7 @@ fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
     let refused = run(&["--field", "beam=120 GeV"]);
     assert!(refused.expect_status(2).errors.contains("a run's start needs shifter"), "{refused:#?}");
     assert!(!output.join("run000001").exists());
-    assert!(run(&["--field", "Beam"]).expect_status(2).errors.contains("`Beam` is no field"));
+    assert!(run(&["--field", "Beam"]).expect_status(2).errors.contains("`Beam` is not NAME=VALUE"));
     let account = run(&["--field", "beam=120 GeV", "--field", "shifter=ada"]).expect_status(0).account();
     assert_eq!(account["fields"], serde_json::json!({ "beam": "120 GeV", "shifter": "ada" }));
 
@@ -423,7 +423,7 @@ fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
     assert_eq!(refused.expect_status(3).account()["answer"], "refused");
     assert!(refused.account()["text"].as_str().expect("why").contains("needs beam"), "{refused:#?}");
     let wrong = ctl(&["start", "--field", "beam"]).expect_status(3).account();
-    assert!(wrong["error"].as_str().expect("why").contains("`beam` is no field"), "{wrong}");
+    assert!(wrong["error"].as_str().expect("why").contains("`beam` is not NAME=VALUE"), "{wrong}");
     ctl(&["start", "--field", "beam=60 GeV"]).expect_status(0);
     crate::support::wait_for("its account", || output.join("run000002/run.json").exists().then_some(()));
     ctl(&["note", "beam back", "--run", "2", "--by", "bob"]).expect_status(0);

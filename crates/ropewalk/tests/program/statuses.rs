@@ -107,7 +107,7 @@ fn a_port_that_is_taken_is_status_4_and_is_named() {
 }
 
 #[test]
-fn files_that_are_not_there_are_status_2() {
+fn files_and_commands_that_do_not_exist_are_status_2() {
     let setup = Setup::new("nothing", &[841]);
     let directory = setup.directory().to_str().expect("a path in UTF-8");
     for (arguments, hint) in [
@@ -115,6 +115,7 @@ fn files_that_are_not_there_are_status_2() {
         (&["inspect", directory], "no run files here"),
         (&["verify", "no-such-run"], "no-such-run"),
         (&["recover", "no-such-run"], "no-such-run"),
+        (&["start"], "did you mean `ropewalk ctl start`?"),
         (&["inspect", directory, "--event", "first"], "RESYNC:NUMBER"),
     ] {
         let ended = Program::run(arguments);

@@ -116,6 +116,7 @@ fn a_reader_that_stops_early_makes_no_error() {
         vec!["demo", "--duration", "1s", "--output", &output],
         vec!["verify", &run],
         vec!["verify", "--json", &run],
+        vec!["inspect", &run],
         vec!["recover", &run],
     ];
     for arguments in asked {

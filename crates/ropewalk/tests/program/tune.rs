@@ -593,14 +593,14 @@ fn each_queue_of_a_gateway_is_a_thread_that_reads() {
 
 /// bbr is harmful over loopback, and is the one such setting that a test can read for itself.
 #[test]
-fn a_demo_names_what_is_harmful_on_this_machine() {
+fn a_demo_names_settings_that_slow_this_machine_down() {
     let directory = TemporaryDirectory::new("tune-demo");
     let output = directory.path().to_str().expect("a path in UTF-8");
     let demo = Program::run(["demo", "--events", "500", "--sources", "2", "--json", "--output", output]);
     let sysctl = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
     let has_bbr = sysctl("tcp_congestion_control").starts_with("bbr")
         && sysctl("tcp_available_congestion_control").split_whitespace().any(|name| name == "cubic");
-    let note = demo.expect_status(0).errors.lines().find(|line| line.starts_with("note: settings of this machine"));
+    let note = demo.expect_status(0).errors.lines().find(|line| line.starts_with("note: the demo is complete"));
     assert_eq!(note.is_some_and(|note| note.contains("congestion_control")), has_bbr, "{}", demo.errors);
-    assert!(note.is_none_or(|note| note.contains("`ropewalk doctor`")), "{note:?}");
+    assert!(note.is_none_or(|note| note.contains("`ropewalk tune check`")), "{note:?}");
 }

@@ -399,10 +399,10 @@ fn an_event_is_shown_whole_with_its_headers_decoded() {
     let crc = fed::Fragment::parse(&fed_fragment(1, b"8 bytes ")).expect("whole").trailer().crc();
     for expected in [
         "event 1, attempt 1, 2 fragments, 29 B at ".to_owned(),
-        "source 841 (chambers): 24 B, raw id 1".to_owned(),
+        "source 841 (chambers): 24 B, number 1 in its frame (raw id)".to_owned(),
         format!("FED: L1 id 1, BX 100, event type 0, version 0; 3 words, CRC {crc:04x} good, status 0, TTS 0"),
         "         0  00 49 43 06 01 00 00 50 38 20 62 79 74 65 73 20".to_owned(),
-        "source 7 (counter): 5 B, raw id 1".to_owned(),
+        "source 7 (counter): 5 B, number 1 in its frame (raw id)".to_owned(),
         "         0  68 65 6c 6c 6f".to_owned(),
     ] {
         assert!(text.contains(&expected), "{expected:?} is not in\n{text}");

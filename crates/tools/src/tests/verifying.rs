@@ -145,6 +145,19 @@ fn a_missing_footer_is_named() {
 }
 
 #[test]
+fn a_directory_of_run_directories_is_refused_by_their_names() {
+    let directory = Directory::new();
+    assert!(recover(directory.path()).is_ok_and(|report| report.segments.is_empty()));
+    for run in ["run000007", "run000012"] {
+        std::fs::create_dir(directory.path().join(run)).expect("a directory can be made");
+    }
+    let refused = [verify(&[directory.path()]).map(drop), recover(directory.path()).map(drop)];
+    for error in refused.map(|refused| refused.expect_err("no run files").to_string()) {
+        assert!(error.contains("name one of its run directories: run000007 to run000012"), "{error}");
+    }
+}
+
+#[test]
 fn one_run_at_a_time() {
     let directory = Directory::new();
     assert!(matches!(verify(&[directory.path()]), Err(OfflineError::NoSegments { .. })));
