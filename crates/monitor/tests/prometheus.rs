@@ -8,6 +8,7 @@ use ropewalk_terms::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn by_cause(causes: &[(Cause, u64)]) -> ByCause {
@@ -56,7 +57,8 @@ fn sample() -> Sample {
         }],
         events: EventAccount { assigned: 101, built: 100, in_flight: 1, ..EventAccount::default() },
         synchrony: Vec::new(),
-        names: Default::default(),
+        names: Arc::new([(SourceId(700), "the \"veto\"".to_owned())].into()),
+        node_names: Arc::new([(NodeId::readout(0), "crate-1".to_owned())].into()),
         lost_datagrams: by_cause(&[(Cause::UnknownSource, 6)]),
         disk: Some(DiskSample { free_bytes: 1 << 30, full_in: Some(Duration::from_millis(2_500)) }),
     }
