@@ -524,7 +524,7 @@ fn journal(setup: &Setup) -> Vec<(String, String)> {
 
 #[test]
 fn a_message_that_is_not_accepted_raises_an_alarm_until_one_is() {
-    let flag = std::env::temp_dir().join(format!("ropewalk-control-unsent-{}", std::process::id()));
+    let flag = std::env::temp_dir().join(format!("ropewalk-control-flag-{}", std::process::id()));
     let section = format!("[alarms]\ncommand = [\"test\", \"-e\", \"{}\"]\n", flag.display());
     let setup = Setup::with("unsent", &section);
     assert_eq!(setup.json("POST", "/api/v1/commands/configure").0, 200);
