@@ -2,6 +2,7 @@
 
 import { notice } from "./dialogs.js";
 import { byId, element, manual, replaceKept, say, setText, words } from "./format.js";
+import { currentProblems } from "./quality.js";
 import { give } from "./requests.js";
 
 const SHELF_SECONDS = 3600;
@@ -20,10 +21,11 @@ function status({ state, known_by: by }) {
   return state === "latched" ? ", over, not acknowledged" : "";
 }
 
-const title = (alarm) => `${alarm.severity}: ${words(alarm.name)}${status(alarm)}`;
+// The run is named if it is not the present one.
+const title = (alarm, run) => `${alarm.severity}: ${words(alarm.name)}${alarm.run && alarm.run !== run ? ` in run ${alarm.run}` : ""}${status(alarm)}`;
 
-function line(alarm) {
-  const item = element("li", { class: `${alarm.severity} ${alarm.state}` }, element("b", {}, title(alarm)), element("span", { class: "what" }));
+function line(alarm, run) {
+  const item = element("li", { class: `${alarm.severity} ${alarm.state}` }, element("b", {}, title(alarm, run)), element("span", { class: "what" }));
   const ask = (what, parameters) => give(`alarms/${alarm.name}/${what}`, parameters).catch((error) => notice(String(error)));
   const button = (text, label, what, parameters) => {
     const made = element("button", { "aria-label": `${label}: ${words(alarm.name)}`, "data-place": alarm.name }, text);
@@ -38,24 +40,31 @@ function line(alarm) {
   return item;
 }
 
-function showAlarms(alarms) {
+function showAlarms({ alarms, run }) {
   const box = byId("alarms");
-  const shown = JSON.stringify(alarms.map((alarm) => [alarm.name, title(alarm)]));
+  const shown = JSON.stringify(alarms.map((alarm) => [alarm.name, title(alarm, run)]));
   // Rebuilt only after a change, so that a button stays where it is pressed.
   if (box.dataset.shown !== shown) {
     box.dataset.shown = shown;
-    const lines = alarms.map(line);
+    const lines = alarms.map((alarm) => line(alarm, run));
     replaceKept(box, lines.length ? lines : [element("li", { class: "none" }, "No alarms.")]);
   }
   alarms.forEach((alarm, index) => setText(box.children[index].children[1], alarm.sentence));
-  say("alarms-said", alarms.map((alarm) => `${title(alarm)}. ${alarm.sentence}`).join(" "));
+  say("alarms-said", alarms.map((alarm) => `${title(alarm, run)}. ${alarm.sentence}`).join(" "));
+}
+
+// What limits the run. A silent source is a problem of the data too, and its sentence is there.
+function limitOf({ limit, quality, state }) {
+  if (!limit) return state === "running" ? "Waiting for the first report." : "No run is going on.";
+  const isSaid = limit.kind === "source_silent" && [...currentProblems({ quality }).values()].includes(limit.kind);
+  return isSaid ? `${limit.sentence.split(":")[0]} sends nothing, see Data quality` : limit.sentence;
 }
 
 export function show(live) {
-  const limit = live.limit?.sentence ?? (live.state === "running" ? "Waiting for the first report." : "No run is going on.");
+  const limit = limitOf(live);
   setText(byId("limit"), limit);
   say("limit-said", `Throughput: ${limit}`);
-  showAlarms(live.alarms);
+  showAlarms(live);
   const unanswered = live.alarms.filter((alarm) => alarm.state === "active" || alarm.state === "latched");
   const worst = ["critical", "warning"].find((severity) => unanswered.some((alarm) => alarm.severity === severity));
   document.body.dataset.alarm = worst ?? "none";
@@ -89,9 +98,7 @@ function play(tones) {
 
 function setLoud(loud) {
   isLoud = loud;
-  const button = byId("sound");
-  setText(button, loud ? "Sound is on" : "Sound is off");
-  button.setAttribute("aria-pressed", String(loud));
+  setText(byId("sound"), loud ? "Turn sound off" : "Turn sound on");
 }
 
 // Browsers play no sound before a click: the button that turns sound on is that click, and plays a tone at once.

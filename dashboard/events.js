@@ -12,6 +12,7 @@ let event = null;
 let isRunning = null;
 let isInView = false;
 let asks = false;
+let hasAsked = false;
 let notBefore = 0;
 let picked = null; // a source's id
 
@@ -42,6 +43,9 @@ function showBars() {
   while (box.children.length > event.sources.length) box.lastChild.remove();
   while (box.children.length < event.sources.length) box.append(element("button", { class: "event-bar" }, element("i"), element("span")));
   const isThere = event.sources.some((source) => source.id === picked);
+  const names = event.sources.map((source) => sourceLabel(source.id).replace(/^source |source (?=\d+\)$)/, ""));
+  // Bars stand on one line: their names have the same height.
+  box.style.setProperty("--label", `${Math.min(8, Math.max(2.2, ...names.map((name) => 0.6 + 0.42 * name.length)))}rem`);
   event.sources.forEach((source, index) => {
     const bar = box.children[index];
     const [stick, name] = bar.children;
@@ -53,7 +57,7 @@ function showBars() {
     bar.tabIndex = isPicked || (!isThere && index === 0) ? 0 : -1;
     bar.dataset.source = source.id;
     stick.style.height = `${source.missing ? HIGHEST_PIXELS : heightOf(source.bytes, most)}px`;
-    setText(name, String(source.id));
+    setText(name, names[index]);
   });
 }
 
@@ -130,18 +134,20 @@ async function ask() {
   }
 }
 
-// One request at a time, as the server waits for an event; and only while the display is in view.
+// One request at a time, as the server waits for an event; after the first one, only while the display is in view.
 function look() {
   const isWanted = !event || byId("event-follow").checked;
-  if (asks || document.hidden || !isInView || !isRunning || !isWanted || performance.now() < notBefore) return;
+  if (asks || document.hidden || (hasAsked && !isInView) || !isRunning || !isWanted || performance.now() < notBefore) return;
   asks = true;
+  hasAsked = true;
   ask().catch(() => {}).finally(() => { asks = false; });
 }
 
 export function show(live) {
   const wasRunning = isRunning;
-  isRunning = live.state === "running";
-  if (!event && isRunning !== wasRunning) setText(byId("event-what"), isRunning ? "" : "No run is going on.");
+  // Before the first event there is nothing to ask for.
+  isRunning = live.state === "running" && live.ledger.events.built + live.ledger.events.incomplete_emitted > 0;
+  if (!event && isRunning !== wasRunning) setText(byId("event-what"), live.state === "running" ? "Waiting for an event." : "No run is going on.");
 }
 
 function pick(source) {

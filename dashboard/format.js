@@ -31,11 +31,12 @@ export function span(seconds) {
   return days > 0 ? `${days} d ${rest}` : rest;
 }
 
-// A short time: 4.2 s, 3 min, 2 h.
+// A short time: 4.2 s, 3 min, 2 h, 5 days.
 export function ago(seconds) {
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
-  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
 }
 
 // Nanoseconds since 1970 as local time of day.
@@ -96,7 +97,8 @@ export function replaceKept(box, children) {
   (buttons.find((one) => one.getAttribute("aria-label") === label) ?? buttons.find((one) => place && one.dataset.place === place))?.focus();
 }
 
-// Fills a table's body in place, so that it does not jump and a selection stays: a row is { cells, kind }.
+// Fills a table's body in place, so that it does not jump and a selection stays: a row is { cells, kind }. A cell that is null is the
+// caller's.
 export function fill(table, lines) {
   const body = table.tBodies[0];
   while (body.rows.length > lines.length) body.deleteRow(-1);
@@ -105,7 +107,7 @@ export function fill(table, lines) {
     const row = body.rows[index];
     if (row.className !== kind) row.className = kind;
     while (row.cells.length < cells.length) row.insertCell();
-    cells.forEach((text, column) => setText(row.cells[column], text));
+    cells.forEach((text, column) => { if (text !== null) setText(row.cells[column], text); });
   });
 }
 

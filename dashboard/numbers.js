@@ -1,7 +1,8 @@
 // Rates, numbers of the run, and the ledger.
 
-import { bandwidth, byId, bytes, element, grouped, percent, setText, span } from "./format.js";
+import { ago, bandwidth, byId, bytes, element, grouped, percent, setText, span } from "./format.js";
 import { beforeNow } from "./plots.js";
+import { missingOf } from "./sources.js";
 
 // Numbers that show the value of the reference run at the same age, and its series.
 const COMPARED = [
@@ -21,14 +22,16 @@ export function show(live) {
   set("bandwidth-out", rates ? bandwidth(rates.bytes_to_disk_per_second) : "–");
   set("live-time", rates ? percent(rates.live_share) : "–");
   const { events, fragments, pools } = live.ledger;
+  const missing = live.sources.reduce((sum, source) => sum + missingOf(source), 0);
   set("built", grouped(events.built + events.incomplete_emitted));
-  set("in-flight", grouped(events.in_flight));
+  set("missing", grouped(missing));
+  byId("missing").parentElement.classList.toggle("bad", missing > 0);
   set("lost", grouped(fragments.lost));
   byId("lost").parentElement.classList.toggle("bad", fragments.lost > 0);
   set("pool", pools.blocks ? percent(pools.held / pools.blocks) : "–");
   set("age", span(live.age_s));
   set("disk", live.disk_free_bytes === null ? "–" : bytes(live.disk_free_bytes));
-  set("disk-until", live.disk_left_s === null ? "" : `full in ${span(live.disk_left_s)}`);
+  set("disk-until", live.disk_left_s === null ? "" : `full in about ${ago(live.disk_left_s)}`);
   for (const [id, series, unit] of COMPARED) {
     const before = beforeNow(series);
     set(`${id}-before`, before ? `run ${before.run}: ${unit(before.value)}` : "");

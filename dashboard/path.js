@@ -8,11 +8,13 @@ import { hasNeverSent, isSilent } from "./sources.js";
 
 const BUSY = 0.5;
 const FULL = 0.9;
+// Shorter waits are usual and are not shown.
+const LEAST_WAIT = 0.05;
 const MOST_CELLS = 64;
 const SVG = "http://www.w3.org/2000/svg";
 // Lengths of the picture, across and down: a box, and the arrow behind it.
 const ACROSS = { box: [186, 116], arrow: 36, stages: 5 };
-const DOWN = { box: [360, 96], arrow: 20, stages: 5 };
+const DOWN = { box: [360, 106], arrow: 20, stages: 5 };
 // On a narrower page the boxes are one below the other.
 const NARROW_PIXELS = 720;
 
@@ -58,14 +60,15 @@ export function stages(live) {
   const [pool, room] = [share(readouts, "pool_share"), share(builders, "full_share")];
   const [filters, disk] = [share(builders, "filter_busy_share"), share(builders, "disk_busy_share")];
   const cell = (nodes, name) => nodes.map((node) => ({
-    title: node.connected ? `${node.name}: ${percent(node.rates?.[name] ?? 0)}` : `${node.name} is not connected`,
+    title: node.connected ? `${node.label}: ${percent(node.rates?.[name] ?? 0)}` : `${node.label} is not connected`,
     kind: node.connected ? `level-${level(node.rates?.[name] ?? null)}` : "away",
   }));
   const rate = (nodes) => sum(nodes.map((node) => node.rates?.rate_hz ?? 0));
-  const away = (nodes) => nodes.filter((node) => !node.connected).map((node) => node.name);
+  const away = (nodes) => nodes.filter((node) => !node.connected).map((node) => node.label);
   const decided = live.ledger.events.accepted + live.ledger.events.rejected;
   const isPush = readouts.length === 0 && builders.length > 0;
-  const filtered = isPush ? "decided by the farm" : "no filter";
+  const isUnfiltered = !isPush && filters === null && live.ledger.events.rejected === 0;
+  const filtered = isPush ? "decided by the farm" : isUnfiltered ? "all events are kept" : "deciding";
   const receiving = isPush
     ? {
       name: plural(builders.length, "gateway"),
@@ -91,7 +94,7 @@ export function stages(live) {
       name: plural(builders.length, "builder unit"),
       figure: `${compact(rate(builders))} events/s`,
       share: room,
-      said: room === null ? "building" : "full",
+      said: room === null ? "building" : "buffers",
       bad: notWhole,
       away: away(builders),
       cells: cell(builders, "full_share"),
@@ -106,15 +109,15 @@ export function stages(live) {
       bad: isRunning ? wrongSources(live, problems) : "",
       cells: live.sources.map((source) => ({
         title: sourceLabel(source.id),
-        kind: isRunning && (isSilent(source, live) || problems.has(source.id)) ? "away" : "level-0",
+        kind: !isRunning ? "level-0" : isSilent(source, live) || problems.has(source.id) ? "away" : "sends",
       })),
-      wait: heldBack,
+      wait: isRunning ? heldBack : null,
     },
     receiving,
     building,
     {
       name: isPush ? "decisions" : "filter",
-      figure: decided > 0 ? `${percent(live.ledger.events.accepted / decided)} accepted` : "–",
+      figure: isUnfiltered ? "none" : decided > 0 ? `${percent(live.ledger.events.accepted / decided)} accepted` : "–",
       share: filters,
       said: filters === null ? filtered : "busy",
       cells: filters === null ? [] : cell(builders, "filter_busy_share"),
@@ -168,8 +171,10 @@ function buildArrow(svg, isNarrow, x, y, width, height, length) {
   const turn = isNarrow ? 90 : 0;
   const group = draw("g", { transform: `translate(${fromX} ${fromY}) rotate(${turn})` }, svg);
   draw("path", { class: "arrow", d: `M3 0 H${length - 12} M${length - 14} -7 L${length - 3} 0 L${length - 14} 7` }, group);
-  const at = isNarrow ? { x: fromX + 16, y: fromY + length / 2 + 4 } : { x: fromX + length / 2, y: fromY - 14, "text-anchor": "middle" };
-  return { group, text: draw("text", { class: "wait", ...at }, svg) };
+  const text = draw("text", isNarrow ? { x: fromX + 16, y: fromY + length / 2 + 4 } : { "text-anchor": "middle" }, svg);
+  // Across, one word is above the arrow and one below it.
+  for (const y of [fromY - 14, fromY + 24]) draw("tspan", isNarrow ? {} : { x: fromX + length / 2, y }, text);
+  return { group, text };
 }
 
 function showCells(group, cells, width) {
@@ -178,7 +183,7 @@ function showCells(group, cells, width) {
   const shown = [];
   for (let first = 0; first < cells.length; first += each) {
     const some = cells.slice(first, first + each);
-    const worst = ["away", "level-2", "level-1", "level-0"].find((kind) => some.some((cell) => cell.kind === kind));
+    const worst = ["away", "level-2", "level-1", "level-0", "sends"].find((kind) => some.some((cell) => cell.kind === kind));
     const title = some.length === 1 ? some[0].title : `${some[0].title} and ${some.length - 1} more`;
     shown.push({ title, kind: worst });
   }
@@ -210,11 +215,11 @@ function showStage(part, stage) {
   showCells(part.cells, stage.cells, part.barWidth);
   if (part.line) {
     part.line.group.setAttribute("class", `level-${level(stage.wait)}`);
-    const text = stage.wait === null || stage.wait < 0.005 ? "" : part.isNarrow ? `waits ${percent(stage.wait)}` : percent(stage.wait);
-    setText(part.line.text, text);
+    const words = stage.wait >= LEAST_WAIT ? ["waits", ` ${percent(stage.wait)}`] : ["", ""];
+    words.forEach((word, index) => setText(part.line.text.children[index], word));
     part.line.text.setAttribute("class", `wait level-${level(stage.wait)}`);
   }
-  const wait = stage.wait > 0.005 ? `, waits ${percent(stage.wait)} of the time` : "";
+  const wait = stage.wait >= LEAST_WAIT ? `, waits ${percent(stage.wait)} of the time` : "";
   return `${stage.name}: ${stage.figure}, ${said}${wait}`;
 }
 

@@ -30,7 +30,8 @@ export const perSecond = (value) => (value === null || value === undefined ? "â€
 function problem({ kind, count, since_ns: since, last_ns: last, is_current: isCurrent, sentence }) {
   const noun = COUNTED[kind];
   const many = count > 0 ? `, ${grouped(count)} ${noun ? `${noun}${count === 1 ? "" : "s"}` : count === 1 ? "time" : "times"}` : "";
-  const when = isCurrent ? `since ${moment(since)}` : `${moment(since)} until ${moment(last)}`;
+  const [begun, ended] = [moment(since), moment(last)];
+  const when = isCurrent ? `since ${begun}` : begun === ended ? `at ${begun}` : `${begun} until ${ended}`;
   return { className: isCurrent ? "current" : "over", what: sentence, when: `${when}${many}`, link: manual(kind) };
 }
 

@@ -7,63 +7,48 @@ import { currentProblems } from "./quality.js";
 import { give } from "./requests.js";
 
 // During a run, a source is silent after this time without data, or after this many of its usual intervals.
-const SILENT_MILLISECONDS = 1000;
+const SILENT_SECONDS = 1;
 const SILENT_INTERVALS = 5;
 // Share of the time from which on a source counts as held back.
 const HELD_BACK = 0.1;
 
-// source id -> { first, since, received, at, hadConnection }: when it was first seen and last sent, and whether it was ever connected
-const spoke = new Map();
-
-function listen(source, now) {
-  let known = spoke.get(source.id);
-  // Each run counts from zero.
-  if (!known || source.received < known.received) {
-    known = { first: source.received, since: now, received: source.received, at: now, hadConnection: false };
-    spoke.set(source.id, known);
-  }
-  if (source.received > known.received) {
-    known.received = source.received;
-    known.at = now;
-  }
-  known.hadConnection ||= source.is_connected;
-}
+// Sources that were connected. The server never counts a source of datagrams as connected.
+const connected = new Set();
 
 // Masked: events do not wait for it.
 const isOut = (source) => source.taking === "masked" || source.taking === "asked_back";
 
 // It lost its connection without having ended.
-const isAway = (source) => !isOut(source) && !source.is_connected && !source.has_ended && spoke.get(source.id)?.hadConnection;
+const isAway = (source) => !isOut(source) && !source.is_connected && !source.has_ended && connected.has(source.id);
 
 // For how many seconds a source has been silent; 0 for one that sends.
-function silentFor(source) {
-  const known = spoke.get(source.id);
-  if (!known || source.has_ended || isOut(source)) return 0;
-  const milliseconds = performance.now() - known.at;
-  const interval = (known.at - known.since) / Math.max(1, known.received - known.first);
-  return milliseconds > Math.max(SILENT_MILLISECONDS, SILENT_INTERVALS * interval) ? milliseconds / 1000 : 0;
+function silentFor(source, live) {
+  if (source.has_ended || isOut(source)) return 0;
+  const seconds = source.received > 0 ? source.silent_s ?? 0 : live.age_s;
+  const interval = live.age_s / Math.max(1, source.received);
+  return seconds > Math.max(SILENT_SECONDS, source.received > 0 ? SILENT_INTERVALS * interval : 0) ? seconds : 0;
 }
 
-export const isSilent = (source, live) => live.state === "running" && (isAway(source) || silentFor(source) > 0);
+export const isSilent = (source, live) => live.state === "running" && (isAway(source) || silentFor(source, live) > 0);
 
 export const hasNeverSent = (source, live) => isSilent(source, live) && source.received === 0;
 
-const missingOf = (source) => Object.values(source.missing).reduce((sum, count) => sum + count, 0);
+export const missingOf = (source) => Object.values(source.missing).reduce((sum, count) => sum + count, 0);
 const errorsOf = (source) => source.crc_errors + source.frames_missing + source.corrupt;
 
 // { head, value: the sort key, text }; a source has its rates and its status in it.
 const COLUMNS = [
   { head: "source", value: (source) => source.id, text: (source) => (source.name ? `${source.name} (${source.id})` : String(source.id)) },
   { head: "status", value: (source) => source.order, text: (source) => source.status },
+  { head: "missing", value: missingOf, text: (source) => grouped(missingOf(source)) },
+  { head: "lost", value: (source) => source.lost, text: (source) => grouped(source.lost) },
+  { head: "errors", value: errorsOf, text: (source) => grouped(errorsOf(source)) },
   { head: "rate / s", value: (source) => source.rates?.fragments_hz ?? -1, text: (source) => (source.rates ? grouped(source.rates.fragments_hz) : "–") },
   { head: "bytes / s", value: (source) => source.rates?.bytes_per_second ?? -1, text: (source) => (source.rates ? bytes(source.rates.bytes_per_second) : "–") },
   { head: "received", value: (source) => source.received, text: (source) => grouped(source.received) },
   { head: "last event", value: (source) => source.last_event ?? -1, text: (source) => (source.last_event === undefined || source.last_event === null ? "–" : grouped(source.last_event)) },
-  { head: "missing", value: missingOf, text: (source) => grouped(missingOf(source)) },
-  { head: "lost", value: (source) => source.lost, text: (source) => grouped(source.lost) },
-  { head: "errors", value: errorsOf, text: (source) => grouped(errorsOf(source)) },
   { head: "held back", value: (source) => source.rates?.back_pressure_share ?? -1, text: (source) => (source.rates ? percent(source.rates.back_pressure_share) : "–") },
-  { head: "unit", value: (source) => source.readout ?? "", text: (source) => source.readout ?? "–" },
+  { head: "unit", value: (source) => source.unit ?? "", text: (source) => source.unit ?? "–" },
 ];
 
 let sorted = { column: 0, isDown: false };
@@ -83,7 +68,7 @@ const PROBLEMS = {
 
 // The status of a source, and how urgent it is: 0 first.
 function statusOf(source, live, problems) {
-  const silent = silentFor(source);
+  const silent = silentFor(source, live);
   if (live.state !== "running") return ["–", 3];
   if (source.taking === "masked") return ["masked", 1];
   if (source.taking === "asked_back") return ["rejoining", 1];
@@ -107,7 +92,7 @@ export function isMeant(source, filter) {
     const range = /^(\d+)-(\d+)$/.exec(word);
     if (range) return source.id >= Number(range[1]) && source.id <= Number(range[2]);
     if (/^\d+$/.test(word)) return source.id === Number(word);
-    return source.readout === word || source.status.includes(word) || Boolean(source.name?.toLowerCase().includes(word));
+    return source.readout === word || Boolean(source.unit?.toLowerCase().startsWith(`${word} (`)) || source.status.includes(word) || Boolean(source.name?.toLowerCase().includes(word));
   });
 }
 
@@ -117,7 +102,15 @@ function shownOf(sources) {
   return sources.filter((source) => isMeant(source, filter) && (!onlyTroubled || isTroubled(source)));
 }
 
-// What each button does with the sources shown.
+// Ids of the sources whose rows are selected. Without a selection, the buttons are for the sources that a filter shows.
+const selected = new Set();
+
+function chosenOf(sources) {
+  const marked = sources.filter((source) => selected.has(source.id));
+  return marked.length > 0 ? marked : shownOf(sources);
+}
+
+// What each button does with the chosen sources.
 const DEEDS = {
   "source-mask": {
     name: "Mask",
@@ -142,7 +135,7 @@ const DEEDS = {
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 async function carryOut({ name, what, carryOut: begin }) {
-  const sources = shownOf(last.sources).map((source) => source.id);
+  const sources = chosenOf(last.sources).map((source) => source.id);
   const whose = sources.length === 1 ? `${capital(sourceLabel(sources[0]))} is to` : `${sources.length} sources are to`;
   const said = await ask({
     title: `${name} ${sources.length === 1 ? "a source" : `${sources.length} sources`}`,
@@ -155,9 +148,13 @@ async function carryOut({ name, what, carryOut: begin }) {
 function render() {
   const { live, sources } = last;
   const shown = shownOf(sources);
-  const isChosen = shown.length > 0 && shown.length < sources.length;
+  const chosen = chosenOf(sources);
+  const isChosen = chosen.length > 0 && chosen.length < sources.length;
+  const isMarked = sources.some((source) => selected.has(source.id));
   for (const id of Object.keys(DEEDS)) byId(id).disabled = !isChosen || Boolean(whyNot());
-  setText(byId("mask-why"), whyNot() || (isChosen ? `${grouped(shown.length)} shown` : "filter the table to mask sources"));
+  byId("source-clear").classList.toggle("off", !isMarked);
+  const what = `${grouped(chosen.length)} ${isMarked ? "selected" : "shown"}`;
+  setText(byId("mask-why"), whyNot() || (isChosen ? what : isMarked ? "one source must stay" : "select rows to mask sources"));
   const { value } = COLUMNS[sorted.column];
   const sign = sorted.isDown ? -1 : 1;
   // Equal sources stay in the order of their ids, so that rows keep their places.
@@ -168,19 +165,44 @@ function render() {
   const bad = sources.filter((source) => source.order === 0).length;
   const count = shown.length === sources.length ? grouped(sources.length) : `${grouped(shown.length)} of ${grouped(sources.length)}`;
   setText(byId("source-count"), `(${count}${bad > 0 ? `, ${grouped(bad)} with problems` : ""})`);
-  fill(byId("sources"), shown.map((source) => ({
+  const table = byId("sources");
+  const focused = table.contains(document.activeElement) ? document.activeElement.dataset.source : undefined;
+  fill(table, shown.map((source) => ({
     kind: ["silent", "held-back", "", ""][source.order],
-    cells: COLUMNS.map((column) => column.text(source)),
+    cells: COLUMNS.map((column, place) => (place === 0 ? null : column.text(source))),
   })));
+  shown.forEach((source, index) => showHead(table.tBodies[0].rows[index].cells[0], source));
+  // The focus stays on the source if its row moves.
+  if (focused && document.activeElement.dataset.source !== focused) table.querySelector(`[data-source="${focused}"]`)?.focus();
   showNodes(live);
 }
 
+// The first cell of a row: the name, and whether the row is selected.
+function showHead(cell, source) {
+  if (!cell.firstChild) cell.append(element("label", {}, element("input", { type: "checkbox" }), element("span")));
+  const [box, name] = cell.firstChild.children;
+  box.checked = selected.has(source.id);
+  box.dataset.source = source.id;
+  setText(name, COLUMNS[0].text(source));
+}
+
+// A click anywhere in a row selects it; with the keyboard, the space bar at its box does.
+function select(event) {
+  const box = event.target.closest("tr")?.querySelector("input");
+  const isLabel = event.target.closest("label") !== null;
+  // The label passes a click on to its box. A text that was marked with the mouse is to be copied.
+  if (!box || (isLabel ? event.target !== box : String(getSelection()) !== "")) return;
+  if (!isLabel) box.checked = !box.checked;
+  if (box.checked) selected.add(Number(box.dataset.source));
+  else selected.delete(Number(box.dataset.source));
+  render();
+}
+
 export function show(live) {
-  const now = performance.now();
   const rates = new Map((live.rates?.sources ?? []).map((source) => [source.source, source]));
   const problems = currentProblems(live);
   const sources = live.sources.map((source) => {
-    listen(source, now);
+    if (source.is_connected) connected.add(source.id);
     const known = { ...source, rates: rates.get(source.id) };
     [known.status, known.order] = statusOf(known, live, problems);
     return known;
@@ -202,7 +224,7 @@ function showNodes(live) {
     return {
       kind: node.connected ? "" : "silent",
       cells: [
-        node.name, node.connected ? "connected" : "not connected", known ? grouped(known.rate_hz) : "–",
+        node.label, node.connected ? "connected" : "not connected", known ? grouped(known.rate_hz) : "–",
         known ? bandwidth(known.bytes_per_second) : "–", share(known?.pool_share), share(known?.busy_share),
         share(known?.filter_busy_share), share(known?.disk_busy_share),
       ],
@@ -238,6 +260,11 @@ export function begin() {
   for (const [id, deed] of Object.entries(DEEDS)) {
     byId(id).addEventListener("click", () => carryOut(deed).catch((error) => notice(String(error))));
   }
+  byId("sources").tBodies[0].addEventListener("click", select);
+  byId("source-clear").addEventListener("click", () => {
+    selected.clear();
+    render();
+  });
   for (const [id, kind] of [["source-filter", "input"], ["source-troubled", "change"]]) {
     byId(id).addEventListener(kind, () => { if (last) render(); });
   }

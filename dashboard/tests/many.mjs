@@ -12,7 +12,8 @@ export async function many(browser, program, shots) {
   const expectQuiet = watched(page);
   await page.goto(address);
   await until(page, "700 rows", `document.querySelectorAll("#sources tbody tr").length === 700`, 60000);
-  await until(page, "rates", `/[1-9]/.test(document.querySelector("#sources tbody tr").cells[2].textContent)`);
+  await until(page, "rates", `/[1-9]/.test(document.querySelector("#sources tbody tr").cells[5].textContent)`);
+  await showsFaults(page);
   await scrolls(page);
   await isInOrder(page);
   await page.evaluate("window.scrollTo(0, 0)");
@@ -28,6 +29,12 @@ export async function many(browser, program, shots) {
   run.child.kill("SIGINT");
   await run.ended;
   console.log("good: sources are sorted and filtered from the keyboard");
+}
+
+// Status, missing and lost fragments are visible on a phone without scrolling sideways.
+async function showsFaults(page) {
+  const heads = await page.$$eval("#sources th", (cells) => cells.slice(0, 4).map((cell) => [cell.textContent, cell.getBoundingClientRect().right <= window.innerWidth]));
+  expect(JSON.stringify(heads) === JSON.stringify(["source", "status", "missing", "lost"].map((name) => [name, true])), `the first columns: ${JSON.stringify(heads)}`);
 }
 
 async function scrolls(page) {

@@ -12,9 +12,9 @@ const troubled = {
   quality: { state: "good", is_current: true, problems: [] },
   sources: [1, 2].map((id) => ({ id, received: 10, is_connected: true, has_ended: false })),
   nodes: [
-    { name: "ru0", role: "readout", connected: true },
-    { name: "bu0", role: "builder", connected: true },
-    { name: "bu1", role: "builder", connected: false },
+    { name: "ru0", label: "crate-1 (ru0)", role: "readout", connected: true },
+    { name: "bu0", label: "bu0", role: "builder", connected: true },
+    { name: "bu1", label: "bu1", role: "builder", connected: false },
   ],
   rates: {
     bytes_in_per_second: 2e6, bytes_to_disk_per_second: 1e6,
@@ -62,16 +62,32 @@ export async function parts(browser, program) {
     return { label: svg.getAttribute("aria-label"), kinds, waits: [...svg.querySelectorAll(".wait")].map((wait) => wait.textContent) };
   }, troubled);
   same("colours of the data flow", told.kinds, ["level-0", "level-1", "away", "level-0", "level-2"]);
-  same("what has to wait", told.waits, ["95 %", "10 %", "", "60 %"]);
+  same("what has to wait", told.waits, ["waits 95 %", "waits 10 %", "", "waits 60 %"]);
   for (const words of ["12.3 k fragments/s, buffers 70 %: busy", "bu1 not connected", "75 % accepted", "disk busy 97 %: full", "waits 95 % of the time"]) {
     expect(told.label.includes(words), `the picture does not say "${words}" to those who do not see it: ${told.label}`);
   }
   await colours(page);
+  await saysOnce(page);
   expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
   console.log("good: the data flow names and colours what is busy, full, away and waiting; sources are picked by words");
+}
+
+// An alarm of an earlier run has its number; a silent source is described once.
+async function saysOnce(page) {
+  const shown = (live) => page.evaluate(async (view) => {
+    (await import("/alarms.js")).show(view);
+    return [document.getElementById("limit").textContent, document.querySelector("#alarms b")?.textContent];
+  }, live);
+  const alarm = { name: "events_incomplete", severity: "critical", state: "latched", sentence: "", run: 2, known_by: null };
+  const quality = { problems: [{ kind: "source_silent", source: 3, is_current: true }] };
+  const limit = { kind: "source_silent", sentence: "veto (source 3): no data for 9.0 s" };
+  same("after a run", await shown({ state: "configured", run: 3, limit: null, quality: { problems: [] }, alarms: [alarm] }),
+    ["No run is going on.", "critical: events incomplete in run 2, over, not acknowledged"]);
+  same("in a run", await shown({ state: "running", run: 2, limit, quality, alarms: [{ ...alarm, state: "active" }] }),
+    ["veto (source 3) sends nothing, see Data quality", "critical: events incomplete"]);
 }
 
 // The data flow is green only while events are whole, and red where they are not.
@@ -93,13 +109,15 @@ async function colours(page) {
     };
     const names = Object.fromEntries(["--good", "--quiet", "--bad"].map((name) => [colour(name), name.slice(2)]));
     const strokes = [...svg.querySelectorAll(".stage")].map((stage) => names[getComputedStyle(stage).stroke]);
-    return { strokes, label: svg.getAttribute("aria-label") };
+    const cells = [...svg.querySelector("g g").children].map((cell) => names[getComputedStyle(cell).fill]);
+    return { strokes, cells, label: svg.getAttribute("aria-label") };
   }, live);
   same("a good run", (await shown(calm)).strokes, ["good", "good", "good", "good", "good"]);
   same("a run before its first event", (await shown({ ...calm, quality: { state: "no_data", is_current: true, problems: [] } })).strokes, Array(5).fill("quiet"));
   same("no run", (await shown({ ...calm, state: "configured" })).strokes, Array(5).fill("quiet"));
   const incomplete = await shown({ ...calm, quality: { ...bad, problems: [problem] } });
   same("incomplete events", incomplete.strokes, ["bad", "quiet", "bad", "quiet", "quiet"]);
+  same("sources that send, and one with a problem", incomplete.cells, ["good", "bad"]);
   for (const words of ["1 with problems", "3.2 incomplete / s"]) expect(incomplete.label.includes(words), `no "${words}" in: ${incomplete.label}`);
   const over = { ...calm, quality: { ...bad, is_current: false, problems: [{ ...problem, is_current: false }] } };
   same("a problem that is over", (await shown(over)).strokes, ["good", "good", "good", "good", "good"]);
@@ -145,6 +163,30 @@ export async function fields(browser, program) {
   console.log("good: what has to be said of a run is asked for when it is started, and thought better of with Escape, and what was written outlives the server");
 }
 
+// Rows are selected with the mouse, from the keyboard, and by touch.
+async function selects(page, mask) {
+  const why = (words) => `document.getElementById("mask-why").textContent === "${words}"`;
+  const row = (index) => page.locator("#sources tbody tr").nth(index);
+  await row(0).locator("td").nth(5).click();
+  await until(page, "a selected row", why("1 selected"));
+  expect(await mask.isEnabled(), "a selected source cannot be masked");
+  await row(1).getByRole("checkbox").focus();
+  await page.keyboard.press("Space");
+  await until(page, "two selected rows", why("2 selected"));
+  await row(1).locator("label span").click();
+  await until(page, "one again", why("1 selected"));
+  await page.getByRole("button", { name: "Clear selection" }).click();
+  await until(page, "no selected row", why("select rows to mask sources"));
+  expect(await mask.isDisabled(), "no source is selected, and one can be masked");
+  const phone = await page.context().browser().newContext({ viewport: { width: 390, height: 844 }, hasTouch: true });
+  const touched = await phone.newPage();
+  await touched.goto(page.url());
+  await until(touched, "sources", `document.querySelectorAll("#sources tbody tr").length === 3`);
+  await touched.locator("#sources tbody tr").nth(2).locator("td").nth(1).tap();
+  await until(touched, "a touched row", why("1 selected"));
+  await phone.close();
+}
+
 // Sources that are taken out of a run, and in again, while it goes on.
 export async function masks(browser, program) {
   const run = start(program, ["demo", "--sources", "3", "--rate", "200Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
@@ -154,6 +196,7 @@ export async function masks(browser, program) {
   const mask = page.getByRole("button", { name: "Mask", exact: true });
   await until(page, "sources", `document.querySelectorAll("#sources tbody tr").length === 3`);
   expect(await mask.isDisabled(), "all sources can be masked at once");
+  await selects(page, mask);
   const id = await page.locator("#sources tbody tr").last().locator("td").first().textContent();
   await page.getByRole("searchbox", { name: "Show" }).fill(id);
   const status = (words) => `document.querySelector("#sources tbody tr").cells[1].textContent === "${words}"`;

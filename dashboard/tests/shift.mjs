@@ -131,13 +131,14 @@ async function showsWhatGoesOn(page, shot) {
 // A front end that hangs: its alarm is seen, heard, acknowledged by name, and over when it goes on.
 async function raisesAlarm(page, frontEnd, shots) {
   await page.click("#sound");
-  await until(page, "sound is on", `document.getElementById("sound").getAttribute("aria-pressed") === "true"`);
+  await until(page, "sound is on", `${text("sound")} === "Turn sound off"`);
   frontEnd.child.kill("SIGSTOP");
   const alarm = `[...document.querySelectorAll("#alarms li")].find((line) => line.textContent.includes("source silent"))`;
   const line = page.locator("#alarms li", { hasText: "source silent" });
   await until(page, "an alarm", `${alarm} !== undefined`, 15000);
   await until(page, "the alarm is heard", `Number(document.body.dataset.sounded) > 1`);
   expect(await page.evaluate(isRed(3)), "the source that hangs is not red");
+  await showsSilence(page);
   await page.screenshot({ path: join(shots, "alarm.png") });
   await displaysEvents(page, join(shots, "event.png"));
   await line.getByRole("button", { name: "Acknowledge" }).focus();
@@ -156,6 +157,16 @@ async function raisesAlarm(page, frontEnd, shots) {
   }
   await until(page, "all are acknowledged", `[...document.querySelectorAll("#alarms li")].every((line) => line.textContent.includes("acknowledged by ada") || line.className === "none")`);
   console.log("good: an alarm is seen and heard, acknowledged from the keyboard, and goes");
+}
+
+// A page that was just opened shows for how long a source has been silent, as the server says.
+async function showsSilence(page) {
+  const silence = await page.evaluate(`fetch("/api/v1/sources").then((answer) => answer.json()).then((all) => all.find(({ id }) => id === 3).silent_s)`);
+  const other = await page.context().browser().newPage();
+  await other.goto(page.url());
+  const status = `document.querySelectorAll("#sources tbody tr")[2]?.cells[1].textContent ?? ""`;
+  await until(other, "the silence", `/^silent for/.test(${status}) && Number(/[\d.]+/.exec(${status})[0]) >= ${Math.floor(silence)}`);
+  await other.close();
 }
 
 // A sampled event has a bar for each source; the one that hangs is missing; another one's bytes are shown from the keyboard.

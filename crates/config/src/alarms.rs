@@ -24,8 +24,8 @@ pub struct AlarmSection {
     pub enabled: bool,
     /// Quantity that is checked once a second ([metrics.md](metrics.md#alarms)); needed if the alarm is enabled. One of
     /// `"events_per_second"`, `"bytes_in_per_second"`, `"bytes_to_disk_per_second"`, `"live_share"` (0 to 1),
-    /// `"nodes_missing"`, and `"dead"` (1 while the run takes data and builds nothing although a source sends). For a
-    /// [counter](metrics.md) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
+    /// `"nodes_missing"`, `"dead"` (1 while the run takes data and builds nothing although a source sends), and
+    /// `"alarms_not_sent"` (1 while the last message of `[alarms]` was not accepted). For a [counter](metrics.md) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
     /// `"per_second:crc_errors"`. For a state 1 or 0, `"limited_by:disk"` or `"phase:draining"`.
     /// `"reference:bytes_in_per_second"` is the difference of a series from the [reference
     /// run](configuration-control.md#monitor) at the same age, in percent of the reference.

@@ -129,7 +129,7 @@ impl fmt::Display for ConfigurationError {
 impl std::error::Error for ConfigurationError {}
 
 /// The message for an unknown name; `what` is for example `flow is named`.
-pub(super) fn no_such<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub fn no_such<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let listed = match known.as_slice() {
         [] => "there are none".to_owned(),

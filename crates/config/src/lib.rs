@@ -29,7 +29,7 @@ mod written;
 
 pub use alarms::{AlarmSection, AlarmsSection, ControlSection, LogLevel, LogbookSection, MonitorSection, alarm_rules};
 pub use entrance::{ByteOrigin, NetworkAddress, PacketsTable, SourceInput};
-pub use error::ConfigurationError;
+pub use error::{ConfigurationError, no_such};
 pub use felix::{
     Blocks, ELinkSection, EmulateCard, Endian, EventChoice, EventField, FaultShares, FelixSection, OutageSection,
     ServeSection, WakeChoice, WriterChoice,

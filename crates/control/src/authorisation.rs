@@ -18,6 +18,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use subtle::ConstantTimeEq;
 
+/// The header in which a client on the command line gives the system user who runs it.
+pub(crate) const USER: &str = "ropewalk-user";
+
 /// The secret that commands carry as `Authorization: Bearer TOKEN`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);

@@ -1,7 +1,7 @@
 //! A client of the run control server.
 
 use crate::accept_loop::SPEAK_TLS;
-use crate::authorisation::Token;
+use crate::authorisation::{Token, USER};
 use crate::tls::{TlsError, distrust, explain, is_encrypted, trust};
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
@@ -69,6 +69,8 @@ pub struct Client {
     agent: ureq::Agent,
     url: String,
     token: Option<Token>,
+    /// The system user, for the journal.
+    user: Option<String>,
     looking: Duration,
 }
 
@@ -92,7 +94,19 @@ impl Client {
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECTING));
         // Connect to the server itself: a proxy would see the token.
         let config = config.tls_config(believed).proxy(None);
-        Ok(Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), token, looking: LOOKING })
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { agent: config.build().into(), url, token, user: None, looking: LOOKING })
+    }
+
+    /// Sends commands as this system user, whom the journal records beside the operator.
+    #[must_use]
+    pub fn as_user(self, user: String) -> Self {
+        Self { user: Some(user), ..self }
+    }
+
+    /// Returns the URL of the server.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Queries a resource, such as `state`.
@@ -191,6 +205,14 @@ impl Client {
         self.post_as("reference", &[("by", by)], &body, "application/json")
     }
 
+    /// Sends a test message to the receivers of alarms, and waits until they have accepted it.
+    ///
+    /// # Errors
+    /// If there is no response.
+    pub fn test_alarms(&self, by: &str) -> Result<Replied, ClientError> {
+        self.post("alarms/test", &[("by", by)])
+    }
+
     /// Acknowledges an alarm in the name of the operator `by`.
     ///
     /// # Errors
@@ -240,12 +262,13 @@ impl Client {
         read(&url, self.signed(request).send(Value::Object(body).to_string()))
     }
 
-    /// Adds the token, if there is one, to a request.
+    /// Adds the token and the system user, if there are any, to a request.
     fn signed<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        match &self.token {
+        let request = match &self.token {
             Some(token) => request.header("Authorization", format!("Bearer {}", token.text())),
             None => request,
-        }
+        };
+        self.user.iter().fold(request, |request, user| request.header(USER, user))
     }
 
     fn post(&self, what: &str, query: &[(&str, &str)]) -> Result<Replied, ClientError> {

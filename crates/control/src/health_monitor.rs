@@ -217,6 +217,11 @@ impl HealthMonitor {
         let mut looked = Instant::now();
         loop {
             let view = control.view();
+            if let Some(why) = self.told().map(|told| told.not_sent)
+                && self.with(|readers| readers.alarms.set_not_sent(why.clone()))
+            {
+                control.incident(format!("alarms: a message was not sent: {}", why.unwrap_or_default()));
+            }
             let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
             if view.run.is_some() {
                 self.with(
@@ -290,6 +295,13 @@ impl HealthMonitor {
     /// Returns the counts of alarm messages; none if neither a command nor a webhook is configured.
     pub(crate) fn told(&self) -> Option<Told> {
         self.notifier.as_ref().map(Notifier::told)
+    }
+
+    /// Sends a test message, and returns the outcome; none if neither a command nor a webhook is configured.
+    pub(crate) async fn test(&self, at: Utc, run: Option<RunNumber>, by: &str) -> Option<Result<(), String>> {
+        let message = Message::Test { utc_ns: at.0, run: run.map(|run| run.0), by: by.to_owned() };
+        let outcome = self.notifier.as_ref()?.ask(&message).await;
+        Some(outcome.unwrap_or_else(|_| Err("run control has ended".to_owned())))
     }
 
     /// Returns what limits the run; none before the second sample.
@@ -435,7 +447,7 @@ mod tests {
             let news = heard.news(alarms, Utc(second as i64), None);
             let told = news.into_iter().filter_map(|message| match message {
                 Message::Alarm { name, state, .. } => Some((name, state)),
-                Message::Alive { .. } => None,
+                Message::Alive { .. } | Message::Test { .. } => None,
             });
             told.collect::<Vec<_>>()
         };

@@ -123,7 +123,9 @@ impl Reader {
                 self.unwritten.push(note_of(Entry { text, kind: EntryKind::Fault, by: None, ..first.clone() }));
             }
             self.last = entries.last().map_or(self.last, |last| last.number);
-            self.unwritten.extend(entries.into_iter().map(note_of));
+            // Notes are on disk already.
+            let entries = entries.into_iter().filter(|entry| entry.kind != EntryKind::Note);
+            self.unwritten.extend(entries.map(note_of));
         }
         // A disk that is full is an alarm already, and is asked again the next time.
         if !self.unwritten.is_empty() && self.logbook.append(&self.unwritten).is_ok() {
@@ -140,6 +142,7 @@ fn hand_on(notifier: Option<&Notifier>, note: &Note) {
 
 fn note_of(entry: Entry) -> Note {
     let kind = match entry.kind {
+        EntryKind::Note => NoteKind::Note,
         EntryKind::State => NoteKind::State,
         EntryKind::Command => NoteKind::Command,
         EntryKind::Fault => NoteKind::Fault,

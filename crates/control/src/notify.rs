@@ -11,9 +11,10 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 /// The maximum number of waiting messages; further ones are dropped and counted.
@@ -41,6 +42,8 @@ pub(crate) enum Message {
     },
     /// Sign of life. If these messages stop, so has run control.
     Alive { utc_ns: i64, run: Option<u32>, state: &'static str },
+    /// A test, sent by an operator.
+    Test { utc_ns: i64, run: Option<u32>, by: String },
 }
 
 impl Message {
@@ -51,7 +54,7 @@ impl Message {
         let is_raised_or_over = change.to != Pending && !(change.from == Pending && change.to == Normal);
         (is_raised_or_over && alarm.shelved_until.is_none()).then(|| Self::Alarm {
             utc_ns: change.utc_nanoseconds,
-            run: run.map(|run| run.0),
+            run: alarm.run.or(run).map(|run| run.0),
             name: change.name.clone(),
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
@@ -66,7 +69,7 @@ impl Message {
     pub(crate) fn standing(alarm: &Alarm, state: State, at: Utc, run: Option<RunNumber>) -> Self {
         Self::Alarm {
             utc_ns: at.0,
-            run: run.map(|run| run.0),
+            run: alarm.run.or(run).map(|run| run.0),
             name: alarm.rule.name.clone(),
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
@@ -94,12 +97,21 @@ pub(crate) struct Told {
     pub(crate) dropped: u64,
     /// The reason of the last failure.
     pub(crate) last_failure: Option<String>,
+    /// Why the last message was not sent; null if it was.
+    pub(crate) not_sent: Option<String>,
+}
+
+/// A message on its way to the receivers.
+struct Letter {
+    line: String,
+    /// Gets the outcome.
+    reply: Option<oneshot::Sender<Result<(), String>>>,
 }
 
 /// Handle of the notification thread. Dropping it ends a command that is running.
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    sender: SyncSender<String>,
+    sender: SyncSender<Letter>,
     told: Arc<Mutex<Told>>,
     is_halted: Arc<AtomicBool>,
 }
@@ -133,9 +145,26 @@ impl Notifier {
 
     /// Queues a message for the command and the webhook. The caller does not wait.
     pub(crate) fn tell(&self, message: &impl Serialize) {
+        self.send(message, None);
+    }
+
+    /// Queues a message, and returns where its outcome comes.
+    pub(crate) fn ask(&self, message: &impl Serialize) -> oneshot::Receiver<Result<(), String>> {
+        let (reply, outcome) = oneshot::channel();
+        self.send(message, Some(reply));
+        outcome
+    }
+
+    fn send(&self, message: &impl Serialize, reply: Option<oneshot::Sender<Result<(), String>>>) {
         let line = serde_json::to_string(message).unwrap_or_default();
-        if self.sender.try_send(line).is_err() {
-            self.told.lock().unwrap_or_else(PoisonError::into_inner).dropped += 1;
+        if let Err(TrySendError::Full(unsent) | TrySendError::Disconnected(unsent)) =
+            self.sender.try_send(Letter { line, reply })
+        {
+            let why = format!("{WAITING} messages wait already");
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            (told.dropped, told.not_sent) = (told.dropped + 1, Some(why.clone()));
+            // The client may have gone.
+            let _ = unsent.reply.map(|reply| reply.send(Err(why)));
         }
     }
 
@@ -161,16 +190,23 @@ struct Hearers {
 }
 
 impl Hearers {
-    fn tell_all(&self, messages: &Receiver<String>) {
+    fn tell_all(&self, letters: &Receiver<Letter>) {
         let agent = agent(self.webhook.as_deref(), self.timeout);
-        while let Ok(message) = messages.recv() {
-            let by_command = if self.command.is_empty() { Ok(()) } else { self.run(&message) };
-            let posted = self.webhook.as_deref().map_or(Ok(()), |address| post(&agent, address, &message));
+        while let Ok(Letter { line, reply }) = letters.recv() {
+            let by_command = if self.command.is_empty() { Ok(()) } else { self.run(&line) };
+            let posted = self.webhook.as_deref().map_or(Ok(()), |address| post(&agent, address, &line));
+            let outcome = match (by_command, posted) {
+                (Err(one), Err(other)) => Err(format!("{one}; {other}")),
+                (one, other) => one.and(other),
+            };
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            match by_command.and(posted) {
+            told.not_sent = outcome.as_ref().err().cloned();
+            match &outcome {
                 Ok(()) => told.told += 1,
-                Err(failure) => (told.failed, told.last_failure) = (told.failed + 1, Some(failure)),
+                Err(failure) => (told.failed, told.last_failure) = (told.failed + 1, Some(failure.clone())),
             }
+            // The client may have gone.
+            let _ = reply.map(|reply| reply.send(outcome));
         }
     }
 

@@ -11,6 +11,7 @@ use axum::body::Bytes;
 use ropewalk_config::{AlarmsSection, LogbookSection};
 use ropewalk_monitor::alarms::Rule;
 use ropewalk_run::session::ControlHandle;
+use ropewalk_run::user_command;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
@@ -51,12 +52,20 @@ pub enum ControlError {
     #[error("{0}: any client that reaches this address could stop the run; give a token file, or listen on 127.0.0.1")]
     Open(SocketAddr),
     /// The server cannot listen on its address.
-    #[error("{address}: cannot listen here: {source}")]
+    #[error("{address}: cannot listen here: {source}; choose another port, or 0 for any free one")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
+    },
+    /// A command that receives messages cannot be executed.
+    #[error("[{section}] command: {why}")]
+    Command {
+        /// The section of the configuration.
+        section: &'static str,
+        /// Why not.
+        why: String,
     },
     /// The alarm rules are inconsistent.
     #[error(transparent)]
@@ -93,6 +102,10 @@ impl Server {
         let given = config.listen;
         if !given.ip().is_loopback() && config.token.is_none() {
             return Err(ControlError::Open(given));
+        }
+        let commands = [("alarms", &config.hearers.command), ("logbook", &config.logbook.command)];
+        for (section, command) in commands {
+            user_command::check(command).map_err(|why| ControlError::Command { section, why })?;
         }
         let listen = |source| ControlError::Listen { address: given, source };
         let listener = std::net::TcpListener::bind(given).map_err(listen)?;

@@ -18,7 +18,7 @@ use ropewalk_run::session::{AfterRun, Launcher, Patience, Session, SessionConfig
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::{ControlConfig, ControlError, Identity, Server, Token};
+use crate::{Client, ControlConfig, ControlError, Identity, Server, Token};
 
 /// A session, its server, and a directory that goes with them.
 struct Setup {
@@ -513,4 +513,99 @@ fn a_command_that_hangs_is_given_up_and_the_run_goes_on() {
     });
     assert!(told["last_failure"].as_str().is_some_and(|text| text.contains("took longer than 100ms")), "{told}");
     assert_eq!(setup.json("POST", "/api/v1/commands/configure").0, 200);
+}
+
+/// The entries of the journal.
+fn journal(setup: &Setup) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (_, entries) = setup.json("GET", "/api/v1/journal");
+    entries.as_array().expect("a list").iter().map(|entry| (text(&entry["kind"]), text(&entry["text"]))).collect()
+}
+
+#[test]
+fn a_message_that_is_not_accepted_raises_an_alarm_until_one_is() {
+    let flag = std::env::temp_dir().join(format!("ropewalk-control-flag-{}", std::process::id()));
+    let section = format!("[alarms]\ncommand = [\"test\", \"-e\", \"{}\"]\n", flag.display());
+    let setup = Setup::with("unsent", &section);
+    assert_eq!(setup.json("POST", "/api/v1/commands/configure").0, 200);
+    let (status, refused) = setup.json("POST", "/api/v1/alarms/test?by=ada");
+    assert!(
+        status == 500 && refused["error"].as_str().is_some_and(|why| why.contains("`test` ended with")),
+        "{refused}"
+    );
+    let state_of = |name: &str| {
+        let (_, alarms) = setup.json("GET", "/api/v1/alarms");
+        alarms.as_array().expect("a list").iter().find(|alarm| alarm["name"] == name).expect("it is built in").clone()
+    };
+    let raised = wait("the alarm", || Some(state_of("alarms_not_sent")).filter(|alarm| alarm["state"] == "active"));
+    assert_eq!(raised["run"], 1);
+    assert!(raised["sentence"].as_str().is_some_and(|sentence| sentence.contains("`test` ended with")), "{raised}");
+    let entries = journal(&setup);
+    assert!(entries.contains(&("command".to_owned(), "test message of alarms, by ada".to_owned())), "{entries:?}");
+    let incidents = entries.iter().filter(|(kind, text)| kind == "incident" && text.starts_with("alarms: a message"));
+    assert_eq!(incidents.count(), 1, "{entries:?}");
+    std::fs::write(&flag, "").expect("a file can be made");
+    assert_eq!(setup.json("POST", "/api/v1/alarms/test?by=ada").0, 200);
+    wait("it is over", || (state_of("alarms_not_sent")["state"] == "latched").then_some(()));
+    std::fs::remove_file(&flag).expect("the test's own file");
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_refuses_the_server() {
+    let setup = Setup::new("no-command");
+    assert_eq!(setup.json("POST", "/api/v1/alarms/test").0, 409, "no receiver is configured");
+    let command = vec!["/no/such/program".to_owned()];
+    let config = ControlConfig {
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        token: None,
+        identity: None,
+        output: setup.output.clone(),
+        alarms: Vec::new(),
+        hearers: AlarmsSection { command, ..AlarmsSection::default() },
+        logbook: LogbookSection::default(),
+        reference: None,
+    };
+    let refused = Server::start(config, setup.session.control()).expect_err("it cannot be executed");
+    assert!(refused.to_string().starts_with("[alarms] command: `/no/such/program`: "), "{refused}");
+}
+
+#[test]
+fn a_field_of_a_start_is_refused_while_the_run_goes_on() {
+    let setup = Setup::new("late-field");
+    assert_eq!(setup.json("POST", "/api/v1/commands/configure").0, 200);
+    assert_eq!(setup.json("POST", "/api/v1/commands/start?by=max&field=beam=120GeV").0, 200);
+    let (status, again) = setup.json("POST", "/api/v1/commands/start?by=ada&field=beam=120GeV");
+    assert_eq!((status, &again["answer"]), (200, &"already_so".into()), "it has this field: {again}");
+    let (status, refused) = setup.json("POST", "/api/v1/commands/start?by=ada&field=beam=80GeV");
+    assert_eq!((status, &refused["answer"]), (409, &"refused".into()), "{refused}");
+    assert!(refused["text"].as_str().is_some_and(|why| why.contains("beam=80GeV is not stored")), "{refused}");
+    assert_eq!(setup.json("GET", "/api/v1/state").1["fields"]["beam"], "120GeV");
+    assert_eq!(setup.json("POST", "/api/v1/commands/start").0, 200);
+}
+
+#[test]
+fn the_journal_has_notes_and_the_system_users_of_commands() {
+    let setup = Setup::new("journal-notes");
+    assert_eq!(setup.json("POST", "/api/v1/commands/configure?by=ada").0, 200);
+    let client = Client::new(&format!("http://{}", setup.address()), None, None).expect("a plain URL");
+    let client = client.as_user("daq".to_owned());
+    assert_eq!(client.command("start", &[], "ada").expect("it answers").status, 200);
+    assert_eq!(client.note(1, "target moved", "ada").expect("it answers").status, 200);
+    assert_eq!(client.command("pause", &[], "daq").expect("it answers").status, 200);
+    let entries = journal(&setup);
+    for (kind, text) in [
+        ("command", "configure, by ada"),
+        ("command", "start, by ada (system user daq)"),
+        ("note", "note by ada (system user daq): target moved"),
+        ("command", "pause, by daq"),
+    ] {
+        assert!(entries.contains(&(kind.to_owned(), text.to_owned())), "{text}: {entries:?}");
+    }
+    wait("the logbook", || {
+        let (_, notes) = setup.json("GET", "/api/v1/runs/1/notes");
+        let notes = notes.as_array().expect("a list");
+        let is_note = |note: &&Value| note["kind"] == "note";
+        let is_pause = |note: &Value| note["text"].as_str().is_some_and(|text| text.starts_with("pause"));
+        notes.iter().any(is_pause).then(|| assert_eq!(notes.iter().filter(is_note).count(), 1, "{notes:?}"))
+    });
 }

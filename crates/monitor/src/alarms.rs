@@ -16,7 +16,8 @@
 //!
 //! ```text
 //! events_per_second    bytes_in_per_second    bytes_to_disk_per_second    live_share    nodes_missing    dead
-//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    data:PROBLEM    phase:PHASE    reference:SERIES
+//! alarms_not_sent    total:COUNTER    per_second:COUNTER    limited_by:LIMIT    data:PROBLEM    phase:PHASE
+//! reference:SERIES
 //! ```
 
 #[cfg(test)]
@@ -28,7 +29,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ropewalk_terms::{COUNTERS, Counter, Instant, Utc};
+use ropewalk_terms::{COUNTERS, Counter, Instant, RunNumber, Utc};
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as NoLimit;
@@ -80,6 +81,8 @@ pub enum Quantity {
     Phase(&'static str),
     /// 1 while the run should take data and builds nothing although sources send, else 0.
     Dead,
+    /// 1 while the last message about alarms was not accepted by its receiver, else 0.
+    NotSent,
 }
 
 /// What one look at the run gives to rules.
@@ -97,6 +100,8 @@ pub struct Look<'a> {
     pub quality: &'a Quality,
     /// The run that this one is compared with, and how old this one is.
     pub reference: Option<(&'a RunTrend, Duration)>,
+    /// Why the last message about alarms was not accepted; `None` if it was.
+    pub not_sent: Option<&'a str>,
 }
 
 impl Look<'_> {
@@ -136,20 +141,31 @@ impl Quantity {
                 let should = look.now.phase == "running" && look.limit? != Limit::NoData;
                 Some(truth(should && !builds))
             }
+            Self::NotSent => Some(truth(look.not_sent.is_some())),
         }
     }
 }
 
 impl Quantity {
     /// What is wrong; empty where only a number says so.
-    fn sentence(self, finding: Option<&Finding>, quality: &Quality) -> String {
+    fn sentence(self, finding: Option<&Finding>, look: Look<'_>) -> String {
         match self {
-            Self::Data(kind) => quality.worst(kind).map(|problem| problem.sentence.clone()),
+            Self::Data(kind) => look.quality.worst(kind).map(|problem| problem.sentence.clone()),
             Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
+            Self::NodesMissing => {
+                let missing = look.now.nodes.iter().filter(|node| !node.is_connected);
+                let missing = missing.map(|node| look.now.name_of_node(node.node));
+                Some(format!("not connected: {}", missing.collect::<Vec<_>>().join(", ")))
+            }
+            Self::NotSent => look.not_sent.map(not_sent_sentence),
             _ => None,
         }
         .unwrap_or_default()
     }
+}
+
+fn not_sent_sentence(why: &str) -> String {
+    format!("the last message about alarms was not sent: {why}")
 }
 
 /// When a quantity is not as it should be.
@@ -218,6 +234,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("fragments_lost", Severity::Warning, data(ProblemKind::FragmentsLost), 0, true),
         rule("fragments_faulty", Severity::Warning, data(ProblemKind::FragmentsFaulty), 0, true),
         rule("checksums_wrong", Severity::Warning, data(ProblemKind::ChecksumsWrong), 0, true),
+        rule("alarms_not_sent", Severity::Warning, Quantity::NotSent, 0, true),
         rule("filter_failing", Severity::Warning, Quantity::Growth(Counter::FilterRestarts), 0, true),
         // Longer than a run drains by default.
         rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
@@ -276,6 +293,8 @@ pub struct Alarm {
     pub since: Instant,
     /// The value that it looked at last; `None` if there was none yet.
     pub value: Option<f64>,
+    /// The run in which it was raised last; `None` if it was not, or was raised outside of runs.
+    pub run: Option<RunNumber>,
     /// Who knows, of one that is acknowledged.
     pub known_by: Option<String>,
     /// Until when it is not shown.
@@ -347,6 +366,8 @@ pub struct Alarms {
     has_looked: bool,
     /// The run that the present one is compared with, and how old the present one is.
     reference: Option<(Arc<RunTrend>, Duration)>,
+    /// Why the last message was not accepted.
+    not_sent: Option<String>,
 }
 
 impl Alarms {
@@ -365,6 +386,7 @@ impl Alarms {
             state: State::Normal,
             since: Instant::ZERO,
             value: None,
+            run: None,
             known_by: None,
             shelved_until: None,
             shelved_by: None,
@@ -379,12 +401,21 @@ impl Alarms {
             last: None,
             has_looked: false,
             reference: None,
+            not_sent: None,
         })
     }
 
     /// Compares the next samples, which belong to a run of this age, with this reference.
     pub fn compare_with(&mut self, reference: Option<(Arc<RunTrend>, Duration)>) {
         self.reference = reference;
+    }
+
+    /// Tells why the last message about alarms was not accepted by its receiver; `None` if it was. Returns whether this
+    /// has begun now.
+    pub fn set_not_sent(&mut self, why: Option<String>) -> bool {
+        let has_begun = why.is_some() && self.not_sent.is_none();
+        self.not_sent = why;
+        has_begun
     }
 
     /// Looks at the next sample, at what limits the run by then, and at the quality of its data. An alarm whose quantity is not
@@ -402,23 +433,37 @@ impl Alarms {
         let reference = self.reference.clone();
         let reference = reference.as_ref().map(|(trend, age)| (&**trend, *age));
         let limit = finding.map(|finding| finding.limit);
-        let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, quality, reference };
+        let not_sent = self.not_sent.clone();
+        let look = Look {
+            before: before.as_deref(),
+            now: &sample,
+            rates: rates.as_ref(),
+            limit,
+            quality,
+            reference,
+            not_sent: not_sent.as_deref(),
+        };
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
             alarm.pass(look.now.time);
             if let Some(value) = alarm.rule.quantity.of(look) {
                 alarm.value = Some(value);
-                if alarm.rule.condition.holds(value) {
-                    alarm.sentence = alarm.rule.quantity.sentence(finding, quality);
+                let holds = alarm.rule.condition.holds(value);
+                if holds {
+                    alarm.sentence = alarm.rule.quantity.sentence(finding, look);
                 }
-                let next = alarm.next(alarm.rule.condition.holds(value), look.now.time);
+                let next = alarm.next(holds, look.now.time);
+                if next == State::Active && alarm.state != State::Active {
+                    alarm.run = Some(look.now.run);
+                }
                 self.change(place, next, None);
             }
         }
         self.last = Some(sample);
     }
 
-    /// There is no run to look at, for this long since the last look: nothing is wrong with it, and time passes.
+    /// There is no run to look at, for this long since the last look: nothing is wrong with it, and time passes. Messages
+    /// are sent all the same.
     pub fn rest(&mut self, time: Duration) {
         if !self.has_looked {
             return;
@@ -429,8 +474,12 @@ impl Alarms {
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
             alarm.pass(self.now.0);
-            alarm.value = None;
-            let next = alarm.next(false, self.now.0);
+            let why = self.not_sent.as_deref().filter(|_| alarm.rule.quantity == Quantity::NotSent);
+            alarm.value = why.map(|_| 1.0);
+            if let Some(why) = why {
+                alarm.sentence = not_sent_sentence(why);
+            }
+            let next = alarm.next(why.is_some(), self.now.0);
             self.change(place, next, None);
         }
     }
@@ -518,13 +567,14 @@ impl Alarms {
 }
 
 /// Quantities that are one word.
-const WORDS: [(&str, Quantity); 6] = [
+const WORDS: [(&str, Quantity); 7] = [
     ("events_per_second", Quantity::EventRate),
     ("bytes_in_per_second", Quantity::BytesIn),
     ("bytes_to_disk_per_second", Quantity::BytesToDisk),
     ("live_share", Quantity::LiveShare),
     ("nodes_missing", Quantity::NodesMissing),
     ("dead", Quantity::Dead),
+    ("alarms_not_sent", Quantity::NotSent),
 ];
 
 /// Why a text is no quantity.
@@ -533,8 +583,8 @@ pub enum NoQuantity {
     /// The words before a colon, or instead of it.
     #[error(
         "`{0}` is no quantity: there are events_per_second, bytes_in_per_second, bytes_to_disk_per_second, live_share, \
-         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, data:PROBLEM, phase:PHASE and \
-         reference:SERIES"
+         nodes_missing, dead, alarms_not_sent, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, data:PROBLEM, \
+         phase:PHASE and reference:SERIES"
     )]
     Unknown(String),
     /// There is no such counter.

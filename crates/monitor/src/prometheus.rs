@@ -7,7 +7,7 @@
 
 use crate::{Distribution, Sample, SourceSample, StreamSample};
 use core::fmt::{Display, Write};
-use ropewalk_terms::{ByCause, COUNTERS, Counter, CounterKind, EventAccount, MEASURES, Measure, Unit};
+use ropewalk_terms::{ByCause, COUNTERS, Counter, CounterKind, EventAccount, MEASURES, Measure, NodeId, Unit};
 
 /// What an HTTP response with this text says that it is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -112,16 +112,26 @@ struct LabelsOf {
 
 impl LabelsOf {
     fn new(sample: &Sample) -> Self {
-        let of_source = |source: &SourceSample| format!(",node=\"{}\",source=\"{}\"", source.readout, source.source);
+        let named = |name: Option<&String>| name.map_or_else(String::new, |name| format!(",name=\"{}\"", quoted(name)));
+        let of_source = |source: &SourceSample| {
+            let name = named(sample.names.get(&source.source));
+            format!(",node=\"{}\",source=\"{}\"{name}", source.readout, source.source)
+        };
+        let of_node = |node: NodeId| format!(",node=\"{node}\"{}", named(sample.node_names.get(&node)));
         Self {
-            nodes: sample.nodes.iter().map(|node| format!(",node=\"{}\"", node.node)).collect(),
+            nodes: sample.nodes.iter().map(|node| of_node(node.node)).collect(),
             sources: sample.sources.iter().map(of_source).collect(),
             streams: sample.streams.iter().map(|stream| format!(",stream=\"{}\"", stream.stream.0)).collect(),
         }
     }
 }
 
-/// Escaped for a help text. Labels are names and numbers of our own, which need no escapes.
+/// Escaped for the value of a label.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Escaped for a help text.
 fn escaped(text: &str) -> String {
     text.trim().replace('\\', "\\\\").replace('\n', "\\n")
 }

@@ -150,6 +150,8 @@ pub struct Sample {
     pub synchrony: Vec<(SourceId, Relation)>,
     /// Configured names of sources.
     pub names: Arc<BTreeMap<SourceId, String>>,
+    /// Configured names of nodes, as far as they differ from the ids.
+    pub node_names: Arc<BTreeMap<NodeId, String>>,
     /// Datagrams that were lost before they could be taken, where several sources send to one port.
     pub lost_datagrams: ByCause,
     /// The disk that is full first; `None` if no builder unit of this process writes to one.
@@ -170,6 +172,11 @@ impl Sample {
     /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
     pub fn name_of(&self, source: SourceId) -> String {
         self.names.get(&source).map_or_else(|| format!("source {source}"), |name| format!("{name} (source {source})"))
+    }
+
+    /// The name of a node with its id: `crate-1 (ru0)`; `ru0` where that is its name.
+    pub fn name_of_node(&self, node: NodeId) -> String {
+        self.node_names.get(&node).map_or_else(|| node.to_string(), |name| format!("{name} ({node})"))
     }
 
     /// What was measured of the events of all nodes.

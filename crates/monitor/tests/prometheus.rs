@@ -8,6 +8,7 @@ use ropewalk_terms::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn by_cause(causes: &[(Cause, u64)]) -> ByCause {
@@ -56,7 +57,8 @@ fn sample() -> Sample {
         }],
         events: EventAccount { assigned: 101, built: 100, in_flight: 1, ..EventAccount::default() },
         synchrony: Vec::new(),
-        names: Default::default(),
+        names: Arc::new([(SourceId(700), "the \"veto\"".to_owned())].into()),
+        node_names: Arc::new([(NodeId::readout(0), "crate-1".to_owned())].into()),
         lost_datagrams: by_cause(&[(Cause::UnknownSource, 6)]),
         disk: Some(DiskSample { free_bytes: 1 << 30, full_in: Some(Duration::from_millis(2_500)) }),
     }
@@ -204,10 +206,11 @@ fn values_and_labels_arrive() {
         metrics[name].1.iter().find(|(known, _)| of(known)).map(|&(_, value)| value)
     };
     assert_eq!(value("ropewalk_back_pressure_seconds_total", &[("node", "ru0"), ("source", "5")]), Some(1.5));
-    let crc = [("node", "ru0"), ("source", "700"), ("cause", "crc_error")];
+    let crc = [("node", "ru0"), ("source", "700"), ("name", "the \"veto\""), ("cause", "crc_error")];
     assert_eq!(value("ropewalk_fragments_dropped_total", &crc), Some(2.0));
     assert_eq!(value("ropewalk_source_datagrams_lost_total", &[("cause", "unknown_source")]), Some(6.0));
     assert_eq!(value("ropewalk_node_connected", &[("node", "bu0")]), Some(0.0));
+    assert_eq!(value("ropewalk_node_connected", &[("node", "ru0"), ("name", "crate-1")]), Some(1.0));
     assert_eq!(value("ropewalk_stream_selected_total", &[("stream", "0")]), Some(7.0));
     assert_eq!(value("ropewalk_disk_full_in_seconds", &[]), Some(2.5));
 }

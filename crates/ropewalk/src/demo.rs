@@ -2,7 +2,7 @@
 
 use crate::arguments::{DemoOptions, InitKind, InitOptions};
 use crate::exit::{self, Failure};
-use crate::running::{Controlled, Limits, take_run};
+use crate::running::{Controlled, DASHBOARD, Limits, take_run};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::quantity::{Bytes, Time};
 use ropewalk_config::{Emulate, alarm_rules, parse};
@@ -11,14 +11,11 @@ use ropewalk_run::session::{AfterRun, Launcher, Patience};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The demo's pools together: small enough to be touched within the first second.
 const POOL: u64 = 128 << 20;
-/// Where the dashboard is, unless that is taken.
-const DASHBOARD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
 
 pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let text = text(options)?;

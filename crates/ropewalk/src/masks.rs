@@ -2,32 +2,89 @@
 
 use ropewalk_control::{Client, ClientError, Replied};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// More sources than are named at once.
+/// More sources than are in one range.
 const MOST: usize = 1 << 16;
 /// How long a run may take to say from which event on a source takes no part.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Source ids, written as `3,20-39`.
+/// Sources, written as `3,20-39,veto`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SourceIds(Vec<u32>);
+pub(crate) struct Sources(Vec<Word>);
 
-impl SourceIds {
-    /// All ids of several texts.
-    pub(crate) fn all(texts: &[Self]) -> Vec<u32> {
-        texts.iter().flat_map(|ids| &ids.0).copied().collect()
-    }
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Word {
+    Ids(RangeInclusive<u32>),
+    Name(String),
 }
 
-impl FromStr for SourceIds {
+impl FromStr for Sources {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        sources(text).map(Self)
+        let words = text.split([',', ' ']).filter(|word| !word.is_empty()).map(word).collect::<Result<Vec<_>, _>>()?;
+        if words.is_empty() {
+            Err("expected source ids or names, such as 3,20-39,veto".to_owned())
+        } else {
+            Ok(Self(words))
+        }
+    }
+}
+
+/// An id, a range of ids, or a name.
+fn word(word: &str) -> Result<Word, String> {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
+        return Ok(Word::Name(word.to_owned()));
+    };
+    if first > last || (last - first) as usize >= MOST {
+        return Err(format!("`{word}` is not a range of at most {MOST} ids"));
+    }
+    Ok(Word::Ids(first..=last))
+}
+
+/// The configured names of sources, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Names(BTreeMap<u32, String>);
+
+impl Names {
+    /// Asks the server.
+    pub(crate) fn ask(client: &Client) -> Result<Self, ClientError> {
+        Ok(Self::of(&client.look("sources")?.body))
+    }
+
+    fn of(sources: &Value) -> Self {
+        let sources = sources.as_array().into_iter().flatten();
+        let named = |source: &Value| Some((source["id"].as_u64()? as u32, source["name"].as_str()?.to_owned()));
+        Self(sources.filter_map(named).collect())
+    }
+
+    /// The ids of sources that are given by ids or names; otherwise, which name is unknown.
+    pub(crate) fn ids(&self, sources: &[Sources]) -> Result<Vec<u32>, String> {
+        let mut ids = Vec::new();
+        for word in sources.iter().flat_map(|one| &one.0) {
+            match word {
+                Word::Ids(range) => ids.extend(range.clone()),
+                Word::Name(name) => {
+                    let known = self.0.iter().find(|(_, known)| *known == name).map(|(id, _)| *id);
+                    let names = self.0.values().map(String::as_str);
+                    ids.push(known.ok_or_else(|| ropewalk_config::no_such("source is named", name, names))?);
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    /// A source by its name, with its id: `veto (source 3)`.
+    pub(crate) fn label(&self, id: &Value) -> String {
+        let name = id.as_u64().and_then(|id| self.0.get(&(id as u32)));
+        name.map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
     }
 }
 
@@ -54,25 +111,8 @@ fn wait(client: &Client, mut replied: Replied, sources: &[u32], is_masked: bool)
     Ok(replied)
 }
 
-/// The ids in `3,20-39`.
-fn sources(text: &str) -> Result<Vec<u32>, String> {
-    let mut sources = Vec::new();
-    for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
-        let number = |text: &str| {
-            text.parse::<u32>().map_err(|_| format!("`{word}` is not a source id or a range such as 20-39"))
-        };
-        let (first, last) = word.split_once('-').unwrap_or((word, word));
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last || (last - first) as usize >= MOST - sources.len() {
-            return Err(format!("`{word}` is not a range of at most {MOST} ids"));
-        }
-        sources.extend(first..=last);
-    }
-    if sources.is_empty() { Err("expected source ids, such as 3,20-39".to_owned()) } else { Ok(sources) }
-}
-
 /// A line for each source that is masked, or was in this run.
-pub(crate) fn lines(masks: &[Value]) -> Vec<String> {
+pub(crate) fn lines(masks: &[Value], names: &Names) -> Vec<String> {
     if masks.is_empty() {
         return vec!["no source is masked".to_owned()];
     }
@@ -91,16 +131,17 @@ pub(crate) fn lines(masks: &[Value]) -> Vec<String> {
         };
         let events: Vec<_> = mask["events"].as_array().into_iter().flatten().map(interval).collect();
         let events = if events.is_empty() { String::new() } else { format!("; masked {}", events.join(", ")) };
-        format!("source {} {now}{events}", mask["source"])
+        format!("{} {now}{events}", names.label(&mask["source"]))
     };
     masks.iter().map(line).collect()
 }
 
 /// A line for each restarted source, and the outcome for all.
-pub(crate) fn restarted(answer: &Value) -> Vec<String> {
+pub(crate) fn restarted(answer: &Value, names: &Names) -> Vec<String> {
+    let label = |one: &Value| names.label(&one["source"]);
     let line = |one: &Value| match one["out_from"].as_str() {
-        Some(from) => format!("source {} is out from event {from} on", one["source"]),
-        None => format!("source {}: it is unknown from which event on it is out", one["source"]),
+        Some(from) => format!("{} is out from event {from} on", label(one)),
+        None => format!("{}: it is unknown from which event on it is out", label(one)),
     };
     let lines = answer["restarted"].as_array().into_iter().flatten().map(line);
     lines.chain(answer["text"].as_str().map(str::to_owned)).collect()
@@ -111,11 +152,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn names() -> Names {
+        Names::of(&json!([{ "id": 3, "name": "veto" }, { "id": 4, "name": null }, { "id": 9, "name": "telescope-2" }]))
+    }
+
     #[test]
-    fn ids_and_ranges_of_ids_are_read() {
-        assert_eq!(sources("3,20-22, 7"), Ok(vec![3, 20, 21, 22, 7]));
-        for wrong in ["", ",", "a", "3-", "5-4", "0-4294967295", "-1"] {
-            assert!(sources(wrong).is_err(), "{wrong}");
+    fn sources_are_given_by_ids_ranges_and_names() {
+        let ids = |text: &str| names().ids(&[text.parse::<Sources>()?]);
+        assert_eq!(ids("3,20-22, 7"), Ok(vec![3, 20, 21, 22, 7]));
+        assert_eq!(ids("telescope-2,4,veto"), Ok(vec![9, 4, 3]));
+        assert_eq!(ids("veta"), Err("no source is named `veta`; did you mean `veto`?".to_owned()));
+        for wrong in ["", ",", "5-4", "0-4294967295", "calorimeter"] {
+            assert!(ids(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -123,9 +171,12 @@ mod tests {
     fn the_outcome_of_a_restart_is_printed() {
         let restarted = json!([{ "source": 3, "out_from": "1:5" }, { "source": 4, "out_from": null }]);
         let answer = json!({ "answer": "late", "text": "so it is", "restarted": restarted });
-        let expected =
-            ["source 3 is out from event 1:5 on", "source 4: it is unknown from which event on it is out", "so it is"];
-        assert_eq!(super::restarted(&answer), expected);
+        let expected = [
+            "veto (source 3) is out from event 1:5 on",
+            "source 4: it is unknown from which event on it is out",
+            "so it is",
+        ];
+        assert_eq!(super::restarted(&answer, &names()), expected);
     }
 
     #[test]
@@ -138,12 +189,12 @@ mod tests {
             { "source": 6, "is_masked": true, "in_run": "takes_part", "events": [] },
         ]);
         let expected = [
-            "source 3 takes no part; masked from event 5 on",
+            "veto (source 3) takes no part; masked from event 5 on",
             "source 4 takes part again as soon as it sends what goes on with the run's numbers; masked from event 5 on",
             "source 5 takes part; masked from event 1 to before 9, from event 1:2 to before 1:8",
             "source 6 takes no part",
         ];
-        assert_eq!(lines(masks.as_array().expect("a list")), expected);
-        assert_eq!(lines(&[]), ["no source is masked"]);
+        assert_eq!(lines(masks.as_array().expect("a list"), &names()), expected);
+        assert_eq!(lines(&[], &names()), ["no source is masked"]);
     }
 }

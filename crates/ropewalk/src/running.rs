@@ -15,11 +15,12 @@ use ropewalk_run::session::{
     AfterRun, Answer, Command, ControlHandle, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
     SessionConfig, SessionView, Told,
 };
-use ropewalk_run::{RunError, RunSummary, placement};
+use ropewalk_run::{RunError, RunSummary, placement, user_command};
 use ropewalk_terms::EventKey;
 use ropewalk_tools::{Footer, segment_files};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -41,6 +42,9 @@ pub(crate) struct Limits {
     /// Runs follow each other, as others say.
     pub(crate) control: Option<Controlled>,
 }
+
+/// Where `ctl` and `top` look for run control by default.
+pub(crate) const DASHBOARD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
 
 /// How others see the run and give commands.
 pub(crate) struct Controlled {
@@ -219,7 +223,7 @@ pub(crate) fn conduct(
     };
     let session = Session::open(config, Arc::clone(&launch));
     let session = session.map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
-    let handle = session.control();
+    let handle = session.control().for_user(Some(user_command::system_user()));
     // Dropped before the session, so that late clients are not kept waiting.
     let _server = limits.control.as_ref().map(|control| serve(control, &handle)).transpose()?;
     let configured = handle.ask(Command::Configure, BY);
@@ -259,25 +263,26 @@ pub(crate) fn conduct(
 /// Serves run control, and says where.
 fn serve(control: &Controlled, handle: &ControlHandle) -> Result<Server, Failure> {
     let mut server = Server::start(control.config.clone(), handle.clone());
-    let mut advice = None;
+    let mut taken = String::new();
     if control.takes_any_port && matches!(server, Err(ControlError::Listen { .. })) {
-        advice = Some(control.config.listen);
         let mut config = control.config.clone();
+        taken = format!("another program listens on {}; ", config.listen);
         config.listen.set_port(0);
         server = Server::start(config, handle.clone());
     }
     let server = server.map_err(|error| match error {
         ControlError::Open(_) => Failure::Usage(format!("--control {error}")),
+        ControlError::Command { .. } => Failure::Usage(error.to_string()),
         ControlError::Listen { ref source, .. } if source.kind() == ErrorKind::AddrInUse => Failure::Environment(
             format!("--control {error}; another program has this port: choose another one, and give it to `ctl --url`"),
         ),
         _ => Failure::Environment(format!("--control {error}")),
     })?;
     let scheme = if control.config.identity.is_some() { "https" } else { "http" };
-    tell!("run control and dashboard: {scheme}://{}/", server.address());
-    if let Some(taken) = advice {
-        let address = server.address();
-        tell!("note: {taken} is taken by another program: give `ropewalk ctl` the option --url {scheme}://{address}");
+    let address = server.address();
+    tell!("run control and dashboard: {scheme}://{address}/");
+    if address.port() != DASHBOARD.port() {
+        tell!("{taken}`ropewalk ctl` and `ropewalk top` need --url {scheme}://{address}");
     }
     Ok(server)
 }

@@ -6,10 +6,10 @@ use crate::files::counted;
 use crate::nodes::unknown_addresses;
 use crate::output::{print_json, write_results};
 use crate::running::warn;
-use ropewalk_config::Configuration;
+use ropewalk_config::{Configuration, Fault};
 use ropewalk_host::{Decision, Kind, Machine, Picture, Plan};
 use ropewalk_run::{
-    Addresses, PlacementError, RunError, check_card_files, placement, placement_on, unusable_libraries,
+    Addresses, PlacementError, RunError, check_card_files, placement, placement_on, unusable_libraries, user_command,
 };
 use ropewalk_terms::Role;
 use schemars::JsonSchema;
@@ -61,6 +61,11 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
 pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     let configuration = ropewalk_config::read(file)?;
     warn(&configuration.renamed);
+    for (key, command) in
+        [("alarms.command", &configuration.alarms.command), ("logbook.command", &configuration.logbook.command)]
+    {
+        user_command::check(command).map_err(|why| unfit(file, PlacementError::Unfit(Fault::new(key, why))))?;
+    }
     if configuration.has_gateways() {
         let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
         say!(

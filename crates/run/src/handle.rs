@@ -24,7 +24,7 @@ use ropewalk_flow::messages::Setting;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
-use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
+use ropewalk_terms::{Counter, Epoch, EventKey, Instant, NodeId, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{StreamName, run_directory_name};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,8 @@ pub(super) struct RunBase {
     pub(super) sources: usize,
     /// Configured names of sources.
     names: Arc<BTreeMap<SourceId, String>>,
+    /// Configured names of nodes.
+    node_names: Arc<BTreeMap<NodeId, String>>,
     pub(super) streams: Vec<StreamName>,
     pub(super) histograms: Arc<[HistogramDefinition]>,
     pub(super) addresses: Vec<(String, String)>,
@@ -90,6 +92,14 @@ pub(super) struct RunBase {
     ended: Option<Instant>,
     is_stopping: bool,
     is_forced: bool,
+}
+
+/// The configured names of readout and builder units, as far as they differ from their ids.
+fn node_names(configuration: &Configuration) -> BTreeMap<NodeId, String> {
+    let readouts = (0..).map(NodeId::readout).zip(configuration.readout.iter().map(|readout| &readout.name));
+    let builders = (0..).map(NodeId::builder).zip(configuration.builder.iter().map(|builder| &builder.name));
+    let differs = |(node, name): &(NodeId, &String)| node.to_string() != **name;
+    readouts.chain(builders).filter(differs).map(|(node, name)| (node, name.clone())).collect()
 }
 
 /// A run that could not be set up as a whole ends the threads that it has.
@@ -116,6 +126,7 @@ impl RunBase {
             run: directory.run,
             sources: configuration.source.len() + of_flows,
             names: Arc::new(configuration.source.iter().filter_map(name).collect()),
+            node_names: Arc::new(node_names(configuration)),
             streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             addresses: Vec::new(),
@@ -261,7 +272,8 @@ impl RunHandle {
                 gateways.snapshot().sample(&gateways.flows, gateways.histogram_cells(), empty)
             }
         };
-        Sample { names: Arc::clone(&self.base.names), ..sample }
+        let (names, node_names) = (Arc::clone(&self.base.names), Arc::clone(&self.base.node_names));
+        Sample { names, node_names, ..sample }
     }
 
     /// Free space of the disks that this process writes to; `None` without such a disk.

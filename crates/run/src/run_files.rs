@@ -151,7 +151,8 @@ const LONGEST_SECONDS: f64 = 3.2e9;
 pub struct DiskLeft {
     /// Bytes that can still be written to the disk that is full first.
     pub free_bytes: u64,
-    /// Time until it is full at the recent rate, including what other programs write; `None` while it is not filling.
+    /// Time until it is full at the recent rate, including what other programs write; `None` while it is not filling,
+    /// or if old run files are deleted before it is full.
     pub time: Option<Duration>,
 }
 
@@ -221,16 +222,16 @@ pub(super) struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits. Each builder unit
-    /// gets the free space where it writes.
+    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits; run files of more
+    /// than `keep` bytes are deleted. Each builder unit gets the free space where it writes.
     pub(super) fn start(
         directories: Vec<PathBuf>,
-        least_free: u64,
+        (least_free, keep): (u64, Option<u64>),
         rooms: Vec<(Vec<PathBuf>, OutputRoom)>,
     ) -> Result<Self, RunError> {
         let (left, is_over) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (told, over) = (Arc::clone(&left), Arc::clone(&is_over));
-        let mut forecast = Forecast::new(directories, least_free);
+        let mut forecast = Forecast::new(directories, least_free, keep);
         let work = move || {
             while !over.load(Ordering::Relaxed) {
                 forecast.look(MonotonicClock.now(), |directory| free_bytes(directory).ok());
@@ -264,6 +265,8 @@ struct Forecast {
     disks: Vec<Disk>,
     /// So much is to stay free.
     least_free: u64,
+    /// Bytes of run files, beyond which old ones are deleted.
+    keep: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -277,18 +280,19 @@ struct Disk {
 }
 
 impl Forecast {
-    /// Disks by a directory on each, none of them twice. With less than `least_free` bytes a run waits.
-    fn new(directories: impl IntoIterator<Item = PathBuf>, least_free: u64) -> Self {
+    /// Disks by a directory on each, none of them twice. With less than `least_free` bytes a run waits; run files of
+    /// more than `keep` bytes are deleted.
+    fn new(directories: impl IntoIterator<Item = PathBuf>, least_free: u64, keep: Option<u64>) -> Self {
         let before = (Instant::ZERO, 0);
         let disk = |path| Disk { path, began: None, before, rate: 0.0, left: None };
-        Self { disks: directories.into_iter().map(disk).collect(), least_free }
+        Self { disks: directories.into_iter().map(disk).collect(), least_free, keep }
     }
 
     /// Looks at the free space of the disks: the writable bytes as given by `free`, `None` if they are not known.
     fn look(&mut self, now: Instant, mut free: impl FnMut(&Path) -> Option<u64>) {
         for disk in &mut self.disks {
             match free(&disk.path) {
-                Some(free) => disk.look(now, free.saturating_sub(self.least_free)),
+                Some(free) => disk.look(now, free.saturating_sub(self.least_free), self.keep),
                 None => disk.left = None,
             }
         }
@@ -315,7 +319,7 @@ impl fmt::Display for DiskLeft {
 }
 
 impl Disk {
-    fn look(&mut self, now: Instant, free: u64) {
+    fn look(&mut self, now: Instant, free: u64, keep: Option<u64>) {
         let began = *self.began.get_or_insert(now);
         let (then, free_then) = std::mem::replace(&mut self.before, (now, free));
         let passed = now.since(then).as_secs_f64();
@@ -325,7 +329,7 @@ impl Disk {
             let seen = now.since(began).as_secs_f64().min(AVERAGED.as_secs_f64());
             self.rate += (rate - self.rate) * (passed / seen).min(1.0);
         }
-        let is_known = now.since(began) >= FIRST && self.rate > 0.0;
+        let is_known = now.since(began) >= FIRST && self.rate > 0.0 && keep.is_none_or(|keep| free < keep);
         let seconds = free as f64 / self.rate;
         let time = (is_known && seconds < LONGEST_SECONDS).then(|| Duration::from_secs_f64(seconds));
         self.left = Some(DiskLeft { free_bytes: free, time });
@@ -343,7 +347,7 @@ mod tests {
     }
 
     fn forecast(directories: &[&str], least_free: u64) -> Forecast {
-        Forecast::new(directories.iter().map(PathBuf::from), least_free)
+        Forecast::new(directories.iter().map(PathBuf::from), least_free, None)
     }
 
     #[test]
@@ -358,6 +362,15 @@ mod tests {
         let left = forecast.left().expect("it was looked at");
         assert_eq!(left.free_bytes, 3000 * GIGABYTE, "what is to stay free is not there");
         assert_eq!(left.time.map(|time| time.as_secs()), Some(3000));
+    }
+
+    #[test]
+    fn a_disk_with_room_for_all_kept_files_does_not_become_full() {
+        for (keep, is_filling) in [(2000, false), (4000, true)] {
+            let mut forecast = Forecast::new([PathBuf::from("/data")], 0, Some(keep * GIGABYTE));
+            (0..=60).for_each(|second| forecast.look(at(second), |_| Some((3700 - second) * GIGABYTE)));
+            assert_eq!(forecast.left().is_some_and(|left| left.time.is_some()), is_filling, "{keep}");
+        }
     }
 
     #[test]

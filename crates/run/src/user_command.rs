@@ -1,8 +1,10 @@
-//! Commands of the user's: started as a group of their own, so that their children end with them, and ended when they
-//! take too long.
+//! The system user, and commands of the user's: started as a group of their own, so that their children end with them,
+//! and ended when they take too long.
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::fs::{Access, access};
+use rustix::process::{Pid, Signal, getuid, kill_process_group};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +18,39 @@ pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).process_group(0);
     command
+}
+
+/// Says why the program of a command cannot be executed. An empty command is no command.
+///
+/// # Errors
+/// If there is no such file, in the directories of `PATH` for a name without a slash, or this user may not execute it.
+pub fn check(words: &[String]) -> Result<(), String> {
+    let Some(program) = words.first() else { return Ok(()) };
+    let may_execute = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if !program.contains('/') {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = std::env::split_paths(&path).any(|directory| may_execute(&directory.join(program)));
+        return if is_there { Ok(()) } else { Err(format!("`{program}` is in no directory of PATH")) };
+    }
+    let path = Path::new(program);
+    match std::fs::metadata(path) {
+        Err(error) => Err(format!("`{program}`: {error}")),
+        Ok(_) if !may_execute(path) => Err(format!("`{program}` is not executable: chmod +x {program}")),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The name of the system user who runs this process, or the number of a user without a name.
+pub fn system_user() -> String {
+    let id = getuid().as_raw();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        // A header of HTTP takes ASCII alone.
+        (fields.nth(1)?.parse() == Ok(id) && name.is_ascii()).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("uid {id}"))
 }
 
 /// Waits for the end of one that was started so; `None` if it had to be ended, after `timeout` or because it is halted.
@@ -32,5 +67,23 @@ pub fn wait(child: &mut Child, timeout: Duration, is_halted: &AtomicBool) -> Opt
             return None;
         }
         std::thread::sleep((begin.elapsed() / 8).clamp(LOOK.0, LOOK.1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_cannot_be_executed_is_refused_with_its_reason() {
+        let why = |program: &str| check(&[program.to_owned()]).expect_err("it cannot be executed");
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&["sh".to_owned(), "-c".to_owned()]), Ok(()));
+        assert_eq!(check(&["/bin/sh".to_owned()]), Ok(()));
+        assert!(why("ropewalk-no-such-program").contains("in no directory of PATH"));
+        assert!(why("/no/such/program").contains("No such file"));
+        for program in ["/etc/passwd", "/tmp"] {
+            assert!(why(program).contains("is not executable"), "{program}");
+        }
     }
 }

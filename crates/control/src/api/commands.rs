@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Manner, Shared, answer, problem, refused, shown};
+use super::{Commander, Manner, Shared, answer, problem, refused, shown};
 use crate::api_types::{
     Holder, JournalEntry, Mask, Masking, Operator, Parameter, Problem, Reply, Restarted, Restarting, State,
     command_names, masks, parameters,
@@ -63,7 +63,7 @@ async fn state(Of(shared): Of<Shared>) -> Json<State> {
     )
 )]
 async fn command(
-    Of(shared): Of<Shared>,
+    Commander(shared): Commander,
     Path(name): Path<String>,
     Query(manner): Query<Manner>,
     Query(all): Query<Vec<(String, String)>>,
@@ -151,7 +151,7 @@ struct Taking {
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]
-async fn take(Of(shared): Of<Shared>, Query(Taking { by, force }): Query<Taking>) -> Response {
+async fn take(Commander(shared): Commander, Query(Taking { by, force }): Query<Taking>) -> Response {
     ask(&shared, &by, ControlsRequest::Take { is_forced: force }).await
 }
 
@@ -176,7 +176,7 @@ struct Giving {
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]
-async fn give(Of(shared): Of<Shared>, Query(Giving { by, to }): Query<Giving>) -> Response {
+async fn give(Commander(shared): Commander, Query(Giving { by, to }): Query<Giving>) -> Response {
     let to = to.map(|to| shown(&to));
     if to.as_ref().is_some_and(String::is_empty) {
         return problem(StatusCode::BAD_REQUEST, "`to` is empty: name an operator, or leave it out");
@@ -218,7 +218,7 @@ async fn all_masks(Of(shared): Of<Shared>) -> Json<Vec<Mask>> {
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]
-async fn mask(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(masking): Said<Masking>) -> Response {
+async fn mask(Commander(shared): Commander, Query(manner): Query<Manner>, Said(masking): Said<Masking>) -> Response {
     let by = manner.by();
     let sources = masking.sources.into_iter().map(SourceId).collect();
     let request = MaskRequest { sources, is_masked: masking.is_masked };
@@ -246,7 +246,11 @@ async fn mask(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(masking
         (status = 500, body = Restarted, description = "for some source, the first event without it is unknown"),
     )
 )]
-async fn restart(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(restarting): Said<Restarting>) -> Response {
+async fn restart(
+    Commander(shared): Commander,
+    Query(manner): Query<Manner>,
+    Said(restarting): Said<Restarting>,
+) -> Response {
     let by = manner.by();
     let sources = restarting.sources.into_iter().map(SourceId).collect();
     let told = answer(|reply| shared.control.restart(sources, &by, reply)).await;
@@ -281,7 +285,7 @@ async fn all_parameters(Of(shared): Of<Shared>) -> Json<Vec<Parameter>> {
     )
 )]
 async fn change(
-    Of(shared): Of<Shared>,
+    Commander(shared): Commander,
     Query(manner): Query<Manner>,
     Said(changes): Said<BTreeMap<String, String>>,
 ) -> Response {

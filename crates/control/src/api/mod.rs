@@ -6,11 +6,14 @@ mod monitoring;
 mod notes;
 mod runs;
 
+use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::body::{Bytes, to_bytes};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
 use axum::response::{IntoResponse, Response};
@@ -25,7 +28,7 @@ use utoipa_axum::routes;
 
 use crate::accept_loop::{AcceptLoop, PATIENCE};
 use crate::api_types::Problem;
-use crate::authorisation::{Authorisation, authorise};
+use crate::authorisation::{Authorisation, USER, authorise};
 use crate::health_monitor::HealthMonitor;
 use crate::logbook_writer::LogbookWriter;
 use crate::page;
@@ -60,6 +63,21 @@ struct Shared {
     accept_loop: Arc<AcceptLoop>,
     /// Changes, or is closed, when the server ends.
     ending: watch::Receiver<()>,
+}
+
+/// The shared state, for requests that change something: the journal records the system user of the client, if the
+/// request has one.
+struct Commander(Shared);
+
+impl FromRequestParts<Shared> for Commander {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Infallible> {
+        let mut shared = shared.clone();
+        let user = parts.headers.get(USER).and_then(|user| user.to_str().ok()).map(shown);
+        shared.control = shared.control.for_user(user);
+        Ok(Self(shared))
+    }
 }
 
 /// Query parameters of a command.

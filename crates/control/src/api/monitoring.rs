@@ -14,7 +14,7 @@ use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Manner, Shared, problem};
+use super::{Commander, Manner, Shared, problem};
 use crate::accept_loop::Connections;
 use crate::api_types::{
     Address, Alarm, Balance, Count, Histogram, History, Incidents, Limited, Live, Measured, Node, Problem, Source,
@@ -36,6 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(quality))
         .routes(routes!(alarms))
         .routes(routes!(told))
+        .routes(routes!(test))
         .routes(routes!(acknowledge))
         .routes(routes!(shelve))
         .routes(routes!(incidents))
@@ -130,6 +131,27 @@ async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
     Json(shared.health.told())
 }
 
+/// Sends a test message to the command and the webhook of `[alarms]`, and waits until they have accepted it.
+#[utoipa::path(
+    post,
+    path = "/api/v1/alarms/test",
+    params(("by" = Option<String>, Query, description = "name of the operator")),
+    responses(
+        (status = 200, body = Option<Told>),
+        (status = 409, body = Problem, description = "neither a command nor a webhook is configured"),
+        (status = 500, body = Problem, description = "the message was not accepted; the error says why"),
+    )
+)]
+async fn test(Commander(shared): Commander, Query(manner): Query<Manner>) -> Response {
+    let (by, view) = (manner.by(), shared.control.view());
+    shared.control.remark(&by, format!("test message of alarms, by {by}"));
+    match shared.health.test(view.at, view.run, &by).await {
+        Some(Ok(())) => Json(shared.health.told()).into_response(),
+        Some(Err(why)) => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("the message was not sent: {why}")),
+        None => problem(StatusCode::CONFLICT, "[alarms] has neither `command` nor `webhook`: alarms are not sent"),
+    }
+}
+
 /// Acknowledges a raised alarm.
 #[utoipa::path(
     post,
@@ -141,7 +163,7 @@ async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
         (status = 409, body = Problem, description = "it is not raised"),
     )
 )]
-async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
+async fn acknowledge(Commander(shared): Commander, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
     let by = manner.by();
     after_alarm(&shared, shared.health.acknowledge(&name, &by), &by, || format!("alarm {name}: {by} knows"))
 }
@@ -170,7 +192,7 @@ const LONGEST_SHELF: u64 = 24 * 3600;
     )
 )]
 async fn shelve(
-    Of(shared): Of<Shared>,
+    Commander(shared): Commander,
     Path(name): Path<String>,
     Query(Shelf { seconds }): Query<Shelf>,
     Query(manner): Query<Manner>,

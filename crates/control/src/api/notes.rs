@@ -1,6 +1,6 @@
 //! The logbook: what people say of a run, and what the program noted itself.
 
-use super::{Manner, Shared, on_disk};
+use super::{Commander, Manner, Shared, on_disk};
 use crate::api_types::Problem;
 use crate::notify::Told;
 use axum::Json;
@@ -81,14 +81,16 @@ async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Result<impl Into
     )
 )]
 async fn note(
-    Of(shared): Of<Shared>,
+    Commander(shared): Commander,
     Path(run): Path<u32>,
     Query(manner): Query<Manner>,
     text: String,
 ) -> Result<impl IntoResponse, Response> {
     on_disk("the logbook", move || {
         expect_run(&shared, run)?;
-        shared.logbook.note(shared.control.view().at, run, &manner.by(), &text)
+        let note = shared.logbook.note(shared.control.view().at, run, &manner.by(), &text)?;
+        shared.control.note(run, &note.by, &note.text);
+        Ok(note)
     })
     .await
 }

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Manner, Shared, blocking, on_disk, problem};
+use super::{Commander, Manner, Shared, blocking, on_disk, problem};
 use crate::api_types::{Problem, Reference};
 use crate::request_limits::Said;
 use crate::run_trends::NoRunTrend;
@@ -263,7 +263,7 @@ async fn reference(Of(shared): Of<Shared>) -> Json<Reference> {
     )
 )]
 async fn choose(
-    Of(shared): Of<Shared>,
+    Commander(shared): Commander,
     Query(manner): Query<Manner>,
     Said(Choice { run }): Said<Choice>,
 ) -> Result<Json<Reference>, Response> {

@@ -58,6 +58,8 @@ pub(crate) struct Alarm {
     value: Option<f64>,
     /// What is wrong, in one sentence; empty if only the value shows it.
     sentence: String,
+    /// The run in which it was raised last; null if it was not, or was raised between runs.
+    run: Option<u32>,
     /// The operator who acknowledged it.
     known_by: Option<String>,
     /// Whether it is shelved: not shown for some time.
@@ -77,6 +79,7 @@ impl Alarm {
             state: name_of(&alarm.state),
             value: alarm.value,
             sentence: alarm.sentence.clone(),
+            run: alarm.run.map(|run| run.0),
             known_by: alarm.known_by.clone(),
             is_shelved: alarm.shelved_until.is_some(),
             shelved_by: alarm.shelved_by.clone(),

@@ -2,6 +2,7 @@
 //! the live view, which combines them for clients that poll.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use ropewalk_monitor::Rates;
 use ropewalk_monitor::quality::Quality;
@@ -58,7 +59,7 @@ impl State {
             allowed: view.allowed().iter().map(|command| command.name()).collect(),
             trouble: view.trouble.clone(),
             run: view.run.map(|run| run.0),
-            directory: view.directory.as_ref().map(|directory| directory.display().to_string()),
+            directory: view.directory.as_ref().map(|directory| absolute(directory).display().to_string()),
             age_s: view.age.as_secs_f64(),
             operator: view.operator.as_ref().map(Holder::of),
             required_fields: view.required_fields.to_vec(),
@@ -66,6 +67,11 @@ impl State {
             last_entry: view.last_entry,
         }
     }
+}
+
+/// The whole path, which also says to a client on another machine which program answers.
+fn absolute(directory: &Path) -> PathBuf {
+    std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())
 }
 
 /// How a command ended.
@@ -114,7 +120,7 @@ pub(crate) struct JournalEntry {
     number: u64,
     /// Its time, in nanoseconds since 1970 UTC.
     at_ns: i64,
-    /// `state`, `command`, `fault`, `incident`.
+    /// `note`, `state`, `command`, `fault`, `incident`.
     kind: &'static str,
     /// The run during which it was written.
     run: Option<u32>,
@@ -143,6 +149,8 @@ pub(crate) struct Source {
     name: Option<String>,
     /// The readout unit that receives it; null if none has reported it.
     readout: Option<String>,
+    /// That unit by its configured name, with the id: `crate-1 (ru0)`.
+    unit: Option<String>,
     /// Whether it has an open connection. Always false for sources that send datagrams.
     is_connected: bool,
     /// Whether no more data is expected: the source has ended in order, or is masked.
@@ -151,7 +159,7 @@ pub(crate) struct Source {
     taking: Taking,
     /// The number of its latest event; null if none has arrived.
     last_event: Option<u64>,
-    /// Seconds since its last data; null if no readout unit has reported that.
+    /// Seconds since its last data; null if it has sent nothing, or if no readout unit has reported that.
     silent_s: Option<f64>,
     #[serde(flatten)]
     fragments: Fragments,
@@ -186,10 +194,13 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
             id: id.0,
             name: view.sample.names.get(id).cloned(),
             readout: told.map(|told| told.readout.to_string()),
+            unit: told.map(|told| view.sample.name_of_node(told.readout)),
             has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
             taking: Taking::of(view, *id),
             last_event: known(Counter::LastEventNumber).filter(|_| account.received > 0),
-            silent_s: known(Counter::SilentTime).map(|nanoseconds| nanoseconds as f64 / 1e9),
+            silent_s: known(Counter::SilentTime)
+                .filter(|_| account.received > 0)
+                .map(|nanoseconds| nanoseconds as f64 / 1e9),
             is_connected: told.is_some_and(ropewalk_monitor::SourceSample::is_connected),
             fragments: Fragments::of(account),
             counts: Counts(snapshot.counts.get(id).copied().unwrap_or_default()),
@@ -216,8 +227,10 @@ pub(crate) fn addresses(view: &SessionView) -> Vec<Address> {
 /// A node of the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Node {
-    /// `ru0`, `bu1`: its name in messages.
+    /// `ru0`, `bu1`: its id.
     name: String,
+    /// Its configured name, with the id: `crate-1 (ru0)`.
+    label: String,
     /// `readout` or `builder`.
     role: &'static str,
     /// Its number among those of its role.
@@ -236,7 +249,13 @@ pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
     };
     let nodes = view.snapshot.nodes.iter();
     nodes
-        .map(|&(node, connected)| Node { name: node.to_string(), role: role(node.role), index: node.index, connected })
+        .map(|&(node, connected)| Node {
+            name: node.to_string(),
+            label: view.sample.name_of_node(node),
+            role: role(node.role),
+            index: node.index,
+            connected,
+        })
         .collect()
 }
 

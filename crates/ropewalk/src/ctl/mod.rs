@@ -3,11 +3,12 @@
 mod text;
 
 use crate::exit::{self, Failure};
-use crate::masks::{self, SourceIds};
+use crate::masks::{self, Names, Sources};
 use crate::samples::{self, SampleOptions};
 use clap::{Args, Subcommand};
 use ropewalk_config::quantity::Time;
 use ropewalk_control::{Client, ClientError, Replied, Token};
+use ropewalk_run::user_command;
 use ropewalk_terms::Utc;
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ use std::path::PathBuf;
   ropewalk ctl state
   ropewalk ctl start --by ada --field beam=120GeV
   ropewalk ctl stop --url https://daq1:8900 --ca daq1.pem --token token
-  ropewalk ctl mask 3,20-39
+  ropewalk ctl mask 3,20-39,veto
   ropewalk ctl set timeouts.readout=2s
   ropewalk ctl files 7
   ropewalk ctl shelve source_silent --for 1h
@@ -52,7 +53,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
     ("Runs", &["start", "stop", "pause", "resume", "configure", "reset", "shutdown"]),
     ("Operator", &["take", "give"]),
     ("Sources and parameters", &["mask", "unmask", "restart", "set"]),
-    ("Logbook and alarms", &["note", "acknowledge", "shelve", "reference"]),
+    ("Logbook and alarms", &["note", "acknowledge", "shelve", "test-alarms", "reference"]),
     (
         "Look",
         &[
@@ -122,21 +123,21 @@ enum Request {
     },
     /// Exclude sources from this run and later ones.
     Mask {
-        /// Source ids and ranges, such as 3,20-39.
+        /// Source ids, ranges of ids, and names, such as 3,20-39,veto.
         #[arg(required = true)]
-        sources: Vec<SourceIds>,
+        sources: Vec<Sources>,
     },
     /// Include masked sources again.
     Unmask {
-        /// Source ids and ranges, such as 3,20-39.
+        /// Source ids, ranges of ids, and names, such as 3,20-39,veto.
         #[arg(required = true)]
-        sources: Vec<SourceIds>,
+        sources: Vec<Sources>,
     },
     /// Restart sources during a run: exclude them, then include them again.
     Restart {
-        /// Source ids and ranges, such as 3,20-39.
+        /// Source ids, ranges of ids, and names, such as 3,20-39,veto.
         #[arg(required = true)]
-        sources: Vec<SourceIds>,
+        sources: Vec<Sources>,
     },
     /// Change parameters in this run and later ones.
     #[command(after_help = "Example: ropewalk ctl set timeouts.readout=2s
@@ -168,6 +169,8 @@ enum Request {
         #[arg(long = "for", value_name = "TIME", default_value = "1h")]
         time: Time,
     },
+    /// Send a test message to the command and the webhook of [alarms].
+    TestAlarms,
     /// Show or select the run that the current run is compared with.
     Reference {
         /// Run number, or off.
@@ -186,7 +189,7 @@ enum Request {
     Sources,
     /// Show the balance of fragments, events and buffers.
     Ledger,
-    /// Show the last 1,000 commands, states and incidents.
+    /// Show the last 1,000 commands, notes, states and incidents.
     Journal,
     /// Show which operator has control.
     Operator,
@@ -236,11 +239,15 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         }
     };
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
-    let replied = request.send(&client, &by)?;
+    if request.changes_something() {
+        announce(&client);
+    }
+    let names = if request.names_sources() { Names::ask(&client).map_err(no_answer)? } else { Names::default() };
+    let replied = request.send(&client, &names, &by)?;
     if options.json {
         say!("{}", replied.body);
     } else {
-        text::lines(request, &replied).iter().for_each(|line| say!("{line}"));
+        text::lines(request, &replied, &names).iter().for_each(|line| say!("{line}"));
     }
     match replied.status {
         200..=299 => Ok(exit::GOOD),
@@ -262,13 +269,31 @@ impl CtlOptions {
                 Some(token.map_err(|error| Failure::Environment(format!("--token {}: {error}", path.display())))?)
             }
         };
-        Client::new(&self.url, token, self.ca.as_deref()).map_err(no_answer)
+        let client = Client::new(&self.url, token, self.ca.as_deref()).map_err(no_answer)?;
+        Ok(client.as_user(user_command::system_user()))
     }
 }
 
 impl Request {
+    /// Whether the request can change something.
+    const fn changes_something(&self) -> bool {
+        match self {
+            Self::Reference { run } => run.is_some(),
+            Self::State | Self::Quality | Self::Limit | Self::Alarms | Self::Sources | Self::Ledger => false,
+            Self::Journal | Self::Operator | Self::Masks | Self::Parameters | Self::Addresses => false,
+            Self::Histograms | Self::Runs | Self::Files { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Whether the request or its answer has sources by name.
+    const fn names_sources(&self) -> bool {
+        matches!(self, Self::Mask { .. } | Self::Unmask { .. } | Self::Restart { .. } | Self::Masks | Self::Histograms)
+    }
+
     /// Sends the request in the name of the operator `by`.
-    fn send(&self, client: &Client, by: &str) -> Result<Replied, Failure> {
+    fn send(&self, client: &Client, names: &Names, by: &str) -> Result<Replied, Failure> {
+        let ids = |sources: &[Sources]| names.ids(sources).map_err(Failure::Usage);
         let command = |name| client.command(name, &[], by);
         let replied = match self {
             Self::Configure => command("configure"),
@@ -280,9 +305,9 @@ impl Request {
             Self::Shutdown => command("shutdown"),
             Self::Take { force } => client.take_controls(by, *force),
             Self::Give { to } => client.give_controls(by, to.as_deref()),
-            Self::Mask { sources } => masks::mask(client, &SourceIds::all(sources), true, by),
-            Self::Unmask { sources } => masks::mask(client, &SourceIds::all(sources), false, by),
-            Self::Restart { sources } => client.restart(&SourceIds::all(sources), by),
+            Self::Mask { sources } => masks::mask(client, &ids(sources)?, true, by),
+            Self::Unmask { sources } => masks::mask(client, &ids(sources)?, false, by),
+            Self::Restart { sources } => client.restart(&ids(sources)?, by),
             Self::Set { changes } => {
                 let changes: Vec<_> = changes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
                 client.change(&changes, by)
@@ -293,6 +318,7 @@ impl Request {
             }
             Self::Acknowledge { alarm } => client.acknowledge(alarm, by),
             Self::Shelve { alarm, time } => client.shelve(alarm, time.0, by),
+            Self::TestAlarms => client.test_alarms(by),
             Self::Reference { run: None } => client.look("reference"),
             Self::Reference { run: Some(Reference::Off) } => client.compare_with(None, by),
             Self::Reference { run: Some(Reference::Run(run)) } => client.compare_with(Some(*run), by),
@@ -313,6 +339,15 @@ impl Request {
         };
         replied.map_err(no_answer)
     }
+}
+
+/// Prints which program gets a command, since an operator may have meant another one.
+fn announce(client: &Client) {
+    // Without an answer, the command says so.
+    let Ok(state) = client.look("state") else { return };
+    let run = state.body["run"].as_u64().zip(state.body["directory"].as_str());
+    let run = run.map_or_else(|| "no run is set up".to_owned(), |(run, directory)| format!("run {run} in {directory}"));
+    tell!("{}: {run}", client.url());
 }
 
 /// The run that is set up or under way.

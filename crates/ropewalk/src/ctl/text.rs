@@ -1,34 +1,39 @@
 //! Answers of run control as text.
 
 use super::{Request, time_of_day};
+use crate::masks::{self, Names};
 use crate::render::{columns, grouped, has_colours, table_of_two_columns};
-use crate::{masks, runs};
+use crate::runs;
 use comfy_table::{Cell, CellAlignment, Color};
 use ratatui::crossterm::style::Stylize;
 use ropewalk_control::Replied;
 use serde_json::Value;
 
 /// The lines that show an answer. An answer with status 404 has none: it is printed as an error.
-pub(super) fn lines(request: &Request, replied: &Replied) -> Vec<String> {
+pub(super) fn lines(request: &Request, replied: &Replied, names: &Names) -> Vec<String> {
     let body = &replied.body;
     match request {
         _ if replied.status == 404 => Vec::new(),
-        Request::Restart { .. } if body["restarted"].is_array() => masks::restarted(body),
+        Request::Restart { .. } if body["restarted"].is_array() => masks::restarted(body, names),
         _ if !(200..300).contains(&replied.status) => answer(body),
         Request::Quality => quality(body),
         Request::Limit => limit(body),
-        Request::Alarms | Request::Acknowledge { .. } | Request::Shelve { .. } => vec![alarms(list(body))],
+        Request::Alarms => vec![alarms(list(body))],
+        Request::Acknowledge { alarm } | Request::Shelve { alarm, .. } => {
+            list(body).iter().filter(|one| one["name"] == *alarm).map(alarm_line).collect()
+        }
+        Request::TestAlarms => vec!["the test message was sent and accepted".to_owned()],
         Request::Sources => vec![sources(list(body))],
         Request::Ledger => ledger(body),
         Request::Journal => list(body).iter().map(entry).collect(),
-        Request::Mask { .. } | Request::Unmask { .. } | Request::Masks => masks::lines(list(body)),
+        Request::Mask { .. } | Request::Unmask { .. } | Request::Masks => masks::lines(list(body), names),
         Request::Parameters => vec![parameters(list(body))],
         Request::Set { changes } => {
             let is_changed = |one: &&Value| changes.iter().any(|(name, _)| one["name"] == *name);
             list(body).iter().filter(is_changed).map(parameter).collect()
         }
         Request::Addresses => vec![addresses(list(body))],
-        Request::Histograms => vec![histograms(list(body))],
+        Request::Histograms => vec![histograms(list(body), names)],
         Request::Runs => vec![known_runs(list(body))],
         Request::Files { .. } => runs::lines(body),
         Request::Reference { .. } => vec![reference(body)],
@@ -73,7 +78,8 @@ fn answer(body: &Value) -> Vec<String> {
 }
 
 fn allowed(body: &Value) -> String {
-    list(&body["allowed"]).iter().map(text).collect::<Vec<_>>().join(", ")
+    let allowed: Vec<_> = list(&body["allowed"]).iter().map(text).collect();
+    if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") }
 }
 
 fn control(operator: &Value) -> String {
@@ -103,6 +109,15 @@ fn state(body: &Value) -> Vec<String> {
     lines
 }
 
+/// A measured value, without digits that mean nothing.
+fn measured(value: f64) -> String {
+    match value {
+        _ if value.abs() < 100.0 && value.fract() != 0.0 => format!("{value:.3}"),
+        _ if value < 0.0 => format!("-{}", grouped(-value as u64)),
+        _ => grouped(value as u64),
+    }
+}
+
 /// What limits the run, in a sentence, with the measured values.
 fn limit(body: &Value) -> Vec<String> {
     let Some(sentence) = body["sentence"].as_str() else {
@@ -110,11 +125,7 @@ fn limit(body: &Value) -> Vec<String> {
     };
     let value = |(what, value): (&String, &Value)| {
         let value = value.as_f64().unwrap_or(f64::NAN);
-        let value = match what.contains("share") {
-            true => format!("{:.0} %", 100.0 * value),
-            false if value.abs() < 100.0 && value.fract() != 0.0 => format!("{value:.3}"),
-            false => grouped(value as u64),
-        };
+        let value = if what.contains("share") { format!("{:.0} %", 100.0 * value) } else { measured(value) };
         format!("  {}: {value}", words(what))
     };
     let values = body["evidence"].as_object().into_iter().flatten().map(value);
@@ -128,7 +139,7 @@ fn quality(body: &Value) -> Vec<String> {
         format!("  {name:<11} {} events, {} per second", grouped(of("total")), grouped(of("per_second")))
     });
     let problems = body["problems"].as_array().into_iter().flatten().map(|problem| {
-        let over = if problem["is_current"] == true { "" } else { ", not any more" };
+        let over = if problem["is_current"] == true { "" } else { ", over" };
         format!("  {} (alarm {}{over})", text(&problem["sentence"]), text(&problem["kind"]))
     });
     [format!("{}: {}", text(&body["state"]), text(&body["sentence"]))]
@@ -142,22 +153,34 @@ fn alarms(all: &[Value]) -> String {
     if all.is_empty() {
         return "no alarm is configured".to_owned();
     }
-    let mut table = columns(&["severity", "alarm", "state", "value", "remarks"], &[3]);
+    let mut table = columns(&["severity", "alarm", "state", "run", "value", "remarks"], &[3, 4]);
     for alarm in all {
-        let acknowledged = alarm["known_by"].as_str().map(|by| format!("acknowledged by {by}"));
-        let shelved = alarm["shelved_by"].as_str().zip(alarm["shelved_seconds"].as_u64());
-        let shelved = shelved.map(|(by, seconds)| format!("shelved by {by} for {seconds} s"));
         let sentence = alarm["sentence"].as_str().filter(|sentence| !sentence.is_empty() && alarm["state"] != "normal");
-        let remarks: Vec<_> = sentence.map(str::to_owned).into_iter().chain(acknowledged).chain(shelved).collect();
+        let remarks: Vec<_> = sentence.map(str::to_owned).into_iter().chain(handled(alarm)).collect();
         let state = Cell::new(text(&alarm["state"]));
         let colour = if alarm["severity"] == "critical" { Color::Red } else { Color::Yellow };
         let state = if alarm["state"] == "normal" { state } else { state.fg(colour) };
-        let value =
-            alarm["value"].as_f64().map_or_else(String::new, |value| format!("{}", (value * 100.0).round() / 100.0));
+        let value = alarm["value"].as_f64().map_or_else(String::new, measured);
+        let run = if alarm["state"] == "normal" { String::new() } else { number(&alarm["run"]) };
         let [severity, name] = ["severity", "name"].map(|key| Cell::new(text(&alarm[key])));
-        table.add_row([severity, name, state, Cell::new(value), Cell::new(remarks.join(", "))]);
+        table.add_row([severity, name, state, Cell::new(run), Cell::new(value), Cell::new(remarks.join(", "))]);
     }
     table.trim_fmt()
+}
+
+/// What operators have done with an alarm.
+fn handled(alarm: &Value) -> impl Iterator<Item = String> {
+    let acknowledged = alarm["known_by"].as_str().map(|by| format!("acknowledged by {by}"));
+    let shelved = alarm["shelved_by"].as_str().zip(alarm["shelved_seconds"].as_u64());
+    let shelved = shelved.map(|(by, seconds)| format!("shelved by {by} for {seconds} s"));
+    acknowledged.into_iter().chain(shelved)
+}
+
+/// An alarm after an operator's action.
+fn alarm_line(alarm: &Value) -> String {
+    let state = alarm["state"].as_str().filter(|state| *state != "acknowledged").map(str::to_owned);
+    let parts: Vec<_> = state.into_iter().chain(handled(alarm)).collect();
+    format!("{}: {}", text(&alarm["name"]), parts.join(", "))
 }
 
 fn sources(all: &[Value]) -> String {
@@ -165,7 +188,7 @@ fn sources(all: &[Value]) -> String {
         return "no source is known yet".to_owned();
     }
     let header = ["source", "unit", "state", "received", "last event", "missing", "lost", "errors", "silent"];
-    let mut table = columns(&header, &[0, 3, 4, 5, 6, 7, 8]);
+    let mut table = columns(&header, &[3, 4, 5, 6, 7, 8]);
     for source in all {
         let sum = |names: &[&str]| names.iter().filter_map(|&name| source[name].as_u64()).sum::<u64>();
         let missing = source["missing"].as_object().into_iter().flatten();
@@ -187,7 +210,9 @@ fn sources(all: &[Value]) -> String {
             let cell = Cell::new(grouped(count));
             if count > 0 { cell.fg(Color::Yellow) } else { cell }
         });
-        let head = [source["id"].to_string(), text(&source["readout"]).to_owned(), state.to_owned()];
+        let id = &source["id"];
+        let name = source["name"].as_str().map_or_else(|| id.to_string(), |name| format!("{name} ({id})"));
+        let head = [name, text(&source["unit"]).to_owned(), state.to_owned()];
         table.add_row(head.map(Cell::new).into_iter().chain(counts).chain(faults).chain([Cell::new(silent)]));
     }
     table.trim_fmt()
@@ -281,12 +306,12 @@ fn addresses(all: &[Value]) -> String {
     table.trim_fmt()
 }
 
-fn histograms(all: &[Value]) -> String {
+fn histograms(all: &[Value], names: &Names) -> String {
     if all.is_empty() {
         return "no histogram is configured ([[histogram]])".to_owned();
     }
     let mut table =
-        columns(&["histogram", "source", "entries", "below", "above", "too short", "range", "shape"], &[1, 2, 3, 4, 5]);
+        columns(&["histogram", "source", "entries", "below", "above", "too short", "range", "shape"], &[2, 3, 4, 5]);
     for histogram in all {
         let edges = list(&histogram["edges"]);
         let edge = |edge: Option<&Value>| edge.map_or_else(String::new, number);
@@ -294,12 +319,17 @@ fn histograms(all: &[Value]) -> String {
         for (source, counted) in histogram["sources"].as_object().into_iter().flatten() {
             let counts: Vec<u64> = list(&counted["counts"]).iter().filter_map(Value::as_u64).collect();
             let [below, above, short] = ["underflow", "overflow", "short"].map(|name| number(&counted[name]));
-            let name = text(&histogram["name"]).to_owned();
+            let (name, source) = (text(&histogram["name"]).to_owned(), names.label(&id_of(source)));
             let entries = grouped(counts.iter().sum());
-            table.add_row([name, source.clone(), entries, below, above, short, range.clone(), shape(&counts)]);
+            table.add_row([name, source, entries, below, above, short, range.clone(), shape(&counts)]);
         }
     }
     table.trim_fmt()
+}
+
+/// The id of a source that is the key of an object.
+fn id_of(key: &str) -> Value {
+    key.parse::<u32>().map_or(Value::Null, Value::from)
 }
 
 /// The widest shape of a histogram, in characters.
@@ -352,6 +382,8 @@ mod tests {
             row("slow").contains("2.5") && row("slow").contains("acknowledged by ada, shelved by bob for 60 s"),
             "{shown}"
         );
+        let lines = all.each_ref().map(alarm_line);
+        assert_eq!(lines, ["disk_full: normal", "slow: acknowledged by ada, shelved by bob for 60 s"]);
     }
 
     #[test]
@@ -363,7 +395,7 @@ mod tests {
         let shown = quality(&body);
         assert_eq!(shown[0], "incomplete: source 3: no data for 4.0 s; not any more");
         assert_eq!(shown[1], "  complete    12,345 events, 99 per second");
-        assert_eq!(shown[4], "  source 3: no data for 4.0 s (alarm source_silent, not any more)");
+        assert_eq!(shown[4], "  source 3: no data for 4.0 s (alarm source_silent, over)");
     }
 
     #[test]
@@ -395,13 +427,16 @@ mod tests {
 
     #[test]
     fn a_source_is_shown_with_its_state_and_its_faults() {
-        let all =
-            [json!({ "id": 843, "readout": "ru0", "is_connected": true, "has_ended": false, "taking": "takes_part",
+        let all = [
+            json!({ "id": 7, "name": "veto", "received": 0, "silent_s": null, "taking": "takes_part" }),
+            json!({ "id": 843, "unit": "ru0", "is_connected": true, "has_ended": false, "taking": "takes_part",
             "last_event": 4321, "silent_s": 0.25, "received": 4000, "lost": 2, "corrupt": 1, "crc_errors": 3,
-            "frames_missing": 0, "missing": { "timed_out": 5, "silent": 6 } })];
+            "frames_missing": 0, "missing": { "timed_out": 5, "silent": 6 } }),
+        ];
         let shown = sources(&all);
         let row = shown.lines().find(|line| line.contains("843")).unwrap_or_default();
         let cells: Vec<&str> = row.split_whitespace().collect();
+        assert!(shown.lines().any(|line| line.starts_with("veto (7)") && line.trim_end().ends_with(" -")), "{shown}");
         assert_eq!(cells, ["843", "ru0", "connected", "4,000", "4,321", "11", "2", "4", "0.2", "s"], "{shown}");
     }
 

@@ -66,7 +66,8 @@ pub(crate) struct Unbalanced {
 #[serde(default)]
 pub(crate) struct Source {
     pub(crate) id: u32,
-    pub(crate) readout: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) unit: Option<String>,
     pub(crate) received: u64,
     pub(crate) lost: u64,
     pub(crate) corrupt: u64,
@@ -88,6 +89,11 @@ impl Source {
         self.crc_errors + self.frames_missing + self.corrupt
     }
 
+    /// Its name, with its id.
+    fn label(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.id.to_string(), |name| format!("{name} ({})", self.id))
+    }
+
     /// Fragments that never came.
     pub(crate) fn missing(&self) -> u64 {
         self.missing.values().sum()
@@ -99,6 +105,7 @@ impl Source {
 #[serde(default)]
 pub(crate) struct Node {
     pub(crate) name: String,
+    pub(crate) label: String,
     pub(crate) connected: bool,
 }
 
@@ -152,6 +159,7 @@ pub(crate) struct Alarm {
     pub(crate) severity: String,
     pub(crate) state: String,
     pub(crate) sentence: String,
+    pub(crate) run: Option<u32>,
     pub(crate) known_by: Option<String>,
 }
 
@@ -227,7 +235,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     frame.render_widget(Paragraph::new(head_line(screen)), head);
     frame.render_widget(Paragraph::new(quality_line(screen)), quality);
     frame.render_widget(Paragraph::new(limit_line(screen)).bold(), limit);
-    frame.render_widget(Paragraph::new(alarm_lines(&screen.live.alarms)), alarms);
+    frame.render_widget(Paragraph::new(alarm_lines(&screen.live)), alarms);
     draw_numbers(frame, screen, numbers);
     draw_tabs(frame, screen, tabs);
     draw_page(frame, screen, page);
@@ -279,7 +287,8 @@ fn limit_line(screen: &Screen) -> &str {
     screen.live.limit.as_ref().map_or("what limits the run is not known yet", |limit| &limit.sentence)
 }
 
-fn alarm_lines(alarms: &[Alarm]) -> Vec<Line<'_>> {
+fn alarm_lines(live: &Live) -> Vec<Line<'_>> {
+    let alarms = &live.alarms;
     if alarms.is_empty() {
         return vec![Line::styled("no alarm", QUIET)];
     }
@@ -291,7 +300,8 @@ fn alarm_lines(alarms: &[Alarm]) -> Vec<Line<'_>> {
         };
         let known = alarm.known_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let said = if alarm.sentence.is_empty() { alarm.name.replace('_', " ") } else { alarm.sentence.clone() };
-        Line::styled(format!("{}: {said} ({}{known}; manual: {})", alarm.severity, alarm.state, alarm.name), style)
+        let run = alarm.run.filter(|_| alarm.run != live.run).map_or_else(String::new, |run| format!(" in run {run}"));
+        Line::styled(format!("{}: {said} ({}{run}{known}; manual: {})", alarm.severity, alarm.state, alarm.name), style)
     };
     let mut lines: Vec<Line<'_>> = alarms.iter().map(line).collect();
     let more = lines.len().saturating_sub(usize::from(ALARM_LINES));
@@ -429,7 +439,7 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
     let ids: Vec<u32> = sources.iter().map(|(source, _)| source.id).collect();
     let rows = sources.iter().map(|(source, rates)| {
         let row = Row::new([
-            source.id.to_string(),
+            source.label(),
             grouped(rates.fragments_hz as u64),
             Bytes(rates.bytes_per_second as u64).to_string(),
             grouped(source.received),
@@ -438,7 +448,7 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
             grouped(source.lost),
             grouped(source.errors()),
             percent(Some(rates.back_pressure_share)),
-            source.readout.clone().unwrap_or_default(),
+            source.unit.clone().unwrap_or_default(),
         ]);
         // One that is slow does not send in each second.
         let is_silent = rates.fragments_hz == 0.0 && source.silent_s.is_none_or(|seconds| seconds > SILENT_SECONDS);
@@ -464,7 +474,7 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
     ];
     let sign = if screen.is_down { "▼" } else { "▲" };
     let mark = |title: &str| if title == screen.sorting.title() { format!("{title} {sign}") } else { title.to_owned() };
-    let widths = [8, 12, 12, 15, 15, 11, 11, 11, 12, 6].map(Constraint::Length);
+    let widths = [16, 10, 10, 13, 13, 9, 9, 9, 11, 14].map(Constraint::Length);
     let table = Table::new(rows, widths).header(Row::new(titles.map(mark)).style(QUIET));
     table_at(frame, table, screen.picked_row(&ids), area);
 }
@@ -474,7 +484,7 @@ fn draw_nodes(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
     let rows = screen.live.nodes.iter().map(|node| {
         let rates = known.iter().find(|rates| rates.node == node.name).cloned().unwrap_or_default();
         let row = Row::new([
-            node.name.clone(),
+            node.label.clone(),
             if node.connected { "connected" } else { "AWAY" }.to_owned(),
             grouped(rates.rate_hz as u64),
             bandwidth(rates.bytes_per_second),
@@ -485,7 +495,7 @@ fn draw_nodes(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
         ]);
         if node.connected { row } else { row.style(BAD) }
     });
-    let widths = [8, 11, 13, 14, 9, 8, 8, 8].map(Constraint::Length);
+    let widths = [18, 11, 13, 14, 9, 8, 8, 8].map(Constraint::Length);
     let names = ["unit", "", "rate / s", "bytes", "buffers", "busy", "filter", "disk"];
     table_at(frame, Table::new(rows, widths).header(head(&names)), screen.row, area);
 }
@@ -534,7 +544,7 @@ fn draw_detail(frame: &mut Frame<'_>, screen: &Screen) {
     let Some((source, rates)) = sources.get(screen.picked_row(&ids)) else { return };
     let line = |name: &str, value: String| Line::from(format!("{:>24}  {value}", name.replace('_', " ")));
     let mut lines = vec![
-        line("readout unit", source.readout.clone().unwrap_or_default()),
+        line("readout unit", source.unit.clone().unwrap_or_default()),
         line(
             "rate",
             format!("{} fragments/s, {}", grouped(rates.fragments_hz as u64), bandwidth(rates.bytes_per_second)),
@@ -549,9 +559,28 @@ fn draw_detail(frame: &mut Frame<'_>, screen: &Screen) {
         line("damaged", grouped(source.corrupt)),
     ];
     lines.extend(source.missing.iter().map(|(cause, count)| line("missing", format!("{} {cause}", grouped(*count)))));
-    let said = |value: &Value| value.as_u64().map_or_else(|| value.to_string(), grouped);
-    lines.extend(source.rest.iter().map(|(name, value)| line(name, said(value))));
-    middle(frame, &format!(" source {} ", source.id), lines, 72);
+    // The unit is above.
+    let rest = source.rest.iter().filter(|(name, _)| *name != "readout");
+    lines.extend(rest.filter_map(|(name, value)| Some(line(name, said(value)?))));
+    let name = source.name.as_ref().map_or_else(String::new, |name| format!("{name}, "));
+    middle(frame, &format!(" {name}source {} ", source.id), lines, 72);
+}
+
+/// A value as text; none for an empty list of counts.
+fn said(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) => text.replace('_', " "),
+        Value::Object(counts) if counts.is_empty() => return None,
+        Value::Object(counts) => {
+            let count =
+                |(cause, count): (&String, &Value)| Some(format!("{} {}", said(count)?, cause.replace('_', " ")));
+            counts.iter().filter_map(count).collect::<Vec<_>>().join(", ")
+        }
+        other => other.as_u64().map_or_else(|| other.to_string(), grouped),
+    })
 }
 
 fn draw_help(frame: &mut Frame<'_>) {

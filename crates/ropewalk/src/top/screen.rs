@@ -74,7 +74,7 @@ impl Sorting {
     /// The head of the column.
     pub(crate) const fn title(self) -> &'static str {
         match self {
-            Self::Id => "id",
+            Self::Id => "source",
             Self::Rate => "rate / s",
             Self::Bytes => "bytes / s",
             Self::Missing => "missing",

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// A run with three sources: 2 is the fastest, 1 has lost something, 3 is silent.
 fn live() -> Live {
     let source = |id: u32, lost: u64| {
-        json!({ "id": id, "readout": "ru0", "received": 1_000 * id, "lost": lost, "missing": { "timeout": 4 }, "late": lost,
+        let name = (id == 3).then_some("boardC");
+        json!({ "id": id, "name": name, "is_connected": id < 3, "taking": "takes_part", "dropped": {}, "unit": "crate-1 (ru0)", "received": 1_000 * id, "lost": lost, "missing": { "timeout": 4 }, "late": lost,
                 "last_event": 77, "silent_s": 2.5, "has_ended": false })
     };
     let pace = |id: u32, rate: f64| json!({ "source": id, "fragments_hz": rate, "bytes_per_second": 10.0 * rate, "back_pressure_share": 0.25 });
@@ -24,14 +25,14 @@ fn live() -> Live {
             "pools": { "held": 95, "blocks": 100 }, "unbalanced": [],
         },
         "sources": [source(1, 7), source(2, 0), source(3, 0)],
-        "nodes": [{ "name": "ru0", "role": "readout", "connected": true }, { "name": "bu0", "connected": false }],
+        "nodes": [{ "name": "ru0", "label": "crate-1 (ru0)", "role": "readout", "connected": true }, { "name": "bu0", "label": "bu0", "connected": false }],
         "rates": {
             "events_hz": 12_345.6, "bytes_in_per_second": 2.5e6, "bytes_to_disk_per_second": 1e6, "live_share": 0.9,
             "sources": [pace(1, 5.0), pace(2, 900.0), pace(3, 0.0)],
             "nodes": [{ "node": "ru0", "rate_hz": 905.0, "bytes_per_second": 9_050.0, "pool_share": 0.95, "busy_share": null }],
         },
         "limit": { "kind": "disk", "sentence": "rate limited by builder bu0: disk writing 97 % busy" },
-        "alarms": [{ "name": "disk_full", "severity": "critical", "state": "active", "sentence": "stopped by bu0: its disk is full" }],
+        "alarms": [{ "name": "disk_full", "severity": "critical", "state": "active", "run": 6, "sentence": "stopped by bu0: its disk is full" }],
         "quality": { "state": "incomplete", "is_current": true, "sentence": "boardC (source 3): no data for 2.5 s" },
     }))
     .expect("a view")
@@ -72,14 +73,14 @@ fn state_limit_alarms_and_rates_stand_above_the_sources() {
     assert!(lines[1].starts_with("data: boardC (source 3): no data for 2.5 s"), "{}", lines[1]);
     assert!(lines[2].starts_with("rate limited by builder bu0: disk writing 97 % busy"), "{}", lines[2]);
     assert!(
-        lines[3].starts_with("critical: stopped by bu0: its disk is full (active; manual: disk_full)"),
+        lines[3].starts_with("critical: stopped by bu0: its disk is full (active in run 6; manual: disk_full)"),
         "{}",
         lines[3]
     );
     assert!(lines[6].contains("12,345 events/s   in 2.4 MiB/s"), "{}", lines[6]);
     assert!(lines[7].contains("1,990 built      live time 90 %"), "{}", lines[7]);
     assert!(lines[9].contains("buffers 95 %"), "{}", lines[9]);
-    assert!(lines[11].contains("id ▲") && lines[13].trim_start().starts_with('2'), "{lines:#?}");
+    assert!(lines[11].contains("source ▲") && lines[13].trim_start().starts_with('2'), "{lines:#?}");
 }
 
 #[test]
@@ -118,9 +119,13 @@ fn the_picked_source_stays_picked_wherever_sorting_puts_it() {
     assert_eq!(screen.picked, Some(3));
     let shown = text(&screen);
     assert!(
-        shown.contains(" source 3 ")
+        shown.contains(" boardC, source 3 ")
+            && shown.contains("boardC (3)")
             && shown.contains("missing  4 timeout")
             && shown.contains("late  0")
+            && shown.contains("is connected  no")
+            && shown.contains("taking  takes part")
+            && !shown.contains("dropped")
             && shown.contains("silent for  2.5 s"),
         "{shown}"
     );
@@ -134,7 +139,7 @@ fn the_picked_source_stays_picked_wherever_sorting_puts_it() {
 fn pages_are_turned_and_show_what_they_are_called() {
     let mut screen = screen();
     press(&mut screen, &[KeyCode::Tab]);
-    assert!(screen.page == Page::Nodes && text(&screen).contains("AWAY"));
+    assert!(screen.page == Page::Nodes && text(&screen).contains("AWAY") && text(&screen).contains("crate-1 (ru0)"));
     press(&mut screen, &[KeyCode::Char('3')]);
     let ledger = text(&screen);
     assert!(

@@ -122,11 +122,19 @@ impl Shared {
 /// A handle to watch and command a sequence of runs. Clones refer to the same sequence.
 #[derive(Clone, Debug)]
 pub struct ControlHandle {
-    pub(super) orders: Sender<Order>,
+    pub(super) orders: Sender<(Order, Option<String>)>,
     pub(super) shared: Arc<Shared>,
+    /// The system user who uses it, for the journal.
+    pub(super) user: Option<String>,
 }
 
 impl ControlHandle {
+    /// A handle that is used by this system user, whom the journal records.
+    #[must_use]
+    pub fn for_user(&self, user: Option<String>) -> Self {
+        Self { user, ..self.clone() }
+    }
+
     /// The latest view.
     pub fn view(&self) -> Arc<SessionView> {
         self.shared.view()
@@ -139,8 +147,20 @@ impl ControlHandle {
 
     /// Adds an entry to the journal about an operator's action other than a command of the runs.
     pub fn remark(&self, by: &str, text: String) {
-        let view = self.view();
+        let (view, text) = (self.view(), text + &suffix(self.user.as_deref(), by));
         self.shared.journal(|journal| journal.add(view.at, EntryKind::Command, view.run, Some(by), text));
+    }
+
+    /// Adds an operator's note on a run to the journal.
+    pub fn note(&self, run: u32, by: &str, text: &str) {
+        let (at, text) = (self.view().at, format!("note by {by}{}: {text}", suffix(self.user.as_deref(), by)));
+        self.shared.journal(|journal| journal.add(at, EntryKind::Note, Some(RunNumber(run)), Some(by), text));
+    }
+
+    /// Adds an entry to the journal about something that is not as it should be, beside the run.
+    pub fn incident(&self, text: String) {
+        let view = self.view();
+        self.shared.journal(|journal| journal.add(view.at, EntryKind::Incident, view.run, None, text));
     }
 
     /// Takes the reason why the last attempt to set up a run failed.
@@ -209,9 +229,9 @@ impl ControlHandle {
     }
 
     fn order(&self, order: Order) {
-        let Err(unsent) = self.orders.send(order) else { return };
+        let Err(unsent) = self.orders.send((order, self.user.clone())) else { return };
         // The thread has ended, and with it run control.
-        match unsent.0 {
+        match unsent.0.0 {
             Order::Command { command, reply, .. } => {
                 let state = OperationState::Over;
                 let answer = if command == Command::Shutdown { Answer::AlreadySo } else { Answer::NotNow(state) };
@@ -442,9 +462,16 @@ impl Rota {
     }
 }
 
+/// The system user, as the end of a line of the journal; nothing if the operator `by` has that name.
+pub(super) fn suffix(user: Option<&str>, by: &str) -> String {
+    user.filter(|user| *user != by).map_or_else(String::new, |user| format!(" (system user {user})"))
+}
+
 /// What kind of thing happened.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum EntryKind {
+    /// An operator's note on a run.
+    Note,
     /// The state changed.
     State,
     /// An operator gave a command, or control changed hands.
@@ -459,6 +486,7 @@ impl EntryKind {
     /// The stable name.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Note => "note",
             Self::State => "state",
             Self::Command => "command",
             Self::Fault => "fault",
@@ -471,7 +499,7 @@ impl EntryKind {
         match self {
             Self::Fault => LogLevel::Error,
             Self::Incident => LogLevel::Warning,
-            Self::State | Self::Command => LogLevel::Info,
+            Self::Note | Self::State | Self::Command => LogLevel::Info,
         }
     }
 }

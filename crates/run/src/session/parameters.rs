@@ -2,6 +2,7 @@
 
 use super::control_handle::RequestRefusal;
 use crate::REPORT_INTERVAL;
+use ropewalk_config::no_such;
 use ropewalk_config::quantity::Time;
 use ropewalk_config::{Configuration, FlowSection, LogLevel, StreamSection};
 use ropewalk_engine::gateway::OrderBoard;
@@ -176,9 +177,11 @@ impl Parameters {
         let mut next = self.0.clone();
         let mut told = Vec::new();
         for (name, text) in &request.changes {
-            let known = next.iter_mut().find(|one| one.name == *name);
-            let one =
-                known.ok_or_else(|| RequestRefusal::Unknown(format!("no parameter `{name}` can be changed now")))?;
+            let Some(place) = next.iter().position(|one| one.name == *name) else {
+                let known = next.iter().map(|one| one.name.as_str());
+                return Err(RequestRefusal::Unknown(no_such("parameter that can be changed is named", name, known)));
+            };
+            let one = &mut next[place];
             let value = one.read(text).map_err(RequestRefusal::Unfit)?;
             if value != one.value {
                 let words = format!("{name} is {} now, in the place of {}", one.text(value), one.text(one.value));
@@ -286,6 +289,8 @@ mod tests {
             assert!(matches!(ask(&mut all, &[(name, text)]), Err(RequestRefusal::Unfit(_))), "{name} = {text}");
         }
         assert!(matches!(ask(&mut all, &[("run.output", "x")]), Err(RequestRefusal::Unknown(_))));
+        let near = "no parameter that can be changed is named `timeout.readout`; did you mean `timeouts.readout`?";
+        assert_eq!(ask(&mut all, &[("timeout.readout", "2s")]), Err(RequestRefusal::Unknown(near.to_owned())));
         ask(&mut all, &[("timeouts.readout", "1s")]).expect("as it was");
         assert_eq!(all.changed().count(), 0);
     }

@@ -116,15 +116,18 @@ impl<R> Restarts<R> {
 pub(super) struct RestartRules {
     /// What to do then.
     pub(super) choice: RestartChoice,
-    /// Sources' names.
+    /// Sources' names, with their ids.
     names: BTreeMap<SourceId, String>,
 }
 
 impl RestartRules {
     /// The rules of a configuration. Sources of flows have no names but their ids.
     pub(super) fn of(configuration: &Configuration) -> Self {
-        let name = |source: &ropewalk_config::SourceSection| (SourceId(source.id), source.name_or_id());
-        Self { choice: configuration.run.on_restart, names: configuration.source.iter().map(name).collect() }
+        let label = |source: &ropewalk_config::SourceSection| {
+            let name = source.name.as_ref()?;
+            Some((SourceId(source.id), format!("{name} (source {})", source.id)))
+        };
+        Self { choice: configuration.run.on_restart, names: configuration.source.iter().filter_map(label).collect() }
     }
 }
 
@@ -145,9 +148,8 @@ impl Recounts {
             let is_lost = |one: &&NumberingAnomaly| one.kind == NumberingKind::OutOfSync;
             let lost: Vec<_> = anomalies.iter().filter(is_lost).collect();
             let told = self.0.entry(source).or_default();
-            let name = rules.names.get(&source).map_or_else(|| source.to_string(), Clone::clone);
-            let text =
-                |one: &&NumberingAnomaly| format!("source {name} restarted counting: {} -> {}", one.from, one.to);
+            let name = rules.names.get(&source).map_or_else(|| format!("source {source}"), Clone::clone);
+            let text = |one: &&NumberingAnomaly| format!("{name} restarted counting: {} -> {}", one.from, one.to);
             news.extend(lost.iter().skip(*told).map(text));
             *told = lost.len().max(*told);
         }

@@ -2,7 +2,7 @@
 
 use super::control_handle::{
     By, ControlHandle, ControlsRequest, ControlsTold, EntryKind, Order, Reply, RequestRefusal, Rota, SessionView,
-    Shared, Told,
+    Shared, Told, suffix,
 };
 use super::launch::{Launch, Rules, SessionConfig};
 use super::limits::{RunWatch, SamplingInterval};
@@ -54,7 +54,7 @@ impl Session {
         let (orders, received) = channel();
         let controller = RunController::new(config, launch, received, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("run-controller".to_owned()).spawn(move || controller.run())?;
-        Ok(Self { control: ControlHandle { orders, shared }, thread: Some(thread) })
+        Ok(Self { control: ControlHandle { orders, shared, user: None }, thread: Some(thread) })
     }
 
     /// A handle to command it.
@@ -109,7 +109,9 @@ struct RunController {
     /// Whether the configuration is read again before the next run is set up.
     reads_again: bool,
     clock: MonotonicClock,
-    orders: Receiver<Order>,
+    orders: Receiver<(Order, Option<String>)>,
+    /// The system user of the order that is carried out.
+    user: Option<String>,
     shared: Arc<Shared>,
     bring: Sender<Brought>,
     brought: Receiver<Brought>,
@@ -135,7 +137,12 @@ struct RunController {
 }
 
 impl RunController {
-    fn new(config: SessionConfig, launch: Arc<dyn Launch>, orders: Receiver<Order>, shared: Arc<Shared>) -> Self {
+    fn new(
+        config: SessionConfig,
+        launch: Arc<dyn Launch>,
+        orders: Receiver<(Order, Option<String>)>,
+        shared: Arc<Shared>,
+    ) -> Self {
         let clock = MonotonicClock;
         let (bring, brought) = channel();
         let view = SessionView::new(clock.utc());
@@ -159,6 +166,7 @@ impl RunController {
             reads_again: false,
             clock,
             orders,
+            user: None,
             shared,
             bring,
             brought,
@@ -182,7 +190,11 @@ impl RunController {
     fn run(mut self) {
         while self.operation.state() != OperationState::Over {
             match self.orders.recv_timeout(LOOK) {
-                Ok(order) => self.take(order),
+                Ok((order, user)) => {
+                    self.user = user;
+                    self.take(order);
+                    self.user = None;
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 // All handles are gone, including the session's own.
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -221,7 +233,8 @@ impl RunController {
         let changed = self.masks.ask(request)?;
         let what = if request.is_masked { "takes no part" } else { "takes part again" };
         for &source in &changed {
-            self.tell_command(by, format!("source {source} {what}, by {by}"));
+            let name = self.view.sample.name_of(source);
+            self.tell_command(by, format!("{name} {what}, by {by}"));
             if let Some(handle) = &self.handle {
                 handle.mask(source, request.is_masked);
             }
@@ -308,6 +321,13 @@ impl RunController {
         let command = if self.config.is_single && command == Command::Stop { Command::Shutdown } else { command };
         let number = self.next_command;
         self.next_command = CommandNumber(number.0 + 1);
+        if command == Command::Start
+            && let Some(why) = self.unstored(&fields)
+        {
+            self.tell_command(&by, format!("start, by {by}, is refused: {why}"));
+            let state = self.operation.state();
+            return reply(Told { command, answer: Answer::Refused, state, text: Some(why) });
+        }
         let would_start = command == Command::Start && self.operation.state() == OperationState::Configured;
         if would_start {
             let fields = fields.or(&self.config.fields);
@@ -324,6 +344,17 @@ impl RunController {
         self.replies.insert(number, (command, reply));
         self.view.trouble = None;
         self.operation.command(self.clock.now(), number, command);
+    }
+
+    /// Why a start would not store these fields: the run has begun with others.
+    fn unstored(&self, fields: &Fields) -> Option<String> {
+        let has_begun =
+            self.operation.state() == OperationState::Running || matches!(self.doing, Some((_, Task::Begin)));
+        let is_new = |(name, value): &(&str, &str)| !self.fields.iter().any(|known| known == (*name, *value));
+        let new: Vec<_> = fields.iter().filter(is_new).map(|(name, value)| format!("{name}={value}")).collect();
+        (has_begun && !new.is_empty()).then(|| {
+            format!("the run goes on already, and {} is not stored; `ropewalk ctl note` adds a note", new.join(", "))
+        })
     }
 
     fn turn(&mut self) {
@@ -412,10 +443,11 @@ impl RunController {
             Some((number, Task::Resume)) if !is_paused => Some(number),
             _ => None,
         };
+        let names = Arc::clone(&self.view.sample);
         let known = front_ends.as_ref().map_or(0, |account| account.incidents.len());
         let of_front_ends = front_ends.iter().flat_map(|account| account.incidents.iter().skip(self.incidents));
         let of_front_ends: Vec<_> =
-            of_front_ends.map(|incident| format!("source {}: {}", incident.source, incident.kind)).collect();
+            of_front_ends.map(|incident| format!("{}: {}", names.name_of(incident.source), incident.kind)).collect();
         self.incidents = known;
         self.view.front_ends = front_ends;
         of_front_ends.into_iter().chain(news).for_each(|text| self.tell(EntryKind::Incident, text));
@@ -690,7 +722,7 @@ impl RunController {
     }
 
     fn tell_command(&self, by: &str, text: String) {
-        let (at, run) = (self.clock.utc(), self.view.run);
+        let (at, run, text) = (self.clock.utc(), self.view.run, text + &suffix(self.user.as_deref(), by));
         self.shared.journal(|journal| journal.add(at, EntryKind::Command, run, Some(by), text));
     }
 
