@@ -142,9 +142,10 @@ impl Quantity {
 
 impl Quantity {
     /// What is wrong; empty where only a number says so.
-    fn sentence(self, finding: Option<&Finding>, quality: &Quality) -> String {
+    fn sentence(self, look: Look<'_>, finding: Option<&Finding>) -> String {
         match self {
-            Self::Data(kind) => quality.worst(kind).map(|problem| problem.sentence.clone()),
+            Self::Data(kind) => look.quality.worst(kind).map(|problem| problem.sentence.clone()),
+            Self::NodesMissing => look.now.missing_nodes().map(|(_, nodes)| format!("{nodes} not connected")),
             Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
             _ => None,
         }
@@ -208,6 +209,7 @@ pub fn built_in() -> Vec<Rule> {
         // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
         rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
+        rule("wrong_first_number", Severity::Critical, data(ProblemKind::WrongFirstNumber), 0, true),
         rule("source_restarted", Severity::Critical, data(ProblemKind::SourceRestarted), 0, true),
         rule("source_out_of_step", Severity::Critical, data(ProblemKind::SourceOutOfStep), 0, true),
         rule("wrong_source", Severity::Critical, data(ProblemKind::WrongSource), 0, true),
@@ -221,6 +223,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("filter_failing", Severity::Warning, Quantity::Growth(Counter::FilterRestarts), 0, true),
         // Longer than a run drains by default.
         rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
+        rule("source_recovered", Severity::Notice, data(ProblemKind::SourceRecovered), 0, true),
         rule("no_triggers", Severity::Notice, limited_by(Limit::NoData), 10, false),
     ]
 }
@@ -409,7 +412,7 @@ impl Alarms {
             if let Some(value) = alarm.rule.quantity.of(look) {
                 alarm.value = Some(value);
                 if alarm.rule.condition.holds(value) {
-                    alarm.sentence = alarm.rule.quantity.sentence(finding, quality);
+                    alarm.sentence = alarm.rule.quantity.sentence(look, finding);
                 }
                 let next = alarm.next(alarm.rule.condition.holds(value), look.now.time);
                 self.change(place, next, None);
