@@ -475,7 +475,7 @@ fn doubts(source: &SourceSample, name: &str, found: &mut Vec<Finding>) {
     report(ProblemKind::FragmentsFaulty, total, format!("{name}: {} faulty: {}", fragments(total), named.join(", ")));
 }
 
-/// Fragments that came and are in no event, and those that are known to be missing by other signs than their event.
+/// Fragments that came and are in no event, lost datagrams, and frames that are missing by number.
 fn losses(source: &SourceSample, name: &str, begins_wrongly: bool, found: &mut Vec<Finding>) {
     let account = &source.account;
     let stale = account.stale.saturating_sub(source.numbers.get(Counter::FragmentsBeforeStart));

@@ -244,9 +244,9 @@ fn table(summary: &RunSummary) -> Table {
     PACKETS.iter().for_each(|(name, of)| row(name, &number(*of)));
     row("unexplained", &|flow| u64::try_from(flow.unexplained).map_or_else(|_| flow.unexplained.to_string(), grouped));
     EVENTS.iter().for_each(|(name, of)| row(name, &number(*of)));
-    row("lost", &|flow| by_cause(&flow.lost_by_cause));
-    row("refused", &|flow| by_cause(&flow.packets.dropped));
-    row("missing", &|flow| by_cause(&flow.sets.missing_packets));
+    row("packets lost", &|flow| by_cause(&flow.lost_by_cause));
+    row("packets refused", &|flow| by_cause(&flow.packets.dropped));
+    row("packets missing", &|flow| by_cause(&flow.sets.missing_packets));
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

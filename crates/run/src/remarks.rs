@@ -72,7 +72,7 @@ impl Remarks<'_> {
         self.known.required.iter().filter(is_silent).copied().collect()
     }
 
-    /// A sentence for each thing that is to be said, source by source.
+    /// All sentences, source by source.
     pub(super) fn sentences(&self) -> Vec<String> {
         let never_sent = self.never_sent();
         let numberings = |source| self.snapshot.numbering.get(source).map_or(&[][..], Vec::as_slice);

@@ -309,7 +309,7 @@ impl Rate {
         }
     }
 
-    /// What it is, once it has been measured for long enough.
+    /// The rate, once it has been measured for long enough.
     fn known(&self, now: Instant) -> Option<f64> {
         self.began.filter(|began| now.since(*began) >= FIRST).map(|_| self.per_second)
     }
@@ -323,7 +323,7 @@ impl Forecast {
     }
 
     /// Looks at the free space of the disks: the writable bytes as given by `free`, `None` if they are not known. The run's
-    /// files have `written` bytes. What other programs write is no reason of this run to expect a full disk.
+    /// files have `written` bytes. Files of other programs alone do not make it forecast a full disk.
     fn look(&mut self, now: Instant, written: u64, mut free: impl FnMut(&Path) -> Option<u64>) {
         self.growth.look(now, written as f64);
         let growth = self.growth.known(now);

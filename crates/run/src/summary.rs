@@ -130,8 +130,8 @@ pub struct RunSummary {
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
     pub stopped_by: Option<&'static str>,
-    /// What is to be said of single sources, in sentences: those that are missing in events, masked ones, those that sent
-    /// nothing, and those whose numbers restarted or did not fit the run.
+    /// Sentences on single sources: missing in events, masked, silent in the whole run, or with numbers that restarted or do not
+    /// fit the run.
     pub remarks: Vec<String>,
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
     /// writers of cards and with splitters.
@@ -385,7 +385,7 @@ impl RunSummary {
         self
     }
 
-    /// Adds what is to be said of sources.
+    /// Adds the sentences on sources.
     pub(super) fn add_remarks(&mut self, remarks: &Remarks<'_>) {
         self.never_sent = remarks.never_sent().len() as u64;
         self.remarks = remarks.sentences();
