@@ -5,7 +5,7 @@ use ropewalk_config::ConfigurationError;
 use ropewalk_run::{RunError, StreamRunError};
 use ropewalk_tools::OfflineError;
 use ropewalk_tools::file_based::FilesError;
-use ropewalk_tools::status::StatusSummary;
+use ropewalk_tools::status::{StatusSummary, unit};
 use ropewalk_tune::change::JournalError;
 use ropewalk_tune::{Forbidden, FoundError, SettingError};
 use std::fmt;
@@ -144,16 +144,29 @@ const fn names_no_file(kind: ErrorKind) -> bool {
 
 /// The exit status; the reasons go to standard error.
 pub fn with_reasons(status: &StatusSummary) -> u8 {
+    with_remarks(status, &[])
+}
+
+/// The same with the first of these remarks on single sources.
+pub fn with_remarks(status: &StatusSummary, remarks: &[String]) -> u8 {
     if !status.is_good() {
-        crate::tell!("{}", reasons(status));
+        let more = remarks.len().saturating_sub(1);
+        let more = if more > 0 { format!(" (and {more} more above)") } else { String::new() };
+        let remark = remarks.first().map_or_else(String::new, |remark| format!("; {remark}{more}"));
+        crate::tell!("{}{remark}", reasons(status));
     }
     status.code
 }
 
-/// `exit status 3: late 1,234, wrong_source 7`.
+/// `exit status 3: late 1,234 fragments, frames_missing 7`.
 pub fn reasons(status: &StatusSummary) -> String {
-    let reasons = status.reasons.iter().map(|(name, count)| format!("{name} {}", grouped(*count)));
-    format!("exit status {}: {}", status.code, reasons.collect::<Vec<_>>().join(", "))
+    let reason = |(name, count): (&&str, &u64)| {
+        let unit = unit(name);
+        let unit = if *count == 1 { unit.trim_end_matches('s') } else { unit };
+        format!("{name} {} {unit}", grouped(*count)).trim_end().to_owned()
+    };
+    let reasons: Vec<_> = status.reasons.iter().map(reason).collect();
+    format!("exit status {}: {}", status.code, reasons.join(", "))
 }
 
 #[cfg(test)]
@@ -176,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_status_is_reported_with_its_reasons() {
-        let status = StatusSummary { code: 3, reasons: [("late", 1234), ("wrong_source", 7)].into() };
-        assert_eq!(reasons(&status), "exit status 3: late 1,234, wrong_source 7");
+        let status = StatusSummary { code: 3, reasons: [("late", 1234), ("wrong_source", 1)].into() };
+        assert_eq!(reasons(&status), "exit status 3: late 1,234 fragments, wrong_source 1 fragment");
     }
 }

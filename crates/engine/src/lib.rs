@@ -66,7 +66,7 @@ pub use filtering::{
 };
 pub use link::{Identity, Incoming, MessageReader, Outbox, Refusal, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
-pub use observation::{observe, phase_name};
+pub use observation::{numbering_of, observe, phase_name};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use record::{Filed, Recorded, encode_record};
 use ropewalk_terms::Instant;

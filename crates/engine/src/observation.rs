@@ -2,10 +2,11 @@
 
 use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
-use ropewalk_flow::messages::{FragmentFlags, NumberingKind, ReportEntry, SynchronyState};
+use ropewalk_flow::messages::{FragmentFlags, NumberingAnomaly, NumberingKind, ReportEntry, SynchronyState};
+use ropewalk_monitor::numbering::{Begun, Recovery, SourceNumbering};
 use ropewalk_monitor::quality::Relation;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
-use ropewalk_terms::{CounterKind, Instant, NodeId, Role, SourceId, Utc};
+use ropewalk_terms::{CounterKind, EventKey, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
 
 /// What `standing` says, as it was read at `time`.
@@ -100,10 +101,41 @@ fn count_source(source: &mut SourceSample, connected: bool, entry: &ReportEntry)
     }
 }
 
+/// The first event of every run.
+const FIRST: EventKey = EventKey::new(0, 1);
+
+/// What these irregular numbers of a source, in order, say to operators.
+pub fn numbering_of(all: &[NumberingAnomaly]) -> SourceNumbering {
+    let of_kind = |kind| all.iter().filter(move |one| one.kind == kind);
+    let at_first = |kind| of_kind(kind).find(|one| one.key == FIRST);
+    let begun = match at_first(NumberingKind::Gap) {
+        Some(gap) => {
+            let step = gap.to.saturating_sub(gap.from) / (gap.size + 1);
+            // The number before the first one is the greatest where counting begins with 0.
+            let first = if gap.from < gap.to { gap.from + step } else { gap.to.saturating_sub(gap.size) };
+            Some(Begun { first, came: gap.to, skipped: Some(gap.size) })
+        }
+        None => at_first(NumberingKind::LeftOver).map(|one| Begun { first: one.from, came: one.to, skipped: None }),
+    };
+    let is_restart = |one: &&NumberingAnomaly| matches!(one.kind, NumberingKind::Restart | NumberingKind::OutOfSync);
+    let last = all.iter().rposition(|one| one.kind == NumberingKind::Recovered);
+    let recovered = last.and_then(|last| {
+        let restart = all[..last].iter().rev().find(is_restart)?;
+        let count = of_kind(NumberingKind::Recovered).count() as u64;
+        Some(Recovery { event: restart.key, from: restart.from, to: restart.to, count })
+    });
+    SourceNumbering {
+        restarted_at: of_kind(NumberingKind::OutOfSync).map(|one| one.key).next_back(),
+        recovered,
+        begun,
+        gap: of_kind(NumberingKind::Gap).next_back().map(|one| (one.from, one.to)),
+    }
+}
+
 fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> SourceSample {
     let doubts =
         snapshot.doubts.get(&source).into_iter().flatten().copied().enumerate().filter(|(_, count)| *count > 0);
-    let restarts = snapshot.numbering.get(&source).into_iter().flatten();
+    let numbering = snapshot.numbering.get(&source).map_or(&[][..], Vec::as_slice);
     SourceSample {
         source,
         readout,
@@ -112,7 +144,8 @@ fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> Sourc
         corrupt: Vec::new(),
         numbers: Numbers::default(),
         doubts: doubts.map(|(doubt, count)| (FragmentFlags::DOUBTS[doubt].1, count)).collect(),
-        restarted_at: restarts.filter(|one| one.kind == NumberingKind::OutOfSync).map(|one| one.key).next_back(),
+        sends_datagrams: false,
+        numbering: numbering_of(numbering),
         histograms: BTreeMap::new(),
     }
 }
@@ -141,6 +174,26 @@ mod tests {
 
     fn look(standing: &Standing) -> Sample {
         observe(standing, Instant::from_nanoseconds(5), Utc(6), None)
+    }
+
+    #[test]
+    fn irregular_numbers_say_how_a_source_began_what_it_skipped_and_that_it_was_found_again() {
+        let anomaly =
+            |kind, number, from, to, size| NumberingAnomaly { kind, key: EventKey::new(0, number), from, to, size };
+        use NumberingKind::{Gap, LeftOver, OutOfSync, Recovered, Restart};
+        let outside = numbering_of(&[anomaly(LeftOver, 1, 826, 4521, 80)]);
+        assert_eq!(outside.begun, Some(Begun { first: 826, came: 4521, skipped: None }));
+        let behind =
+            numbering_of(&[anomaly(LeftOver, 1, 0, 5000, 1), anomaly(Gap, 1, u64::from(u32::MAX), 5001, 5001)]);
+        assert_eq!(behind.begun, Some(Begun { first: 0, came: 5001, skipped: Some(5001) }));
+        let steps = numbering_of(&[anomaly(Gap, 1, 84, 164, 4), anomaly(Gap, 9, 300, 332, 1)]);
+        assert_eq!(steps.begun, Some(Begun { first: 100, came: 164, skipped: Some(4) }));
+        assert_eq!(steps.gap, Some((300, 332)));
+        let found = numbering_of(&[anomaly(Restart, 1806, 1804, 0, 0), anomaly(Recovered, 1806, 1804, 0, 0)]);
+        let recovered = Recovery { event: EventKey::new(0, 1806), from: 1804, to: 0, count: 1 };
+        assert_eq!((found.recovered, found.restarted_at), (Some(recovered), None));
+        let lost = numbering_of(&[anomaly(OutOfSync, 51, 50, 1, 0)]);
+        assert_eq!((lost.restarted_at, lost.begun), (Some(EventKey::new(0, 51)), None));
     }
 
     #[test]

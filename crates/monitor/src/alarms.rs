@@ -151,12 +151,8 @@ impl Quantity {
     fn sentence(self, finding: Option<&Finding>, look: Look<'_>) -> String {
         match self {
             Self::Data(kind) => look.quality.worst(kind).map(|problem| problem.sentence.clone()),
+            Self::NodesMissing => look.now.missing_nodes().map(|(_, nodes)| format!("{nodes} not connected")),
             Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
-            Self::NodesMissing => {
-                let missing = look.now.nodes.iter().filter(|node| !node.is_connected);
-                let missing = missing.map(|node| look.now.name_of_node(node.node));
-                Some(format!("not connected: {}", missing.collect::<Vec<_>>().join(", ")))
-            }
             Self::NotSent => look.not_sent.map(not_sent_sentence),
             _ => None,
         }
@@ -224,6 +220,7 @@ pub fn built_in() -> Vec<Rule> {
         // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
         rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
+        rule("wrong_first_number", Severity::Critical, data(ProblemKind::WrongFirstNumber), 0, true),
         rule("source_restarted", Severity::Critical, data(ProblemKind::SourceRestarted), 0, true),
         rule("source_out_of_step", Severity::Critical, data(ProblemKind::SourceOutOfStep), 0, true),
         rule("wrong_source", Severity::Critical, data(ProblemKind::WrongSource), 0, true),
@@ -238,6 +235,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("filter_failing", Severity::Warning, Quantity::Growth(Counter::FilterRestarts), 0, true),
         // Longer than a run drains by default.
         rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
+        rule("source_recovered", Severity::Notice, data(ProblemKind::SourceRecovered), 0, true),
         rule("no_triggers", Severity::Notice, limited_by(Limit::NoData), 10, false),
     ]
 }

@@ -16,9 +16,10 @@ mod tests;
 use core::time::Duration;
 use std::sync::Arc;
 
-use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role};
+use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role, SourceId};
 use serde::{Deserialize, Serialize};
 
+use crate::numbering::wrong_beginnings;
 use crate::quality::{SILENT, grouped};
 use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
@@ -36,6 +37,8 @@ pub enum Limit {
     NodeMissing,
     /// Datagrams are lost before they are taken.
     DatagramsLost,
+    /// The first number of a source does not fit the run, and its fragments are in no event.
+    WrongFirstNumber,
     /// A source has stopped while others go on or wait.
     SourceSilent,
     /// No source has sent anything in this run.
@@ -78,6 +81,7 @@ impl Limit {
                 | Self::DiskFull
                 | Self::NodeMissing
                 | Self::DatagramsLost
+                | Self::WrongFirstNumber
                 | Self::SourceSilent
         )
     }
@@ -141,6 +145,7 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     disk_full,
     node_missing,
     datagrams_lost,
+    wrong_first_number,
     source_silent,
     throttle,
     disk_or_filter,
@@ -187,11 +192,23 @@ fn disk_full(view: &View<'_>) -> Option<Finding> {
 }
 
 fn node_missing(view: &View<'_>) -> Option<Finding> {
-    let missing: Vec<_> = view.now.nodes.iter().filter(|node| !node.is_connected).collect();
-    let first = missing.first()?.node;
-    let others = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-    let sentence = format!("{first}{others} not connected to the event manager");
-    Some(finding(Limit::NodeMissing, first, sentence, vec![("nodes not connected".to_owned(), missing.len() as f64)]))
+    let (first, nodes) = view.now.missing_nodes()?;
+    let count = view.now.nodes.iter().filter(|node| !node.is_connected).count();
+    let sentence = format!("{nodes} not connected to the event manager");
+    Some(finding(Limit::NodeMissing, first, sentence, vec![("nodes not connected".to_owned(), count as f64)]))
+}
+
+/// Such a source is held back while its numbers are in doubt, and others wait for it.
+fn wrong_first_number(view: &View<'_>) -> Option<Finding> {
+    let of = |sample: &Sample| wrong_beginnings(&sample.numbered(), |source| sample.name_of(source));
+    let before = of(view.before);
+    let stands = |(source, count, _): &(SourceId, u64, String)| {
+        before.iter().any(|(other, known, _)| other == source && known < count)
+    };
+    let (source, count, sentence) = of(view.now).into_iter().find(stands)?;
+    let subject = format!("source {source}");
+    let evidence = vec![(format!("fragments of {subject} in no event"), count as f64)];
+    Some(finding(Limit::WrongFirstNumber, subject, sentence, evidence))
 }
 
 fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
@@ -227,7 +244,7 @@ fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent = view.sources().filter(|(source, rates)| is_silent(source, rates));
     let (source, _) = silent.max_by_key(|(source, _)| silent_for(source))?;
     let seconds = silent_for(source).as_secs_f64();
-    let state = if source.is_connected() { "" } else { ", no connection" };
+    let state = if source.sends_datagrams || source.is_connected() { "" } else { ", no connection" };
     let sentence = format!("{}: no data for {seconds:.1} s{state}", view.now.name_of(source.source));
     let subject = format!("source {}", source.source);
     Some(finding(
@@ -301,7 +318,9 @@ fn source_slow(view: &View<'_>) -> Option<Finding> {
 fn no_data(view: &View<'_>) -> Option<Finding> {
     let silences = view.now.sources.iter().map(|source| view.activity.silent_for(source.source).unwrap_or_default());
     let shortest = silences.min().unwrap_or(SILENT);
-    if shortest < SILENT {
+    let is_still = view.rates.sources.iter().all(|rates| rates.fragments_hz == 0.0);
+    let is_held = view.sources().any(|(_, rates)| rates.back_pressure_share > 0.0);
+    if shortest < SILENT && (!is_still || is_held) {
         return None;
     }
     let have_ended = !view.now.sources.is_empty() && view.sources().next().is_none();
@@ -310,7 +329,11 @@ fn no_data(view: &View<'_>) -> Option<Finding> {
         let first =
             none_sent.next().map_or_else(|| "no source is known".to_owned(), |one| view.now.name_of(one.source));
         let others = none_sent.count();
-        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+        let more = match others {
+            0 => String::new(),
+            1 => " and 1 more source".to_owned(),
+            others => format!(" and {others} more sources"),
+        };
         let sentence = format!("no source has sent anything: waiting for {first}{more}");
         let evidence = vec![("sources that have sent nothing".to_owned(), view.now.sources.len() as f64)];
         return Some(finding(Limit::NoSources, "", sentence, evidence));
@@ -318,7 +341,8 @@ fn no_data(view: &View<'_>) -> Option<Finding> {
     let sentence = if have_ended {
         "every source has ended".to_owned()
     } else {
-        "no triggers: all nodes are connected, and no source sends".to_owned()
+        let seconds = shortest.as_secs().max(1);
+        format!("no triggers: all nodes are connected, and no source has sent for {seconds} s")
     };
     Some(finding(
         Limit::NoData,

@@ -8,6 +8,7 @@
 //!                                      ├── history: how it went, for an hour and for a week
 //!                                      ├── incidents: what went wrong, once for each cause and subject
 //!                                      └── quality: complete, incomplete and doubtful events, and why
+//!                                            └── numbering: first numbers and restarts of sources, in sentences
 //! ```
 //!
 //! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no
@@ -20,6 +21,7 @@ pub mod history;
 pub mod incidents;
 #[cfg(test)]
 mod made_up;
+pub mod numbering;
 pub mod prometheus;
 pub mod quality;
 mod rates;

@@ -18,7 +18,8 @@ pub(crate) fn source(id: u32, received: u64) -> SourceSample {
             (Counter::SourceConnections, 1),
         ]),
         doubts: Vec::new(),
-        restarted_at: None,
+        sends_datagrams: false,
+        numbering: Default::default(),
         histograms: Default::default(),
     }
 }

@@ -13,16 +13,21 @@ mod tests;
 use core::time::Duration;
 use std::sync::Arc;
 
-use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Instant, RunNumber, SourceId};
+use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Instant, RunNumber, SourceId, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::numbering::{never_began, wrong_beginnings};
 use crate::{Activity, Rates, Sample, SourceSample};
 
 /// A problem of the data, the worst first.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
+    /// Nodes are not connected to the event manager.
+    NodeMissing,
+    /// The first number of a source does not fit the run: its fragments, or the events before, are lost.
+    WrongFirstNumber,
     /// A source began to count anew, and nothing shows to which events its fragments belong.
     SourceRestarted,
     /// The fragments of a source belong to other events than their numbers say.
@@ -43,11 +48,17 @@ pub enum ProblemKind {
     FragmentsLost,
     /// Events lack a required source.
     EventsIncomplete,
+    /// Nothing is built although sources send or wait.
+    DataAcquisitionDead,
+    /// A source began to count anew, and its fragments found their events again: nothing is lost.
+    SourceRecovered,
 }
 
 impl ProblemKind {
     /// Every kind, the worst first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
+        Self::NodeMissing,
+        Self::WrongFirstNumber,
         Self::SourceRestarted,
         Self::SourceOutOfStep,
         Self::WrongSource,
@@ -58,17 +69,21 @@ impl ProblemKind {
         Self::FragmentsFaulty,
         Self::FragmentsLost,
         Self::EventsIncomplete,
+        Self::DataAcquisitionDead,
+        Self::SourceRecovered,
     ];
 
     /// What it makes of the events concerned.
     const fn state(self) -> QualityState {
         match self {
+            Self::NodeMissing | Self::DataAcquisitionDead | Self::SourceRecovered => QualityState::NoData,
             Self::SourceOutOfStep
             | Self::WrongSource
             | Self::BunchCrossingMismatch
             | Self::ChecksumsWrong
             | Self::FragmentsFaulty => QualityState::Doubtful,
-            Self::SourceRestarted
+            Self::WrongFirstNumber
+            | Self::SourceRestarted
             | Self::SourceNeverSent
             | Self::SourceSilent
             | Self::FragmentsLost
@@ -81,7 +96,7 @@ impl ProblemKind {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QualityState {
-    /// No event has been built, and no problem is known.
+    /// No event has been built, or none is built now, and no problem of the data is known.
     #[default]
     NoData,
     /// All events are complete, and nothing is in doubt.
@@ -158,6 +173,9 @@ pub(crate) const SILENT: Duration = Duration::from_secs(2);
 /// A source that has sent nothing so long after the first sample of a run is missing.
 const NEVER_SENT: Duration = Duration::from_secs(5);
 
+/// A run that builds nothing for so long although sources send or wait is dead.
+const DEAD: Duration = Duration::from_secs(10);
+
 /// What a look at one sample finds, before it is known since when.
 struct Finding {
     kind: ProblemKind,
@@ -184,6 +202,8 @@ pub struct QualityMonitor {
     /// When the first sample of the run was seen in phase `running`.
     began: Option<Instant>,
     activity: Activity,
+    /// How many events had ended, and when the number was seen to change.
+    ended: (u64, Instant),
     last: Option<Arc<Sample>>,
     known: Vec<Known>,
     quality: Quality,
@@ -203,6 +223,10 @@ impl QualityMonitor {
             self.began.get_or_insert(sample.time);
         }
         self.activity.observe(&sample);
+        let ended = sample.events.built + incomplete_events(&sample);
+        if ended != self.ended.0 || sample.phase != "running" || self.last.is_none() {
+            self.ended = (ended, sample.time);
+        }
         let before = self.last.replace(Arc::clone(&sample));
         let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
         for finding in self.findings(before.as_deref(), &sample) {
@@ -223,16 +247,39 @@ impl QualityMonitor {
 
     fn findings(&self, before: Option<&Sample>, sample: &Sample) -> Vec<Finding> {
         let mut found = Vec::new();
+        let beginnings = beginnings(before, sample, &mut found);
         for source in &sample.sources {
             let name = sample.name_of(source.source);
             restart(source, &name, sample, &mut found);
             doubts(source, &name, &mut found);
-            losses(source, &name, &mut found);
+            losses(source, &name, beginnings.contains(&source.source), &mut found);
             self.absence(source, &name, (before, sample), &mut found);
         }
         out_of_step(sample, &mut found);
         incomplete(sample, &mut found);
+        self.standstill(before, sample, &mut found);
         found
+    }
+
+    /// Nodes that are away, and a run that builds nothing although it should.
+    fn standstill(&self, before: Option<&Sample>, sample: &Sample, found: &mut Vec<Finding>) {
+        if sample.phase != "running" {
+            return;
+        }
+        let mut report = |kind, sentence| found.push(Finding { kind, source: None, count: 0, holds: true, sentence });
+        let missing = sample.missing_nodes();
+        if let Some((_, nodes)) = &missing {
+            report(ProblemKind::NodeMissing, format!("{nodes} not connected to the event manager"));
+        }
+        let is_busy = |source: &SourceSample| {
+            let was = before.and_then(|before| before.source(source.source)).map(|was| was.account.received);
+            was.is_some_and(|was| source.account.received > was) || is_held_back(source, before)
+        };
+        let time = sample.time.since(self.ended.1);
+        if time >= DEAD && (missing.is_some() || sample.sources.iter().any(is_busy)) {
+            let (seconds, what) = (time.as_secs(), if self.ended.0 == 0 { "no event" } else { "no further event" });
+            report(ProblemKind::DataAcquisitionDead, format!("{what} was built in {seconds} s"));
+        }
     }
 
     /// A source that has never sent, or that stopped sending while others go on.
@@ -249,7 +296,11 @@ impl QualityMonitor {
         };
         if source.account.received == 0 {
             if sample.time.since(began) >= NEVER_SENT {
-                let connected = if source.is_connected() { "it is connected" } else { "no connection" };
+                let connected = match (source.sends_datagrams, source.is_connected()) {
+                    (true, _) => "nothing arrived at its port",
+                    (false, true) => "it is connected",
+                    (false, false) => "no connection",
+                };
                 report(
                     ProblemKind::SourceNeverSent,
                     format!("{name} has sent nothing since the run began ({connected})"),
@@ -263,7 +314,7 @@ impl QualityMonitor {
             self.activity.silent_for(other.source).is_some_and(|time| time < SILENT) || is_held_back(other, before)
         });
         if silent >= SILENT && others_send && !is_held_back(source, before) {
-            let connected = if source.is_connected() { "" } else { ", no connection" };
+            let connected = if source.sends_datagrams || source.is_connected() { "" } else { ", no connection" };
             report(ProblemKind::SourceSilent, format!("{name}: no data for {:.1} s{connected}", silent.as_secs_f64()));
         }
     }
@@ -299,17 +350,12 @@ impl QualityMonitor {
         problems.sort_by_key(|problem| (!problem.is_current, problem.kind, core::cmp::Reverse(problem.count)));
         let complete = counted(|sample| sample.events.built);
         let worst = problems.iter().map(|problem| problem.kind.state()).max_by_key(|state| *state as u8);
-        let state = worst.unwrap_or(if complete.total > 0 { QualityState::Good } else { QualityState::NoData });
-        let sentence = match (problems.first(), state) {
-            (Some(worst), _) => {
-                let others = problems.iter().filter(|problem| problem.is_current == worst.is_current).count() - 1;
-                let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
-                let over = if worst.is_current { "" } else { "; not any more" };
-                format!("{}{over}{more}", worst.sentence)
-            }
-            (None, QualityState::NoData) => "no events yet".to_owned(),
-            (None, _) => format!("all {} events are complete", grouped(complete.total)),
+        let is_dead = problems.iter().any(|one| one.is_current && one.kind == ProblemKind::DataAcquisitionDead);
+        let state = match worst.unwrap_or_default() {
+            QualityState::NoData if complete.total > 0 && !is_dead => QualityState::Good,
+            state => state,
         };
+        let sentence = summed_up(&problems, state, complete.total);
         Quality {
             state,
             is_current: problems.first().is_some_and(|problem| problem.is_current),
@@ -320,6 +366,32 @@ impl QualityMonitor {
             problems,
         }
     }
+}
+
+/// The worst problem and how many others there are, or that all is well.
+fn summed_up(problems: &[Problem], state: QualityState, complete: u64) -> String {
+    let complete = match state {
+        QualityState::Good => format!("all {} events are complete", grouped(complete)),
+        _ if problems.is_empty() => "no events yet".to_owned(),
+        _ => String::new(),
+    };
+    let Some(worst) = problems.first() else { return complete };
+    let others = || problems[1..].iter().filter(|problem| problem.is_current == worst.is_current);
+    let mut sources: Vec<_> = others().filter_map(|problem| problem.source).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let are_sources = others().all(|problem| problem.source.is_some() && problem.source != worst.source);
+    let more = match (others().count(), sources.len()) {
+        (0, _) => String::new(),
+        (_, 1) if are_sources => " (and 1 more source)".to_owned(),
+        (_, sources) if are_sources => format!(" (and {sources} more sources)"),
+        (1, _) => " (and 1 more problem)".to_owned(),
+        (others, _) => format!(" (and {others} more problems)"),
+    };
+    let until =
+        if worst.is_current { String::new() } else { format!("; until {} UTC", Utc(worst.last_ns).time_of_day()) };
+    let behind = if complete.is_empty() { String::new() } else { format!("{complete}; ") };
+    format!("{behind}{}{until}{more}", worst.sentence)
 }
 
 /// Events without a required source, kept or dropped.
@@ -333,9 +405,29 @@ fn is_held_back(source: &SourceSample, before: Option<&Sample>) -> bool {
     source.numbers.increase(&before.numbers, Counter::BackPressureTime) > 0
 }
 
+/// Sources with a first number that does not fit, as this sample and the one before say; the sources are returned.
+fn beginnings(before: Option<&Sample>, sample: &Sample, found: &mut Vec<Finding>) -> Vec<SourceId> {
+    let of = |sample: &Sample| wrong_beginnings(&sample.numbered(), |source| sample.name_of(source));
+    let known = before.map(of).unwrap_or_default();
+    let mut sources = Vec::new();
+    for (source, count, sentence) in of(sample) {
+        sources.push(source);
+        // Left-overs of an earlier run may come in front of the first event.
+        if known.iter().any(|(other, ..)| *other == source) {
+            let kind = ProblemKind::WrongFirstNumber;
+            found.push(Finding { kind, source: Some(source), count, holds: false, sentence });
+        }
+    }
+    sources
+}
+
 fn restart(source: &SourceSample, name: &str, sample: &Sample, found: &mut Vec<Finding>) {
+    if let Some((count, sentence)) = source.numbering.recovery(name) {
+        let kind = ProblemKind::SourceRecovered;
+        found.push(Finding { kind, source: Some(source.source), count, holds: false, sentence });
+    }
     let dropped = source.account.dropped.get(Cause::OutOfSync);
-    if let Some(event) = source.restarted_at {
+    if let Some(event) = source.numbering.restarted_at {
         let incomplete = incomplete_events(sample);
         let events =
             if incomplete == 0 { String::new() } else { format!(": {} incomplete events", grouped(incomplete)) };
@@ -383,27 +475,42 @@ fn doubts(source: &SourceSample, name: &str, found: &mut Vec<Finding>) {
     report(ProblemKind::FragmentsFaulty, total, format!("{name}: {} faulty: {}", fragments(total), named.join(", ")));
 }
 
-/// Fragments that are in no event.
-fn losses(source: &SourceSample, name: &str, found: &mut Vec<Finding>) {
+/// Fragments that came and are in no event, lost datagrams, and frames that are missing by number.
+fn losses(source: &SourceSample, name: &str, begins_wrongly: bool, found: &mut Vec<Finding>) {
     let account = &source.account;
     let stale = account.stale.saturating_sub(source.numbers.get(Counter::FragmentsBeforeStart));
+    let stale = if begins_wrongly { 0 } else { stale };
     let FragmentAccount { late, duplicate, corrupt, .. } = account;
     let mut named = vec![("late", *late), ("duplicate", *duplicate), ("corrupt", *corrupt), ("stale", stale)];
     named.extend(account.dropped.iter().filter(|(cause, _)| is_lost(*cause)).map(|(cause, n)| (cause.name(), n)));
-    named.extend(source.lost_datagrams.iter().map(|(cause, count)| (cause.name(), count)));
-    named.push(("frames_missing", source.numbers.get(Counter::FramesMissing)));
-    named.retain(|(_, count)| *count > 0);
-    let total: u64 = named.iter().map(|(_, count)| count).sum();
-    if total > 0 {
-        let named: Vec<_> =
-            named.iter().map(|(cause, n)| format!("{} {}", grouped(*n), cause.replace('_', " "))).collect();
-        found.push(Finding {
-            kind: ProblemKind::FragmentsLost,
-            source: Some(source.source),
-            count: total,
-            holds: false,
-            sentence: format!("{name}: {} lost: {}", fragments(total), named.join(", ")),
+    let mut parts = Vec::new();
+    let mut add = |what: fn(u64) -> String, named: Vec<(&str, u64)>| {
+        let named: Vec<_> = named.into_iter().filter(|(_, count)| *count > 0).collect();
+        let total: u64 = named.iter().map(|(_, count)| count).sum();
+        let causes = named.iter().map(|(cause, n)| format!("{} {}", grouped(*n), cause.replace('_', " ")));
+        if total > 0 {
+            parts.push(format!("{} lost: {}", what(total), causes.collect::<Vec<_>>().join(", ")));
+        }
+        total
+    };
+    let mut count = add(fragments, named);
+    count += add(datagrams, source.lost_datagrams.iter().map(|(cause, count)| (cause.name(), count)).collect());
+    let missing = source.numbers.get(Counter::FramesMissing);
+    if missing > 0 {
+        parts.push(match source.numbering.gap {
+            Some((from, to)) if missing == 1 && to == from.wrapping_add(2) => format!("skipped number {}", to - 1),
+            Some((from, to)) if to.wrapping_sub(from) == missing + 1 => {
+                format!("skipped {} numbers, {} to {}", grouped(missing), from + 1, to - 1)
+            }
+            _ => format!("{} missing, as the numbers show", counted(missing, "frame")),
         });
+    }
+    count += missing;
+    if count > 0 {
+        let (kind, source) = (ProblemKind::FragmentsLost, Some(source.source));
+        let colon = if parts[0].starts_with("skipped") { "" } else { ":" };
+        let sentence = format!("{name}{colon} {}", parts.join("; "));
+        found.push(Finding { kind, source, count, holds: false, sentence });
     }
 }
 
@@ -412,28 +519,39 @@ const fn is_lost(cause: Cause) -> bool {
     !matches!(cause, Cause::Masked | Cause::OutOfSync | Cause::WrongSource)
 }
 
-/// Required fragments that never came, without those of masked sources.
-fn missing(account: &FragmentAccount) -> u64 {
-    account.missing.total() - account.missing.get(Cause::Masked)
-}
+/// Sources that a sentence names at most.
+const NAMED: usize = 3;
 
 fn incomplete(sample: &Sample, found: &mut Vec<Finding>) {
     let count = incomplete_events(sample);
     if count == 0 {
         return;
     }
-    let most = sample.sources.iter().max_by_key(|source| missing(&source.account));
-    let most = most.filter(|source| missing(&source.account) > 0).map_or_else(String::new, |source| {
-        let events = missing(&source.account);
-        format!("; {} is missing in {}", sample.name_of(source.source), grouped(events))
+    let common = never_began(&sample.numbered());
+    let of =
+        |source: &SourceSample| (source.account.never_came().saturating_sub(common), sample.name_of(source.source));
+    let mut sources: Vec<_> = sample.sources.iter().map(of).filter(|(events, _)| *events > 0).collect();
+    sources.sort_by_key(|(events, _)| core::cmp::Reverse(*events));
+    let named = sources.iter().take(NAMED).enumerate();
+    let named = named.map(|(place, (events, name))| match place {
+        // Nodes report at different moments: the number of a single source would be another one than that of all events.
+        0 if sources.len() == 1 => format!(": {name} is missing"),
+        0 => format!(": {name} is missing in {}", grouped(*events)),
+        _ => format!(", {name} in {}", grouped(*events)),
     });
-    let events = if count == 1 { "event" } else { "events" };
+    let mut named: String = named.collect();
+    match sources.len().saturating_sub(NAMED) {
+        0 => {}
+        1 => named.push_str(", and 1 more source"),
+        more => named.push_str(&format!(", and {more} more sources")),
+    }
+    let all = counted(count, "incomplete event");
     found.push(Finding {
         kind: ProblemKind::EventsIncomplete,
         source: None,
         count,
         holds: false,
-        sentence: format!("{} incomplete {events}{most}", grouped(count)),
+        sentence: all + &named,
     });
 }
 
@@ -492,11 +610,20 @@ fn events(by: i16) -> String {
 }
 
 fn fragments(count: u64) -> String {
-    format!("{} {}", grouped(count), if count == 1 { "fragment" } else { "fragments" })
+    counted(count, "fragment")
+}
+
+fn datagrams(count: u64) -> String {
+    counted(count, "datagram")
+}
+
+/// `1 frame`, `1,002 frames`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// With commas between thousands.
-pub(crate) fn grouped(count: u64) -> String {
+pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

@@ -295,7 +295,8 @@ mod tests {
                 (Counter::BackPressureTime, held_back.as_nanos() as u64),
             ]),
             doubts: Vec::new(),
-            restarted_at: None,
+            sends_datagrams: false,
+            numbering: Default::default(),
             histograms: Default::default(),
         };
         Sample {

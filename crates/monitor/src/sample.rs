@@ -4,10 +4,11 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::quality::Relation;
+use crate::numbering::{Numbered, SourceNumbering};
+use crate::quality::{Relation, SILENT};
 use ropewalk_terms::{
-    ByCause, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber,
-    SourceId, StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
+    ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
+    StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
 };
 
 /// Some counters with their values, ordered by counter; what is not there is zero.
@@ -84,8 +85,10 @@ pub struct SourceSample {
     pub numbers: Numbers,
     /// Its fragments in doubt, by the name of the flag (`crc_errors`); flags without a fragment are left out.
     pub doubts: Vec<(&'static str, u64)>,
-    /// The event at which it last began to count anew so that its fragments fit no event; none if it never did.
-    pub restarted_at: Option<EventKey>,
+    /// It sends datagrams, so that it never has a connection.
+    pub sends_datagrams: bool,
+    /// What is known of its numbers.
+    pub numbering: SourceNumbering,
     /// Its histograms by their places in the configuration, each by cell (`terms::Binning`), those without anything left out.
     pub histograms: BTreeMap<u8, BTreeMap<u16, u64>>,
 }
@@ -177,6 +180,26 @@ impl Sample {
     /// The name of a node with its id: `crate-1 (ru0)`; `ru0` where that is its name.
     pub fn name_of_node(&self, node: NodeId) -> String {
         self.node_names.get(&node).map_or_else(|| node.to_string(), |name| format!("{name} ({node})"))
+    }
+
+    /// The first node that is not connected, and its name with the number of others; none if all are connected.
+    pub fn missing_nodes(&self) -> Option<(NodeId, String)> {
+        let mut missing = self.nodes.iter().filter(|node| !node.is_connected).map(|node| node.node);
+        let first = missing.next()?;
+        let others = match missing.count() {
+            0 => String::new(),
+            1 => " and 1 more node".to_owned(),
+            others => format!(" and {others} more nodes"),
+        };
+        Some((first, format!("{}{others}", self.name_of_node(first))))
+    }
+
+    /// What is known of the numbers of all sources.
+    pub fn numbered(&self) -> Vec<Numbered<'_>> {
+        let numbered = self.sources.iter().map(|source| {
+            Numbered::new(source.source, (&source.numbering, &source.account), |counter| source.numbers.get(counter))
+        });
+        numbered.collect()
     }
 
     /// What was measured of the events of all nodes.
@@ -308,6 +331,14 @@ impl Activity {
         let place = self.known.binary_search_by_key(&source, |&(known, ..)| known).ok()?;
         Some(self.now.since(self.known[place].2))
     }
+
+    /// Sources that have sent something and then stopped before others did, and for how long nothing has come of each.
+    pub fn stopped(&self) -> impl Iterator<Item = (SourceId, Duration)> + '_ {
+        let latest = self.known.iter().map(|&(.., since)| since).max().unwrap_or_default();
+        let stopped =
+            move |&&(_, received, since): &&(SourceId, u64, Instant)| received > 0 && latest.since(since) >= SILENT;
+        self.known.iter().filter(stopped).map(|&(source, _, since)| (source, self.now.since(since)))
+    }
 }
 
 #[cfg(test)]
@@ -341,7 +372,8 @@ mod tests {
             corrupt: Vec::new(),
             numbers: Numbers::default(),
             doubts: Vec::new(),
-            restarted_at: None,
+            sends_datagrams: false,
+            numbering: SourceNumbering::default(),
             histograms: BTreeMap::new(),
         };
         assert!(!source.is_connected());
@@ -384,6 +416,10 @@ mod tests {
         assert_eq!(activity.silent_for(SourceId(1)), Some(3 * SECOND));
         assert_eq!(activity.silent_for(SourceId(2)), Some(Duration::ZERO));
         assert_eq!(activity.silent_for(SourceId(3)), None);
+        assert_eq!(activity.stopped().collect::<Vec<_>>(), [(SourceId(1), 3 * SECOND)]);
+        activity.observe(&sample(9, vec![source(1, 7), source(2, 6)]));
+        activity.observe(&sample(60, vec![source(1, 7), source(2, 6)]));
+        assert_eq!(activity.stopped().count(), 0, "both stopped at once");
     }
 
     #[test]

@@ -38,7 +38,8 @@ fn sample() -> Sample {
             (Counter::BackPressureTime, 1_500_000_000),
         ]),
         doubts: Vec::new(),
-        restarted_at: None,
+        sends_datagrams: false,
+        numbering: Default::default(),
         histograms: BTreeMap::new(),
     };
     Sample {

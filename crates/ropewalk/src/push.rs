@@ -269,7 +269,7 @@ fn table(summary: &RunSummary) -> Table {
     EVENTS.iter().for_each(|(name, of)| row(name, &number(*of)));
     row("packets lost", &|flow| by_cause(&flow.lost_by_cause));
     row("packets refused", &|flow| by_cause(&flow.packets.dropped));
-    row("packets missing in sets", &|flow| by_cause(&flow.sets.missing_packets));
+    row("packets missing", &|flow| by_cause(&flow.sets.missing_packets));
     aligned(table)
 }
 

@@ -8,12 +8,12 @@ pub(crate) use ropewalk_console::grouped;
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::NumberingKind;
-use ropewalk_monitor::quality::{QualityMonitor, Relation, disagreements};
+use ropewalk_monitor::quality::{QualityMonitor, Relation, counted, disagreements};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{
     DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronySummary, SynchronyVerdict, disk_error,
 };
-use ropewalk_terms::{Counter, Place, SourceId};
+use ropewalk_terms::{ByCause, Cause, Counter, Place, SourceId};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
@@ -33,7 +33,7 @@ pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
 }
 
 /// The counts that are not 0, each with its text.
-fn counted<const N: usize>(said: [(u64, &str); N]) -> Vec<String> {
+fn texts<const N: usize>(said: [(u64, &str); N]) -> Vec<String> {
     let some = said.into_iter().filter(|(count, _)| *count > 0);
     some.map(|(count, what)| format!("{what}: {}", grouped(count))).collect()
 }
@@ -41,15 +41,6 @@ fn counted<const N: usize>(said: [(u64, &str); N]) -> Vec<String> {
 /// Counts by cause, as `cause 3, other_cause 4`.
 fn named<N: Display>(counts: &BTreeMap<N, u64>) -> String {
     counts.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
-}
-
-/// What never came here, by name. A datagram that was lost at its socket is missing by its number, too.
-fn lost_on_the_way(summary: &RunSummary) -> Option<String> {
-    let mut by_name = summary.datagrams.lost_by_cause.names();
-    if summary.fragments.counts.get(Counter::FramesMissing) > 0 {
-        by_name.insert("frames_missing", summary.fragments.counts.get(Counter::FramesMissing));
-    }
-    (!by_name.is_empty()).then(|| named(&by_name))
 }
 
 /// A line for each source with fragments that are in doubt for another reason than their checksum.
@@ -72,14 +63,15 @@ pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
     summary.numbering.iter().filter_map(begin).collect()
 }
 
-/// A line for each source that started its numbering again, so that its fragments cannot be assigned to events.
-pub(crate) fn restart_lines(summary: &RunSummary) -> Vec<String> {
+/// The sentences of the account on single sources.
+pub(crate) fn remark_lines(summary: &RunSummary) -> Vec<String> {
     let line = |id: &String, NumberingSummary { from, to, event, .. }: &NumberingSummary| {
         let name = summary.name_of(id);
         format!("{name} restarted counting: {from} -> {to} (event {event}); its later fragments fit no event")
     };
     let all = summary.numbering.iter().flat_map(|(id, all)| all.iter().map(move |one| (id, one)));
-    all.filter(|(_, one)| one.is(NumberingKind::OutOfSync)).map(|(id, one)| line(id, one)).collect()
+    let restarts = all.filter(|(_, one)| one.is(NumberingKind::OutOfSync)).map(|(id, one)| line(id, one));
+    summary.remarks.iter().cloned().chain(restarts).collect()
 }
 
 fn is_in_summary(counter: Counter) -> bool {
@@ -100,7 +92,7 @@ pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     let lost = lost.map(|(id, causes)| {
         format!("{}: datagrams lost: {}", summary.name_of(&id.to_string()), named(&causes.names()))
     });
-    let datagrams = counted([
+    let datagrams = texts([
         (summary.datagrams.lost, "datagrams lost before they could be taken, since their senders cannot be held back"),
         (summary.datagrams.nobodys, "datagrams of boards that are no source (compare `demux` with the senders)"),
     ]);
@@ -129,7 +121,7 @@ pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
 /// A line for each disk that failed to the end.
 pub(crate) fn disk_lines(disk: &DiskSummary) -> Vec<String> {
     let failing = disk.failing.iter().map(|disk| format!("{}: its disk failed: {}", disk.node, disk.error));
-    let said = counted([
+    let said = texts([
         (disk.files_restored, "run files deleted or moved while they were written, and written once more"),
         (disk.events_gone, "events lost with deleted run files"),
     ]);
@@ -223,19 +215,25 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     table
 }
 
+/// A sum, and its parts by cause: `12: late 3, oversize 9`.
+fn sum_of(counts: &BTreeMap<&'static str, u64>) -> String {
+    let all = grouped(counts.values().sum());
+    let one = counts.iter().next().filter(|_| counts.len() == 1).map(|(cause, _)| format!("{all}: {cause}"));
+    one.unwrap_or_else(|| format!("{all}: {}", named(counts)))
+}
+
 /// How the fragments ended up.
 fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     let fragments = &summary.fragments;
+    let before_start = fragments.counts.get(Counter::FragmentsBeforeStart);
     row("fragments received", grouped(fragments.received));
     row("  in complete events", grouped(fragments.in_complete_events));
     for (name, count) in [
         ("  in incomplete events", fragments.in_incomplete_events),
-        ("  duplicate", fragments.duplicate),
-        ("  late", fragments.late),
-        ("  corrupt", fragments.corrupt),
-        ("  before the start", fragments.stale),
+        ("  before the start", before_start),
         ("  after the stop", fragments.after_stop),
         ("  in flight", fragments.in_flight),
+        ("  masked", fragments.dropped.get(Cause::Masked)),
         ("  with a wrong checksum", fragments.counts.get(Counter::CrcErrors)),
     ] {
         if count > 0 {
@@ -245,11 +243,32 @@ fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     if !fragments.flagged.is_empty() {
         row("  in doubt", named(&fragments.flagged));
     }
-    if fragments.dropped.total() > 0 {
-        row("  dropped", named(&fragments.dropped.names()));
+    let but_masked = |counts: &ByCause| {
+        let mut names = counts.names();
+        names.remove(Cause::Masked.name());
+        names
+    };
+    let mut lost = but_masked(&fragments.dropped);
+    let counts = [
+        ("duplicate", fragments.duplicate),
+        ("late", fragments.late),
+        ("corrupt", fragments.corrupt),
+        ("stale", fragments.stale.saturating_sub(before_start)),
+    ];
+    lost.extend(counts.into_iter().filter(|(_, count)| *count > 0));
+    for (name, counts) in [
+        ("  lost", lost),
+        ("fragments missing", but_masked(&fragments.missing)),
+        // A datagram that was lost at its socket is missing by its number, too.
+        ("datagrams lost", summary.datagrams.lost_by_cause.names()),
+    ] {
+        if !counts.is_empty() {
+            row(name, sum_of(&counts));
+        }
     }
-    if let Some(lost) = lost_on_the_way(summary) {
-        row("lost on the way here", lost);
+    let frames = fragments.counts.get(Counter::FramesMissing);
+    if frames > 0 {
+        row("frames missing by number", grouped(frames));
     }
 }
 
@@ -430,16 +449,33 @@ fn away(snapshot: &RunSnapshot) -> String {
     if missing.is_empty() || is_over { String::new() } else { format!("  waiting for {}", missing.join(" ")) }
 }
 
+/// Fragments that were lost, never came or are masked, and incomplete events; what is 0 is left out but for `lost`.
+fn not_taken(snapshot: &RunSnapshot) -> String {
+    let (fragments, events) = (&snapshot.ledger.fragments, &snapshot.ledger.events);
+    let lost = fragments.lost().saturating_sub(snapshot.counter(Counter::FragmentsBeforeStart));
+    let mut text = format!("lost {}", counted(lost, "fragment"));
+    for (what, count, unit) in [
+        ("missing", fragments.never_came(), "fragment"),
+        ("masked", fragments.dropped.get(Cause::Masked), "fragment"),
+        ("incomplete", events.incomplete_emitted + events.incomplete_dropped.total(), "event"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, "  {what} {}", counted(count, unit));
+        }
+    }
+    text
+}
+
 fn line(snapshot: &RunSnapshot, totals: Totals, rates: Totals, disks: &str) -> String {
     format!(
-        "run {} {}  {} events  {} events/s  {}/s  pool {} %  lost {}{}{disks}",
+        "run {} {}  {} events  {} events/s  {}/s  pool {} %  {}{}{disks}",
         snapshot.run,
         snapshot.phase.name(),
         grouped(totals.events),
         grouped(rates.events),
         Bytes(rates.bytes_in),
         held(snapshot),
-        grouped(snapshot.ledger.fragments.lost()),
+        not_taken(snapshot),
         away(snapshot),
     )
 }
@@ -456,10 +492,10 @@ fn table(snapshot: &RunSnapshot, totals: Totals, rates: Totals, left: &str, disk
     let fragments = &snapshot.ledger.fragments;
     let _ = write!(
         text,
-        "  buffers {} %   in flight {} fragments   lost {}{left}",
+        "  buffers {} %   in flight {} fragments   {}{left}",
         held(snapshot),
         grouped(fragments.in_flight),
-        grouped(fragments.lost()),
+        not_taken(snapshot),
     );
     text
 }
@@ -508,6 +544,21 @@ mod tests {
     }
 
     #[test]
+    fn lost_missing_and_masked_fragments_and_incomplete_events_are_told_apart() {
+        let mut snapshot = snapshot();
+        let fragments = &mut snapshot.ledger.fragments;
+        (fragments.late, fragments.stale, fragments.after_stop, fragments.in_incomplete_events) = (2, 5, 9, 4_198);
+        fragments.dropped.add(Cause::Masked, 1_014);
+        fragments.missing.add(Cause::TimedOut, 4_198);
+        snapshot.ledger.events.incomplete_emitted = 4_198;
+        snapshot.counters.insert(Counter::FragmentsBeforeStart, 4);
+        assert_eq!(
+            not_taken(&snapshot),
+            "lost 3 fragments  missing 4,198 fragments  masked 1,014 fragments  incomplete 4,198 events"
+        );
+    }
+
+    #[test]
     fn what_came_since_is_printed_per_second() {
         let now = Totals::of(&snapshot());
         let before = Totals { events: 2_000, bytes_in: 1 << 20, bytes_to_disk: 5 << 20 };
@@ -530,8 +581,11 @@ mod tests {
             lines[3].contains("to disk") && lines[3].contains("2.0 MiB/s") && lines[3].ends_with("4.0 MiB"),
             "{table}"
         );
-        assert_eq!(lines[4], "  buffers 25 %   in flight 1,234 fragments   lost 0  disk 9 GiB");
+        assert_eq!(lines[4], "  buffers 25 %   in flight 1,234 fragments   lost 0 fragments  disk 9 GiB");
         let line = line(&snapshot, totals, rates, "");
-        assert_eq!(line, "run 0 initial  12,000 events  5,000 events/s  1.0 MiB/s  pool 25 %  lost 0  waiting for bu1");
+        assert_eq!(
+            line,
+            "run 0 initial  12,000 events  5,000 events/s  1.0 MiB/s  pool 25 %  lost 0 fragments  waiting for bu1"
+        );
     }
 }

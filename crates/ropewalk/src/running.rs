@@ -5,7 +5,7 @@ use crate::exit::{self, Failure};
 use crate::output::print_json;
 use crate::render::{
     Progress, begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table,
-    partial_lines, restart_lines, synchrony_lines,
+    partial_lines, remark_lines, synchrony_lines,
 };
 use crate::{push, topology};
 use ropewalk_config::fields::Fields;
@@ -255,7 +255,7 @@ pub(crate) fn conduct(
         }
         (None, Some(account)) => {
             advised.iter().for_each(|line| tell!("advice: {line}"));
-            Ok(exit::with_reasons(&account.status))
+            Ok(exit::with_remarks(&account.status, &account.remarks))
         }
     }
 }
@@ -388,7 +388,7 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
         synchrony_lines,
         checksum_lines,
         begin_lines,
-        restart_lines,
+        remark_lines,
         flag_lines,
         frame_lines,
         |summary: &RunSummary| disk_lines(&summary.disk),

@@ -13,6 +13,7 @@ use ropewalk_run::{
 };
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -147,14 +148,26 @@ impl<'a> Output<'a> {
         }
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header(["run", "began (UTC)", "duration", "end", "events", "bytes", "lost"]);
-        for column in [2, 4, 5, 6] {
+        table.set_header([
+            "run",
+            "began (UTC)",
+            "duration",
+            "end",
+            "events",
+            "bytes",
+            "incomplete events",
+            "missing fragments",
+            "lost fragments",
+        ]);
+        for column in [2, 4, 5, 6, 7, 8] {
             table.column_mut(column).into_iter().for_each(|column| {
                 column.set_cell_alignment(CellAlignment::Right);
             });
         }
         for record in &records {
-            let lost: u64 = record.lost.values().sum();
+            let sum = |counts: &BTreeMap<String, u64>| {
+                if record.has_account { grouped(counts.values().sum()) } else { String::new() }
+            };
             table.add_row([
                 record.run.to_string(),
                 began(record),
@@ -162,7 +175,9 @@ impl<'a> Output<'a> {
                 ended(record),
                 number(record.written),
                 number(record.bytes_written),
-                if record.has_account { grouped(lost) } else { String::new() },
+                number(record.incomplete),
+                sum(&record.missing),
+                sum(&record.lost),
             ]);
         }
         say!("{table}");
@@ -249,7 +264,7 @@ impl<'a> Output<'a> {
     }
 
     fn export(&self) -> Result<u8, Failure> {
-        const COLUMNS: &str = "run,began,duration_s,state,sources,built,incomplete,written,bytes_received,bytes_written,balanced,lost,fields,notes\n";
+        const COLUMNS: &str = "run,began,duration_s,state,sources,built,incomplete,written,bytes_received,bytes_written,balanced,lost,fields,notes,missing\n";
         let notes = self.logbook.notes().map_err(|error| cannot(self.path, &error))?;
         let mut text = COLUMNS.to_owned();
         for record in self.records()? {
@@ -358,7 +373,12 @@ fn without_account(directory: &Path) -> &'static str {
 
 /// What there is to say of a run, line by line; of each run the same lines.
 fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
-    let lost: Vec<_> = record.lost.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+    let causes = |counts: &BTreeMap<String, u64>| {
+        let all: u64 = counts.values().sum();
+        let named: Vec<_> = counts.iter().map(|(cause, count)| format!("{cause} {}", grouped(*count))).collect();
+        if all == 0 { String::new() } else { format!("{}: {}", grouped(all), named.join(", ")) }
+    };
+    let masked = record.masked.filter(|masked| *masked > 0);
     let trouble: Vec<_> = record.sources_in_trouble.iter().map(u32::to_string).collect();
     let gaps: Vec<_> = record.gaps.iter().map(gaps).collect();
     let front_ends: Vec<_> = record.front_ends.iter().map(front_end).collect();
@@ -379,9 +399,12 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("build latency", measure(record, "build_latency")),
         ("filter time", measure(record, "filter")),
         ("disk write time", measure(record, "disk_write")),
-        ("lost", lost.join(", ")),
+        ("fragments lost", causes(&record.lost)),
+        ("fragments missing", causes(&record.missing)),
+        ("fragments masked", number(masked)),
         ("sources with losses or errors", trouble.join(", ")),
-        ("missing", gaps.join("\n")),
+        ("missing in events", gaps.join("\n")),
+        ("remarks", record.remarks.join("\n")),
         ("front ends", front_ends.join("\n")),
     ]
 }
@@ -402,7 +425,9 @@ fn measure(record: &RunRecord, name: &str) -> String {
 
 fn csv_line(record: &RunRecord, notes: &str) -> String {
     let count = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
-    let lost: Vec<_> = record.lost.iter().map(|(cause, count)| format!("{cause}={count}")).collect();
+    let causes = |counts: &BTreeMap<String, u64>| {
+        counts.iter().map(|(cause, count)| format!("{cause}={count}")).collect::<Vec<_>>().join(" ")
+    };
     let fields = [
         record.run.to_string(),
         began(record),
@@ -415,9 +440,10 @@ fn csv_line(record: &RunRecord, notes: &str) -> String {
         count(record.bytes_received),
         count(record.bytes_written),
         record.is_balanced.map_or_else(String::new, |is_balanced| is_balanced.to_string()),
-        lost.join(" "),
+        causes(&record.lost),
         record.fields.to_string(),
         notes.to_owned(),
+        causes(&record.missing),
     ];
     fields.map(|field| csv_field(&field)).join(",") + "\n"
 }

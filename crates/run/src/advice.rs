@@ -19,6 +19,7 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
             duplicate: account.duplicate,
             repeated: account.counts.get(Counter::NumbersRepeated),
             fell: account.counts.get(Counter::NumbersFell),
+            jumped: account.counts.get(Counter::NumbersJumped),
             events_of_others: others().map(|(_, other)| other.received - other.duplicate).max(),
             numbering,
         };
@@ -38,6 +39,8 @@ struct Evidence<'a> {
     repeated: u64,
     /// Fragments with a lower number than the fragment before.
     fell: u64,
+    /// Fragments with a number beyond the next one after the fragment before.
+    jumped: u64,
     /// The most event numbers that another source sent.
     events_of_others: Option<u64>,
     numbering: &'a [NumberingSummary],
@@ -57,6 +60,13 @@ fn about(source: &SourceSection, account: &FragmentSummary, evidence: &Evidence<
     }
     let causes = account.dropped.iter().map(|(cause, count)| (cause.name(), count));
     let kinds = [("corrupt", account.corrupt), ("stale", account.stale)];
+    if let Some(begun) = evidence.elsewhere(account) {
+        let (first, came) = (begun.from, begun.to);
+        return Some(format!(
+            "its numbers begin with {came}, but the first event of the run is {first} (first): reset the board before the run, with all \
+             others, or delete \"first\""
+        ));
+    }
     let (cause, count) = causes.chain(kinds).max_by_key(|(_, count)| *count)?;
     if count <= received / 2 {
         return None;
@@ -78,6 +88,16 @@ fn restarted(source: &SourceSection, NumberingSummary { event, from, to, .. }: &
 }
 
 impl Evidence<'_> {
+    /// How its numbers begin, if they go on regularly and begin so far from the run's first one that none of its fragments is in
+    /// an event.
+    fn elsewhere(&self, account: &FragmentSummary) -> Option<&NumberingSummary> {
+        let is_outside =
+            account.stale * 2 > self.received && account.in_complete_events + account.in_incomplete_events == 0;
+        let is_regular = (self.fell + self.repeated + self.jumped) * 10 <= self.received;
+        let [begun] = self.numbering else { return None };
+        (is_outside && is_regular && begun.is(NumberingKind::LeftOver) && begun.to > begun.from).then_some(begun)
+    }
+
     /// Why numbers come more than once. Frames of one event follow each other, and other sources send as many events.
     fn repeats(&self) -> String {
         let events = self.received - self.duplicate;

@@ -524,8 +524,8 @@ impl RunBase {
         let directories =
             filings.iter().map(|filing| filing.directory.clone()).chain(outputs.iter().cloned()).collect();
         self.start_room = StartRoom::here(directories, section.start_room());
+        let keep = configuration.run.keep.map(|keep| keep.0);
         if !outputs.is_empty() || !rooms.is_empty() {
-            let keep = configuration.run.keep.map(|keep| keep.0);
             self.disk_watch = Some(DiskWatch::start(outputs, (section.least_free_bytes(), keep), rooms)?);
         }
         let transfer = RunFiles::of(configuration).transfer_config(writers);

@@ -8,6 +8,7 @@ use super::histograms::HistogramDefinition;
 use super::monitoring::{MergeError, merge};
 use super::plugins::Watched;
 use super::registry::{self, Configured, RunDirectory};
+use super::remarks::{KnownSources, Remarks};
 use super::run_files::{DiskLeft, DiskWatch, StartRoom};
 use super::summary::{Durations, Parts, RunSummary};
 use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
@@ -15,7 +16,6 @@ use super::transfer::{TransferService, TransferSummary};
 use super::units::Units;
 use super::worker::{Ending, Worker};
 use ropewalk_config::Configuration;
-use ropewalk_config::SourceSection;
 use ropewalk_config::fields::Fields;
 use ropewalk_engine::tap::Tap;
 use ropewalk_engine::{FrontEndsAccount, Refusal, RunSnapshot, phase_name};
@@ -69,10 +69,11 @@ pub(super) struct RunBase {
     pub(super) run: RunNumber,
     /// Configured sources.
     pub(super) sources: usize,
-    /// Configured names of sources.
-    names: Arc<BTreeMap<SourceId, String>>,
+    known: KnownSources,
     /// Configured names of nodes.
     node_names: Arc<BTreeMap<NodeId, String>>,
+    /// Since when sources have been silent that stopped before others.
+    silent_since: BTreeMap<SourceId, Utc>,
     pub(super) streams: Vec<StreamName>,
     pub(super) histograms: Arc<[HistogramDefinition]>,
     pub(super) addresses: Vec<(String, String)>,
@@ -112,7 +113,6 @@ impl Drop for RunBase {
 impl RunBase {
     /// Of a run without threads yet.
     pub(super) fn new(configuration: &Configuration, directory: RunDirectory) -> Self {
-        let name = |source: &SourceSection| Some((SourceId(source.id), source.name.clone()?));
         let of_flows: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
         Self {
             workers: Vec::new(),
@@ -125,8 +125,9 @@ impl RunBase {
             directory: directory.path,
             run: directory.run,
             sources: configuration.source.len() + of_flows,
-            names: Arc::new(configuration.source.iter().filter_map(name).collect()),
+            known: KnownSources::of(configuration),
             node_names: Arc::new(node_names(configuration)),
+            silent_since: BTreeMap::new(),
             streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             addresses: Vec::new(),
@@ -272,8 +273,11 @@ impl RunHandle {
                 gateways.snapshot().sample(&gateways.flows, gateways.histogram_cells(), empty)
             }
         };
-        let (names, node_names) = (Arc::clone(&self.base.names), Arc::clone(&self.base.node_names));
-        Sample { names, node_names, ..sample }
+        if let Some(watch) = &self.base.disk_watch {
+            let deleted = sample.total(Counter::BytesDeleted);
+            watch.note_written(sample.total(Counter::BytesWritten).saturating_sub(deleted));
+        }
+        Sample { node_names: Arc::clone(&self.base.node_names), ..self.base.known.describe(sample) }
     }
 
     /// Free space of the disks that this process writes to; `None` without such a disk.
@@ -589,6 +593,11 @@ impl RunHandle {
         }
     }
 
+    /// Since when sources have been silent that stopped before others did, for the account.
+    pub(crate) fn note_silence(&mut self, since: BTreeMap<SourceId, Utc>) {
+        self.base.silent_since = since;
+    }
+
     /// The account of what is known now.
     pub fn summary(&self) -> RunSummary {
         let base = &self.base;
@@ -600,7 +609,11 @@ impl RunHandle {
         let transfer = base.transfer.as_ref().map(TransferService::summary);
         let parts = Parts { sources: base.sources, streams: &base.streams, lumisections: &lumisections };
         let mut summary = RunSummary::new(&snapshot, base.directory.clone(), parts, base.is_forced, times);
-        summary.names = base.names.iter().map(|(id, name)| (id.to_string(), name.clone())).collect();
+        if base.started.is_some() {
+            let (known, silent_since) = (&base.known, &base.silent_since);
+            summary.add_remarks(&Remarks { known, snapshot: &snapshot, sample: &sample, silent_since });
+        }
+        summary.names = base.known.names.iter().map(|(id, name)| (id.to_string(), name.clone())).collect();
         summary.fields = base.fields.clone();
         summary.configuration = base.configured.summary.clone();
         summary.clock = ClockSummary { at_start: base.clock_at_start, at_end: ClockReading::now() };

@@ -19,6 +19,7 @@
 //! registry     run numbers and directories, and the takeover record in one
 //! record       an account of the past in a line         advice     keys that would help next time
 //! summary      run.json; its parts in summary_sections, source_summary and histograms
+//! remarks      sentences about the sources of a run, for its account
 //! session      runs one after the other, as an operator has them; nothing else in here uses it
 //! monitoring   what filters counted, in documents beside the events
 //! schemas      of the JSON output
@@ -44,6 +45,7 @@ mod placement;
 mod plugins;
 mod record;
 mod registry;
+mod remarks;
 mod resolve;
 mod run_files;
 pub mod schemas;

@@ -5,6 +5,7 @@ use super::source_summary::GapSummary;
 use super::summary_sections::{ClockSummary, MeasureSummary};
 use ropewalk_config::Written;
 use ropewalk_config::fields::Fields;
+use ropewalk_terms::Cause;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,10 +67,16 @@ pub struct RunRecord {
     pub bytes_written: Option<u64>,
     /// Whether every equation of the ledger holds.
     pub is_balanced: Option<bool>,
-    /// Fragments that are in no complete event, and fragments that never came, by cause.
+    /// Fragments that arrived and were lost, by cause; without those of masked sources.
     pub lost: BTreeMap<String, u64>,
+    /// Fragments that never came, by cause; without those of masked sources.
+    pub missing: BTreeMap<String, u64>,
+    /// Fragments of masked sources that arrived.
+    pub masked: Option<u64>,
     /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
     pub sources_in_trouble: Vec<u32>,
+    /// What the account says of single sources, in sentences.
+    pub remarks: Vec<String>,
     /// In which events a source is missing, by source.
     pub gaps: BTreeMap<u32, Vec<GapSummary>>,
     /// The front ends under run control, by source.
@@ -101,6 +108,7 @@ struct Told {
     fragments: ToldFragments,
     by_source: BTreeMap<u32, ToldFragments>,
     gaps: BTreeMap<u32, Vec<GapSummary>>,
+    remarks: Vec<String>,
     front_ends: Option<ToldFrontEnds>,
     measures: BTreeMap<String, MeasureSummary>,
     stopped_by: Option<String>,
@@ -143,9 +151,11 @@ struct ToldFragments {
     bytes: u64,
     dropped: Counts,
     missing: Counts,
-    in_incomplete_events: u64,
+    duplicate: u64,
     late: u64,
     corrupt: u64,
+    stale: u64,
+    before_start: u64,
     frames_missing: u64,
     crc_errors: u64,
 }
@@ -220,10 +230,13 @@ impl RunRecord {
     fn with_gateways_1(self, told: Told) -> Self {
         let flows = || told.flows.values();
         let sum = |count: fn(&ToldFlow) -> u64| Some(flows().map(count).sum());
-        let mut lost = Counts::new();
-        for (cause, count) in flows().flat_map(ToldFlow::lost) {
-            *lost.entry(cause).or_default() += count;
-        }
+        let add_up = |of: fn(&ToldFlow) -> Counts| {
+            let mut sums = Counts::new();
+            for (cause, count) in flows().flat_map(of) {
+                *sums.entry(cause).or_default() += count;
+            }
+            sums
+        };
         let sources = || flows().flat_map(|flow| &flow.sources);
         Self {
             sources: Some(sources().count() as u64),
@@ -232,7 +245,9 @@ impl RunRecord {
             written: told.written,
             bytes_received: sum(|flow| flow.packets.bytes),
             bytes_written: Some(told.gateways.values().map(|gateway| gateway.written.bytes).sum()),
-            lost,
+            lost: add_up(|flow| flow.packets.lost()),
+            missing: add_up(|flow| flow.sets.missing_packets.clone()),
+            masked: sum(|flow| flow.packets.masked()),
             sources_in_trouble: sources().filter(|(_, source)| source.missing > 0).map(|(id, _)| *id).collect(),
             ..self.with_times(&told)
         }
@@ -248,6 +263,9 @@ impl RunRecord {
             bytes_received: told.bytes.payload_received,
             bytes_written: told.bytes.written,
             lost: told.fragments.lost(),
+            missing: told.fragments.never_came(),
+            masked: Some(told.fragments.masked()),
+            remarks: told.remarks,
             sources_in_trouble: told.by_source.iter().filter(|(_, one)| one.is_bad()).map(|(id, _)| *id).collect(),
             gaps: told.gaps,
             front_ends: told.front_ends.unwrap_or_default().by_source,
@@ -273,34 +291,39 @@ impl RunRecord {
     }
 }
 
-impl ToldFlow {
-    /// Packets in no complete set, by cause.
-    fn lost(&self) -> Counts {
-        ToldFragments { missing: self.sets.missing_packets.clone(), ..self.packets.clone() }.lost()
-    }
+/// The counts of causes other than `masked`.
+fn but_masked(counts: &Counts) -> impl Iterator<Item = (&str, u64)> {
+    counts.iter().map(|(cause, count)| (cause.as_str(), *count)).filter(|(cause, _)| *cause != Cause::Masked.name())
 }
 
 impl ToldFragments {
-    /// Fragments in no complete event, by cause.
+    /// Fragments that arrived and were lost, by cause.
     fn lost(&self) -> Counts {
         let counts = [
-            ("in_incomplete_events", self.in_incomplete_events),
+            ("duplicate", self.duplicate),
             ("late", self.late),
             ("corrupt", self.corrupt),
-            ("frames_missing", self.frames_missing),
+            ("stale", self.stale.saturating_sub(self.before_start)),
         ];
-        let by_cause = self.dropped.iter().chain(&self.missing).map(|(cause, count)| (cause.as_str(), *count));
-        let mut lost = Counts::new();
-        for (name, count) in by_cause.chain(counts).filter(|(_, count)| *count > 0) {
-            *lost.entry(name.to_owned()).or_default() += count;
-        }
-        lost
+        let all = but_masked(&self.dropped).chain(counts).filter(|(_, count)| *count > 0);
+        all.map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+
+    /// Fragments that never came, by cause.
+    fn never_came(&self) -> Counts {
+        but_masked(&self.missing).map(|(cause, count)| (cause.to_owned(), count)).collect()
+    }
+
+    /// Fragments of masked sources.
+    fn masked(&self) -> u64 {
+        self.dropped.get(Cause::Masked.name()).copied().unwrap_or(0)
     }
 
     /// Whether something is wrong with their source. An incomplete event is the trouble of the sources that are missing
     /// there, not of the present ones.
     fn is_bad(&self) -> bool {
-        self.crc_errors > 0 || self.lost().keys().any(|cause| cause != "in_incomplete_events")
+        let is_whole = self.lost().is_empty() && self.never_came().is_empty();
+        self.crc_errors > 0 || self.frames_missing > 0 || !is_whole
     }
 }
 
@@ -342,8 +365,9 @@ mod tests {
             "events": { "built": 9, "incomplete_emitted": 1, "written": 10 },
             "bytes": { "payload_received": 100, "written": 120 },
             "ledger": { "balanced": true },
-            "fragments": { "dropped": { "kept_newest": 2 }, "missing": { "timed_out": 1 }, "late": 3, "corrupt": 0,
-                           "in_incomplete_events": 1 },
+            "fragments": { "dropped": { "oversize": 2, "masked": 7 }, "missing": { "timed_out": 1, "masked": 9 }, "late": 3,
+                           "stale": 4, "before_start": 4, "corrupt": 0, "in_incomplete_events": 1 },
+            "remarks": ["source 12: missing in 1 event, 4: timed out"],
             "by_source": {
                 "12": { "missing": { "timed_out": 1 }, "dropped": {} }, "3": { "crc_errors": 1 },
                 "4": { "in_incomplete_events": 1, "crc_errors": 0 },
@@ -360,8 +384,10 @@ mod tests {
         assert_eq!((record.state.as_deref(), record.started_ns, record.written), (Some("ended"), Some(5), Some(10)));
         assert_eq!(record.fields.to_string(), "beam=e+");
         assert_eq!(record.measures.get("event_size").map(|sizes| (sizes.count, sizes.max)), Some((10, 9.5)));
-        let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
+        let lost = [("late", 3), ("oversize", 2)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!(record.missing, [("timed_out".to_owned(), 1)].into());
+        assert_eq!((record.masked, record.remarks.len()), (Some(7), 1));
         let front_end = FrontEndRecord { name: "hv".to_owned(), versions: "2.1".to_owned(), settings_sha256: None };
         let gap = GapSummary { first: "4".to_owned(), last: "9".to_owned(), missing: 2 };
         assert_eq!(record.gaps, [(12, vec![gap])].into());
@@ -398,8 +424,9 @@ mod tests {
             (Some(3), Some(95), Some(10), Some(7))
         );
         assert_eq!((record.bytes_received, record.bytes_written, record.is_balanced), (Some(55), Some(78), Some(true)));
-        let lost = [("in_incomplete_events", 3), ("late", 1), ("timed_out", 4), ("unknown_source", 2)];
+        let lost = [("late", 1), ("unknown_source", 2)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!(record.missing, [("timed_out".to_owned(), 4)].into());
         assert_eq!(record.sources_in_trouble, [10]);
         let account = json!({
             "schema": super::super::SUMMARY_SCHEMA, "state": "ended", "sources": 3, "ledger": { "balanced": true },
@@ -411,7 +438,8 @@ mod tests {
         let record = RunRecord::read(&directory).expect("it can be read");
         assert_eq!((record.sources, record.built, record.written), (Some(3), Some(95), Some(7)));
         assert_eq!((record.bytes_received, record.bytes_written), (Some(55), Some(78)));
-        assert_eq!(record.lost, [("late", 1), ("timed_out", 4)].map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!(record.lost, [("late".to_owned(), 1)].into());
+        assert_eq!(record.missing, [("timed_out".to_owned(), 4)].into());
         assert_eq!(record.sources_in_trouble, [10]);
         fs::remove_dir_all(path).expect("it can be removed");
     }

@@ -14,7 +14,7 @@ use ropewalk_terms::{Counter, Instant, NodeId, Role, StreamIndex};
 use ropewalk_wire::run_file::StreamName;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -151,8 +151,8 @@ const LONGEST_SECONDS: f64 = 3.2e9;
 pub struct DiskLeft {
     /// Bytes that can still be written to the disk that is full first.
     pub free_bytes: u64,
-    /// Time until it is full at the recent rate, including what other programs write; `None` while it is not filling,
-    /// or if old run files are deleted before it is full.
+    /// Time until it is full at the recent rate, of which this run's own files are at most the cause; `None` while it is not
+    /// filling, or if `keep` is reached before.
     pub time: Option<Duration>,
 }
 
@@ -218,12 +218,14 @@ impl StartRoom {
 #[derive(Debug)]
 pub(super) struct DiskWatch {
     left: Arc<Mutex<Option<DiskLeft>>>,
+    /// Bytes in the run's files.
+    written: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
 }
 
 impl DiskWatch {
-    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits; run files of more
-    /// than `keep` bytes are deleted. Each builder unit gets the free space where it writes.
+    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits, and its files have at most
+    /// `keep` bytes. Each builder unit gets the free space where it writes.
     pub(super) fn start(
         directories: Vec<PathBuf>,
         (least_free, keep): (u64, Option<u64>),
@@ -231,10 +233,13 @@ impl DiskWatch {
     ) -> Result<Self, RunError> {
         let (left, is_over) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (told, over) = (Arc::clone(&left), Arc::clone(&is_over));
+        let written = Arc::new(AtomicU64::new(0));
+        let size = Arc::clone(&written);
         let mut forecast = Forecast::new(directories, least_free, keep);
         let work = move || {
             while !over.load(Ordering::Relaxed) {
-                forecast.look(MonotonicClock.now(), |directory| free_bytes(directory).ok());
+                let written = size.load(Ordering::Relaxed);
+                forecast.look(MonotonicClock.now(), written, |directory| free_bytes(directory).ok());
                 *told.lock().unwrap_or_else(PoisonError::into_inner) = forecast.left();
                 for (places, room) in &rooms {
                     room.tell(places.iter().filter_map(|place| free_bytes(place).ok()).min());
@@ -244,7 +249,12 @@ impl DiskWatch {
         };
         let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(work);
         thread.map_err(system(format!("thread {THREAD}")))?;
-        Ok(Self { left, is_over })
+        Ok(Self { left, written, is_over })
+    }
+
+    /// The run's files have this many bytes now.
+    pub(super) fn note_written(&self, bytes: u64) {
+        self.written.store(bytes, Ordering::Relaxed);
     }
 
     /// What was left a moment ago.
@@ -265,36 +275,71 @@ struct Forecast {
     disks: Vec<Disk>,
     /// So much is to stay free.
     least_free: u64,
-    /// Bytes of run files, beyond which old ones are deleted.
+    /// So much the run's files have at most.
     keep: Option<u64>,
+    /// How fast the run's files grow, on all disks together.
+    growth: Rate,
 }
 
 #[derive(Clone, Debug)]
 struct Disk {
     path: PathBuf,
-    began: Option<Instant>,
-    before: (Instant, u64),
-    /// Bytes a second that it is filled with; below 0 where it is emptied.
-    rate: f64,
+    /// How fast it is filled; below 0 where it is emptied.
+    filling: Rate,
     left: Option<DiskLeft>,
 }
 
-impl Forecast {
-    /// Disks by a directory on each, none of them twice. With less than `least_free` bytes a run waits; run files of
-    /// more than `keep` bytes are deleted.
-    fn new(directories: impl IntoIterator<Item = PathBuf>, least_free: u64, keep: Option<u64>) -> Self {
-        let before = (Instant::ZERO, 0);
-        let disk = |path| Disk { path, began: None, before, rate: 0.0, left: None };
-        Self { disks: directories.into_iter().map(disk).collect(), least_free, keep }
+/// How much a number of bytes grows per second, averaged.
+#[derive(Clone, Debug, Default)]
+struct Rate {
+    began: Option<Instant>,
+    before: (Instant, f64),
+    per_second: f64,
+}
+
+impl Rate {
+    fn look(&mut self, now: Instant, bytes: f64) {
+        let began = *self.began.get_or_insert(now);
+        let (then, before) = std::mem::replace(&mut self.before, (now, bytes));
+        let passed = now.since(then).as_secs_f64();
+        if now > began && passed > 0.0 {
+            // In the beginning all that was seen counts alike.
+            let seen = now.since(began).as_secs_f64().min(AVERAGED.as_secs_f64());
+            self.per_second += ((bytes - before) / passed - self.per_second) * (passed / seen).min(1.0);
+        }
     }
 
-    /// Looks at the free space of the disks: the writable bytes as given by `free`, `None` if they are not known.
-    fn look(&mut self, now: Instant, mut free: impl FnMut(&Path) -> Option<u64>) {
+    /// The rate, once it has been measured for long enough.
+    fn known(&self, now: Instant) -> Option<f64> {
+        self.began.filter(|began| now.since(*began) >= FIRST).map(|_| self.per_second)
+    }
+}
+
+impl Forecast {
+    /// Disks by a directory on each, none of them twice. With less than `least_free` bytes a run waits.
+    fn new(directories: impl IntoIterator<Item = PathBuf>, least_free: u64, keep: Option<u64>) -> Self {
+        let disk = |path| Disk { path, filling: Rate::default(), left: None };
+        Self { disks: directories.into_iter().map(disk).collect(), least_free, keep, growth: Rate::default() }
+    }
+
+    /// Looks at the free space of the disks: the writable bytes as given by `free`, `None` if they are not known. The run's
+    /// files have `written` bytes. Files of other programs alone do not make it forecast a full disk.
+    fn look(&mut self, now: Instant, written: u64, mut free: impl FnMut(&Path) -> Option<u64>) {
+        self.growth.look(now, written as f64);
+        let growth = self.growth.known(now);
+        let most = self.keep.map_or(u64::MAX, |keep| keep.saturating_sub(written));
         for disk in &mut self.disks {
-            match free(&disk.path) {
-                Some(free) => disk.look(now, free.saturating_sub(self.least_free), self.keep),
-                None => disk.left = None,
-            }
+            let Some(free) = free(&disk.path) else {
+                disk.left = None;
+                continue;
+            };
+            let free = free.saturating_sub(self.least_free);
+            disk.filling.look(now, -(free as f64));
+            let rate = disk.filling.known(now).zip(growth).map_or(0.0, |(filling, growth)| filling.min(growth));
+            let seconds = free as f64 / rate;
+            let will_fill = rate > 0.0 && free < most && seconds < LONGEST_SECONDS;
+            let time = will_fill.then(|| Duration::from_secs_f64(seconds));
+            disk.left = Some(DiskLeft { free_bytes: free, time });
         }
     }
 
@@ -310,29 +355,11 @@ impl fmt::Display for DiskLeft {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(time) = self.time else { return write!(out, "{} free", Bytes(self.free_bytes)) };
         match time.as_secs() {
-            0..120 => write!(out, "full in {} s", time.as_secs()),
-            120..7200 => write!(out, "full in {} min", time.as_secs() / 60),
-            7200..172_800 => write!(out, "full in {:.1} h", time.as_secs_f64() / 3600.0),
-            _ => write!(out, "full in {} days", time.as_secs() / 86_400),
+            0..120 => write!(out, "full in about {} s", time.as_secs()),
+            120..7200 => write!(out, "full in about {} min", time.as_secs() / 60),
+            7200..172_800 => write!(out, "full in about {:.1} h", time.as_secs_f64() / 3600.0),
+            _ => write!(out, "full in about {} days", time.as_secs() / 86_400),
         }
-    }
-}
-
-impl Disk {
-    fn look(&mut self, now: Instant, free: u64, keep: Option<u64>) {
-        let began = *self.began.get_or_insert(now);
-        let (then, free_then) = std::mem::replace(&mut self.before, (now, free));
-        let passed = now.since(then).as_secs_f64();
-        if now > began && passed > 0.0 {
-            let rate = (free_then as f64 - free as f64) / passed;
-            // In the beginning all that was seen counts alike.
-            let seen = now.since(began).as_secs_f64().min(AVERAGED.as_secs_f64());
-            self.rate += (rate - self.rate) * (passed / seen).min(1.0);
-        }
-        let is_known = now.since(began) >= FIRST && self.rate > 0.0 && keep.is_none_or(|keep| free < keep);
-        let seconds = free as f64 / self.rate;
-        let time = (is_known && seconds < LONGEST_SECONDS).then(|| Duration::from_secs_f64(seconds));
-        self.left = Some(DiskLeft { free_bytes: free, time });
     }
 }
 
@@ -355,22 +382,13 @@ mod tests {
         let mut forecast = forecast(&["/data"], 100 * GIGABYTE);
         assert_eq!(forecast.left(), None, "no disk was examined yet");
         for second in 0..=600 {
-            forecast.look(at(second), |_| Some((3700 - second) * GIGABYTE));
+            forecast.look(at(second), second * GIGABYTE, |_| Some((3700 - second) * GIGABYTE));
             let time = forecast.left().and_then(|left| left.time);
             assert_eq!(time.is_some(), second >= 10, "after {second} s");
         }
         let left = forecast.left().expect("it was looked at");
         assert_eq!(left.free_bytes, 3000 * GIGABYTE, "what is to stay free is not there");
         assert_eq!(left.time.map(|time| time.as_secs()), Some(3000));
-    }
-
-    #[test]
-    fn a_disk_with_room_for_all_kept_files_does_not_become_full() {
-        for (keep, is_filling) in [(2000, false), (4000, true)] {
-            let mut forecast = Forecast::new([PathBuf::from("/data")], 0, Some(keep * GIGABYTE));
-            (0..=60).for_each(|second| forecast.look(at(second), |_| Some((3700 - second) * GIGABYTE)));
-            assert_eq!(forecast.left().is_some_and(|left| left.time.is_some()), is_filling, "{keep}");
-        }
     }
 
     #[test]
@@ -395,21 +413,38 @@ mod tests {
         let mut forecast = forecast(&["/data"], 0);
         let free = |second: u64| 10_000 - second - second.saturating_sub(600) * 9;
         for second in 0..=900 {
-            forecast.look(at(second), |_| Some(free(second) * GIGABYTE));
+            forecast.look(at(second), (10_000 - free(second)) * GIGABYTE, |_| Some(free(second) * GIGABYTE));
         }
         // 10 GB a second since 300 s.
         let time = forecast.left().and_then(|left| left.time).expect("it is being filled").as_secs_f64();
         assert!((600.0..660.0).contains(&time), "{time}");
-        forecast.look(at(901), |_| Some((free(901) - 1) * GIGABYTE));
+        forecast.look(at(901), (10_000 - free(901)) * GIGABYTE, |_| Some((free(901) - 1) * GIGABYTE));
         let after = forecast.left().and_then(|left| left.time).expect("it is being filled").as_secs_f64();
         assert!((time - after) / time < 0.02, "a file that was set aside: {after} after {time}");
+    }
+
+    #[test]
+    fn what_other_programs_write_and_what_keep_deletes_fill_no_disk() {
+        let time = |keep: Option<u64>, growth: u64| {
+            let mut forecast = Forecast::new([PathBuf::from("/data")], 0, keep);
+            // Another program writes 20 GB a second.
+            for second in 0..=60 {
+                forecast.look(at(second), growth * second, |_| Some((50_000 - 20 * second) * GIGABYTE));
+            }
+            forecast.left().and_then(|left| left.time).map(|time| time.as_secs())
+        };
+        assert_eq!(time(None, 0), None);
+        assert_eq!(time(None, GIGABYTE), Some(48_800), "at the rate of the run");
+        assert_eq!(time(None, 100 * GIGABYTE), Some(2_440), "no faster than the disk is filled");
+        assert_eq!(time(Some(40_000 * GIGABYTE), GIGABYTE), None, "files are deleted before");
+        assert_eq!(time(Some(60_000 * GIGABYTE), GIGABYTE), Some(48_800));
     }
 
     #[test]
     fn the_disk_that_is_full_first_counts() {
         let mut forecast = forecast(&["/fast", "/slow", "/full", "/gone"], 0);
         for second in 0..=60 {
-            forecast.look(at(second), |path| match path.to_str()? {
+            forecast.look(at(second), 10 * second * GIGABYTE, |path| match path.to_str()? {
                 "/fast" => Some((1000 - 10 * second) * GIGABYTE),
                 "/slow" => Some((500 - second) * GIGABYTE),
                 "/full" => Some(GIGABYTE),
@@ -418,11 +453,11 @@ mod tests {
         }
         let left = forecast.left().expect("there are disks");
         assert_eq!((left.free_bytes, left.time.map(|time| time.as_secs())), (400 * GIGABYTE, Some(40)));
-        assert_eq!(left.to_string(), "full in 40 s");
+        assert_eq!(left.to_string(), "full in about 40 s");
         let said = |seconds| DiskLeft { time: Some(Duration::from_secs(seconds)), ..left }.to_string();
         let words = [7199, 9000, 200_000].map(said);
-        assert_eq!(words, ["full in 119 min", "full in 2.5 h", "full in 2 days"]);
-        forecast.look(at(61), |_| None);
+        assert_eq!(words, ["full in about 119 min", "full in about 2.5 h", "full in about 2 days"]);
+        forecast.look(at(61), 0, |_| None);
         assert_eq!(forecast.left(), None, "the free space is unknown");
     }
 }

@@ -3,7 +3,7 @@
 use ropewalk_config::ByteOrigin;
 use ropewalk_engine::{Doubts, MaskRecord, MaskedInterval, RunSnapshot};
 use ropewalk_flow::messages::{FragmentFlags, Gap, NumberingAnomaly, NumberingKind, SynchronyState};
-use ropewalk_terms::{ByCause, Cause, Counter, Fact, Facts, FragmentAccount, SourceCounts, SourceId};
+use ropewalk_terms::{Cause, Counter, Fact, Facts, FragmentAccount, SourceCounts, SourceId};
 use ropewalk_tools::Packing;
 use ropewalk_tools::foreign::{CutOff, HoleReport, Passed};
 use ropewalk_tools::status::named;
@@ -22,6 +22,8 @@ pub struct FragmentSummary {
     /// Doubtful fragments in events, by flag. Wrong checksums are in `crc_errors`.
     #[schemars(with = "BTreeMap<String, NonZeroU64>")]
     pub flagged: BTreeMap<&'static str, u64>,
+    /// Times at which a source began to count anew, whether its fragments found their events again or not.
+    pub restarts: u64,
     /// Further counts.
     #[serde(flatten)]
     pub counts: SourceCounts,
@@ -45,6 +47,12 @@ fn flagged(doubts: &Doubts) -> BTreeMap<&'static str, u64> {
         .collect()
 }
 
+/// How often a source with these irregular numbers began to count anew.
+fn restarts(numbering: &[NumberingAnomaly]) -> u64 {
+    let is_restart = |one: &&NumberingAnomaly| matches!(one.kind, NumberingKind::Restart | NumberingKind::OutOfSync);
+    numbering.iter().filter(is_restart).count() as u64
+}
+
 impl std::ops::Deref for FragmentSummary {
     type Target = FragmentAccount;
 
@@ -57,7 +65,8 @@ impl FragmentSummary {
     /// Of all sources together.
     pub(super) fn of_all(snapshot: &RunSnapshot) -> Self {
         let counts = SourceCounts::of(|counter| snapshot.counter(counter));
-        Self::new(snapshot.ledger.fragments, counts, &doubts(snapshot))
+        let restarts = snapshot.numbering.values().map(|all| restarts(all)).sum();
+        Self { restarts, ..Self::new(snapshot.ledger.fragments, counts, &doubts(snapshot)) }
     }
 
     /// Of each source, by its id.
@@ -65,19 +74,20 @@ impl FragmentSummary {
         let summary = |(id, account): (&SourceId, &FragmentAccount)| {
             let counts = snapshot.counts.get(id).copied().unwrap_or_default();
             let doubts = snapshot.doubts.get(id).copied().unwrap_or_default();
-            (id.to_string(), Self::new(*account, counts, &doubts))
+            let restarts = snapshot.numbering.get(id).map_or(0, |all| restarts(all));
+            (id.to_string(), Self { restarts, ..Self::new(*account, counts, &doubts) })
         };
         snapshot.sources.iter().map(summary).collect()
     }
 
     fn new(account: FragmentAccount, counts: SourceCounts, doubts: &Doubts) -> Self {
-        Self { account, flagged: flagged(doubts), counts }
+        Self { account, flagged: flagged(doubts), restarts: 0, counts }
     }
 
     /// Facts for the exit status.
     pub(super) fn facts(&self) -> Facts {
         let account = &self.account;
-        let but_masked = |by_cause: &ByCause| by_cause.total() - by_cause.get(Cause::Masked);
+        let dropped = account.dropped.total() - account.dropped.get(Cause::Masked);
         let flagged = self.flagged.iter().map(|(name, count)| (*name, *count));
         let before_start = self.counts.get(Counter::FragmentsBeforeStart);
         Facts::default().with(named(flagged)).with([
@@ -86,12 +96,13 @@ impl FragmentSummary {
             (Fact::Corrupt, account.corrupt),
             (Fact::Stale, account.stale.saturating_sub(before_start)),
             (Fact::BeforeStart, before_start),
-            (Fact::Dropped, but_masked(&account.dropped)),
-            (Fact::Missing, but_masked(&account.missing)),
+            (Fact::Dropped, dropped),
+            (Fact::Missing, account.never_came()),
             (Fact::InFlight, account.in_flight),
             (Fact::CrcErrors, self.counts.get(Counter::CrcErrors)),
             (Fact::FramesMissing, self.counts.get(Counter::FramesMissing)),
             (Fact::OutOfOrder, self.counts.get(Counter::FramesOutOfOrder)),
+            (Fact::Restarts, self.restarts),
             (Fact::AfterStop, account.after_stop),
             (Fact::Masked, account.dropped.get(Cause::Masked)),
         ])

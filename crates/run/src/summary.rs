@@ -6,6 +6,7 @@ use super::file_filters::FileBasedSummary;
 use super::gateway::{FlowSummary, GatewayAccount, GatewaySummary};
 use super::histograms::SourceHistograms;
 use super::registry::{ACCOUNT, ConfigurationSummary, TakeoverRecord};
+use super::remarks::Remarks;
 use super::source_summary::{
     FragmentSummary, GapSummary, InputSummary, MaskedSummary, NumberingSummary, SynchronySummary,
 };
@@ -129,9 +130,15 @@ pub struct RunSummary {
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
     pub stopped_by: Option<&'static str>,
+    /// Sentences on single sources: missing in events, masked, silent in the whole run, or with numbers that restarted or do not
+    /// fit the run.
+    pub remarks: Vec<String>,
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
     /// writers of cards and with splitters.
     pub warnings: Vec<String>,
+    /// Required sources that sent nothing although something was expected.
+    #[serde(skip)]
+    never_sent: u64,
     /// In runs with gateways, facts about packets and events: they count sets where `events` counts events.
     #[serde(skip)]
     of_gateways: Option<Facts>,
@@ -363,7 +370,9 @@ impl RunSummary {
             gateways: BTreeMap::new(),
             farm: None,
             stopped_by: snapshot.stopped_by.map(Cause::name),
+            remarks: Vec::new(),
             warnings: Vec::new(),
+            never_sent: 0,
             of_gateways: None,
         }
         .judged()
@@ -374,6 +383,12 @@ impl RunSummary {
     fn judged(mut self) -> Self {
         self.status = StatusSummary::of(&self.facts(), Asked::Taken);
         self
+    }
+
+    /// Adds the sentences on sources.
+    pub(super) fn add_remarks(&mut self, remarks: &Remarks<'_>) {
+        self.never_sent = remarks.never_sent().len() as u64;
+        self.remarks = remarks.sentences();
     }
 
     /// Adds front ends under run control. Their equations join the ledger.
@@ -449,6 +464,7 @@ impl RunSummary {
         let garbage = self.by_source.values().map(|source| source.counts.get(Counter::GarbageBytes)).sum();
         self.fragments.facts().and(&InputSummary::facts(&self.inputs)).with([
             (Fact::GarbageBytes, garbage),
+            (Fact::Nothing, self.never_sent),
             (Fact::Partial, self.partial.len() as u64),
             (Fact::DatagramsLost, self.datagrams.lost),
             (Fact::DatagramsNobodys, self.datagrams.nobodys),

@@ -320,6 +320,8 @@ counters! {
     NumbersRepeated = "numbers_repeated", Count, Total, [Account];
     /// Fragments with a lower event number than the fragment before them, as received; once each time the numbers wrap.
     NumbersFell = "numbers_fell", Count, Total, [Account];
+    /// Fragments with a greater event number than the next one after the fragment before them, as received.
+    NumbersJumped = "numbers_jumped", Count, Total, [Account];
 }
 
 impl Counter {

@@ -191,9 +191,16 @@ impl FragmentAccount {
             + self.in_flight
     }
 
-    /// Fragments that are in no event: everything but complete, incomplete and in flight.
+    /// Fragments that arrived and were lost: they are in no event although the run wanted them, neither masked nor sent after
+    /// the stop.
     pub fn lost(&self) -> u64 {
-        self.duplicate + self.late + self.corrupt + self.stale + self.after_stop + self.dropped.total()
+        let dropped = self.dropped.total() - self.dropped.get(Cause::Masked);
+        self.duplicate + self.late + self.corrupt + self.stale + dropped
+    }
+
+    /// Fragments that never came although their events needed them, without those of masked sources.
+    pub fn never_came(&self) -> u64 {
+        self.missing.total() - self.missing.get(Cause::Masked)
     }
 
     /// How many events there were that need a fragment, as this account has it: each had one, or none for a cause.

@@ -83,7 +83,7 @@ facts! {
     Unbalanced = "unbalanced", Wrong, Wrong;
     /// Nodes whose last numbers are unknown: the account is partial.
     Partial = "partial", Lost, Lost;
-    /// Nothing was found where data should be.
+    /// Inputs without any data, and required sources that sent nothing in a whole run; connected ones only where others sent.
     Nothing = "nothing", Lost, Wrong;
     /// Fragments that came after their event was finished.
     Late = "late", Lost, Lost;
@@ -208,6 +208,26 @@ facts! {
 }
 
 impl Fact {
+    /// What its count counts, in the plural, where that is fragments or events; otherwise empty.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Late
+            | Self::Duplicate
+            | Self::Corrupt
+            | Self::Stale
+            | Self::Dropped
+            | Self::Missing
+            | Self::InFlight => "fragments",
+            Self::CrcErrors | Self::Malformed | Self::WrongSource | Self::LengthMismatch | Self::StatusError => {
+                "fragments"
+            }
+            Self::BunchCrossingMismatch | Self::Displaced | Self::FragmentIncomplete => "fragments",
+            Self::Incomplete | Self::Doubtful | Self::EventsInFlight | Self::Unwritten => "events",
+            Self::Nothing => "sources",
+            _ => "",
+        }
+    }
+
     /// The fact with this name, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
         FACTS.iter().copied().find(|fact| fact.name() == name)

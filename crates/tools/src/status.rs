@@ -30,6 +30,11 @@ impl StatusSummary {
     }
 }
 
+/// What the fact with this name counts, such as `fragments`; empty where its name says that.
+pub fn unit(name: &str) -> &'static str {
+    Fact::from_name(name).map_or("", Fact::unit)
+}
+
 /// Facts with these names and counts, as flags of fragments have them; other names are left out.
 pub fn named<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> impl Iterator<Item = (Fact, u64)> {
     counts.into_iter().filter_map(|(name, count)| Some((Fact::from_name(name)?, count)))

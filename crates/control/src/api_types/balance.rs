@@ -19,7 +19,7 @@ pub(crate) struct Fragments {
     after_stop: u64,
     in_dropped_events: u64,
     in_flight: u64,
-    /// Fragments that are in no event and will not be.
+    /// Fragments that arrived and were lost: neither masked, nor from before the start or after the stop.
     lost: u64,
     /// By cause.
     dropped: BTreeMap<&'static str, u64>,
@@ -28,7 +28,8 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    pub(super) fn of(account: &FragmentAccount) -> Self {
+    /// Of this account; `before_start` of its stale fragments came before the start.
+    pub(super) fn of(account: &FragmentAccount, before_start: u64) -> Self {
         let by_cause = |by: &ropewalk_terms::ByCause| by.iter().map(|(cause, count)| (cause.name(), count)).collect();
         Self {
             received: account.received,
@@ -41,7 +42,7 @@ impl Fragments {
             after_stop: account.after_stop,
             in_dropped_events: account.in_dropped_events,
             in_flight: account.in_flight,
-            lost: account.lost(),
+            lost: account.lost().saturating_sub(before_start),
             dropped: by_cause(&account.dropped),
             missing: by_cause(&account.missing),
         }
@@ -116,7 +117,7 @@ impl Balance {
             right: imbalance.right,
         };
         Self {
-            fragments: Fragments::of(&ledger.fragments),
+            fragments: Fragments::of(&ledger.fragments, view.snapshot.counter(Counter::FragmentsBeforeStart)),
             events: Events::of(&ledger.events),
             pools: Pools {
                 loans: ledger.pools.loans,

@@ -155,11 +155,13 @@ pub(crate) struct Source {
     is_connected: bool,
     /// Whether no more data is expected: the source has ended in order, or is masked.
     has_ended: bool,
+    /// Whether it sends datagrams, so that it never has a connection.
+    sends_datagrams: bool,
     /// Whether it takes part in the current run.
     taking: Taking,
     /// The number of its latest event; null if none has arrived.
     last_event: Option<u64>,
-    /// Seconds since its last data; null if it has sent nothing, or if no readout unit has reported that.
+    /// Seconds since its last data; null if none has arrived, or no readout unit has reported that.
     silent_s: Option<f64>,
     #[serde(flatten)]
     fragments: Fragments,
@@ -189,6 +191,7 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
     let snapshot = &view.snapshot;
     let source = |(id, account): (&ropewalk_terms::SourceId, &FragmentAccount)| {
         let told = view.sample.source(*id);
+        let counts = snapshot.counts.get(id).copied().unwrap_or_default();
         let known = |counter| told.and_then(|told| told.numbers.known(counter));
         Source {
             id: id.0,
@@ -202,8 +205,9 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
                 .filter(|_| account.received > 0)
                 .map(|nanoseconds| nanoseconds as f64 / 1e9),
             is_connected: told.is_some_and(ropewalk_monitor::SourceSample::is_connected),
-            fragments: Fragments::of(account),
-            counts: Counts(snapshot.counts.get(id).copied().unwrap_or_default()),
+            sends_datagrams: told.is_some_and(|told| told.sends_datagrams),
+            fragments: Fragments::of(account, counts.get(Counter::FragmentsBeforeStart)),
+            counts: Counts(counts),
         }
     };
     snapshot.sources.iter().map(source).collect()

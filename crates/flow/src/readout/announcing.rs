@@ -272,6 +272,7 @@ fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
         (Counter::FragmentsEmpty, statistics.empty),
         (Counter::NumbersRepeated, statistics.repeated),
         (Counter::NumbersFell, statistics.fell),
+        (Counter::NumbersJumped, statistics.jumped),
     ];
     let counters = counters.into_iter().filter(|&(_, count)| count > 0);
     let counters = counters.map(move |(counter, value)| ReportEntry { source: Some(id), what: counter as u16, value });

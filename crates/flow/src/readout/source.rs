@@ -61,6 +61,8 @@ pub(super) struct Statistics {
     pub(super) repeated: u64,
     /// Fragments with a lower number than the fragment before.
     pub(super) fell: u64,
+    /// Fragments whose number is greater than the next one after the fragment before.
+    pub(super) jumped: u64,
     /// Fragments that came before the run began.
     pub(super) before_start: u64,
     /// Fragments with each of `FragmentFlags::DOUBTS`.
@@ -95,6 +97,7 @@ impl Statistics {
         if let Some(last) = self.last_number.replace(fragment.raw_id) {
             self.repeated += u64::from(fragment.raw_id == last);
             self.fell += u64::from(fragment.raw_id < last);
+            self.jumped += u64::from(fragment.raw_id > last.saturating_add(1));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Finder, Finding, Limit, find};
 use crate::made_up::{held_back, node, sample, source};
+use crate::numbering::Begun;
 use crate::{Activity, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, NodeId, RunNumber};
@@ -61,7 +62,7 @@ fn sources_that_never_sent_are_no_missing_triggers() {
     let begun = |seconds| sample(seconds, vec![source(1, 0), source(2, 0)]);
     let finding = found(&begun(10), &begun(20));
     assert_eq!(finding.limit, Limit::NoSources);
-    assert_eq!(finding.sentence, "no source has sent anything: waiting for source 1 and 1 more");
+    assert_eq!(finding.sentence, "no source has sent anything: waiting for source 1 and 1 more source");
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn a_node_that_is_not_there_is_named() {
     let finding = found(&before, &now);
     assert_eq!(
         (finding.limit, finding.sentence.as_str()),
-        (Limit::NodeMissing, "ru0 and 1 more not connected to the event manager")
+        (Limit::NodeMissing, "ru0 and 1 more node not connected to the event manager")
     );
 }
 
@@ -155,6 +156,21 @@ fn a_source_that_stopped_while_another_goes_on_or_waits_is_silent() {
     assert_eq!(found(&before, &waits).subject, "source 2");
     waits.sources[1].numbers.add(Counter::SourceDisconnections, 1);
     assert!(found(&before, &waits).sentence.ends_with("no data for 10.0 s, no connection"));
+}
+
+#[test]
+fn a_source_whose_first_number_does_not_fit_limits_the_run_and_nothing_behind_it() {
+    let outside = |seconds| {
+        let mut waits = held_back(source(1, 10 * seconds), Duration::from_secs(seconds));
+        waits.account.stale = 8 * seconds;
+        waits.numbering.begun = Some(Begun { first: 0, came: 5000, skipped: None });
+        let mut other = held_back(source(2, 10 * seconds), Duration::from_secs(seconds));
+        other.account.in_incomplete_events = seconds;
+        sample(seconds, vec![waits, other])
+    };
+    let finding = found(&outside(10), &outside(20));
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::WrongFirstNumber, "source 1"));
+    assert_eq!(finding.sentence, "source 1 sends numbers from 5000, source 2 from 0: reset both");
 }
 
 #[test]
@@ -284,7 +300,7 @@ fn where_no_source_sends_and_everything_is_connected_there_are_no_triggers() {
     let finding = found(&before, &sample(20, vec![source(1, 1_000), source(2, 1_000)]));
     assert_eq!(
         (finding.limit, finding.sentence.as_str()),
-        (Limit::NoData, "no triggers: all nodes are connected, and no source sends")
+        (Limit::NoData, "no triggers: all nodes are connected, and no source has sent for 10 s")
     );
     let mut dead = sample(20, vec![source(1, 1_000), source(2, 1_000)]);
     dead.nodes[0].is_connected = false;

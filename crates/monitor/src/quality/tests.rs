@@ -1,5 +1,6 @@
 use super::{Problem, ProblemKind, Quality, QualityMonitor, QualityState, Relation};
 use crate::made_up::{held_back, node, sample, source};
+use crate::numbering::{Begun, Recovery};
 use crate::{Sample, SourceSample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, EventKey, NodeId, RunNumber, SourceId, Utc};
@@ -50,7 +51,7 @@ fn events_of_each_quality_are_counted_in_the_run_and_per_second() {
     let quality = after([at(1), at(3)]);
     assert_eq!((quality.incomplete.total, quality.incomplete.per_second), (33, 11.0));
     assert_eq!((quality.doubtful.total, quality.doubtful.per_second), (9, 3.0));
-    assert_eq!(quality.sentence, "33 incomplete events; source 2 is missing in 33");
+    assert_eq!(quality.sentence, "33 incomplete events: source 2 is missing");
     assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, true));
 }
 
@@ -59,7 +60,7 @@ fn a_source_that_restarted_is_named_with_its_event_and_what_followed() {
     let restarted = |second: u64| {
         look(second, |look| {
             look.names = Arc::new([(SourceId(1), "boardA".to_owned())].into());
-            look.sources[0].restarted_at = Some(EventKey::new(0, 600));
+            look.sources[0].numbering.restarted_at = Some(EventKey::new(0, 600));
             look.sources[0].account.dropped.add(Cause::OutOfSync, 100 * second);
             look.events.incomplete_emitted = 2_049;
         })
@@ -69,7 +70,7 @@ fn a_source_that_restarted_is_named_with_its_event_and_what_followed() {
     assert_eq!(worst.kind, ProblemKind::SourceRestarted);
     assert_eq!(worst.sentence, "boardA (source 1) restarted counting at event 600: 2,049 incomplete events");
     assert_eq!((worst.since_ns, worst.last_ns, worst.count), (10 * SECOND, 11 * SECOND, 1_100));
-    assert!(quality.sentence.ends_with("2,049 incomplete events (and 1 more)"), "{}", quality.sentence);
+    assert!(quality.sentence.ends_with("2,049 incomplete events (and 1 more problem)"), "{}", quality.sentence);
 }
 
 #[test]
@@ -79,11 +80,97 @@ fn a_problem_whose_count_rests_is_over_and_stays_in_the_list() {
     assert!(only(&quality).is_current);
     let quality = after([late(1, 0), late(2, 5), late(12, 5)]);
     assert!(!only(&quality).is_current && !quality.is_current);
-    assert_eq!(quality.sentence, "source 1: 5 fragments lost: 5 late; not any more");
+    assert_eq!(quality.sentence, "source 1: 5 fragments lost: 5 late; until 00:00:02 UTC");
     assert_eq!(quality.state, QualityState::Incomplete);
     let quality = after([late(1, 0), late(2, 5), late(12, 5), late(13, 6)]);
     assert!(only(&quality).is_current);
     assert_eq!((only(&quality).since_ns, only(&quality).last_ns), (2 * SECOND, 13 * SECOND));
+}
+
+/// A source whose numbers do not begin at the run's first one, `stale` fragments in.
+fn begins_at(look: &mut Sample, first: u64, came: u64, stale: u64) {
+    look.sources[0].numbering.begun = Some(Begun { first, came, skipped: None });
+    look.sources[0].account.stale = stale;
+    look.events.built = 0;
+}
+
+#[test]
+fn a_source_that_counts_already_is_named_after_two_looks_and_a_left_over_is_not() {
+    let outside = |second: u64| look(second, |look| begins_at(look, 826, 4521, 8 * second));
+    let quality = after([outside(1), outside(2)]);
+    let problem = only(&quality);
+    let sentence = "source 1 sends number 4521, but the first event of the run is 826 (first): reset the board, or delete \"first\"";
+    assert_eq!((problem.kind, problem.count, &*problem.sentence), (ProblemKind::WrongFirstNumber, 16, sentence));
+    assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, true));
+    let joined = look(2, |look| {
+        begins_at(look, 826, 4521, 8);
+        look.sources[0].account.in_complete_events = 5;
+    });
+    let quality = after([outside(1), joined]);
+    assert_eq!(quality.current(ProblemKind::WrongFirstNumber), 0, "{quality:#?}");
+}
+
+#[test]
+fn a_restart_whose_place_was_found_again_is_a_notice_and_the_data_are_good() {
+    let recovered = |second: u64| {
+        look(second, |look| {
+            let event = EventKey::new(0, 1806);
+            look.sources[0].numbering.recovered = Some(Recovery { event, from: 1804, to: 0, count: 1 });
+        })
+    };
+    let quality = after([look(1, |_| ()), recovered(2)]);
+    let sentence =
+        "source 1 restarted counting at event 0:1806 (1804 -> 0); its place was found again by time or bunch crossing";
+    let sentence = sentence.replace("0:1806", &EventKey::new(0, 1806).to_string());
+    assert_eq!((only(&quality).kind, &only(&quality).sentence), (ProblemKind::SourceRecovered, &sentence));
+    assert_eq!(quality.state, QualityState::Good);
+    assert_eq!(quality.sentence, format!("all 200 events are complete; {sentence}"));
+}
+
+#[test]
+fn numbers_that_a_source_skipped_are_named() {
+    let lost = |missing, gap| {
+        let quality = after([look(1, |look| {
+            look.sources[0].numbers.add(Counter::FramesMissing, missing);
+            look.sources[0].numbering.gap = gap;
+        })]);
+        only(&quality).sentence.clone()
+    };
+    assert_eq!(lost(1, Some((1814, 1816))), "source 1 skipped number 1815");
+    assert_eq!(lost(5, Some((1814, 1820))), "source 1 skipped 5 numbers, 1815 to 1819");
+    assert_eq!(lost(1, None), "source 1: 1 frame missing, as the numbers show");
+}
+
+#[test]
+fn incomplete_events_name_every_source_that_is_missing() {
+    let quality = after([look(1, |look| {
+        look.events.incomplete_emitted = 2;
+        look.sources[0].account.missing.add(Cause::TimedOut, 1);
+        look.sources[1].account.missing.add(Cause::Skipped, 1);
+    })]);
+    assert_eq!(only(&quality).sentence, "2 incomplete events: source 1 is missing in 1, source 2 in 1");
+}
+
+#[test]
+fn a_node_that_is_away_and_a_run_that_builds_nothing_are_named() {
+    let dead = |second: u64| {
+        look(second, |look| {
+            look.events.built = 100;
+            look.nodes[1].is_connected = false;
+        })
+    };
+    let quality = after((1..=5).map(dead));
+    assert_eq!(
+        (quality.state, &*quality.sentence),
+        (QualityState::Good, "all 100 events are complete; bu0 not connected to the event manager")
+    );
+    let quality = after((1..=12).map(dead));
+    assert_eq!(quality.state, QualityState::NoData);
+    assert_eq!(quality.sentence, "bu0 not connected to the event manager (and 1 more problem)");
+    assert_eq!(
+        quality.worst(ProblemKind::DataAcquisitionDead).map(|dead| &*dead.sentence),
+        Some("no further event was built in 11 s")
+    );
 }
 
 #[test]
@@ -131,6 +218,10 @@ fn a_source_that_never_sent_is_told_from_one_that_stopped() {
     let quality = after((1..=6).map(never));
     assert_eq!(only(&quality).kind, ProblemKind::SourceNeverSent);
     assert_eq!(only(&quality).sentence, "source 1 has sent nothing since the run began (it is connected)");
+    let datagrams =
+        |second: u64| look(second, |look| look.sources[0] = SourceSample { sends_datagrams: true, ..source(1, 0) });
+    let quality = after((1..=6).map(datagrams));
+    assert!(only(&quality).sentence.ends_with("(nothing arrived at its port)"), "{quality:#?}");
     let stopped = |second: u64| look(second, |look| look.sources[0] = source(1, 500));
     let quality = after((1..=7).map(stopped));
     assert_eq!(only(&quality).kind, ProblemKind::SourceSilent);

@@ -139,8 +139,10 @@ fn quality(body: &Value) -> Vec<String> {
         format!("  {name:<11} {} events, {} per second", grouped(of("total")), grouped(of("per_second")))
     });
     let problems = body["problems"].as_array().into_iter().flatten().map(|problem| {
-        let over = if problem["is_current"] == true { "" } else { ", over" };
-        format!("  {} (alarm {}{over})", text(&problem["sentence"]), text(&problem["kind"]))
+        let last = problem["last_ns"].as_i64().unwrap_or(0);
+        let until =
+            if problem["is_current"] == true { String::new() } else { format!(", until {} UTC", time_of_day(last)) };
+        format!("  {} (alarm {}{until})", text(&problem["sentence"]), text(&problem["kind"]))
     });
     [format!("{}: {}", text(&body["state"]), text(&body["sentence"]))]
         .into_iter()
@@ -192,16 +194,15 @@ fn sources(all: &[Value]) -> String {
     for source in all {
         let sum = |names: &[&str]| names.iter().filter_map(|&name| source[name].as_u64()).sum::<u64>();
         let missing = source["missing"].as_object().into_iter().flatten();
-        let missing = missing.filter_map(|(_, count)| count.as_u64()).sum();
-        // A masked source loses what it sends on purpose.
-        let lost = sum(&["lost"]).saturating_sub(source["dropped"]["masked"].as_u64().unwrap_or(0));
-        let faults = [missing, lost, sum(&["crc_errors", "frames_missing", "corrupt"])];
+        let missing = missing.filter(|(cause, _)| *cause != "masked").filter_map(|(_, count)| count.as_u64()).sum();
+        let faults = [missing, sum(&["lost"]), sum(&["crc_errors", "frames_missing", "corrupt"])];
         let state = match source["taking"].as_str() {
             Some("masked") => "masked",
             Some("asked_back") => "unmasked, no data yet",
             _ if source["has_ended"] == true => "ended",
             _ if source["is_connected"] == true => "connected",
             _ if source["received"] == 0 => "no data yet",
+            _ if source["sends_datagrams"] == true => "datagrams",
             _ => "not connected",
         };
         let silent = source["silent_s"].as_f64().map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"));
@@ -388,14 +389,13 @@ mod tests {
 
     #[test]
     fn the_quality_has_events_and_problems() {
-        let problem =
-            json!({ "kind": "source_silent", "is_current": false, "sentence": "source 3: no data for 4.0 s" });
-        let body = json!({ "state": "incomplete", "sentence": "source 3: no data for 4.0 s; not any more",
+        let problem = json!({ "kind": "source_silent", "is_current": false, "last_ns": 4_000_000_000_i64, "sentence": "source 3: no data for 4.0 s" });
+        let body = json!({ "state": "incomplete", "sentence": "source 3: no data for 4.0 s; until 00:00:04 UTC",
             "complete": { "total": 12345, "per_second": 99.5 }, "problems": [problem] });
         let shown = quality(&body);
-        assert_eq!(shown[0], "incomplete: source 3: no data for 4.0 s; not any more");
+        assert_eq!(shown[0], "incomplete: source 3: no data for 4.0 s; until 00:00:04 UTC");
         assert_eq!(shown[1], "  complete    12,345 events, 99 per second");
-        assert_eq!(shown[4], "  source 3: no data for 4.0 s (alarm source_silent, over)");
+        assert_eq!(shown[4], "  source 3: no data for 4.0 s (alarm source_silent, until 00:00:04 UTC)");
     }
 
     #[test]

@@ -268,7 +268,7 @@ fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     for line in ["source 5: frames missing: 3, frames out of order: 1", "datagrams of boards that are no source"] {
         assert!(told.out.iter().any(|found| found.starts_with(line)), "{line}: {told:#?}");
     }
-    let row = |line: &&String| line.contains("lost on the way here") && line.contains("frames_missing 3");
+    let row = |line: &&String| line.contains("frames missing by number") && line.contains(" 3 ");
     assert!(told.expect_status(3).out.iter().any(|line| row(&line)), "{told:#?}");
     let account = Program::run(["run", &config, "--json"]).expect_status(3).account();
     expect_form(&account, &schema("run.json"));

@@ -384,7 +384,7 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
 
     let csv = runs(output, &["export"]).expect_status(0).out.clone();
     assert_eq!(csv.len(), 4, "{csv:#?}");
-    assert!(csv[0].starts_with("run,began,") && csv[2].ends_with(",true,,,\"target, moved\""), "{csv:#?}");
+    assert!(csv[0].starts_with("run,began,") && csv[2].ends_with(",true,,,\"target, moved\","), "{csv:#?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::control::Controlled;
 use crate::filters::compile;
-use crate::process::Ended;
+use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, Setup, SmallDisk, fed_fragment, fed_fragment_with, wait_for};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -89,6 +89,13 @@ fn expect_told(ended: &Ended, words: &str) {
     assert!(ended.errors.lines().any(|line| line.contains("DATA: ") && line.contains(words)), "{ended:#?}");
 }
 
+/// The account has a remark that begins like this.
+fn expect_remark(ended: &Ended, begin: &str) {
+    let account = ended.account();
+    let remarks = account["remarks"].as_array().expect("a list");
+    assert!(remarks.iter().any(|one| one.as_str().is_some_and(|one| one.starts_with(begin))), "{begin}: {remarks:#?}");
+}
+
 #[test]
 fn whole_events_are_good() {
     let mut shift = Shift::begin(&setup("good"), &[841, 843]);
@@ -144,7 +151,12 @@ fn a_board_that_stops_sending_is_silent() {
     first.send_slowly(51..=250, Duration::from_millis(20));
     let sentence = shift.alarm("source_silent");
     assert!(sentence.starts_with("boardB (source 843): no data for "), "{sentence}");
-    expect_told(&shift.end(), "boardB (source 843)");
+    let ended = shift.end();
+    expect_told(&ended, "boardB (source 843)");
+    let remark = "boardB (source 843): missing in 200 events, 51 to 250: silent since ";
+    expect_remark(&ended, remark);
+    let is_status = |line: &str| line.starts_with("exit status 3: incomplete 200 events, ") && line.contains(remark);
+    assert!(ended.errors.lines().any(is_status), "{ended:#?}");
 }
 
 #[test]
@@ -154,6 +166,80 @@ fn a_board_that_never_connects_has_never_sent() {
     let sentence = shift.alarm("source_never_sent");
     assert_eq!(sentence, "boardB (source 843) has sent nothing since the run began (no connection)");
     expect_told(&shift.end(), "boardB (source 843)");
+}
+
+/// A board with this id and name whose first event is to have this number.
+fn board(setup: Setup, id: u32, name: &str, first: u64) -> Setup {
+    setup.source(&format!("id = {id}\nname = {name:?}\nreadout = \"ru0\"\nfirst = {first}"))
+}
+
+#[test]
+fn a_board_that_counts_already_is_named_with_both_numbers_and_the_cure() {
+    let setup = Setup::new("quality-ahead", &[]).timeout("300ms");
+    let mut shift = Shift::begin(&board(setup, 843, "boardB", 826), &[843]);
+    shift.front_ends[0].send_slowly(4521..=4920, Duration::from_millis(10));
+    let sentence = shift.alarm("wrong_first_number");
+    let words = "boardB (source 843) sends number 4521, but the first event of the run is 826 (first)";
+    assert_eq!(sentence, format!("{words}: reset the board, or delete \"first\""));
+    assert_eq!(shift.get("/api/v1/quality")["state"], "incomplete");
+    let ended = shift.end();
+    expect_told(&ended, words);
+    expect_remark(&ended, words);
+    let advice =
+        "advice: boardB (source 843): its numbers begin with 4521, but the first event of the run is 826 (first)";
+    assert!(ended.errors.contains(advice), "{ended:#?}");
+}
+
+#[test]
+fn boards_that_begin_apart_are_named_together() {
+    let setup = Setup::new("quality-apart", &[]).timeout("300ms");
+    let setup = board(board(setup, 841, "calo", 0), 843, "straw", 0);
+    let mut shift = Shift::begin(&setup, &[841, 843]);
+    for event in 0..400 {
+        shift.front_ends[0].send([5000 + event]);
+        shift.front_ends[1].send([event]);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let words = "calo (source 841) sends numbers from 5000, straw (source 843) from 0: reset both";
+    assert_eq!(shift.alarm("wrong_first_number"), words);
+    let ended = shift.end();
+    expect_told(&ended, words);
+    expect_remark(&ended, words);
+}
+
+#[test]
+fn events_that_every_board_has_passed_are_named_as_missing() {
+    let setup = Setup::new("quality-passed", &[]).timeout("300ms");
+    let setup = board(board(setup, 841, "calo", 0), 843, "straw", 0);
+    let mut shift = Shift::begin(&setup, &[841, 843]);
+    shift.send_all(5000..=5400);
+    let words = "but the first event of the run is 0 (first): 5,00";
+    assert!(shift.alarm("wrong_first_number").contains(words));
+    let ended = shift.end();
+    expect_told(&ended, words);
+    for name in ["calo (source 841)", "straw (source 843)"] {
+        expect_remark(&ended, &format!("{name} began with number 500"));
+    }
+}
+
+#[test]
+fn a_run_to_which_no_source_ever_connected_is_not_good() {
+    let setup = Setup::new("quality-empty", &[841]);
+    let ended = Program::run(["run".as_ref(), setup.file().as_os_str(), "--duration".as_ref(), "1s".as_ref()]);
+    let told = "exit status 3: nothing 1 source; source 841 sent nothing in the whole run (no connection)";
+    assert!(ended.expect_status(3).errors.lines().any(|line| line == told), "{ended:#?}");
+}
+
+#[test]
+fn a_run_whose_sources_are_connected_and_have_no_trigger_is_good() {
+    let shift = Shift::begin(&setup("idle"), &[841, 843]);
+    let connected = |source: &Value| source["is_connected"] == true;
+    wait_for("both connections", || {
+        let sources = shift.get("/api/v1/sources");
+        let sources = sources.as_array().expect("a list").clone();
+        (sources.len() == 2 && sources.iter().all(connected)).then_some(())
+    });
+    shift.end().expect_status(0);
 }
 
 #[test]

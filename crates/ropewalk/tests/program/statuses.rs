@@ -183,13 +183,14 @@ fn incomplete_events_are_status_3() {
 }
 
 #[test]
-fn a_run_without_any_input_is_good() {
+fn a_run_without_any_input_is_not_good() {
     let setup = Setup::new("quiet", &[841]);
     let file = setup.file();
     let ended =
         Program::run(["run".as_ref(), file.as_os_str(), "--duration".as_ref(), "1s".as_ref(), "--json".as_ref()]);
-    let account = ended.expect_status(0).account();
+    let account = ended.expect_status(3).account();
     assert_eq!((&account["state"], &account["events"]["assigned"]), (&"ended".into(), &0.into()), "{account:#}");
+    assert_eq!(account["status"]["reasons"], serde_json::json!({ "nothing": 1 }), "{account:#}");
 }
 
 /// The program reports at once what a run waits for, and that it goes on by itself when there is room.

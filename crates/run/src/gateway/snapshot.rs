@@ -208,7 +208,8 @@ impl GatewaySnapshot {
                 (Counter::SourceMasked, masked(source)),
             ]),
             doubts: Vec::new(),
-            restarted_at: None,
+            sends_datagrams: true,
+            numbering: Default::default(),
             histograms: cells.remove(&source).unwrap_or_default(),
         };
         sample.sources = sources(self, flows).into_iter().map(source).collect();

@@ -3,7 +3,7 @@
 
 use super::control_handle::RequestRefusal;
 use ropewalk_config::{Configuration, RestartChoice};
-use ropewalk_engine::{MaskRecord, Part, RunSnapshot};
+use ropewalk_engine::{MaskRecord, Part, RunSnapshot, numbering_of};
 use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
 use ropewalk_terms::{EventKey, Instant, SourceId};
 use std::collections::BTreeMap;
@@ -131,9 +131,18 @@ impl RestartRules {
     }
 }
 
-/// For each source, how many restarts of its numbering in this run were reported.
+/// For each source, how many restarts of its numbering in this run were reported, and how many recoveries.
 #[derive(Debug, Default)]
-pub(super) struct Recounts(BTreeMap<SourceId, usize>);
+pub(super) struct Recounts(BTreeMap<SourceId, (usize, u64)>);
+
+/// A restart of a source's numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Recount {
+    /// Whose, and what happened.
+    pub(super) text: String,
+    /// Its fragments are in no event from there on.
+    pub(super) is_lost: bool,
+}
 
 impl Recounts {
     /// Another run begins.
@@ -142,16 +151,21 @@ impl Recounts {
     }
 
     /// The restarts of numbering that were not reported yet, in words.
-    pub(super) fn news(&mut self, snapshot: &RunSnapshot, rules: &RestartRules) -> Vec<String> {
+    pub(super) fn news(&mut self, snapshot: &RunSnapshot, rules: &RestartRules) -> Vec<Recount> {
         let mut news = Vec::new();
-        for (&source, anomalies) in &snapshot.numbering {
+        for (source, anomalies) in &snapshot.numbering {
             let is_lost = |one: &&NumberingAnomaly| one.kind == NumberingKind::OutOfSync;
             let lost: Vec<_> = anomalies.iter().filter(is_lost).collect();
-            let told = self.0.entry(source).or_default();
-            let name = rules.names.get(&source).map_or_else(|| format!("source {source}"), Clone::clone);
+            let (told, told_recovered) = self.0.entry(*source).or_default();
+            let name = rules.names.get(source).map_or_else(|| format!("source {source}"), Clone::clone);
             let text = |one: &&NumberingAnomaly| format!("{name} restarted counting: {} -> {}", one.from, one.to);
-            news.extend(lost.iter().skip(*told).map(text));
+            news.extend(lost.iter().skip(*told).map(|one| Recount { text: text(one), is_lost: true }));
             *told = lost.len().max(*told);
+            let recovery = numbering_of(anomalies).recovery(&name);
+            if let Some((count, text)) = recovery.filter(|(count, _)| count > told_recovered) {
+                news.push(Recount { text, is_lost: false });
+                *told_recovered = count;
+            }
         }
         news
     }
@@ -192,6 +206,23 @@ mod tests {
         restarts.begin(vec![SourceId(2)], "ada".to_owned(), at(3000), 9);
         assert_eq!(told(restarts.take_ended(at(1002), &both, false)), [(9, RestartOutcome::RunOver, vec![None])]);
         assert_eq!(told(restarts.take_ended(at(9000), &both, true)), []);
+    }
+
+    #[test]
+    fn a_restart_is_reported_once_whether_the_place_was_found_again_or_not() {
+        let anomaly = |kind| NumberingAnomaly { kind, key: EventKey::new(0, 1806), from: 1804, to: 0, size: 0 };
+        let of = |kinds: &[NumberingKind]| {
+            let numbering = [(SourceId(7), kinds.iter().copied().map(anomaly).collect())].into();
+            RunSnapshot { numbering, ..RunSnapshot::default() }
+        };
+        let (mut recounts, rules) = (Recounts::default(), RestartRules::default());
+        let mut after = |kinds: &[NumberingKind]| recounts.news(&of(kinds), &rules);
+        let found = [NumberingKind::Restart, NumberingKind::Recovered];
+        let text = "source 7 restarted counting at event 1806 (1804 -> 0); its place was found again by time or bunch crossing";
+        assert_eq!(after(&found), [Recount { text: text.to_owned(), is_lost: false }]);
+        assert_eq!(after(&found), []);
+        let lost = after(&[found[0], found[1], NumberingKind::OutOfSync]);
+        assert_eq!(lost, [Recount { text: "source 7 restarted counting: 1804 -> 0".to_owned(), is_lost: true }]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::launch::{Launch, Rules, SessionConfig};
 use super::limits::{RunWatch, SamplingInterval};
 use super::masks::{MaskRequest, Masks};
 use super::parameters::{ParameterRequest, Parameters, log_level, report_interval};
-use super::restarts::{Recounts, RestartReply, Restarts};
+use super::restarts::{Recount, Recounts, RestartReply, Restarts};
 use crate::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::{Differences, RestartChoice};
@@ -16,7 +16,8 @@ use ropewalk_flow::control::operation::{
     Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskNumber,
 };
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_terms::{EventKey, Instant, SourceId};
+use ropewalk_monitor::Activity;
+use ropewalk_terms::{EventKey, Instant, SourceId, Utc};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -128,6 +129,8 @@ struct RunController {
     /// Incidents of front ends that were reported.
     incidents: usize,
     recounts: Recounts,
+    /// Since when each source is silent.
+    activity: Activity,
     /// The fields given at the run's start. Runs that follow by themselves have the same.
     fields: Fields,
     view: SessionView,
@@ -179,6 +182,7 @@ impl RunController {
             away_to_begin: None,
             incidents: 0,
             recounts: Recounts::default(),
+            activity: Activity::default(),
             fields: Fields::default(),
             view,
             publish_due: Instant::ZERO,
@@ -472,15 +476,18 @@ impl RunController {
     /// A source may have restarted its numbering, and its position is unknown.
     fn look_for_restarts(&mut self, now: Instant) {
         let restarts = self.recounts.news(&self.view.snapshot, &self.rules.settings.restarts);
-        if restarts.is_empty() {
-            return;
-        }
+        let is_lost = restarts.iter().any(|restart| restart.is_lost);
         let done = match self.rules.settings.restarts.choice {
             RestartChoice::Flag => "",
             RestartChoice::Pause => "; the run is paused, as `on_restart` says",
             RestartChoice::Stop => "; the run stops, as `on_restart` says",
         };
-        restarts.into_iter().for_each(|text| self.tell(EntryKind::Incident, text + done));
+        for Recount { text, is_lost } in restarts {
+            self.tell(EntryKind::Incident, if is_lost { text + done } else { text });
+        }
+        if !is_lost {
+            return;
+        }
         match self.rules.settings.restarts.choice {
             RestartChoice::Flag => {}
             RestartChoice::Pause => self.operation.pause_by_itself(now),
@@ -603,6 +610,8 @@ impl RunController {
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };
         self.closing = Some(handle.threads());
+        let before = |time: Duration| Utc(self.view.sample.utc.0.saturating_sub(time.as_nanos() as i64));
+        handle.note_silence(self.activity.stopped().map(|(source, time)| (source, before(time))).collect());
         let bring = self.bring.clone();
         let work = move || {
             let brought = if task == Task::Discard {
@@ -743,6 +752,7 @@ impl RunController {
         self.view.age = self.handle.as_ref().map_or(Duration::ZERO, |handle| handle.age());
         if let Some(handle) = self.handle.as_ref().filter(|_| self.samples.is_due(now)) {
             self.view.sample = Arc::new(handle.sample());
+            self.activity.observe(&self.view.sample);
             self.samples.was_read(now, self.clock.now());
         }
         self.view.operator = self.rota.holder().cloned();

@@ -1,0 +1,202 @@
+//! What is known of the event numbers of a source, and the sentences about it: live, and in the account of a run.
+
+use ropewalk_terms::{Counter, EventKey, FragmentAccount, SourceId};
+
+use crate::quality::grouped;
+
+/// What its readout unit found out about the numbers of a source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceNumbering {
+    /// The event at which it last began to count anew so that its fragments fit no event; none if it never did.
+    pub restarted_at: Option<EventKey>,
+    /// The last restart after which its place in the run was found again.
+    pub recovered: Option<Recovery>,
+    /// How it began; none if its first number was the number of the run's first event.
+    pub begun: Option<Begun>,
+    /// The numbers in front of the last missing ones, and behind them.
+    pub gap: Option<(u64, u64)>,
+}
+
+/// A restart of a source's numbers whose fragments found their events again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// The event that was expected next.
+    pub event: EventKey,
+    /// The number before.
+    pub from: u64,
+    /// The number that came.
+    pub to: u64,
+    /// How many recoveries there were in the run.
+    pub count: u64,
+}
+
+/// The first number of a source that began with another one than the run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// The number of the run's first event.
+    pub first: u64,
+    /// The number that came first.
+    pub came: u64,
+    /// Events before that number, which are counted as missing; none while the fragments of the source are in no event.
+    pub skipped: Option<u64>,
+}
+
+/// Fewer events than these are a loss at the start, as of datagrams, and no other first number.
+const SOME: u64 = 16;
+
+impl SourceNumbering {
+    /// What happened when it found its place in the run again.
+    pub fn recovery(&self, name: &str) -> Option<(u64, String)> {
+        let Recovery { event, from, to, count } = self.recovered?;
+        let sentence = format!(
+            "{name} restarted counting at event {event} ({from} -> {to}); its place was found again by time or bunch crossing"
+        );
+        Some((count, sentence))
+    }
+}
+
+/// A source, what is known of its numbers, and where its fragments went.
+#[derive(Copy, Clone, Debug)]
+pub struct Numbered<'a> {
+    /// The source.
+    pub source: SourceId,
+    /// Its numbers.
+    pub numbering: &'a SourceNumbering,
+    /// Its fragments.
+    pub account: &'a FragmentAccount,
+    /// Its numbers go on one by one, as those of events do.
+    pub is_regular: bool,
+}
+
+impl<'a> Numbered<'a> {
+    /// Of a source with these counts.
+    pub fn new(
+        source: SourceId,
+        (numbering, account): (&'a SourceNumbering, &'a FragmentAccount),
+        count: impl Fn(Counter) -> u64,
+    ) -> Self {
+        let odd = count(Counter::NumbersRepeated) + count(Counter::NumbersFell) + count(Counter::NumbersJumped);
+        Self { source, numbering, account, is_regular: odd * 10 <= account.received }
+    }
+
+    const fn is_in_events(&self) -> bool {
+        let FragmentAccount { in_complete_events, in_incomplete_events, in_dropped_events, .. } = self.account;
+        *in_complete_events + *in_incomplete_events + *in_dropped_events > 0
+    }
+
+    /// How it began, while none of its fragments is in an event because of their numbers.
+    fn is_outside(&self) -> Option<Begun> {
+        let is_outside = self.is_regular && self.account.stale > 0 && !self.is_in_events();
+        self.numbering.begun.filter(|begun| is_outside && begun.skipped.is_none())
+    }
+
+    fn skipped(&self) -> u64 {
+        self.numbering.begun.and_then(|begun| begun.skipped).unwrap_or(0)
+    }
+
+    /// The number that it began with, where this number is known: the run's first one unless it says otherwise.
+    fn first(&self, of_run: u64) -> Option<u64> {
+        let usual = self.is_in_events().then_some(of_run);
+        self.numbering.begun.map(|begun| begun.came).or(usual)
+    }
+}
+
+/// Events in front of the first number of every source: they are missing for all sources, and no event of the run.
+pub fn never_began(all: &[Numbered<'_>]) -> u64 {
+    let sending = all.iter().filter(|one| one.account.received > 0);
+    sending.map(Numbered::skipped).min().filter(|&least| least >= SOME).unwrap_or(0)
+}
+
+/// Sources whose first numbers do not fit the run, each with the number of fragments or events concerned and a sentence.
+pub fn wrong_beginnings(all: &[Numbered<'_>], name_of: impl Fn(SourceId) -> String) -> Vec<(SourceId, u64, String)> {
+    let have_all_skipped = never_began(all) > 0;
+    let sentence = |one: &Numbered<'_>| {
+        let name = name_of(one.source);
+        if let Some(Begun { first, came, .. }) = one.is_outside() {
+            let others = all.iter().filter(|other| other.source != one.source);
+            let mut others = others.filter_map(|other| Some((other.source, other.first(first)?)));
+            let sentence = match others.find(|&(_, number)| number != came) {
+                Some((other, number)) => {
+                    format!("{name} sends numbers from {came}, {} from {number}: reset both", name_of(other))
+                }
+                None => format!(
+                    "{name} sends number {came}, but the first event of the run is {first} (first): reset the board, or delete \"first\""
+                ),
+            };
+            return Some((one.source, one.account.stale, sentence));
+        }
+        let Begun { first, came, skipped } = one.numbering.begun.filter(|_| have_all_skipped)?;
+        let skipped = skipped?;
+        let sentence = format!(
+            "{name} began with number {came}, but the first event of the run is {first} (first): {} events before are counted as \
+             missing; reset the board before a run, or delete \"first\"",
+            grouped(skipped)
+        );
+        Some((one.source, skipped, sentence))
+    };
+    all.iter().filter_map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Received fragments, stale ones, those in events; and how it began.
+    type Made = (u64, u64, u64, Option<(u64, u64, Option<u64>)>);
+
+    fn sentences(sources: &[Made]) -> Vec<String> {
+        let of = |&(received, stale, in_complete_events, begun): &Made| {
+            let account = FragmentAccount { received, stale, in_complete_events, ..FragmentAccount::default() };
+            let begun = begun.map(|(first, came, skipped)| Begun { first, came, skipped });
+            (SourceNumbering { begun, ..SourceNumbering::default() }, account)
+        };
+        let made: Vec<_> = sources.iter().map(of).collect();
+        let all = made.iter().zip(1..);
+        let all: Vec<_> =
+            all.map(|((numbering, account), id)| Numbered::new(SourceId(id), (numbering, account), |_| 0)).collect();
+        let name = |source: SourceId| ["", "calo", "straw"][source.0 as usize].to_owned();
+        wrong_beginnings(&all, name).into_iter().map(|(.., sentence)| sentence).collect()
+    }
+
+    #[test]
+    fn a_board_that_counts_already_is_named_with_both_numbers_and_the_cure() {
+        let expected = "calo sends number 4521, but the first event of the run is 826 (first): reset the board, or delete \"first\"";
+        assert_eq!(sentences(&[(88, 80, 0, Some((826, 4521, None)))]), [expected]);
+        let joined = (88, 8, 80, Some((826, 4521, None)));
+        assert_eq!(sentences(&[joined]), [""; 0], "left-overs of an earlier run came in front of the first event");
+    }
+
+    #[test]
+    fn numbers_that_are_times_or_noise_say_nothing_of_the_first_event() {
+        let begun = Some(Begun { first: 1, came: 1_000_000, skipped: None });
+        let numbering = SourceNumbering { begun, ..SourceNumbering::default() };
+        let account = FragmentAccount { received: 400, stale: 400, ..FragmentAccount::default() };
+        for odd in [Counter::NumbersJumped, Counter::NumbersFell, Counter::NumbersRepeated] {
+            let counts = |counter| if counter == odd { 399 } else { 0 };
+            let times = Numbered::new(SourceId(1), (&numbering, &account), counts);
+            assert_eq!(wrong_beginnings(&[times], |_| String::new()), []);
+        }
+    }
+
+    #[test]
+    fn boards_that_begin_apart_are_named_together() {
+        let expected = "calo sends numbers from 5000, straw from 0: reset both";
+        assert_eq!(sentences(&[(300, 300, 0, Some((0, 5000, None))), (300, 0, 300, None)]), [expected]);
+        let apart = [(300, 300, 0, Some((0, 5000, None))), (300, 300, 0, Some((0, 7000, None)))];
+        assert_eq!(sentences(&apart)[1], "straw sends numbers from 7000, calo from 5000: reset both");
+        let silent = [(300, 300, 0, Some((0, 5000, None))), (0, 0, 0, None)];
+        assert!(sentences(&silent)[0].ends_with("(first): reset the board, or delete \"first\""));
+    }
+
+    #[test]
+    fn events_that_every_board_has_passed_are_said_to_be_counted_as_missing() {
+        let begun = |skipped| (3000, 0, 2999, Some((0, skipped, Some(skipped))));
+        let both = sentences(&[begun(5001), begun(5000)]);
+        assert_eq!(both.len(), 2);
+        assert!(both[1].starts_with(
+            "straw began with number 5000, but the first event of the run is 0 (first): 5,000 events before are counted as missing;"
+        ));
+        assert_eq!(sentences(&[begun(5000), (3000, 0, 3000, None)]), [""; 0], "straw was there: events are incomplete");
+        assert_eq!(sentences(&[begun(3), begun(5000)]), [""; 0], "some datagrams were lost at the start");
+    }
+}

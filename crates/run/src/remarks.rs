@@ -1,0 +1,272 @@
+//! What a closed run says about its sources, in sentences: who is missing in which events, who sent nothing, and whose
+//! numbers did not fit. The terminal, `runs show` and `run.json` have the same sentences.
+
+use ropewalk_config::{Configuration, SourceSection};
+use ropewalk_engine::{RunSnapshot, numbering_of};
+use ropewalk_flow::messages::Gap;
+use ropewalk_monitor::Sample;
+use ropewalk_monitor::numbering::{Numbered, never_began, wrong_beginnings};
+use ropewalk_monitor::quality::counted;
+use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Ranges of events that a sentence names at most.
+const NAMED: usize = 3;
+
+/// What the configuration says about sources, as far as sentences need it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownSources {
+    /// Configured names.
+    pub(super) names: Arc<BTreeMap<SourceId, String>>,
+    /// Sources that send datagrams, so that they never have a connection.
+    datagrams: BTreeSet<SourceId>,
+    /// Sources that have to send something in a run: they are required, and read no file.
+    required: BTreeSet<SourceId>,
+}
+
+impl KnownSources {
+    pub(super) fn of(configuration: &Configuration) -> Self {
+        let ids = |is: fn(&SourceSection) -> bool| {
+            configuration.source.iter().filter(|one| is(one)).map(|one| SourceId(one.id)).collect()
+        };
+        let name = |source: &SourceSection| Some((SourceId(source.id), source.name.clone()?));
+        Self {
+            names: Arc::new(configuration.source.iter().filter_map(name).collect()),
+            datagrams: ids(SourceSection::comes_in_datagrams),
+            required: ids(|one| one.requirement == Requirement::Required && !one.is_read()),
+        }
+    }
+
+    /// Adds names to a sample, and which sources have no connections.
+    pub(super) fn describe(&self, mut sample: Sample) -> Sample {
+        for source in &mut sample.sources {
+            source.sends_datagrams |= self.datagrams.contains(&source.source);
+        }
+        Sample { names: Arc::clone(&self.names), ..sample }
+    }
+}
+
+/// What is known of a run that ends.
+pub(super) struct Remarks<'a> {
+    pub(super) known: &'a KnownSources,
+    pub(super) snapshot: &'a RunSnapshot,
+    pub(super) sample: &'a Sample,
+    /// Since when sources have been silent that stopped before others.
+    pub(super) silent_since: &'a BTreeMap<SourceId, Utc>,
+}
+
+impl Remarks<'_> {
+    /// Required sources that sent nothing. If no source sent anything, the trigger may be idle: then only those without
+    /// a connection count.
+    pub(super) fn never_sent(&self) -> Vec<SourceId> {
+        let account = |source: &SourceId| self.snapshot.sources.get(source);
+        let has_data = self.snapshot.sources.values().any(|account| account.received > 0);
+        let connections = |source: &SourceId| {
+            self.sample.source(*source).map_or(0, |source| source.numbers.get(Counter::SourceConnections))
+        };
+        let is_silent = |source: &&SourceId| {
+            let is_known = account(source).is_some_and(|account| account.received == 0);
+            is_known && !self.snapshot.masks.contains_key(source) && (has_data || connections(source) == 0)
+        };
+        self.known.required.iter().filter(is_silent).copied().collect()
+    }
+
+    /// All sentences, source by source.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let never_sent = self.never_sent();
+        let numberings = |source| self.snapshot.numbering.get(source).map_or(&[][..], Vec::as_slice);
+        let numberings: Vec<_> = self.snapshot.sources.keys().map(|source| numbering_of(numberings(source))).collect();
+        let numbered = self.snapshot.sources.iter().zip(&numberings);
+        let count =
+            |source: &SourceId, counter| self.snapshot.counts.get(source).map_or(0, |counts| counts.get(counter));
+        let numbered = numbered.map(|((source, account), numbering)| {
+            Numbered::new(*source, (numbering, account), |counter| count(source, counter))
+        });
+        let numbered: Vec<_> = numbered.collect();
+        let beginnings = wrong_beginnings(&numbered, |source| self.sample.name_of(source));
+        let before = never_began(&numbered);
+        let mut sentences = Vec::new();
+        for one in &numbered {
+            let (source, name) = (one.source, self.sample.name_of(one.source));
+            if never_sent.contains(&source) {
+                let is_there = self.known.datagrams.contains(&source)
+                    || self.sample.source(source).is_some_and(|one| one.numbers.get(Counter::SourceConnections) > 0);
+                let why = if is_there { "" } else { " (no connection)" };
+                sentences.push(format!("{name} sent nothing in the whole run{why}"));
+                continue;
+            }
+            let beginning = beginnings.iter().find(|(known, ..)| *known == source);
+            sentences.extend(beginning.map(|(.., sentence)| sentence.clone()));
+            sentences.extend(self.missing(source, &name, one.account, before));
+            sentences.extend(self.masked(source, &name));
+            sentences.extend(one.numbering.recovery(&name).map(|(_, sentence)| sentence));
+        }
+        sentences
+    }
+
+    /// `calo (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC`.
+    fn missing(&self, source: SourceId, name: &str, account: &FragmentAccount, before: u64) -> Option<String> {
+        let gaps = self.snapshot.gaps.get(&source)?;
+        let count = account.never_came().saturating_sub(before);
+        if count == 0 {
+            return None;
+        }
+        // Events before the first one that came are no events of the run.
+        let is_of_run = |gap: &&Gap| gap.last.resync() > 0 || gap.last.number() > before;
+        let ranges = gaps.iter().filter(is_of_run).map(|gap| {
+            let first = gap.first.max(EventKey::new(0, before + 1));
+            if first == gap.last { first.to_string() } else { format!("{first} to {}", gap.last) }
+        });
+        let ranges: Vec<_> = ranges.collect();
+        let more = ranges.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {}", counted(more as u64, "more range")) } else { String::new() };
+        let shown = ranges.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let causes = || {
+            let causes = account.missing.iter().filter(|(cause, _)| *cause != Cause::Masked);
+            causes.map(|(cause, _)| cause.name().replace('_', " ")).collect::<Vec<_>>().join(", ")
+        };
+        let why = self.silent_since.get(&source);
+        let why = why.map_or_else(causes, |since| format!("silent since {} UTC", since.time_of_day()));
+        Some(format!("{name}: missing in {}, {shown}{more}: {why}", counted(count, "event")))
+    }
+
+    /// `straw (source 3): masked in events 1200 to 1749, with 550 fragments dropped`.
+    fn masked(&self, source: SourceId, name: &str) -> Option<String> {
+        let record = self.snapshot.masks.get(&source)?;
+        let intervals = record.intervals.iter().map(|interval| match interval.to {
+            Some(to) => format!("{} to {}", interval.from, to.previous()),
+            None => format!("{} to the last one", interval.from),
+        });
+        let intervals: Vec<_> = intervals.collect();
+        let dropped = self.snapshot.sources.get(&source).map_or(0, |account| account.dropped.get(Cause::Masked));
+        let dropped = if dropped > 0 { format!(": {} masked", counted(dropped, "fragment")) } else { String::new() };
+        (!intervals.is_empty()).then(|| format!("{name}: masked in events {}{dropped}", intervals.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_config::parse;
+    use ropewalk_engine::{MaskRecord, MaskedInterval, Part};
+    use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
+    use ropewalk_terms::RunNumber;
+
+    const CALO: SourceId = SourceId(1);
+    const STRAW: SourceId = SourceId(2);
+
+    fn known() -> KnownSources {
+        let source = |name: &str, keys: &str| format!("[[source]]\nname = {name:?}\nreadout = \"ru0\"\n{keys}\n");
+        let text = format!(
+            "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{}{}{}",
+            source("calo", "id = 1"),
+            source("straw", "id = 2"),
+            source("lamp", "id = 3\nrequirement = \"optional\"")
+        );
+        KnownSources::of(&parse("remarks", &text, &|_| None).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// What is said of a run in which the two required sources sent this much.
+    fn said(
+        received: [u64; 2],
+        connections: u64,
+        change: impl FnOnce(&mut RunSnapshot),
+    ) -> (Vec<SourceId>, Vec<String>) {
+        let known = known();
+        let mut snapshot = RunSnapshot { run: RunNumber(1), ..RunSnapshot::default() };
+        for (source, received) in [(CALO, received[0]), (STRAW, received[1]), (SourceId(3), 0)] {
+            let account = FragmentAccount { received, in_complete_events: received, ..FragmentAccount::default() };
+            snapshot.sources.insert(source, account);
+        }
+        change(&mut snapshot);
+        let mut sample = Sample::default();
+        for &source in snapshot.sources.keys() {
+            sample.sources.push(ropewalk_monitor::SourceSample {
+                source,
+                readout: ropewalk_terms::NodeId::readout(0),
+                account: snapshot.sources[&source],
+                lost_datagrams: Default::default(),
+                corrupt: Vec::new(),
+                numbers: [(Counter::SourceConnections, connections)].into_iter().collect(),
+                doubts: Vec::new(),
+                sends_datagrams: false,
+                numbering: Default::default(),
+                histograms: BTreeMap::new(),
+            });
+        }
+        let sample = known.describe(sample);
+        let silent_since = [(STRAW, Utc((12 * 3600 + 3 * 60 + 5) * 1_000_000_000))].into();
+        let remarks = Remarks { known: &known, snapshot: &snapshot, sample: &sample, silent_since: &silent_since };
+        (remarks.never_sent(), remarks.sentences())
+    }
+
+    #[test]
+    fn a_required_source_that_sent_nothing_is_named_unless_the_trigger_may_be_idle() {
+        assert_eq!(said([0, 0], 1, |_| ()), (vec![], vec![]), "all are connected, and no trigger came");
+        let (sources, sentences) = said([0, 0], 0, |_| ());
+        assert_eq!((sources, sentences.len()), (vec![CALO, STRAW], 2));
+        assert_eq!(sentences[1], "straw (source 2) sent nothing in the whole run (no connection)");
+        let (sources, sentences) = said([9, 0], 1, |_| ());
+        assert_eq!((sources, &*sentences[0]), (vec![STRAW], "straw (source 2) sent nothing in the whole run"));
+        let masked = said([9, 0], 1, |snapshot| {
+            let record = MaskRecord { part: Part::Masked, intervals: Vec::new() };
+            snapshot.masks.insert(STRAW, record);
+        });
+        assert_eq!(masked, (vec![], vec![]), "it was left out on purpose");
+    }
+
+    #[test]
+    fn a_missing_source_is_named_with_its_events_and_why() {
+        let gap = |first, last, missing| Gap { first: EventKey::new(0, first), last: EventKey::new(0, last), missing };
+        let of = |source, gaps: &[Gap]| {
+            let gaps = gaps.to_vec();
+            let (_, sentences) = said([5945, 1747], 1, |snapshot| {
+                let missing = gaps.iter().map(|gap| gap.missing).sum();
+                let account = snapshot.sources.get_mut(&source).expect("it is there");
+                account.missing.add(Cause::TimedOut, missing);
+                snapshot.gaps.insert(source, gaps);
+            });
+            sentences
+        };
+        let silent = "straw (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC";
+        assert_eq!(of(STRAW, &[gap(1748, 5945, 4198)]), [silent]);
+        let some = [gap(3, 3, 1), gap(7, 9, 2), gap(20, 20, 1), gap(30, 30, 1), gap(40, 40, 1)];
+        let expected = "calo (source 1): missing in 6 events, 3, 7 to 9, 20 and 2 more ranges: timed out";
+        assert_eq!(of(CALO, &some), [expected]);
+    }
+
+    #[test]
+    fn a_masked_source_is_named_with_its_first_and_last_event() {
+        let (_, sentences) = said([900, 900], 1, |snapshot| {
+            let interval = |from, to: Option<u64>| MaskedInterval {
+                from: EventKey::new(0, from),
+                to: to.map(|to| EventKey::new(0, to)),
+            };
+            let intervals = vec![interval(100, Some(200)), interval(300, None)];
+            snapshot.masks.insert(STRAW, MaskRecord { part: Part::Masked, intervals });
+            snapshot.sources.get_mut(&STRAW).expect("it is there").dropped.add(Cause::Masked, 1_014);
+        });
+        let expected = "straw (source 2): masked in events 100 to 199, 300 to the last one: 1,014 fragments masked";
+        assert_eq!(sentences, [expected]);
+    }
+
+    #[test]
+    fn a_source_whose_numbers_do_not_fit_or_restarted_is_named() {
+        let anomaly =
+            |kind, number, from, to| NumberingAnomaly { kind, key: EventKey::new(0, number), from, to, size: 80 };
+        let (_, sentences) = said([80, 0], 1, |snapshot| {
+            let account = snapshot.sources.get_mut(&CALO).expect("it is there");
+            (account.stale, account.in_complete_events) = (80, 0);
+            snapshot.numbering.insert(CALO, vec![anomaly(NumberingKind::LeftOver, 1, 826, 4521)]);
+        });
+        let begin = "calo (source 1) sends number 4521, but the first event of the run is 826 (first)";
+        assert!(sentences[0].starts_with(begin), "{sentences:?}");
+        let (_, sentences) = said([900, 900], 1, |snapshot| {
+            let kinds = [NumberingKind::Restart, NumberingKind::Recovered];
+            snapshot.numbering.insert(CALO, kinds.map(|kind| anomaly(kind, 1806, 1804, 0)).to_vec());
+        });
+        let begin = "calo (source 1) restarted counting at event 1806 (1804 -> 0); its place was found";
+        assert!(sentences[0].starts_with(begin), "{sentences:?}");
+    }
+}
