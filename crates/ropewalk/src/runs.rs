@@ -544,7 +544,7 @@ mod tests {
     #[test]
     fn a_note_with_commas_and_quotes_is_one_field() {
         let line = csv_line(&RunRecord { run: 7, ..RunRecord::default() }, "\"on\", since 3");
-        assert_eq!(line, "7,,,,,,,,,,,,,\"\"\"on\"\", since 3\"\n");
+        assert_eq!(line, "7,,,,,,,,,,,,,\"\"\"on\"\", since 3\",\n");
     }
 
     #[test]

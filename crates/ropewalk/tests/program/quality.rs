@@ -231,18 +231,6 @@ fn a_run_to_which_no_source_ever_connected_is_not_good() {
 }
 
 #[test]
-fn a_run_whose_sources_are_connected_and_have_no_trigger_is_good() {
-    let shift = Shift::begin(&setup("idle"), &[841, 843]);
-    let connected = |source: &Value| source["is_connected"] == true;
-    wait_for("both connections", || {
-        let sources = shift.get("/api/v1/sources");
-        let sources = sources.as_array().expect("a list").clone();
-        (sources.len() == 2 && sources.iter().all(connected)).then_some(())
-    });
-    shift.end().expect_status(0);
-}
-
-#[test]
 fn bit_errors_are_counted_by_their_board() {
     let mut shift = Shift::begin(&setup("bits"), &[841, 843]);
     shift.send_all(1..=50);
