@@ -184,11 +184,8 @@ impl Board {
         }
         let is_fixed = dice.below(3) == 0;
         let is_found = has_length || has_magic && is_fixed;
-        let transports: &[Transport] = if is_found {
-            &[Transport::Udp, Transport::Tcp, Transport::Tcp, Transport::File]
-        } else {
-            &[Transport::Udp]
-        };
+        let streams = [Transport::Udp, Transport::Tcp, Transport::Tcp, Transport::File];
+        let transports = if is_found { &streams[..] } else { &[Transport::Udp] };
         let parts = [Part::Constant(magic)].into_iter().chain(rest).collect();
         Self {
             parts,
