@@ -65,7 +65,7 @@ async function changesThem(page, field, shots) {
   await field("timeouts.readout").press("Enter");
   await until(page, "a changed value", `${mark("timeouts.readout", "now 3s, configured: 2s")} && ${isChanged("timeouts.readout")}`);
   expect((await field("timeouts.readout").inputValue()) === "3s", "the field has another value than the run");
-  await until(page, "the journal says so", `${text("journal")}.includes("timeouts.readout is 3s now, in the place of 2s, by ada")`);
+  await until(page, "the journal says so", `${text("journal")}.includes("timeouts.readout is 3s now; it was 2s, by ada")`);
 
   // All of what is written is applied, or nothing; why not stands beside one of them, which has the focus.
   await field("monitoring.interval").fill("1s");

@@ -315,7 +315,7 @@ fn what_is_printed_follows_the_log_level() {
     controlled.good("shutdown");
     let ended = controlled.program.end();
     let count = |words: &str| ended.errors.lines().filter(|line| line.contains(words)).count();
-    assert_eq!(count("monitor.log_level is info now, in the place of warning, by ada"), 1, "{}", ended.errors);
+    assert_eq!(count("monitor.log_level is info now; it was warning, by ada"), 1, "{}", ended.errors);
     // Run 1 was over before the level became `info`, and run 3 began after it had become `error`.
     assert_eq!(count("start, by "), 1, "{}", ended.errors);
     assert_eq!(count("monitor.log_level is error now"), 0, "{}", ended.errors);
@@ -350,7 +350,7 @@ fn a_time_out_that_is_changed_holds_at_once_and_in_the_next_run() {
         held.expect_missing(843, 21..=30, Cause::TimedOut);
     }
     let journal = controlled.good("journal");
-    let words = "timeouts.readout is 200ms now, in the place of 100s, by ada (system user root)";
+    let words = "timeouts.readout is 200ms now; it was 100s, by ada (system user root)";
     assert!(journal.as_array().expect("a list").iter().any(|entry| entry["text"] == words), "{journal:#}");
     for (wrong, status, why) in [
         ("timeouts.builder=100ms", 3, "timeouts.builder (100ms) has to be longer than timeouts.readout (200ms)"),

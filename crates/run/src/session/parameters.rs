@@ -184,7 +184,7 @@ impl Parameters {
             let one = &mut next[place];
             let value = one.read(text).map_err(RequestRefusal::Unfit)?;
             if value != one.value {
-                let words = format!("{name} is {} now, in the place of {}", one.text(value), one.text(one.value));
+                let words = format!("{name} is {} now; it was {}", one.text(value), one.text(one.value));
                 one.value = value;
                 told.push((one.setting(), words));
             }
@@ -277,7 +277,7 @@ mod tests {
     fn changed_parameters_are_reported_and_an_unfit_request_is_refused_as_a_whole() {
         let mut all = parameters("[timeouts]\nreadout = \"1s\"\nbuilder = \"3s\"\nmanager = \"5s\"\ndrain = \"30s\"\n");
         assert_eq!(ask(&mut all, &[("timeouts.readout", "1s")]), Ok(vec![]));
-        let words = "timeouts.readout is 2s now, in the place of 1s".to_owned();
+        let words = "timeouts.readout is 2s now; it was 1s".to_owned();
         assert_eq!(ask(&mut all, &[("timeouts.readout", "2s")]), Ok(vec![words]));
         let setting = Setting { parameter: Parameter::SourceTimeout, of: 0, value: 2_000_000_000 };
         assert_eq!(all.changed().collect::<Vec<_>>(), [setting]);
@@ -330,7 +330,7 @@ mod tests {
     fn the_log_level_may_be_changed_and_nodes_do_not_hear_of_it() {
         let mut all = parameters("[monitor]\nlog_level = \"error\"\n");
         assert_eq!(log_level(&all), LogLevel::Error);
-        let words = "monitor.log_level is info now, in the place of error".to_owned();
+        let words = "monitor.log_level is info now; it was error".to_owned();
         assert_eq!(ask(&mut all, &[("monitor.log_level", "info")]), Ok(vec![words]));
         assert_eq!((log_level(&all), all.changed().count()), (LogLevel::Info, 0));
         let why = "monitor.log_level = loud: one of error, warning, info".to_owned();

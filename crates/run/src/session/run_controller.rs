@@ -666,7 +666,7 @@ impl RunController {
             let [before, now] = [before, now].map(|text| text.as_deref().unwrap_or("nothing"));
             self.tell(
                 EntryKind::State,
-                format!("the configuration was read again: {key} is {now}, in the place of {before}"),
+                format!("the configuration was read again: {key} is {now}; it was {before}"),
             );
         }
         if let Some(more) = differences.len().checked_sub(MOST_DIFFERENCES + 1) {

@@ -462,7 +462,7 @@ fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     ask(&control, Command::Reset);
     account(250);
     let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
-    let told = "the configuration was read again: run.events is 250, in the place of 100";
+    let told = "the configuration was read again: run.events is 250; it was 100";
     assert!(said.iter().any(|text| text == told), "{said:?}");
     // What outlives runs is another matter.
     let elsewhere = output.0.join("elsewhere");
