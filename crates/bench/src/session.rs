@@ -6,6 +6,7 @@ use ropewalk_doctor::Diagnosis;
 use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_limits::{Machine, SlinkConfig, WalkConfig, core_scaling, tcp_walk};
 use ropewalk_memory::{Pool, PoolConfig};
+use ropewalk_terms::Utc;
 use ropewalk_tune::{Grade, Wish};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -13,7 +14,7 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// One figure beside its limit: one object of `--json`, one line of the table.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -353,31 +354,12 @@ fn host() -> String {
 
 /// The day in UTC, such as 2026-11-21.
 fn date(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    // Counted in eras of 400 years that begin with March, so that leap days come last.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year)
+    Utc::from(time).date()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_have_their_dates() {
-        let day = |seconds: u64| date(UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!(day(0), "1970-01-01");
-        assert_eq!(day(951_782_400), "2000-02-29");
-        assert_eq!(day(951_868_800), "2000-03-01");
-        assert_eq!(day(1_795_219_199), "2026-11-20");
-        assert_eq!(day(1_795_219_200), "2026-11-21");
-    }
 
     #[test]
     fn a_case_is_one_line_of_text() {

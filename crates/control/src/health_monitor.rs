@@ -114,9 +114,8 @@ impl Wrong {
     fn not_kept(&mut self, error: &io::Error) {
         let text =
             format!("{FILE} cannot be kept beside the runs ({error}): after a restart nothing is known of before");
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let occurrence = Occurrence { cause: "history_not_kept", subject: "run control", text: &text, data: &[] };
-        self.incidents.note(occurrence, Utc(since.as_nanos() as i64));
+        self.incidents.note(occurrence, Utc::from(SystemTime::now()));
     }
 
     /// Records that a run's trend cannot be written beside its account.

@@ -3,7 +3,7 @@
 use crate::emulated::{SlinkConfig, set_congestion_control};
 use crate::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes_per_second};
 use crate::memory::{MID_PAGE, PlacedBytes};
-use crate::processor::{core_scaling, pin_to_cpu, wake_up_microseconds};
+use crate::processor::{core_scaling, pin, wake_up_microseconds};
 use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::{DoctorError, Scale};
 use ropewalk_io::packet::{Flow, PacketMemory, ReceiveConfig, Receiver, SocketReceiver};
@@ -255,11 +255,4 @@ fn run(
         output: scratch(output, "doctor-run"),
     };
     Ok(plan.run()?.gigabytes_per_second)
-}
-
-fn pin(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        // A machine that does not allow it measures unpinned.
-        let _ = pin_to_cpu(cpu);
-    }
 }

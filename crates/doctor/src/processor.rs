@@ -1,6 +1,6 @@
 //! Processors: where a thread runs, how long it takes to wake one, and whether two processors are two cores.
 
-use rustix::thread::CpuSet;
+use ropewalk_io::thread::run_on;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// If there is no such processor, or it is not for us.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::ErrorKind::InvalidInput.into());
+    run_on([cpu as u32])
+}
+
+/// Keeps the calling thread on one processor, if one is given and the machine allows it.
+pub fn pin(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        // A machine with fewer processors measures unpinned.
+        let _ = pin_to_cpu(cpu);
     }
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 /// How much more two processors do together than one alone, in arithmetic that fills a core: about 2.0 for two

@@ -3,7 +3,7 @@
 
 use crate::DoctorError;
 use crate::emulated::{SlinkConfig, SlinkSender};
-use crate::processor::pin_to_cpu;
+use crate::processor::pin;
 use ropewalk_config::{Configuration, parse};
 use ropewalk_run::{RunHandle, launch};
 use ropewalk_terms::{Counter, EventKey};
@@ -212,11 +212,4 @@ fn cpu_seconds<'a>(threads: impl Iterator<Item = &'a String>) -> f64 {
 /// A directory of this process's own.
 pub fn scratch(below: &Path, name: &str) -> PathBuf {
     below.join(format!("bench-{name}-{}", std::process::id()))
-}
-
-fn pin(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        // A machine with fewer processors measures unpinned.
-        let _ = pin_to_cpu(cpu);
-    }
 }

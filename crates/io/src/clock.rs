@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use ropewalk_terms::{Instant, Utc};
 
@@ -27,9 +27,7 @@ impl Clock for MonotonicClock {
     }
 
     fn utc(&self) -> Utc {
-        // A clock set before 1970 gives 0 rather than an error that no caller could handle.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Utc(since.as_nanos() as i64)
+        Utc::from(SystemTime::now())
     }
 }
 

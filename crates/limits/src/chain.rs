@@ -12,9 +12,10 @@ use ropewalk_wire::ferol::{self, BlockHeader};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags};
 
-use crate::pair::{PairFigures, Stopwatch, pin_one};
+use crate::pair::{PairFigures, Stopwatch};
 use crate::walk::{WalkConfig, listen};
 use ropewalk_doctor::emulated::{SlinkSender, connect};
+use ropewalk_doctor::processor::pin;
 
 /// Slices that one call takes.
 const SLICES: usize = 1024;
@@ -34,11 +35,11 @@ pub fn tcp_chain(config: WalkConfig, sinks: usize) -> io::Result<PairFigures> {
     let [gateway_cpu, others_cpu] = config.cpus.map_or([None; 2], |cpus| cpus.map(Some));
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            pin_one(others_cpu);
+            pin(others_cpu);
             SlinkSender::connect(&[front_address], config.sender)?.run(&stop)
         });
         let gateway = scope.spawn(|| {
-            pin_one(gateway_cpu);
+            pin(gateway_cpu);
             let mut stopwatch = Stopwatch::new(config.duration / 4, config.duration, &stop);
             let outputs = (0..sinks.max(1)).map(|_| connect(back_address)).collect::<io::Result<Vec<_>>>();
             let passed = outputs.and_then(|outputs| {
@@ -74,7 +75,7 @@ fn accept(listener: &OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>> {
 
 /// Takes events, and looks at none; returns how many bytes.
 fn take(socket: &OwnedFd, cpu: Option<usize>) -> io::Result<u64> {
-    pin_one(cpu);
+    pin(cpu);
     let (mut buffer, mut taken) = (vec![0; 256 << 10], 0);
     loop {
         match rustix::net::recv(socket, &mut buffer[..], RecvFlags::empty()) {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use ropewalk_doctor::emulated::{SlinkConfig, SlinkSender, set_congestion_control};
-use ropewalk_doctor::processor::{pin_to_cpu, thread_cpu_seconds};
+use ropewalk_doctor::processor::{pin, thread_cpu_seconds};
 
 /// What is received and for how long.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -84,13 +84,6 @@ pub fn tcp_walk(config: WalkConfig) -> io::Result<Walked> {
         let walked = receiving.join().map_err(panicked)?;
         sending.join().map_err(panicked)?.and(walked)
     })
-}
-
-fn pin(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        // A machine with fewer processors measures unpinned.
-        let _ = pin_to_cpu(cpu);
-    }
 }
 
 pub(crate) fn listen() -> io::Result<OwnedFd> {

@@ -4,14 +4,14 @@
 //! not wait, and counts from then on. What waits behind others in the sender is counted, therefore. All times are kept
 //! and sorted: they are some millions at most, and exact.
 
-use super::ours::{Messages, OurPair, Side, Told, close, our_pair, pin, sides};
+use super::ours::{Messages, OurPair, Side, Told, close, our_pair, sides};
 use super::{SEND, Tuning, missing, throughput};
 use crate::pairs::{Series, alternate, median};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use ropewalk_flow::source::{TriggerRate, TriggerSequence};
 use ropewalk_io::tcp::Mechanism;
-use ropewalk_limits::{Paced, PairSockets, paced_pair};
+use ropewalk_limits::{Paced, PairSockets, paced_pair, pin};
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use ropewalk_io::layer::{
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_io::wait::{Idle, Waiter};
 use ropewalk_io::{Clock, Endpoint, MonotonicClock, Peer, ServicePoint};
-use ropewalk_limits::{MID_PAGE, PairFigures, PairSockets, Stopwatch, pin_to_cpu, thread_cpu_seconds};
+use ropewalk_limits::{MID_PAGE, PairFigures, PairSockets, Stopwatch, pin, thread_cpu_seconds};
 use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -232,11 +232,4 @@ fn send(mut side: Side, pair: OurPair, stop: &AtomicBool) -> Result<(u64, f64), 
     let endpoint = told.endpoint.ok_or_else(|| BenchError::wrong("no connection"))?;
     close(&mut side, &mut told, endpoint)?;
     Ok((posted * pair.message_bytes as u64, thread_cpu_seconds() - cpu))
-}
-
-pub(super) fn pin(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        // A machine with fewer processors measures unpinned.
-        let _ = pin_to_cpu(cpu);
-    }
 }

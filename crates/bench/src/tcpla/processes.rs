@@ -1,9 +1,8 @@
 //! A run of one process per node, fed from here.
 
-use super::ours::pin;
 use crate::BenchError;
 use ropewalk_doctor::run::{RunPlan, wait};
-use ropewalk_limits::SlinkSender;
+use ropewalk_limits::{SlinkSender, pin};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use ropewalk_doctor::emulated::set_congestion_control;
 use ropewalk_doctor::memory::PlacedBytes;
-use ropewalk_doctor::processor::{pin_to_cpu, thread_cpu_seconds};
+use ropewalk_doctor::processor::{pin, thread_cpu_seconds};
 
 pub use readiness::{Paced, paced_pair};
 
@@ -147,12 +147,12 @@ impl<'a> Stopwatch<'a> {
 /// What the operating system says; `Other` where not everything has come that was sent.
 pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
     let stop = AtomicBool::new(false);
-    let ([to, from], pin) = (connection(config.sockets, config.no_delay)?, config.cpus);
+    let ([to, from], cpus) = (connection(config.sockets, config.no_delay)?, config.cpus);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
             // Moved in: closing it is what ends the stream.
             let socket = to;
-            pin_one(pin.map(|[_, sender]| sender));
+            pin(cpus.map(|[_, sender]| sender));
             let message = PlacedBytes::new(config.send_bytes.max(1), config.place);
             let sent = match config.mechanism {
                 BareMechanism::Epoll => readiness::send(&socket, &message, &stop),
@@ -163,7 +163,7 @@ pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
         let receiving = scope.spawn(|| {
             // Moved in: a receiver that fails ends the sender too.
             let socket = from;
-            pin_one(pin.map(|[receiver, _]| receiver));
+            pin(cpus.map(|[receiver, _]| receiver));
             let mut stopwatch = Stopwatch::new(config.warm_up, config.duration, &stop);
             let received = match config.mechanism {
                 BareMechanism::Epoll => readiness::receive(&socket, &mut stopwatch),
@@ -204,13 +204,6 @@ fn connection(sockets: PairSockets, no_delay: bool) -> io::Result<[OwnedFd; 2]> 
         rustix::io::ioctl_fionbio(side, true)?;
     }
     Ok([client, accepted])
-}
-
-pub(crate) fn pin_one(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        // A machine with fewer processors measures unpinned.
-        let _ = pin_to_cpu(cpu);
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use super::{PairSockets, Stopwatch, connection, pin_one};
+use super::{PairSockets, Stopwatch, connection};
 use ropewalk_doctor::memory::{MID_PAGE, PlacedBytes};
+use ropewalk_doctor::processor::pin;
 
 /// Bytes of the receiver's one buffer: it stays in the cache.
 const RECEIVE: usize = 256 << 10;
@@ -105,12 +106,12 @@ pub fn paced_pair(paced: Paced<'_>) -> io::Result<Vec<u64>> {
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
             let socket = to;
-            pin_one(paced.cpus.map(|[_, sender]| sender));
+            pin(paced.cpus.map(|[_, sender]| sender));
             send_when_due(&socket, &paced, begin)
         });
         let receiving = scope.spawn(|| {
             let socket = from;
-            pin_one(paced.cpus.map(|[receiver, _]| receiver));
+            pin(paced.cpus.map(|[receiver, _]| receiver));
             let (mut late, mut partial) = (Vec::with_capacity(paced.due.len()), 0);
             receive_each(&socket, |bytes| {
                 let now = begin.elapsed();

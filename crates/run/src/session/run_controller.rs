@@ -664,10 +664,7 @@ impl RunController {
     fn follow(&mut self, differences: &Differences) {
         for (key, (before, now)) in differences.iter().take(MOST_DIFFERENCES) {
             let [before, now] = [before, now].map(|text| text.as_deref().unwrap_or("nothing"));
-            self.tell(
-                EntryKind::State,
-                format!("the configuration was read again: {key} is {now}; it was {before}"),
-            );
+            self.tell(EntryKind::State, format!("the configuration was read again: {key} is {now}; it was {before}"));
         }
         if let Some(more) = differences.len().checked_sub(MOST_DIFFERENCES + 1) {
             self.tell(

@@ -193,8 +193,7 @@ fn failed(error: std::io::Error) -> OfflineError {
 }
 
 pub(super) fn now() -> Utc {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Utc(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+    Utc::from(SystemTime::now())
 }
 
 const fn instant(time: Utc) -> Instant {

@@ -20,9 +20,10 @@ mod tests;
 mod undoing;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use crate::{Identity, Plan, Setting, Settings};
+use ropewalk_terms::Utc;
 
 pub use self::application::{Application, Applied, Failure, Trouble};
 pub use self::journal::{JournalError, JournalFile};
@@ -146,15 +147,6 @@ fn done<E: std::error::Error>(result: Result<(), E>) -> Result<Answer, String> {
 
 /// A time such as 2026-11-23T16:20:05Z.
 fn utc(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    // Counted in eras of 400 years that begin with March, so that leap days come last.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", era * 400 + year)
+    let utc = Utc::from(time);
+    format!("{}T{}Z", utc.date(), utc.time_of_day())
 }

@@ -622,7 +622,7 @@ fn what_comes_back_with_others_is_brought_back_too() {
 
 #[test]
 fn times_are_written_in_utc() {
-    let at = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds));
+    let at = |seconds| utc(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
     assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
     assert_eq!(at(1_795_219_199), "2026-11-20T23:59:59Z");
 }
