@@ -452,7 +452,7 @@ impl Alarms {
                 }
                 let next = alarm.next(holds, look.now.time);
                 if next == State::Active && alarm.state != State::Active {
-                    alarm.run = Some(look.now.run);
+                    alarm.run = Some(look.now.run).filter(|run| *run != RunNumber::default());
                 }
                 self.change(place, next, None);
             }

@@ -169,7 +169,7 @@ enum Request {
         #[arg(long = "for", value_name = "TIME", default_value = "1h")]
         time: Time,
     },
-    /// Send a test message to the command and the webhook of [alarms].
+    /// Send a test message to the command and the webhook for alarms.
     TestAlarms,
     /// Show or select the run that the current run is compared with.
     Reference {

@@ -259,13 +259,14 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_run_without_any_input_starts_and_stops() {
+fn a_run_without_any_input_ends_and_names_its_sources() {
     let setup = Setup::new("nothing", &[841, 843]);
     let mut run = setup.start(None);
     std::thread::sleep(std::time::Duration::from_millis(300));
     run.stop();
     let summary = run.end();
-    assert!(summary.is_lossless(), "{summary:#?}");
+    assert_eq!(summary.remarks.len(), 2, "{summary:#?}");
+    assert!(summary.ledger.balanced && !summary.is_lossless(), "{summary:#?}");
     assert_eq!((summary.state, summary.events.assigned, summary.fragments.received), ("ended", 0, 0));
     assert!(Held::in_directories(&[&summary.directory]).events.is_empty());
 }
