@@ -165,7 +165,7 @@ async function showsSilence(page) {
   const other = await page.context().browser().newPage();
   await other.goto(page.url());
   const status = `document.querySelectorAll("#sources tbody tr")[2]?.cells[1].textContent ?? ""`;
-  await until(other, "the silence", `/^silent for/.test(${status}) && Number(/[\d.]+/.exec(${status})[0]) >= ${Math.floor(silence)}`);
+  await until(other, "the silence", `/^silent for/.test(${status}) && Number(/[\\d.]+/.exec(${status})[0]) >= ${Math.floor(silence)}`);
   await other.close();
 }
 
