@@ -233,7 +233,7 @@ fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
     let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok());
     Ok(json!({
         "bench": "machine",
-        "date": date(SystemTime::now()),
+        "date": Utc::from(SystemTime::now()).date(),
         "host": host(),
         "kernel": machine.kernel,
         "cpu": machine.cpu,
@@ -342,7 +342,7 @@ fn table_line(row: &Row, note: &str) -> String {
 
 /// `DIR/<date>-<host>/<bench>.jsonl`, and `<bench>.doctor.txt`; a second run of the same day goes on in the same files.
 fn open_report(directory: &Path, name: &str) -> std::io::Result<Report> {
-    let directory = directory.join(format!("{}-{}", date(SystemTime::now()), host()));
+    let directory = directory.join(format!("{}-{}", Utc::from(SystemTime::now()).date(), host()));
     std::fs::create_dir_all(&directory)?;
     let lines = OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")))?;
     Ok(Report { lines, doctor: directory.join(format!("{name}.doctor.txt")) })
@@ -350,11 +350,6 @@ fn open_report(directory: &Path, name: &str) -> std::io::Result<Report> {
 
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The day in UTC, such as 2026-11-21.
-fn date(time: SystemTime) -> String {
-    Utc::from(time).date()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::nodes::unknown_addresses;
 use crate::output::{print_json, write_results};
 use crate::running::warn;
 use ropewalk_config::{Configuration, Fault};
-use ropewalk_host::{Decision, Kind, Machine, Picture, Plan};
+use ropewalk_host::{Kind, Machine, Picture, Placement, Plan};
 use ropewalk_run::{
     Addresses, PlacementError, RunError, check_card_files, placement, placement_on, unusable_libraries, user_command,
 };
@@ -87,16 +87,16 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         let (all, first) = (unknown.join(", "), unknown[0]);
         tell!("note: `address` of {all} has port 0: `ropewalk node builder` needs --at {first}=ADDRESS then");
     }
-    // Without rules the table has nothing to tell; `topology` shows it.
-    let is_ruled = plan.placements.iter().any(|one| !matches!(one.by, Decision::Nobody));
-    let is_told = is_ruled || !plan.unused_rules.is_empty() || !plan.remarks.is_empty();
+    // A table in which the kernel places everything is left to `topology`.
+    let shows_plan =
+        plan.placements.iter().any(Placement::is_placed) || !plan.unused_rules.is_empty() || !plan.remarks.is_empty();
     let mut text = format!(
         "{}: good: {}, {}, {}\n{}",
         file.display(),
         counted(configuration.source.len(), "source"),
         counted(configuration.readout.len(), "readout unit"),
         counted(configuration.builder.len(), "builder unit"),
-        if is_told { plan.to_string() } else { String::new() }
+        if shows_plan { plan.to_string() } else { String::new() }
     );
     configuration.first_lines().iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for source in &configuration.source {
