@@ -201,7 +201,10 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     let directory = TemporaryDirectory::new("gateway-control");
     let slower = [("poisson(20kHz)", "poisson(5kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
     let with_histograms = format!("{HISTOGRAMS}\n[[gateway]]");
-    let config = example(&directory, "lhcb-gateway.toml", &[slower[0], slower[1], ("[[gateway]]", &with_histograms)]);
+    // A loaded machine may stop a source for longer than the example waits for it.
+    let patient = ("timeout = \"200ms\"", "timeout = \"2s\"");
+    let changes = [slower[0], slower[1], patient, ("[[gateway]]", &with_histograms)];
+    let config = example(&directory, "lhcb-gateway.toml", &changes);
     let output = directory.path().display().to_string();
     let controlled = Controlled::of(&["run", &config], &["--output", &output, "--idle"]);
     controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());

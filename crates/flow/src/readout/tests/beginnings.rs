@@ -27,7 +27,7 @@ fn left_overs_in_front_of_the_first_event_are_stale_however_many() {
 #[test]
 fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
     let of_sources = |count: u64| [(count, 2, 0), (count, 2, 1), (count, 3, 0), (count, 3, 1), (count, 3, 2)];
-    for (count, sources, with) in [1, 3, 7, 8, 9, 20].into_iter().flat_map(of_sources) {
+    for (count, sources, with) in [1, 7, 8, 20].into_iter().flat_map(of_sources) {
         for (begin, most) in [(0, 1), (1, 1), (1, 8), (1, 2000), (500, 2000)] {
             let mut rig = started(ReadoutConfig { window: 2048, ..open(sources) });
             let made = |source: u32| (1..=1000).map(move |number| truly(source, number, begin + number - 1));

@@ -462,8 +462,8 @@ fn tally(seed: u64, is_odd: bool) -> (Tally, String) {
     (tally, failures)
 }
 
-/// Tables that are made; by hand more of them.
-const SEEDS: core::ops::Range<u64> = 0..2;
+/// Tables of 30 layouts at three rates each; by hand, run more of them.
+const SEEDS: core::ops::Range<u64> = 0..1;
 
 #[test]
 fn event_numbers_of_boards_are_right_or_doubtful() {
