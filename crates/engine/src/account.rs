@@ -136,6 +136,10 @@ impl Default for Standing {
     }
 }
 
+const fn has_begun(phase: RunPhase) -> bool {
+    matches!(phase, RunPhase::Running | RunPhase::Draining | RunPhase::Ended)
+}
+
 impl Standing {
     /// A node's life begins; its numbers of an earlier life stay beside it.
     pub(super) fn node_connected(&mut self, node: NodeId, incarnation: Incarnation) {
@@ -150,8 +154,11 @@ impl Standing {
 
     /// A node is gone; its numbers stay.
     pub(super) fn node_lost(&mut self, node: NodeId, incarnation: Incarnation) {
+        let has_begun = has_begun(self.phase);
         if let Some(report) = self.report_of(node, incarnation) {
             report.connected = false;
+            // What comes before the run begins is not part of it.
+            report.has_ended |= !has_begun;
         }
     }
 
@@ -166,9 +173,8 @@ impl Standing {
     /// its event manager died as well, all that it had reported to that one.
     fn unknown(&self) -> Vec<(NodeId, Unknown)> {
         let mut unknown = Vec::new();
-        let is_over_or_goes_on = matches!(self.phase, RunPhase::Running | RunPhase::Draining | RunPhase::Ended);
         let nodes = self.nodes.iter().filter(|(node, _)| node.role == Role::Readout);
-        for &(node, _) in nodes.filter(|_| is_over_or_goes_on && self.run != RunNumber(0)) {
+        for &(node, _) in nodes.filter(|_| has_begun(self.phase) && self.run != RunNumber(0)) {
             let lives = || self.reports.iter().filter(|report| report.node == node);
             match lives().min_by_key(|report| report.incarnation) {
                 None => unknown.push((node, Unknown::Everything)),
@@ -260,7 +266,7 @@ impl core::fmt::Display for Unknown {
             Self::Before(key) => {
                 write!(out, "everything before event {key}: it died with the event manager that knew of it")
             }
-            Self::SinceLastReport => out.write_str("what it counted between its last report and its death"),
+            Self::SinceLastReport => out.write_str("what it counted between its last report and its end"),
         }
     }
 }
@@ -710,6 +716,20 @@ mod tests {
         assert_eq!(unknown(&standing), [(node, Unknown::SinceLastReport)]);
         standing.node_finished(node, Incarnation(1));
         assert_eq!(unknown(&standing), []);
+    }
+
+    #[test]
+    fn a_readout_unit_that_died_before_the_run_began_leaves_nothing_unknown() {
+        let node = NodeId::readout(0);
+        let mut standing = Standing { run: RunNumber(3), phase: RunPhase::Configured, ..Standing::default() };
+        standing.nodes = vec![(node, true)];
+        standing.node_connected(node, Incarnation(1));
+        standing.node_lost(node, Incarnation(1));
+        standing.node_connected(node, Incarnation(2));
+        standing.phase = RunPhase::Running;
+        assert_eq!(RunSnapshot::of(&standing).unknown, []);
+        standing.node_lost(node, Incarnation(2));
+        assert_eq!(RunSnapshot::of(&standing).unknown, [(node, Unknown::SinceLastReport)]);
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
     summary
         .partial
         .iter()
-        .map(|one| format!("the account is partial: {}: not known is {}", one.node, one.unknown))
+        .map(|one| format!("the account is partial: {}: unknown: {}", one.node, one.unknown))
         .collect()
 }
 
