@@ -11,6 +11,11 @@ use ropewalk_control::{Client, ClientError, Replied, Token};
 use ropewalk_run::user_command;
 use ropewalk_terms::Utc;
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// A command that takes longer prints what it waits for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -243,7 +248,15 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         announce(&client);
     }
     let names = if request.names_sources() { Names::ask(&client).map_err(no_answer)? } else { Names::default() };
-    let replied = request.send(&client, &names, &by)?;
+    let replied = std::thread::scope(|scope| {
+        let (end, until) = mpsc::channel::<()>();
+        if request.changes_something() {
+            scope.spawn(|| tell_what_it_waits_for(&client, until));
+        }
+        let replied = request.send(&client, &names, &by);
+        drop(end);
+        replied
+    })?;
     if options.json {
         say!("{}", replied.body);
     } else {
@@ -348,6 +361,19 @@ fn announce(client: &Client) {
     let run = state.body["run"].as_u64().zip(state.body["directory"].as_str());
     let run = run.map_or_else(|| "no run is set up".to_owned(), |(run, directory)| format!("run {run} in {directory}"));
     tell!("{}: {run}", client.url());
+}
+
+/// While a command is not answered, prints what the run waits for.
+fn tell_what_it_waits_for(client: &Client, until: mpsc::Receiver<()>) {
+    let mut told = String::new();
+    while until.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let limit = client.look("limit").ok();
+        let sentence = limit.as_ref().and_then(|limit| limit.body["sentence"].as_str()).unwrap_or_default();
+        if sentence != told {
+            tell!("not done yet: {sentence}");
+            sentence.clone_into(&mut told);
+        }
+    }
 }
 
 /// The run that is set up or under way.
