@@ -68,7 +68,8 @@ export function stages(live) {
   const decided = live.ledger.events.accepted + live.ledger.events.rejected;
   const isPush = readouts.length === 0 && builders.length > 0;
   const isUnfiltered = !isPush && filters === null && live.ledger.events.rejected === 0;
-  const filtered = isPush ? "decided by the farm" : isUnfiltered ? "all events are kept" : "deciding";
+  const givenUp = live.quality.problems.some(({ kind, is_current: isCurrent }) => kind === "filters_given_up" && isCurrent);
+  const filtered = isPush ? "decided by the farm" : givenUp ? "no decisions" : isUnfiltered ? "all events are kept" : "deciding";
   const receiving = isPush
     ? {
       name: plural(builders.length, "gateway"),
@@ -120,6 +121,7 @@ export function stages(live) {
       figure: isUnfiltered ? "none" : decided > 0 ? `${percent(live.ledger.events.accepted / decided)} accepted` : "–",
       share: filters,
       said: filters === null ? filtered : "busy",
+      bad: givenUp ? "units given up" : "",
       cells: filters === null ? [] : cell(builders, "filter_busy_share"),
       wait: share(builders, "disk_wait_share"),
     },

@@ -90,6 +90,9 @@ impl Heard {
     }
 }
 
+/// Entries of the journal about alarms begin with it.
+const ALARM: &str = "alarm ";
+
 /// Incidents, collected from counters, alarms and the journal.
 #[derive(Debug)]
 struct Wrong {
@@ -125,23 +128,37 @@ impl Wrong {
         self.incidents.note(occurrence, at);
     }
 
-    /// Records alarms raised since the last call.
-    fn look_at_alarms(&mut self, alarms: &Alarms) {
+    /// Records alarms raised since the last call. Returns entries for the journal.
+    fn look_at_alarms(&mut self, alarms: &Alarms) -> Vec<String> {
+        let mut entries = Vec::new();
         for change in alarms.changes_from(self.change) {
             self.change = change.number + 1;
-            if change.to == State::Active && change.from != State::Latched {
-                let text = format!("the alarm {} was raised", change.name);
-                let occurrence = Occurrence { cause: "alarm", subject: &change.name, text: &text, data: &[] };
-                self.incidents.note(occurrence, Utc(change.utc_nanoseconds));
+            let name = &change.name;
+            match (change.from, change.to) {
+                (State::Latched, State::Active) | (State::Pending, State::Normal) => {}
+                (_, State::Active) => {
+                    let alarm = alarms.all().iter().find(|alarm| alarm.rule.name == *name);
+                    let sentence = alarm.map(|alarm| &*alarm.sentence).filter(|sentence| !sentence.is_empty());
+                    let text = format!("{ALARM}{name}: {}", sentence.unwrap_or("raised"));
+                    let occurrence = Occurrence { cause: "alarm", subject: name, text: &text, data: &[] };
+                    self.incidents.note(occurrence, Utc(change.utc_nanoseconds));
+                    entries.push(text);
+                }
+                (State::Active, State::Latched | State::Normal) | (State::Acknowledged, State::Normal) => {
+                    entries.push(format!("{ALARM}{name} is over"));
+                }
+                _ => {}
             }
         }
+        entries
     }
 
     /// Takes note of what the journal tells of front ends, filters and splitters, and of faults.
     fn look_at_journal(&mut self, entries: &[Entry]) {
         for entry in entries {
             self.entry = entry.number;
-            if !matches!(entry.kind, EntryKind::Incident | EntryKind::Fault) {
+            let is_alarm = entry.text.starts_with(ALARM);
+            if is_alarm || !matches!(entry.kind, EntryKind::Incident | EntryKind::Fault) {
                 continue;
             }
             // Whose it is stands before what it is: `source 7: ...`, `bu0: filter 1: ...`.
@@ -222,7 +239,7 @@ impl HealthMonitor {
                 control.incident(format!("alarms: a message was not sent: {}", why.unwrap_or_default()));
             }
             let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
-            if view.run.is_some() {
+            let entries = if view.run.is_some() {
                 self.with(
                     |Readers {
                          finder, quality, alarms, history, history_file, latest_rates, wrong, reference, ..
@@ -235,12 +252,16 @@ impl HealthMonitor {
                         quality.observe(Arc::clone(&view.sample));
                         alarms.observe(Arc::clone(&view.sample), finder.finding(), quality.quality());
                         wrong.observer.observe(Arc::clone(&view.sample), &mut wrong.incidents);
-                        wrong.look_at_alarms(alarms);
+                        wrong.look_at_alarms(alarms)
                     },
-                );
+                )
             } else {
-                self.with(|Readers { alarms, .. }| alarms.rest(since_last));
-            }
+                self.with(|Readers { alarms, wrong, .. }| {
+                    alarms.rest(since_last);
+                    wrong.look_at_alarms(alarms)
+                })
+            };
+            entries.into_iter().for_each(|text| control.incident(text));
             if self.with(|readers| readers.closed) != view.last.as_ref().map(|account| account.run) {
                 let (health, view) = (Arc::clone(&self), Arc::clone(&view));
                 // A disk may take its time.
@@ -419,6 +440,7 @@ mod tests {
     #[test]
     fn an_alarm_that_is_raised_is_an_incident_once_until_it_is_raised_again() {
         let (mut alarms, mut wrong) = (Alarms::new(built_in()).expect("they fit together"), Wrong::new());
+        let mut entries = Vec::new();
         for (second, limit) in (1..).zip([Limit::Sources, Limit::DiskFull, Limit::DiskFull, Limit::Sources]) {
             let time = Instant::from_nanoseconds(second * 1_000_000_000);
             alarms.observe(
@@ -426,8 +448,9 @@ mod tests {
                 Some(&limited_by(limit)),
                 &Quality::default(),
             );
-            wrong.look_at_alarms(&alarms);
+            entries.extend(wrong.look_at_alarms(&alarms));
         }
+        assert_eq!(entries, ["alarm disk_full: raised", "alarm disk_full is over"]);
         let found: Vec<_> = wrong.incidents.search("alarm disk_full").iter().map(|incident| incident.count).collect();
         assert_eq!(found, [1]);
     }

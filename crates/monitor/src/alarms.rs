@@ -232,7 +232,8 @@ pub fn built_in() -> Vec<Rule> {
         rule("fragments_faulty", Severity::Warning, data(ProblemKind::FragmentsFaulty), 0, true),
         rule("checksums_wrong", Severity::Warning, data(ProblemKind::ChecksumsWrong), 0, true),
         rule("alarms_not_sent", Severity::Warning, Quantity::NotSent, 0, true),
-        rule("filter_failing", Severity::Warning, Quantity::Growth(Counter::FilterRestarts), 0, true),
+        rule("filters_given_up", Severity::Critical, data(ProblemKind::FiltersGivenUp), 0, true),
+        rule("filter_failing", Severity::Warning, data(ProblemKind::FilterFailing), 0, true),
         // Longer than a run drains by default.
         rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
         rule("source_recovered", Severity::Notice, data(ProblemKind::SourceRecovered), 0, true),

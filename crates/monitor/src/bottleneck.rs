@@ -20,7 +20,7 @@ use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role, SourceId};
 use serde::{Deserialize, Serialize};
 
 use crate::numbering::wrong_beginnings;
-use crate::quality::{SILENT, grouped};
+use crate::quality::{SILENT, filters_given_up, grouped};
 use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.
@@ -65,7 +65,9 @@ pub enum Limit {
     BehindReadout,
     /// Some sources are held back, and wait for others.
     SourceSlow,
-    /// Nothing limits the rate, but events are incomplete.
+    /// The filter units of a builder unit are busy, and nothing is decided.
+    FilterStuck,
+    /// Nothing limits the rate, but events are incomplete, or no filter decides on them.
     Incomplete,
     /// Nothing: all that sources send is taken.
     Sources,
@@ -148,6 +150,7 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     wrong_first_number,
     source_silent,
     throttle,
+    filter_stuck,
     disk_or_filter,
     builder,
     link,
@@ -163,7 +166,12 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
 pub fn find(before: &Sample, now: &Sample, activity: &Activity) -> Option<Finding> {
     let rates = Rates::between(before, now)?;
     if now.phase != "running" {
-        let sentence = format!("the run does not take data: it is {}", now.phase);
+        let sentence = match now.missing_nodes().filter(|_| now.phase == "initial") {
+            Some((_, nodes)) => {
+                format!("the run cannot begin: {nodes} not connected to the event manager; start the node")
+            }
+            None => format!("the run does not take data: it is {}", now.phase),
+        };
         return Some(finding(Limit::NotRunning, now.phase, sentence, Vec::new()));
     }
     let view = View { before, now, rates: &rates, activity };
@@ -367,6 +375,10 @@ fn not_limited(view: &View<'_>) -> Finding {
         let evidence = vec![("incomplete events of the last ones".to_owned(), incomplete as f64)];
         return finding(Limit::Incomplete, "", sentence, evidence);
     }
+    if let Some((count, sentence)) = filters_given_up(view.now) {
+        let evidence = vec![("filter units given up".to_owned(), count as f64)];
+        return finding(Limit::Incomplete, "", format!("the rate is not limited, but {sentence}"), evidence);
+    }
     let sentence = format!(
         "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
         grouped(fragments.round() as u64),
@@ -466,6 +478,20 @@ fn disk_or_filter(view: &View<'_>) -> Option<Finding> {
     let filter = greatest(full_builders(view)?, |rates| rates.shares.filter_busy_share, BUSY);
     let busy = |found: Option<(_, f64)>| found.map_or(0.0, |(_, share)| share);
     if busy(filter) > busy(disk) { filter.map(by_filter) } else { disk.map(by_disk) }
+}
+
+/// Fragments come, events wait for a filter, and none was decided between the two samples.
+fn filter_stuck(view: &View<'_>) -> Option<Finding> {
+    let decided = view.now.events.since(&view.before.events).built;
+    let builders = view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Builder);
+    let (rates, share) = greatest(builders, |rates| rates.shares.filter_busy_share, BUSY).filter(|_| decided == 0)?;
+    let node = rates.node;
+    let sentence = format!(
+        "stopped by the filter of builder unit {node}: its units are {} busy and decide nothing; a unit that hangs is restarted after `filter.timeout`",
+        percent(share)
+    );
+    let evidence = vec![(format!("part of the time that a filter unit of {node} decides"), share)];
+    Some(finding(Limit::FilterStuck, node, sentence, evidence))
 }
 
 fn by_disk((rates, share): (&NodeRates, f64)) -> Finding {

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbering::{never_began, wrong_beginnings};
-use crate::{Activity, Rates, Sample, SourceSample};
+use crate::{Activity, NodeSample, Rates, Sample, SourceSample};
 
 /// A problem of the data, the worst first.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +36,8 @@ pub enum ProblemKind {
     WrongSource,
     /// The bunch crossing of a source is not that of most sources of the event.
     BunchCrossingMismatch,
+    /// Filter units failed too often and are not restarted; without any, no event is decided on.
+    FiltersGivenUp,
     /// A source has sent nothing since the run began.
     SourceNeverSent,
     /// A source stopped sending while others go on.
@@ -50,19 +52,22 @@ pub enum ProblemKind {
     EventsIncomplete,
     /// Nothing is built although sources send or wait.
     DataAcquisitionDead,
+    /// A filter fails on events, or its units crash, hang or give wrong results and are restarted.
+    FilterFailing,
     /// A source began to count anew, and its fragments found their events again: nothing is lost.
     SourceRecovered,
 }
 
 impl ProblemKind {
     /// Every kind, the worst first.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::NodeMissing,
         Self::WrongFirstNumber,
         Self::SourceRestarted,
         Self::SourceOutOfStep,
         Self::WrongSource,
         Self::BunchCrossingMismatch,
+        Self::FiltersGivenUp,
         Self::SourceNeverSent,
         Self::SourceSilent,
         Self::ChecksumsWrong,
@@ -70,16 +75,20 @@ impl ProblemKind {
         Self::FragmentsLost,
         Self::EventsIncomplete,
         Self::DataAcquisitionDead,
+        Self::FilterFailing,
         Self::SourceRecovered,
     ];
 
     /// What it makes of the events concerned.
     const fn state(self) -> QualityState {
         match self {
-            Self::NodeMissing | Self::DataAcquisitionDead | Self::SourceRecovered => QualityState::NoData,
+            Self::NodeMissing | Self::DataAcquisitionDead | Self::FilterFailing | Self::SourceRecovered => {
+                QualityState::NoData
+            }
             Self::SourceOutOfStep
             | Self::WrongSource
             | Self::BunchCrossingMismatch
+            | Self::FiltersGivenUp
             | Self::ChecksumsWrong
             | Self::FragmentsFaulty => QualityState::Doubtful,
             Self::WrongFirstNumber
@@ -103,7 +112,7 @@ pub enum QualityState {
     Good,
     /// Events lack sources, or fragments are in no event.
     Incomplete,
-    /// Events hold fragments whose content, or whose event, is in doubt.
+    /// Events hold fragments whose content, or whose event, is in doubt, or no filter is left to decide on them.
     Doubtful,
 }
 
@@ -256,6 +265,10 @@ impl QualityMonitor {
             self.absence(source, &name, (before, sample), &mut found);
         }
         out_of_step(sample, &mut found);
+        found.extend(filter_problems(sample).into_iter().map(|(kind, count, sentence)| {
+            let holds = kind == ProblemKind::FiltersGivenUp && sample.phase == "running";
+            Finding { kind, source: None, count, holds, sentence }
+        }));
         incomplete(sample, &mut found);
         self.standstill(before, sample, &mut found);
         found
@@ -439,6 +452,44 @@ fn restart(source: &SourceSample, name: &str, sample: &Sample, found: &mut Vec<F
             sentence: format!("{name} restarted counting at event {event}{events}"),
         });
     }
+}
+
+/// What is wrong with filters: its kind, how often, and a sentence that names the node.
+pub fn filter_problems(sample: &Sample) -> Vec<(ProblemKind, u64, String)> {
+    let aside = sample.events.quarantined;
+    let aside = if aside == 0 { String::new() } else { format!(": {} set aside", counted(aside, "event")) };
+    let given_up = filters_given_up(sample);
+    let given_up = given_up.map(|(count, what)| (ProblemKind::FiltersGivenUp, count, format!("{what}{aside}")));
+    let with = |counter| sample.nodes.iter().find(move |node| node.numbers.get(counter) > 0);
+    let failing = with(Counter::FilterRestarts).or_else(|| with(Counter::FilterFailures)).map(|node| {
+        let (failures, restarts) = (sample.total(Counter::FilterFailures), sample.total(Counter::FilterRestarts));
+        let what = match restarts {
+            0 => format!("the filter failed on {}", counted(failures, "event")),
+            1 => "a filter unit was restarted: it crashed, hung or gave a wrong result".to_owned(),
+            _ => {
+                let times = grouped(restarts);
+                format!("filter units were restarted {times} times: they crashed, hung or gave wrong results")
+            }
+        };
+        let sentence = format!("{}: {what}{aside}", sample.name_of_node(node.node));
+        (ProblemKind::FilterFailing, failures + restarts, sentence)
+    });
+    given_up.into_iter().chain(failing).collect()
+}
+
+/// How many filter units were given up, and a sentence on the node that has the fewest left.
+pub(crate) fn filters_given_up(sample: &Sample) -> Option<(u64, String)> {
+    let given_up = |node: &NodeSample| node.numbers.get(Counter::FilterUnitsGivenUp);
+    let left = |node: &NodeSample| node.numbers.get(Counter::FilterUnits);
+    let worst = sample.nodes.iter().filter(|node| given_up(node) > 0).min_by_key(|node| left(node))?;
+    let rest = match left(worst) {
+        // At the end of a run all units are stopped.
+        _ if sample.phase != "running" => String::new(),
+        0 => ", none is left to decide on events".to_owned(),
+        left => format!(", {left} still decide"),
+    };
+    let (name, count) = (sample.name_of_node(worst.node), counted(given_up(worst), "filter unit"));
+    Some((sample.total(Counter::FilterUnitsGivenUp), format!("{name}: {count} given up after repeated failures{rest}")))
 }
 
 /// Fragments of events that are kept, with flags.

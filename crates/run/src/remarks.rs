@@ -1,12 +1,12 @@
-//! What a closed run says about its sources, in sentences: who is missing in which events, who sent nothing, and whose
-//! numbers did not fit. The terminal, `runs show` and `run.json` have the same sentences.
+//! What a closed run says about its sources and filters, in sentences: who is missing in which events, who sent nothing,
+//! whose numbers did not fit, and which filters failed. The terminal, `runs show` and `run.json` have the same sentences.
 
 use ropewalk_config::{Configuration, SourceSection};
 use ropewalk_engine::{RunSnapshot, numbering_of};
 use ropewalk_flow::messages::Gap;
 use ropewalk_monitor::Sample;
 use ropewalk_monitor::numbering::{Numbered, never_began, wrong_beginnings};
-use ropewalk_monitor::quality::counted;
+use ropewalk_monitor::quality::{counted, filter_problems};
 use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,6 +102,7 @@ impl Remarks<'_> {
             sentences.extend(self.masked(source, &name));
             sentences.extend(one.numbering.recovery(&name).map(|(_, sentence)| sentence));
         }
+        sentences.extend(filter_problems(self.sample).into_iter().map(|(.., sentence)| sentence));
         sentences
     }
 

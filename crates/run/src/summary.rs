@@ -450,6 +450,7 @@ impl RunSummary {
             (Fact::Forced, u64::from(self.state == FORCED)),
             (Fact::Unbalanced, self.ledger.unbalanced.len() as u64),
             (Fact::StreamFailed, self.streams.values().map(|stream| stream.failed).sum()),
+            (Fact::FiltersGivenUp, self.filter.given_up),
             (Fact::EventsGone, self.disk.events_gone),
             (Fact::KeptNewest, self.deleted.events),
         ])

@@ -175,6 +175,8 @@ facts! {
     EventsGone = "events_gone", Lost, Lost;
     /// Files of events that no filter unit could work on.
     FilesSetAside = "files_set_aside", Lost, Lost;
+    /// Filter units that failed too often and were not restarted.
+    FiltersGivenUp = "filters_given_up", Lost, Lost;
     /// Accepted triggers that became no event.
     TriggersWithoutEvent = "triggers_without_event", Lost, Lost;
     /// Event numbers missing between the first and the last, where no stream takes a selection.

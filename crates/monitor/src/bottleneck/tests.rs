@@ -256,9 +256,24 @@ fn a_filter_is_named_where_it_is_busier_than_the_disk() {
     for sample in [&mut before, &mut now] {
         sample.nodes[1].numbers.add(Counter::FilterUnits, 4);
     }
+    // Of a filter that hangs nothing comes.
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.evidence[0].value), (Limit::FilterStuck, 0.95));
+    now.events.built = 1;
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.evidence[0].value), (Limit::Filter, 0.95));
     assert!(finding.sentence.starts_with("rate limited by the filter of builder unit bu0: its units are 95 % busy"));
+}
+
+#[test]
+fn a_rate_is_not_called_healthy_where_no_filter_is_left() {
+    let (mut before, mut now) = healthy();
+    for sample in [&mut before, &mut now] {
+        sample.nodes.push(node(NodeId::builder(1), &[(Counter::FilterUnitsGivenUp, 2)]));
+    }
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.evidence[0].value), (Limit::Incomplete, 2.0));
+    assert!(finding.sentence.starts_with("the rate is not limited, but bu1: 2 filter units given up"));
 }
 
 #[test]

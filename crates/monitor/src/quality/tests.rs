@@ -174,6 +174,31 @@ fn a_node_that_is_away_and_a_run_that_builds_nothing_are_named() {
 }
 
 #[test]
+fn filters_that_fail_are_named_and_without_any_unit_no_event_is_good() {
+    let failing = |second: u64, numbers: &[(Counter, u64)]| {
+        look(second, |look| {
+            look.events.quarantined = 40;
+            look.nodes.push(node(NodeId::builder(1), numbers));
+        })
+    };
+    let restarted = [(Counter::FilterRestarts, 8), (Counter::FilterUnits, 2)];
+    let quality = after((1..=3).map(|second| failing(second, &restarted)));
+    let sentence =
+        "bu1: filter units were restarted 8 times: they crashed, hung or gave wrong results: 40 events set aside";
+    assert_eq!((only(&quality).kind, &*only(&quality).sentence), (ProblemKind::FilterFailing, sentence));
+    assert_eq!(quality.state, QualityState::Good);
+
+    let left = |units| [(Counter::FilterUnitsGivenUp, 2), (Counter::FilterUnits, units)];
+    let quality = after((1..=30).map(|second| failing(second, &left(0))));
+    assert_eq!((quality.state, quality.is_current), (QualityState::Doubtful, true));
+    let begin = "bu1: 2 filter units given up after repeated failures";
+    let none = format!("{begin}, none is left to decide on events: 40 events set aside");
+    assert_eq!(only(&quality).sentence, none);
+    let quality = after((1..=3).map(|second| failing(second, &left(1))));
+    assert_eq!(only(&quality).sentence, format!("{begin}, 1 still decide: 40 events set aside"));
+}
+
+#[test]
 fn another_run_begins_without_problems() {
     let late = look(2, |look| look.sources[0].account.late = 5);
     let next = look(3, |look| look.run = RunNumber(4));

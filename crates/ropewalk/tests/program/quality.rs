@@ -277,6 +277,10 @@ fn a_disk_that_is_full_raises_its_alarm() {
     shift.send_all(1..=50);
     let sentence = shift.alarm("disk_full");
     assert!(sentence.contains("its disk is full"), "{sentence}");
+    wait_for("the alarm in the journal", || {
+        let journal = shift.get("/api/v1/journal").to_string();
+        journal.contains(&format!("alarm disk_full: {sentence}")).then_some(())
+    });
     std::fs::remove_file(setup.output().join("others")).expect("it is ours");
     shift.controlled.good("stop");
     shift.controlled.good("shutdown");
@@ -296,6 +300,24 @@ fn a_filter_that_crashes_raises_its_alarm() {
     // What grows is seen between two looks at the run, a second apart.
     std::thread::sleep(Duration::from_millis(2500));
     shift.send_all(21..=60);
-    shift.alarm("filter_failing");
-    shift.end();
+    assert!(shift.alarm("filter_failing").starts_with("bu0: "));
+    shift.end().expect_status(0);
+}
+
+#[test]
+fn a_filter_without_any_unit_left_is_named_and_ends_with_status_3() {
+    let setup = setup("given-up");
+    let library = compile(setup.directory(), &["-DENDS_OVER=1"]);
+    let filter = format!("[filter]\nlibrary = {library:?}\nrestarts = 1\nrestart_delay = \"10ms\"\n");
+    let setup = setup.and(&filter);
+    let mut shift = Shift::begin(&setup, &[841, 843]);
+    shift.send_all(1..=20);
+    let words = "bu0: 1 filter unit given up after repeated failures";
+    let sentence = shift.alarm("filters_given_up");
+    assert!(sentence.starts_with(&format!("{words}, none is left to decide on events")), "{sentence}");
+    assert_eq!(shift.get("/api/v1/live")["quality"]["state"], "doubtful");
+    shift.send_all(21..=40);
+    let ended = shift.end();
+    expect_told(&ended, words);
+    expect_remark(&ended, words);
 }
