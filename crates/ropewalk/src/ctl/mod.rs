@@ -359,7 +359,8 @@ fn announce(client: &Client) {
     // Without an answer, the command says so.
     let Ok(state) = client.look("state") else { return };
     let run = state.body["run"].as_u64().zip(state.body["directory"].as_str());
-    let run = run.map_or_else(|| "no run is set up".to_owned(), |(run, directory)| format!("run {run} in {directory}"));
+    let none = if state.body["task"].is_null() { "no run is set up" } else { "the next run is being set up" };
+    let run = run.map_or_else(|| none.to_owned(), |(run, directory)| format!("run {run} in {directory}"));
     tell!("{}: {run}", client.url());
 }
 
