@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::{Finding, Limit};
 use crate::history::{SERIES, Seen, Series};
-use crate::quality::{ProblemKind, Quality};
+use crate::quality::{ProblemKind, Quality, counted};
 use crate::sample::PHASES;
 use crate::{Rates, RunTrend, Sample};
 
@@ -147,6 +147,12 @@ impl Quantity {
 }
 
 impl Quantity {
+    /// Whether the quality of the data, or the disks that the run waits for, name it too.
+    pub const fn is_said_elsewhere(self) -> bool {
+        use Limit::{DiskFailing, DiskFull};
+        matches!(self, Self::Data(_) | Self::NodesMissing | Self::Dead | Self::LimitedBy(DiskFailing | DiskFull))
+    }
+
     /// What is wrong; empty where only a number says so.
     fn sentence(self, finding: Option<&Finding>, look: Look<'_>) -> String {
         match self {
@@ -154,6 +160,13 @@ impl Quantity {
             Self::NodesMissing => look.now.missing_nodes().map(|(_, nodes)| format!("{nodes} not connected")),
             Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
             Self::NotSent => look.not_sent.map(not_sent_sentence),
+            Self::Growth(counter @ Counter::FilterRestarts) => {
+                let restarts = look.now.nodes.iter().map(|node| (node.numbers.get(counter), node.node));
+                restarts.max().map(|(restarts, node)| {
+                    let (node, restarts) = (look.now.name_of_node(node), counted(restarts, "restart"));
+                    format!("filter units of {node} crashed or hung: {restarts}")
+                })
+            }
             _ => None,
         }
         .unwrap_or_default()

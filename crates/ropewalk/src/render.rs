@@ -8,7 +8,9 @@ pub(crate) use ropewalk_console::grouped;
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::NumberingKind;
-use ropewalk_monitor::quality::{QualityMonitor, Relation, counted, disagreements};
+use ropewalk_monitor::alarms::{Alarm, Alarms, Rule, Severity, State};
+use ropewalk_monitor::bottleneck::Finder;
+use ropewalk_monitor::quality::{Problem, QualityMonitor, Relation, counted, disagreements};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{
     DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronySummary, SynchronyVerdict, disk_error,
@@ -319,6 +321,8 @@ pub(crate) fn synchrony_lines(summary: &RunSummary) -> Vec<String> {
 
 const REFRESH: Duration = Duration::from_millis(250);
 const PIPE_REFRESH: Duration = Duration::from_secs(5);
+/// Between two samples for limits and alarms, whose rates need some time.
+const LOOK: Duration = Duration::from_secs(1);
 /// Says on a terminal that the program is alive.
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠹', '⠸', '⠴', '⠦', '⠧', '⠇'];
 
@@ -333,7 +337,10 @@ pub(crate) struct Progress {
     /// Full or failed disks, as last shown.
     disks: String,
     quality: QualityMonitor,
-    /// The problem of the data that was shown last.
+    finder: Finder,
+    alarms: Alarms,
+    looked: Instant,
+    /// The problem of the data, and the alarms, that were shown last.
     problem: String,
 }
 
@@ -368,7 +375,8 @@ impl Totals {
 }
 
 impl Progress {
-    pub(crate) fn new() -> Self {
+    /// With alarms by these rules.
+    pub(crate) fn new(rules: &[Rule]) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
         Self {
@@ -379,6 +387,9 @@ impl Progress {
             before: (now, Totals::default()),
             disks: String::new(),
             quality: QualityMonitor::default(),
+            finder: Finder::default(),
+            alarms: Alarms::new(rules.to_vec()).expect("the configuration was checked"),
+            looked: now,
             problem: String::new(),
         }
     }
@@ -388,7 +399,12 @@ impl Progress {
         let (snapshot, left) = (&view.snapshot, view.disk_left);
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
         self.quality.observe(Arc::clone(&view.sample));
-        // A new problem of the data, and a disk that is full or fails, need the operator: show them at once.
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.finder.observe(Arc::clone(&view.sample));
+            self.alarms.observe(Arc::clone(&view.sample), self.finder.finding(), self.quality.quality());
+        }
+        // A new problem of the data, an alarm, and a disk that is full or fails, need the operator: show them at once.
         let (disks, problem) = (waiting_disks(snapshot), self.worst_problem());
         if self.shown.elapsed() < refresh && disks == self.disks && problem == self.problem {
             return;
@@ -409,22 +425,31 @@ impl Progress {
         }
     }
 
-    /// Kind and source of the worst problem that goes on; empty without one.
+    /// Kind and source of the worst problem that goes on, and the names of alarms; empty without any.
     fn worst_problem(&self) -> String {
         let worst = self.quality.quality().problems.first().filter(|problem| problem.is_current);
-        worst.map_or_else(String::new, |problem| format!("{:?} {:?}", problem.kind, problem.source))
+        let worst = worst.map(|problem| format!("{:?} {:?}", problem.kind, problem.source));
+        let alarms = self.other_alarms().map(|alarm| alarm.rule.name.clone());
+        worst.into_iter().chain(alarms).collect::<Vec<_>>().join(" ")
     }
 
-    /// The quality of the data, unless it is good.
+    /// Warnings that concern neither the data nor a disk that the run waits for.
+    fn other_alarms(&self) -> impl Iterator<Item = &Alarm> {
+        let is_other = |rule: &Rule| rule.severity >= Severity::Warning && !rule.quantity.is_said_elsewhere();
+        self.alarms.shown().into_iter().filter(move |alarm| is_other(&alarm.rule))
+    }
+
+    /// The quality of the data, unless it is good, and alarms.
     fn data(&self) -> String {
         let quality = self.quality.quality();
-        let Some(worst) = quality.problems.first() else { return String::new() };
-        let word = if worst.is_current { "DATA" } else { "data" };
-        if self.terminal {
-            format!("\n  {word}: {}", quality.sentence)
-        } else {
-            format!("  {word}: {}", quality.sentence)
-        }
+        let word = |worst: &Problem| if worst.is_current { "DATA" } else { "data" };
+        let data = quality.problems.first().map(|worst| format!("{}: {}", word(worst), quality.sentence));
+        let text = |alarm: &Alarm| {
+            let word = if alarm.state == State::Active { "ALARM" } else { "alarm" };
+            format!("{word} {}: {}", alarm.rule.name.replace('_', " "), alarm.sentence)
+        };
+        let between = if self.terminal { "\n  " } else { "  " };
+        data.into_iter().chain(self.other_alarms().map(text)).map(|text| format!("{between}{text}")).collect()
     }
 
     /// Removes the live table.

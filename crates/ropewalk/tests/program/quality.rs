@@ -1,6 +1,7 @@
-//! Staged faults of the data, and what an operator sees of them within a minute: the quality, the alarm, the status line on
-//! the terminal, and the exit status.
+//! Staged faults, and what an operator sees of them within a minute: the quality, the alarm, `top`, the status line on the
+//! terminal, and the exit status. The browser test of the page reads the same table of faults.
 
+use crate::cluster::Cluster;
 use crate::control::Controlled;
 use crate::filters::compile;
 use crate::process::{Ended, Program};
@@ -8,11 +9,34 @@ use crate::support::{FrontEnd, Setup, SmallDisk, fed_fragment, fed_fragment_with
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// An operator must see a fault within this time.
 const WITHIN: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// What an operator sees of a fault: a row of `dashboard/tests/faults.json`.
+#[derive(serde::Deserialize)]
+struct Fault {
+    fault: String,
+    alarm: String,
+    /// How the sentence of the alarm begins.
+    sentence: String,
+    /// The state of the quality.
+    state: String,
+    /// The exit status of the run.
+    status: i32,
+}
+
+impl Fault {
+    fn named(name: &str) -> Self {
+        let all = include_str!("../../../../dashboard/tests/faults.json");
+        let all: Vec<Self> = serde_json::from_str(all).expect("a table of faults");
+        all.into_iter().find(|one| one.fault == name).unwrap_or_else(|| panic!("no row of {name}"))
+    }
+}
 
 /// Two sources, 841 without a name and boardB, in a run under run control.
 struct Shift {
@@ -32,7 +56,12 @@ impl Shift {
         let controlled = Controlled::start(setup, &[]);
         controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());
         let address = controlled.address_of("ru0");
-        let front_ends = connected.iter().map(|&id| FrontEnd::ferol(&address, id).with_size(200)).collect();
+        Self::over(controlled, &address, connected)
+    }
+
+    /// The front ends of `connected` connect to this address.
+    fn over(controlled: Controlled, address: &str, connected: &[u32]) -> Self {
+        let front_ends = connected.iter().map(|&id| FrontEnd::ferol(address, id).with_size(200)).collect();
         Self { controlled, front_ends, begun: Instant::now() }
     }
 
@@ -59,13 +88,30 @@ impl Shift {
         found["sentence"].as_str().expect("text").to_owned()
     }
 
-    /// The sentence of this problem in the live view.
-    fn problem(&self, kind: &str) -> String {
-        let live = self.get("/api/v1/live");
+    /// Waits until this fault is in the view that page and top show, and on the terminal.
+    fn see(&mut self, name: &str) {
+        let Fault { alarm, sentence, state, .. } = Fault::named(name);
+        let begins = |one: &Value| one["sentence"].as_str().is_some_and(|one| one.starts_with(&sentence));
+        let live = wait_for(&format!("{alarm}: {sentence}"), || {
+            let live = self.get("/api/v1/live");
+            let mut alarms = live["alarms"].as_array().expect("a list").iter();
+            let is_seen = alarms.any(|one| one["name"] == *alarm && begins(one));
+            (is_seen && live["quality"]["state"] == *state).then_some(live)
+        });
         let problems = live["quality"]["problems"].as_array().expect("a list");
-        let problem = problems.iter().find(|problem| problem["kind"] == kind);
-        let problem = problem.unwrap_or_else(|| panic!("no {kind}: {:#}", live["quality"]));
-        problem["sentence"].as_str().expect("text").to_owned()
+        assert_eq!(problems.iter().any(begins), state != "good" || name == "node dies", "{:#}", live["quality"]);
+        let top = Program::run(["top", "--once", "--url", &self.controlled.url]);
+        assert!(top.expect_status(0).out.iter().any(|line| line.contains(&sentence)), "{top:#?}");
+        let line = if alarm == "disk_full" { "DISK FULL" } else { &sentence };
+        self.controlled.program.expect_error_line_with(line);
+        assert!(self.begun.elapsed() < WITHIN);
+    }
+
+    /// Ends the run, which has the exit status of this fault.
+    fn end_of(self, name: &str) -> Ended {
+        let ended = self.end();
+        ended.expect_status(Fault::named(name).status);
+        ended
     }
 
     /// Sends these events of both sources, slowly.
@@ -77,8 +123,7 @@ impl Shift {
     }
 
     fn end(self) -> Ended {
-        self.controlled.good("stop");
-        self.controlled.good("shutdown");
+        self.controlled.program.interrupt();
         self.controlled.program.end()
     }
 }
@@ -117,13 +162,9 @@ fn a_board_that_resets_its_counter_is_named_with_the_event() {
     shift.begun = Instant::now();
     shift.front_ends[0].send(51..=120);
     shift.front_ends[1].send(1..=40);
-    let sentence = shift.alarm("source_restarted");
-    assert!(sentence.starts_with("boardB (source 843) restarted counting at event 51"), "{sentence}");
+    shift.see("counter reset");
     shift.alarm("events_incomplete");
-    wait_for("the count in the sentence", || {
-        shift.problem("source_restarted").ends_with(": 70 incomplete events").then_some(())
-    });
-    expect_told(&shift.end(), "boardB (source 843) restarted counting at event 51");
+    shift.end_of("counter reset");
 }
 
 #[test]
@@ -137,9 +178,8 @@ fn a_board_that_misses_a_trigger_is_out_of_step_within_200_events() {
         shift.front_ends[1].send_content(event, &fed_fragment_with(843, event, bunch_crossing, bytes));
         std::thread::sleep(PAUSE);
     }
-    let sentence = shift.alarm("source_out_of_step");
-    assert_eq!(sentence, "source 841 and boardB (source 843) disagree by one event since event 701");
-    expect_told(&shift.end(), "disagree by one event since event 701");
+    shift.see("slip by one event");
+    shift.end_of("slip by one event");
 }
 
 #[test]
@@ -149,10 +189,8 @@ fn a_board_that_stops_sending_is_silent() {
     shift.begun = Instant::now();
     let first = &mut shift.front_ends[0];
     first.send_slowly(51..=250, Duration::from_millis(20));
-    let sentence = shift.alarm("source_silent");
-    assert!(sentence.starts_with("boardB (source 843): no data for "), "{sentence}");
-    let ended = shift.end();
-    expect_told(&ended, "boardB (source 843)");
+    shift.see("silent board");
+    let ended = shift.end_of("silent board");
     let remark = "boardB (source 843): missing in 200 events, 51 to 250: silent since ";
     expect_remark(&ended, remark);
     let is_status = |line: &str| line.starts_with("exit status 3: incomplete 200 events, ") && line.contains(remark);
@@ -163,9 +201,8 @@ fn a_board_that_stops_sending_is_silent() {
 fn a_board_that_never_connects_has_never_sent() {
     let mut shift = Shift::begin(&setup("never"), &[841]);
     shift.front_ends[0].send_slowly(1..=100, PAUSE);
-    let sentence = shift.alarm("source_never_sent");
-    assert_eq!(sentence, "boardB (source 843) has sent nothing since the run began (no connection)");
-    expect_told(&shift.end(), "boardB (source 843)");
+    shift.see("never connected");
+    shift.end_of("never connected");
 }
 
 /// A board with this id and name whose first event is to have this number.
@@ -241,12 +278,10 @@ fn bit_errors_are_counted_by_their_board() {
         content[20] ^= 4;
         shift.front_ends[1].send_content(event, &content);
     }
-    wait_for("all of them", || {
-        (shift.alarm("checksums_wrong") == "boardB (source 843): 10 fragments with a wrong checksum").then_some(())
-    });
+    shift.see("bit errors");
     let quality = shift.get("/api/v1/quality");
-    assert_eq!((&quality["state"], &quality["doubtful"]["total"]), (&"doubtful".into(), &10.into()), "{quality:#}");
-    expect_told(&shift.end(), "with a wrong checksum");
+    assert_eq!(quality["doubtful"]["total"], 10, "{quality:#}");
+    shift.end_of("bit errors");
 }
 
 #[test]
@@ -259,9 +294,8 @@ fn exchanged_cables_are_named() {
             shift.front_ends[place].send_content(event, &fed_fragment(other, event, 200));
         }
     }
-    let sentence = shift.alarm("wrong_source");
-    assert!(sentence.contains(" name another source; check the cables"), "{sentence}");
-    expect_told(&shift.end(), "name another source");
+    shift.see("wrong cable");
+    shift.end_of("wrong cable");
 }
 
 #[test]
@@ -271,17 +305,57 @@ fn a_disk_that_is_full_raises_its_alarm() {
         return ropewalk_tidy::skipped("quality::a_disk_that_is_full_raises_its_alarm", "may not mount");
     };
     let mut shift = Shift::begin(&setup, &[841, 843]);
+    shift.send_all(1..=20);
     // More than the disk has: what fits is written.
     std::fs::write(setup.output().join("others"), vec![7; 9 << 20]).expect_err("8 MiB are there");
     shift.begun = Instant::now();
-    shift.send_all(1..=50);
-    let sentence = shift.alarm("disk_full");
-    assert!(sentence.contains("its disk is full"), "{sentence}");
+    shift.send_all(21..=50);
+    shift.see("disk full");
     std::fs::remove_file(setup.output().join("others")).expect("it is ours");
-    shift.controlled.good("stop");
-    shift.controlled.good("shutdown");
-    let ended = shift.controlled.program.end();
-    assert!(ended.errors.contains("DISK FULL"), "{ended:#?}");
+    shift.end_of("disk full");
+}
+
+/// Events go to a program that reads slowly, which is a slow disk that needs no rights.
+#[test]
+fn a_disk_that_is_slow_raises_its_alarm() {
+    const GREEDY: &str = "id = 1\nreadout = \"ru0\"\nemulate = { fragment_size = \"1KiB\" }";
+    const SOONER: &str = "[[alarm]]\nname = \"disk_slow\"\nquantity = \"limited_by:disk\"\nabove = 0\nfor = \"1s\"\n";
+    let setup = Setup::new("quality-slow", &[]).source(GREEDY);
+    let (output, pipe) = (setup.output(), setup.directory().join("events"));
+    let setup = setup.and(&format!("[run]\noutput = {output:?}\n[storage]\npipe = {pipe:?}\n{SOONER}"));
+    let mut shift = Shift::begin(&setup, &[]);
+    let mut reader = wait_for("the pipe", || UnixStream::connect(&pipe).ok());
+    let is_slow = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut bytes = vec![0; 16 << 10];
+            while reader.read(&mut bytes).expect("it is open") > 0 {
+                if is_slow.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        });
+        shift.see("disk slow");
+        is_slow.store(false, Ordering::Relaxed);
+        shift.end_of("disk slow");
+    });
+}
+
+#[test]
+fn a_builder_unit_that_dies_is_named() {
+    let mut cluster = Cluster::new(setup("node").another_builder());
+    cluster.start("manager", &["--control", "127.0.0.1:0", "--json"]);
+    ["ru0", "bu0", "bu1"].into_iter().for_each(|name| cluster.start(name, &[]));
+    let address = cluster.front_end_address("ru0");
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    let controlled = Controlled { program: cluster.take("manager"), url };
+    let mut shift = Shift::over(controlled, &address, &[841, 843]);
+    shift.send_all(1..=20);
+    shift.begun = Instant::now();
+    cluster.kill("bu1");
+    shift.send_all(21..=100);
+    shift.see("node dies");
+    shift.end_of("node dies");
 }
 
 #[test]
@@ -296,6 +370,6 @@ fn a_filter_that_crashes_raises_its_alarm() {
     // What grows is seen between two looks at the run, a second apart.
     std::thread::sleep(Duration::from_millis(2500));
     shift.send_all(21..=60);
-    shift.alarm("filter_failing");
-    shift.end();
+    shift.see("filter dies");
+    shift.end_of("filter dies");
 }
