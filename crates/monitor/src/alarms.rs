@@ -132,7 +132,7 @@ impl Quantity {
             Self::BytesToDisk => look.rates.map(|rates| rates.bytes_to_disk_per_second),
             Self::LiveShare => look.rates.map(|rates| rates.live_share),
             Self::FromReference(place) => look.difference(SERIES.get(place)?),
-            Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
+            Self::NodesMissing => Some(look.now.missing_nodes().map_or(0.0, |(_, count, _)| count as f64)),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
             Self::Data(kind) => Some(look.quality.current(kind) as f64),
             Self::Phase(phase) => Some(truth(look.now.phase == phase)),
@@ -157,9 +157,13 @@ impl Quantity {
     fn sentence(self, finding: Option<&Finding>, look: Look<'_>) -> String {
         match self {
             Self::Data(kind) => look.quality.worst(kind).map(|problem| problem.sentence.clone()),
-            Self::NodesMissing => look.now.missing_nodes().map(|(_, nodes)| format!("{nodes} not connected")),
+            Self::NodesMissing => look.now.missing_nodes().map(|(.., sentence)| sentence),
             Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
             Self::NotSent => look.not_sent.map(not_sent_sentence),
+            Self::Growth(counter @ Counter::DecidedByDefault) => {
+                let events = counted(look.now.total(counter), "event");
+                Some(format!("no farm node decided in time: {events} decided by default"))
+            }
             Self::Growth(counter @ Counter::FilterRestarts) => {
                 let restarts = look.now.nodes.iter().map(|node| (node.numbers.get(counter), node.node));
                 restarts.max().map(|(restarts, node)| {
@@ -246,6 +250,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("checksums_wrong", Severity::Warning, data(ProblemKind::ChecksumsWrong), 0, true),
         rule("alarms_not_sent", Severity::Warning, Quantity::NotSent, 0, true),
         rule("filter_failing", Severity::Warning, Quantity::Growth(Counter::FilterRestarts), 0, true),
+        rule("decided_by_default", Severity::Warning, Quantity::Growth(Counter::DecidedByDefault), 0, true),
         // Longer than a run drains by default.
         rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
         rule("source_recovered", Severity::Notice, data(ProblemKind::SourceRecovered), 0, true),

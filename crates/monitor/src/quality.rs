@@ -268,8 +268,8 @@ impl QualityMonitor {
         }
         let mut report = |kind, sentence| found.push(Finding { kind, source: None, count: 0, holds: true, sentence });
         let missing = sample.missing_nodes();
-        if let Some((_, nodes)) = &missing {
-            report(ProblemKind::NodeMissing, format!("{nodes} not connected to the event manager"));
+        if let Some((.., sentence)) = &missing {
+            report(ProblemKind::NodeMissing, sentence.clone());
         }
         let is_busy = |source: &SourceSample| {
             let was = before.and_then(|before| before.source(source.source)).map(|was| was.account.received);
@@ -296,15 +296,7 @@ impl QualityMonitor {
         };
         if source.account.received == 0 {
             if sample.time.since(began) >= NEVER_SENT {
-                let connected = match (source.sends_datagrams, source.is_connected()) {
-                    (true, _) => "nothing arrived at its port",
-                    (false, true) => "it is connected",
-                    (false, false) => "no connection",
-                };
-                report(
-                    ProblemKind::SourceNeverSent,
-                    format!("{name} has sent nothing since the run began ({connected})"),
-                );
+                report(ProblemKind::SourceNeverSent, never_sent(source, name));
             }
             return;
         }
@@ -350,7 +342,13 @@ impl QualityMonitor {
         problems.sort_by_key(|problem| (!problem.is_current, problem.kind, core::cmp::Reverse(problem.count)));
         let complete = counted(|sample| sample.events.built);
         let worst = problems.iter().map(|problem| problem.kind.state()).max_by_key(|state| *state as u8);
-        let is_dead = problems.iter().any(|one| one.is_current && one.kind == ProblemKind::DataAcquisitionDead);
+        // A node that is away explains at once why nothing is built.
+        let is_still = sample.time.since(self.ended.1) >= SILENT;
+        let is_dead = problems.iter().filter(|one| one.is_current).any(|one| match one.kind {
+            ProblemKind::DataAcquisitionDead => true,
+            ProblemKind::NodeMissing => is_still,
+            _ => false,
+        });
         let state = match worst.unwrap_or_default() {
             QualityState::NoData if complete.total > 0 && !is_dead => QualityState::Good,
             state => state,
@@ -439,6 +437,16 @@ fn restart(source: &SourceSample, name: &str, sample: &Sample, found: &mut Vec<F
             sentence: format!("{name} restarted counting at event {event}{events}"),
         });
     }
+}
+
+/// What is said of a source that has sent nothing.
+pub(crate) fn never_sent(source: &SourceSample, name: &str) -> String {
+    let connected = match (source.sends_datagrams, source.is_connected()) {
+        (true, _) => "nothing arrived at its port",
+        (false, true) => "it is connected",
+        (false, false) => "no connection",
+    };
+    format!("{name} has sent nothing since the run began ({connected})")
 }
 
 /// Fragments of events that are kept, with flags.

@@ -3,7 +3,7 @@
 use super::controlled::{FrontEndsOfRun, FrontEndsSummary};
 use super::feeder::RunningFeeder;
 use super::file_filters::{FileBasedSummary, FileFilters};
-use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
+use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways, queues};
 use super::histograms::HistogramDefinition;
 use super::monitoring::{MergeError, merge};
 use super::plugins::Watched;
@@ -95,12 +95,13 @@ pub(super) struct RunBase {
     is_forced: bool,
 }
 
-/// The configured names of readout and builder units, as far as they differ from their ids.
+/// The configured names of readout units, builder units and input queues of gateways, as far as they differ from their ids.
 fn node_names(configuration: &Configuration) -> BTreeMap<NodeId, String> {
-    let readouts = (0..).map(NodeId::readout).zip(configuration.readout.iter().map(|readout| &readout.name));
-    let builders = (0..).map(NodeId::builder).zip(configuration.builder.iter().map(|builder| &builder.name));
-    let differs = |(node, name): &(NodeId, &String)| node.to_string() != **name;
-    readouts.chain(builders).filter(differs).map(|(node, name)| (node, name.clone())).collect()
+    let readouts = configuration.readout.iter().map(|readout| readout.name.clone());
+    let builders = configuration.builder.iter().map(|builder| builder.name.clone());
+    let builders = builders.chain(queues(configuration).map(|queue| queue.name()));
+    let all = (0..).map(NodeId::readout).zip(readouts).chain((0..).map(NodeId::builder).zip(builders));
+    all.filter(|(node, name)| node.to_string() != *name).collect()
 }
 
 /// A run that could not be set up as a whole ends the threads that it has.

@@ -322,6 +322,8 @@ counters! {
     NumbersFell = "numbers_fell", Count, Total, [Account];
     /// Fragments with a greater event number than the next one after the fragment before them, as received.
     NumbersJumped = "numbers_jumped", Count, Total, [Account];
+    /// Nodes of the farm that were connected to an input queue of a gateway and fell silent.
+    FarmNodesAway = "farm_nodes_away", Count, Level, [];
 }
 
 impl Counter {
