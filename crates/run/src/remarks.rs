@@ -23,18 +23,24 @@ pub(super) struct KnownSources {
     datagrams: BTreeSet<SourceId>,
     /// Sources that have to send something in a run: they are required, and read no file.
     required: BTreeSet<SourceId>,
+    /// Gateways receive packets of several events, and know no ranges of events in which a source is missing.
+    are_in_flows: bool,
 }
 
 impl KnownSources {
     pub(super) fn of(configuration: &Configuration) -> Self {
+        let of_flows =
+            || configuration.flow.iter().flat_map(|flow| flow.sources.entries(false)).map(|(id, _)| SourceId(id));
         let ids = |is: fn(&SourceSection) -> bool| {
-            configuration.source.iter().filter(|one| is(one)).map(|one| SourceId(one.id)).collect()
+            let own = configuration.source.iter().filter(|one| is(one)).map(|one| SourceId(one.id));
+            own.chain(of_flows()).collect()
         };
         let name = |source: &SourceSection| Some((SourceId(source.id), source.name.clone()?));
         Self {
             names: Arc::new(configuration.source.iter().filter_map(name).collect()),
             datagrams: ids(SourceSection::comes_in_datagrams),
             required: ids(|one| one.requirement == Requirement::Required && !one.is_read()),
+            are_in_flows: !configuration.flow.is_empty(),
         }
     }
 
@@ -107,11 +113,20 @@ impl Remarks<'_> {
 
     /// `calo (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC`.
     fn missing(&self, source: SourceId, name: &str, account: &FragmentAccount, before: u64) -> Option<String> {
-        let gaps = self.snapshot.gaps.get(&source)?;
         let count = account.never_came().saturating_sub(before);
         if count == 0 {
             return None;
         }
+        let causes = || {
+            let causes = account.missing.iter().filter(|(cause, _)| *cause != Cause::Masked);
+            causes.map(|(cause, _)| cause.name().replace('_', " ")).collect::<Vec<_>>().join(", ")
+        };
+        let why = self.silent_since.get(&source);
+        let why = why.map_or_else(causes, |since| format!("silent since {} UTC", since.time_of_day()));
+        if self.known.are_in_flows {
+            return Some(format!("{name}: missing in {} of events: {why}", counted(count, "set")));
+        }
+        let gaps = self.snapshot.gaps.get(&source)?;
         // Events before the first one that came are no events of the run.
         let is_of_run = |gap: &&Gap| gap.last.resync() > 0 || gap.last.number() > before;
         let ranges = gaps.iter().filter(is_of_run).map(|gap| {
@@ -122,12 +137,6 @@ impl Remarks<'_> {
         let more = ranges.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {}", counted(more as u64, "more range")) } else { String::new() };
         let shown = ranges.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let causes = || {
-            let causes = account.missing.iter().filter(|(cause, _)| *cause != Cause::Masked);
-            causes.map(|(cause, _)| cause.name().replace('_', " ")).collect::<Vec<_>>().join(", ")
-        };
-        let why = self.silent_since.get(&source);
-        let why = why.map_or_else(causes, |since| format!("silent since {} UTC", since.time_of_day()));
         Some(format!("{name}: missing in {}, {shown}{more}: {why}", counted(count, "event")))
     }
 

@@ -46,7 +46,8 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
     if options.once {
         let mut screen = Screen::new(&options.url);
         ask(&client, &mut 0).map_err(no_answer)?.into_iter().for_each(|news| screen.hear(news));
-        let (width, height) = ratatui::crossterm::terminal::size().unwrap_or(PRINTED);
+        let size = io::stdout().is_terminal().then(ratatui::crossterm::terminal::size);
+        let (width, height) = size.and_then(Result::ok).unwrap_or(PRINTED);
         lines(&screen, width, height).iter().for_each(|line| say!("{}", line.trim_end()));
         return Ok(exit::GOOD);
     }

@@ -5,12 +5,14 @@ use crate::cluster::Cluster;
 use crate::control::Controlled;
 use crate::filters::compile;
 use crate::process::{Ended, Program};
-use crate::support::{FrontEnd, Setup, SmallDisk, fed_fragment, fed_fragment_with, wait_for};
+use crate::support::{
+    FrontEnd, Setup, SmallDisk, TemporaryDirectory, fed_fragment, fed_fragment_with, free_port, wait_for,
+};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// An operator must see a fault within this time.
@@ -99,7 +101,7 @@ impl Shift {
             (is_seen && live["quality"]["state"] == *state).then_some(live)
         });
         let problems = live["quality"]["problems"].as_array().expect("a list");
-        assert_eq!(problems.iter().any(begins), state != "good" || name == "node dies", "{:#}", live["quality"]);
+        assert_eq!(problems.iter().any(begins), state != "good" || alarm == "node_missing", "{:#}", live["quality"]);
         let top = Program::run(["top", "--once", "--url", &self.controlled.url]);
         assert!(top.expect_status(0).out.iter().any(|line| line.contains(&sentence)), "{top:#?}");
         let line = if alarm == "disk_full" { "DISK FULL" } else { &sentence };
@@ -353,8 +355,14 @@ fn a_builder_unit_that_dies_is_named() {
     shift.send_all(1..=20);
     shift.begun = Instant::now();
     cluster.kill("bu1");
-    shift.send_all(21..=100);
-    shift.see("node dies");
+    // The other one builds.
+    let mut front_ends = std::mem::take(&mut shift.front_ends);
+    std::thread::scope(|scope| {
+        for front_end in &mut front_ends {
+            scope.spawn(move || front_end.send_slowly(21..=520, 5 * PAUSE));
+        }
+        shift.see("node dies");
+    });
     shift.end_of("node dies");
 }
 
@@ -372,4 +380,159 @@ fn a_filter_that_crashes_raises_its_alarm() {
     shift.send_all(21..=60);
     shift.see("filter dies");
     shift.end_of("filter dies");
+}
+
+// ---- sources that push
+
+/// Events in a packet.
+const PACKING: u32 = 5;
+const PUSHED: [u32; 3] = [700, 701, 702];
+
+/// A packet of a set of events: the header, and a fragment of 16 bytes for each event.
+fn packet(set: u32) -> Vec<u8> {
+    let first = PACKING * set;
+    let fragments =
+        (first..first + PACKING).flat_map(|event| [&event.to_le_bytes()[..2], &[16, 0], &[0x5a; 16]].concat());
+    let fragments: Vec<u8> = fragments.collect();
+    let length = 12 + fragments.len() as u16;
+    [&first.to_le_bytes(), &[PACKING as u8, 0][..], &length.to_le_bytes(), &[0; 4], &fragments].concat()
+}
+
+/// A gateway under run control, and three sources that push to it.
+struct Push {
+    shift: Shift,
+    sockets: Vec<UdpSocket>,
+    to: String,
+    directory: TemporaryDirectory,
+    /// The next set.
+    next: u32,
+}
+
+impl Push {
+    fn new(name: &str) -> Self {
+        Self::begin(TemporaryDirectory::new(&format!("push-{name}")), "[farm]\nnodes = 0\n")
+    }
+
+    /// With these sections. A gateway whose farm has nodes is a process of its own.
+    fn begin(directory: TemporaryDirectory, sections: &str) -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(1);
+        // Each source has an address of its own, which no other test has.
+        let (net, subnet) = (10 + std::process::id() % 200, NEXT.fetch_add(1, Ordering::Relaxed));
+        let address = |index: u32| format!("127.{net}.{subnet}.{}", index + 1);
+        let (output, port) = (directory.path().join("runs"), free_port());
+        let text = format!(
+            "version = 1\n[run]\noutput = {output:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\ntimeout = \"300ms\"\n\
+             decision_timeout = \"1s\"\nsources = {{ count = 3, first = {}, address = {:?} }}\n[[gateway]]\nname = \"gw0\"\n\
+             control = \"127.0.0.1:{port}\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{sections}",
+            PUSHED[0],
+            address(0)
+        );
+        let file = directory.path().join("push.toml");
+        std::fs::write(&file, text).expect("it is ours");
+        let file = file.to_str().expect("text");
+        let has_nodes = sections.contains("nodes = 2");
+        let command: &[&str] = if has_nodes { &["node", "gateway", file, "--name", "gw0"] } else { &["run", file] };
+        let mut controlled = Controlled::of(command, &[]);
+        controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());
+        let to = controlled.program.expect_error_line("gw0 hlt listens on ");
+        let sockets =
+            (0..3).map(|index| UdpSocket::bind((address(index), 0)).expect("an address of this host")).collect();
+        let shift = Shift { controlled, front_ends: Vec::new(), begun: Instant::now() };
+        Self { shift, sockets, to, directory, next: 0 }
+    }
+
+    /// Sends sets until the fault is seen: 701 sends of each what `send` makes of its number, the others a good packet.
+    fn stage(&mut self, name: &str, send: impl Fn(u32) -> Option<Vec<u8>> + Sync) {
+        self.send_while(send, |shift| shift.see(name));
+    }
+
+    fn send_while(&mut self, send: impl Fn(u32) -> Option<Vec<u8>> + Sync, wait: impl FnOnce(&mut Shift)) {
+        let Self { shift, sockets, to, next, .. } = self;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // No longer than a test waits.
+                for set in (*next..*next + 4000).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                    let packets = [Some(packet(set)), send(set), Some(packet(set))];
+                    for (socket, packet) in sockets.iter().zip(packets) {
+                        packet.iter().for_each(|packet| _ = socket.send_to(packet, &*to).expect("a way"));
+                    }
+                    std::thread::sleep(5 * PAUSE);
+                }
+            });
+            wait(shift);
+            is_over.store(true, Ordering::Relaxed);
+        });
+        *next += 4000;
+    }
+}
+
+/// Sets of 701 before its fault.
+const GOOD: u32 = 20;
+
+#[test]
+fn a_pushing_source_that_stops_or_never_begins_is_named() {
+    let mut push = Push::new("silent");
+    push.stage("push: silent board", |set| (set < GOOD).then(|| packet(set)));
+    let ended = push.shift.end_of("push: silent board");
+    expect_remark(&ended, "source 701: missing in ");
+    let mut push = Push::new("never");
+    push.stage("push: never connected", |_| None);
+    let ended = push.shift.end_of("push: never connected");
+    expect_remark(&ended, "source 701 sent nothing in the whole run");
+    assert_eq!(ended.account()["status"]["reasons"]["nothing"], 1, "{ended:#?}");
+}
+
+#[test]
+fn a_pushing_source_that_resets_its_counter_is_named_with_the_event() {
+    let mut push = Push::new("reset");
+    push.stage("push: counter reset", |set| Some(packet(if set < 50 { set } else { set - 45 })));
+    push.shift.end_of("push: counter reset");
+}
+
+#[test]
+fn damaged_packets_are_counted_by_their_source() {
+    let mut push = Push::new("bits");
+    let damaged = |set: u32| {
+        let mut packet = packet(set);
+        // Its length.
+        packet[6] ^= if (GOOD..GOOD + 10).contains(&set) { 4 } else { 0 };
+        Some(packet)
+    };
+    push.stage("push: bit errors", damaged);
+    push.shift.end_of("push: bit errors");
+}
+
+#[test]
+fn a_gateway_whose_disk_is_full_raises_its_alarm() {
+    let directory = TemporaryDirectory::new("push-full");
+    let output = directory.path().join("runs");
+    let Some(_disk) = SmallDisk::mount(&output) else {
+        return ropewalk_tidy::skipped("quality::a_gateway_whose_disk_is_full_raises_its_alarm", "may not mount");
+    };
+    let mut push = Push::begin(directory, "[farm]\nnodes = 0\n[storage]\nstart_free = \"0\"\n");
+    std::fs::write(output.join("others"), vec![7; 9 << 20]).expect_err("8 MiB are there");
+    push.stage("push: disk full", |set| Some(packet(set)));
+    std::fs::remove_file(output.join("others")).expect("it is ours");
+    push.shift.end_of("push: disk full");
+}
+
+/// One node dies, and the other one decides. Then that one dies, and the gateway takes the default decision.
+#[test]
+fn nodes_of_a_farm_that_die_are_counted() {
+    let farm = "[farm]\nnodes = 2\nsilence = \"300ms\"\nlargest_push = \"8KiB\"\n";
+    let mut push = Push::begin(TemporaryDirectory::new("push-nodes"), farm);
+    let file = push.directory.path().join("push.toml").display().to_string();
+    let node = |numbers| Program::start(["farm-node", &file, "--nodes", numbers, "--accept", "1.0"]);
+    let mut first = node("0..1");
+    let good = |set| Some(packet(set));
+    push.send_while(good, |shift| {
+        wait_for("its decisions", || (shift.get("/api/v1/ledger")["events"]["accepted"] != 0).then_some(()));
+    });
+    let mut second = node("1..2");
+    first.kill();
+    push.stage("push: node dies", good);
+    second.kill();
+    push.stage("push: farm dies", good);
+    push.shift.end_of("push: farm dies");
 }
