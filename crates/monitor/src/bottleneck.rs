@@ -252,7 +252,7 @@ fn source_silent(view: &View<'_>) -> Option<Finding> {
     let name = view.now.name_of(source.source);
     let state = if source.sends_datagrams || source.is_connected() { "" } else { ", no connection" };
     let sentence = match source.account.received {
-        0 => never_sent(source, &name),
+        0 => never_sent(source, view.now),
         _ => format!("{name}: no data for {seconds:.1} s{state}"),
     };
     let subject = format!("source {}", source.source);

@@ -296,7 +296,7 @@ impl QualityMonitor {
         };
         if source.account.received == 0 {
             if sample.time.since(began) >= NEVER_SENT {
-                report(ProblemKind::SourceNeverSent, never_sent(source, name));
+                report(ProblemKind::SourceNeverSent, never_sent(source, sample));
             }
             return;
         }
@@ -439,9 +439,11 @@ fn restart(source: &SourceSample, name: &str, sample: &Sample, found: &mut Vec<F
     }
 }
 
-/// What is said of a source that has sent nothing.
-pub(crate) fn never_sent(source: &SourceSample, name: &str) -> String {
-    let connected = match (source.sends_datagrams, source.is_connected()) {
+/// The sentence on a source that has sent nothing.
+pub(crate) fn never_sent(source: &SourceSample, sample: &Sample) -> String {
+    let name = sample.name_of(source.source);
+    let is_connected = source.is_connected() || sample.may_be_connected(source);
+    let connected = match (source.sends_datagrams, is_connected) {
         (true, _) => "nothing arrived at its port",
         (false, true) => "it is connected",
         (false, false) => "no connection",

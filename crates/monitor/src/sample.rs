@@ -172,6 +172,16 @@ impl Sample {
         self.sources.binary_search_by_key(&source, |known| known.source).ok().map(|place| &self.sources[place])
     }
 
+    /// Whether an open connection of the source has sent nothing yet: its readout unit has as many of these as sources of it lack one.
+    pub fn may_be_connected(&self, source: &SourceSample) -> bool {
+        let lacks_one = |one: &&SourceSample| {
+            let is_there = one.sends_datagrams || one.numbers.get(Counter::SourceConnections) > 0 || one.has_ended();
+            one.readout == source.readout && !is_there
+        };
+        let idle = self.node(source.readout).map_or(0, |node| node.numbers.get(Counter::ConnectionsIdle));
+        idle > 0 && lacks_one(&source) && idle >= self.sources.iter().filter(lacks_one).count() as u64
+    }
+
     /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
     pub fn name_of(&self, source: SourceId) -> String {
         self.names.get(&source).map_or_else(|| format!("source {source}"), |name| format!("{name} (source {source})"))

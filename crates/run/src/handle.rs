@@ -26,7 +26,7 @@ use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, NodeId, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{StreamName, run_directory_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,6 +74,8 @@ pub(super) struct RunBase {
     node_names: Arc<BTreeMap<NodeId, String>>,
     /// Since when sources have been silent that stopped before others.
     silent_since: BTreeMap<SourceId, Utc>,
+    /// Sources that were connected and had sent nothing when the run was stopped.
+    idle: BTreeSet<SourceId>,
     pub(super) streams: Vec<StreamName>,
     pub(super) histograms: Arc<[HistogramDefinition]>,
     pub(super) addresses: Vec<(String, String)>,
@@ -129,6 +131,7 @@ impl RunBase {
             known: KnownSources::of(configuration),
             node_names: Arc::new(node_names(configuration)),
             silent_since: BTreeMap::new(),
+            idle: BTreeSet::new(),
             streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             addresses: Vec::new(),
@@ -458,6 +461,10 @@ impl RunHandle {
             return;
         }
         let are_units = matches!(self.builders, Builders::Units(_));
+        // Nodes close their connections before their last report.
+        let sample = self.sample();
+        let idle = sample.sources.iter().filter(|source| sample.may_be_connected(source));
+        self.base.idle = idle.map(|source| source.source).collect();
         // Sources of units that have ended end the running interval with their last event.
         if !(are_units && self.sources_ended()) {
             self.note_stop();
@@ -611,8 +618,8 @@ impl RunHandle {
         let parts = Parts { sources: base.sources, streams: &base.streams, lumisections: &lumisections };
         let mut summary = RunSummary::new(&snapshot, base.directory.clone(), parts, base.is_forced, times);
         if base.started.is_some() {
-            let (known, silent_since) = (&base.known, &base.silent_since);
-            summary.add_remarks(&Remarks { known, snapshot: &snapshot, sample: &sample, silent_since });
+            let (known, silent_since, idle) = (&base.known, &base.silent_since, &base.idle);
+            summary.add_remarks(&Remarks { known, snapshot: &snapshot, sample: &sample, silent_since, idle });
         }
         summary.names = base.known.names.iter().map(|(id, name)| (id.to_string(), name.clone())).collect();
         summary.fields = base.fields.clone();

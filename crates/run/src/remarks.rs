@@ -60,6 +60,8 @@ pub(super) struct Remarks<'a> {
     pub(super) sample: &'a Sample,
     /// Since when sources have been silent that stopped before others.
     pub(super) silent_since: &'a BTreeMap<SourceId, Utc>,
+    /// Sources that were connected and had sent nothing when the run was stopped.
+    pub(super) idle: &'a BTreeSet<SourceId>,
 }
 
 impl Remarks<'_> {
@@ -68,14 +70,16 @@ impl Remarks<'_> {
     pub(super) fn never_sent(&self) -> Vec<SourceId> {
         let account = |source: &SourceId| self.snapshot.sources.get(source);
         let has_data = self.snapshot.sources.values().any(|account| account.received > 0);
-        let connections = |source: &SourceId| {
-            self.sample.source(*source).map_or(0, |source| source.numbers.get(Counter::SourceConnections))
-        };
         let is_silent = |source: &&SourceId| {
             let is_known = account(source).is_some_and(|account| account.received == 0);
-            is_known && !self.snapshot.masks.contains_key(source) && (has_data || connections(source) == 0)
+            is_known && !self.snapshot.masks.contains_key(source) && (has_data || !self.was_connected(**source))
         };
         self.known.required.iter().filter(is_silent).copied().collect()
+    }
+
+    fn was_connected(&self, source: SourceId) -> bool {
+        let known = self.sample.source(source);
+        known.is_some_and(|one| one.numbers.get(Counter::SourceConnections) > 0) || self.idle.contains(&source)
     }
 
     /// All sentences, source by source.
@@ -96,8 +100,7 @@ impl Remarks<'_> {
         for one in &numbered {
             let (source, name) = (one.source, self.sample.name_of(one.source));
             if never_sent.contains(&source) {
-                let is_there = self.known.datagrams.contains(&source)
-                    || self.sample.source(source).is_some_and(|one| one.numbers.get(Counter::SourceConnections) > 0);
+                let is_there = self.known.datagrams.contains(&source) || self.was_connected(source);
                 let why = if is_there { "" } else { " (no connection)" };
                 sentences.push(format!("{name} sent nothing in the whole run{why}"));
                 continue;
@@ -206,7 +209,9 @@ mod tests {
         }
         let sample = known.describe(sample);
         let silent_since = [(STRAW, Utc((12 * 3600 + 3 * 60 + 5) * 1_000_000_000))].into();
-        let remarks = Remarks { known: &known, snapshot: &snapshot, sample: &sample, silent_since: &silent_since };
+        let idle = BTreeSet::new();
+        let (known, snapshot, sample) = (&known, &snapshot, &sample);
+        let remarks = Remarks { known, snapshot, sample, silent_since: &silent_since, idle: &idle };
         (remarks.never_sent(), remarks.sentences())
     }
 

@@ -269,6 +269,19 @@ fn a_run_to_which_no_source_ever_connected_is_not_good() {
     assert!(ended.expect_status(3).errors.lines().any(|line| line == told), "{ended:#?}");
 }
 
+/// Boards that connect to the address of their readout unit are known with their first fragment.
+#[test]
+fn boards_that_are_connected_and_wait_for_a_trigger_are_no_fault() {
+    let shift = Shift::begin(&setup("idle"), &[841, 843]);
+    let sentence = shift.alarm("source_never_sent");
+    assert!(sentence.ends_with(" has sent nothing since the run began (it is connected)"), "{sentence}");
+    shift.end().expect_status(0);
+    let shift = Shift::begin(&setup("half-idle"), &[841]);
+    let sentence = shift.alarm("source_never_sent");
+    assert!(sentence.ends_with(" has sent nothing since the run began (no connection)"), "{sentence}");
+    shift.end().expect_status(3);
+}
+
 #[test]
 fn bit_errors_are_counted_by_their_board() {
     let mut shift = Shift::begin(&setup("bits"), &[841, 843]);
