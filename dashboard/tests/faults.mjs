@@ -1,4 +1,4 @@
-// What an operator sees of each staged fault: its sentence is on the first screen, on a desk and on a phone. The tests of the program
+// Staged faults on the page: the sentence of each is on the first screen, on a desk and on a phone. The tests of the program
 // (crates/ropewalk/tests/program/quality.rs) stage the same faults and find the same words in the view that the server sends.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -377,6 +377,19 @@ fn not_limited(view: &View<'_>) -> Finding {
         let evidence = vec![("incomplete events of the last ones".to_owned(), incomplete as f64)];
         return finding(Limit::Incomplete, "", sentence, evidence);
     }
+    let all_lost = |sample: &Sample| sample.sources.iter().map(|source| source.account.lost()).sum::<u64>();
+    let lost = all_lost(view.now).saturating_sub(all_lost(view.before));
+    if lost > 0 {
+        let came = (fragments * view.rates.seconds).round() as u64;
+        let sentence =
+            format!("the rate is not limited, but fragments are lost: {} of the last {}", grouped(lost), grouped(came));
+        return finding(
+            Limit::Incomplete,
+            "",
+            sentence,
+            vec![("lost fragments of the last ones".to_owned(), lost as f64)],
+        );
+    }
     let sentence = format!(
         "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
         grouped(fragments.round() as u64),

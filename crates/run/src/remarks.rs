@@ -120,15 +120,15 @@ impl Remarks<'_> {
         if count == 0 {
             return None;
         }
+        if self.known.are_in_flows {
+            return Some(self.missing_in_sets(source, name, count, account.corrupt));
+        }
         let causes = || {
             let causes = account.missing.iter().filter(|(cause, _)| *cause != Cause::Masked);
             causes.map(|(cause, _)| cause.name().replace('_', " ")).collect::<Vec<_>>().join(", ")
         };
         let why = self.silent_since.get(&source);
         let why = why.map_or_else(causes, |since| format!("silent since {} UTC", since.time_of_day()));
-        if self.known.are_in_flows {
-            return Some(format!("{name}: missing in {} of events: {why}", counted(count, "set")));
-        }
         let gaps = self.snapshot.gaps.get(&source)?;
         // Events before the first one that came are no events of the run.
         let is_of_run = |gap: &&Gap| gap.last.resync() > 0 || gap.last.number() > before;
@@ -141,6 +141,16 @@ impl Remarks<'_> {
         let more = if more > 0 { format!(" and {}", counted(more as u64, "more range")) } else { String::new() };
         let shown = ranges.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         Some(format!("{name}: missing in {}, {shown}{more}: {why}", counted(count, "event")))
+    }
+
+    /// `source 700: missing in 685 sets of events: silent since 12:03:05 UTC`.
+    fn missing_in_sets(&self, source: SourceId, name: &str, count: u64, corrupt: u64) -> String {
+        let why = match (self.silent_since.get(&source), corrupt) {
+            (Some(since), _) => format!(": silent since {} UTC", since.time_of_day()),
+            (None, 0) => String::new(),
+            (None, corrupt) => format!(": {}", counted(corrupt, "damaged packet")),
+        };
+        format!("{name}: missing in {} of events{why}", counted(count, "set"))
     }
 
     /// `straw (source 3): masked in events 1200 to 1749, with 550 fragments dropped`.

@@ -56,6 +56,10 @@ fn a_run_whose_events_are_incomplete_is_never_said_to_be_well() {
     let finding = found(&before, &now);
     assert_eq!(finding.limit, Limit::Incomplete);
     assert_eq!(finding.sentence, "the rate is not limited, but events are incomplete: 100 of the last 1,000");
+    let (before, mut now) = healthy();
+    now.sources[1].account.dropped.add(Cause::OutOfSync, 300);
+    let finding = found(&before, &now);
+    assert_eq!(finding.sentence, "the rate is not limited, but fragments are lost: 300 of the last 2,000");
 }
 
 #[test]

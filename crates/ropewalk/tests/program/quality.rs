@@ -426,10 +426,10 @@ impl Push {
         Self::begin(TemporaryDirectory::new(&format!("push-{name}")), "[farm]\nnodes = 0\n")
     }
 
-    /// With these sections. A gateway whose farm has nodes is a process of its own.
+    /// With these sections. A gateway whose farm has nodes is a separate process.
     fn begin(directory: TemporaryDirectory, sections: &str) -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(1);
-        // Each source has an address of its own, which no other test has.
+        // No other test has these addresses.
         let (net, subnet) = (10 + std::process::id() % 200, NEXT.fetch_add(1, Ordering::Relaxed));
         let address = |index: u32| format!("127.{net}.{subnet}.{}", index + 1);
         let (output, port) = (directory.path().join("runs"), free_port());
@@ -513,7 +513,8 @@ fn damaged_packets_are_counted_by_their_source() {
         Some(packet)
     };
     push.stage("push: bit errors", damaged);
-    push.shift.end_of("push: bit errors");
+    let ended = push.shift.end_of("push: bit errors");
+    expect_remark(&ended, "source 701: missing in 10 sets of events: 10 damaged packets");
 }
 
 #[test]
