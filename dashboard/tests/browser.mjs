@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { accessible } from "./accessible.mjs";
 import { controls } from "./controls.mjs";
+import { faults } from "./faults.mjs";
 import { gateway } from "./gateway.mjs";
 import { guarded } from "./guarded.mjs";
 import { clean, endTry } from "./harness.mjs";
@@ -32,7 +33,7 @@ const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
-const all = [shift, quality, accessible, many, parts, fields, masks, controls, parameters, guarded, keyboard, reference, histograms, notes, gateway];
+const all = [shift, quality, faults, accessible, many, parts, fields, masks, controls, parameters, guarded, keyboard, reference, histograms, notes, gateway];
 
 // Runs a test; after a failure once more, because a busy machine can make it late. Programs of the first try are ended.
 async function passes(test) {

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::{Finding, Limit};
 use crate::history::{SERIES, Seen, Series};
-use crate::quality::{ProblemKind, Quality};
+use crate::quality::{ProblemKind, Quality, counted};
 use crate::sample::PHASES;
 use crate::{Rates, RunTrend, Sample};
 
@@ -132,7 +132,7 @@ impl Quantity {
             Self::BytesToDisk => look.rates.map(|rates| rates.bytes_to_disk_per_second),
             Self::LiveShare => look.rates.map(|rates| rates.live_share),
             Self::FromReference(place) => look.difference(SERIES.get(place)?),
-            Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
+            Self::NodesMissing => Some(look.now.missing_nodes().map_or(0.0, |(_, count, _)| count as f64)),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
             Self::Data(kind) => Some(look.quality.current(kind) as f64),
             Self::Phase(phase) => Some(truth(look.now.phase == phase)),
@@ -147,13 +147,23 @@ impl Quantity {
 }
 
 impl Quantity {
+    /// Whether the quality of the data, or the disks that the run waits for, name it too.
+    pub const fn is_said_elsewhere(self) -> bool {
+        use Limit::{DiskFailing, DiskFull};
+        matches!(self, Self::Data(_) | Self::NodesMissing | Self::Dead | Self::LimitedBy(DiskFailing | DiskFull))
+    }
+
     /// What is wrong; empty where only a number says so.
     fn sentence(self, finding: Option<&Finding>, look: Look<'_>) -> String {
         match self {
             Self::Data(kind) => look.quality.worst(kind).map(|problem| problem.sentence.clone()),
-            Self::NodesMissing => look.now.missing_nodes().map(|(_, nodes)| format!("{nodes} not connected")),
+            Self::NodesMissing => look.now.missing_nodes().map(|(.., sentence)| sentence),
             Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
             Self::NotSent => look.not_sent.map(not_sent_sentence),
+            Self::Growth(counter @ Counter::DecidedByDefault) => {
+                let events = counted(look.now.total(counter), "event");
+                Some(format!("no farm node decided in time: {events} decided by default"))
+            }
             _ => None,
         }
         .unwrap_or_default()
@@ -234,6 +244,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("alarms_not_sent", Severity::Warning, Quantity::NotSent, 0, true),
         rule("filters_given_up", Severity::Critical, data(ProblemKind::FiltersGivenUp), 0, true),
         rule("filter_failing", Severity::Warning, data(ProblemKind::FilterFailing), 0, true),
+        rule("decided_by_default", Severity::Warning, Quantity::Growth(Counter::DecidedByDefault), 0, true),
         // Longer than a run drains by default.
         rule("run_does_not_end", Severity::Warning, Quantity::Phase("draining"), 60, false),
         rule("source_recovered", Severity::Notice, data(ProblemKind::SourceRecovered), 0, true),

@@ -20,7 +20,7 @@ use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role, SourceId};
 use serde::{Deserialize, Serialize};
 
 use crate::numbering::wrong_beginnings;
-use crate::quality::{SILENT, filters_given_up, grouped};
+use crate::quality::{SILENT, filters_given_up, grouped, never_sent};
 use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.
@@ -130,6 +130,11 @@ impl View<'_> {
         self.now.sources.iter().zip(&self.rates.sources).filter(|(source, _)| !source.has_ended())
     }
 
+    /// The configured name of a node, with its id.
+    fn name(&self, node: NodeId) -> String {
+        self.now.name_of_node(node)
+    }
+
     /// What comes in is held up: a readout unit's pool is full, or every source waits.
     fn is_held_up(&self) -> bool {
         fullest_pool(self).is_some_and(|(_, share)| share >= FULL)
@@ -187,22 +192,22 @@ fn disk_failing(view: &View<'_>) -> Option<Finding> {
     let failing = |node: &&crate::NodeSample| node.numbers.get(Counter::DiskFailing) > 0;
     let node = view.now.nodes.iter().find(failing)?;
     let error = node.numbers.get(Counter::DiskFailing);
+    let name = view.name(node.node);
     let sentence =
-        format!("stopped by {}: its disk refuses what is written (error {error} of the operating system)", node.node);
-    Some(finding(Limit::DiskFailing, node.node, sentence, vec![(of(Counter::DiskFailing, node.node), error as f64)]))
+        format!("stopped by {name}: its disk refuses what is written (error {error} of the operating system)");
+    Some(finding(Limit::DiskFailing, node.node, sentence, vec![(of(Counter::DiskFailing, &name), error as f64)]))
 }
 
 fn disk_full(view: &View<'_>) -> Option<Finding> {
     let node = view.now.nodes.iter().find(|node| node.numbers.get(Counter::DiskFull) > 0)?;
     let waiting = node.numbers.get(Counter::DiskFull);
-    let sentence = format!("stopped by {}: its disk is full; make room, the run goes on by itself", node.node);
-    Some(finding(Limit::DiskFull, node.node, sentence, vec![(of(Counter::DiskFull, node.node), waiting as f64)]))
+    let name = view.name(node.node);
+    let sentence = format!("stopped by {name}: its disk is full; make room, the run goes on by itself");
+    Some(finding(Limit::DiskFull, node.node, sentence, vec![(of(Counter::DiskFull, &name), waiting as f64)]))
 }
 
 fn node_missing(view: &View<'_>) -> Option<Finding> {
-    let (first, nodes) = view.now.missing_nodes()?;
-    let count = view.now.nodes.iter().filter(|node| !node.is_connected).count();
-    let sentence = format!("{nodes} not connected to the event manager");
+    let (first, count, sentence) = view.now.missing_nodes()?;
     Some(finding(Limit::NodeMissing, first, sentence, vec![("nodes not connected".to_owned(), count as f64)]))
 }
 
@@ -252,8 +257,12 @@ fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent = view.sources().filter(|(source, rates)| is_silent(source, rates));
     let (source, _) = silent.max_by_key(|(source, _)| silent_for(source))?;
     let seconds = silent_for(source).as_secs_f64();
+    let name = view.now.name_of(source.source);
     let state = if source.sends_datagrams || source.is_connected() { "" } else { ", no connection" };
-    let sentence = format!("{}: no data for {seconds:.1} s{state}", view.now.name_of(source.source));
+    let sentence = match source.account.received {
+        0 => never_sent(source, view.now),
+        _ => format!("{name}: no data for {seconds:.1} s{state}"),
+    };
     let subject = format!("source {}", source.source);
     Some(finding(
         Limit::SourceSilent,
@@ -275,11 +284,12 @@ fn least_held_back(view: &View<'_>) -> Option<f64> {
 
 fn pool_full(view: &View<'_>) -> Option<Finding> {
     let (node, share) = fullest_pool(view).filter(|&(_, share)| share >= FULL)?;
+    let name = view.name(node);
     let sentence = format!(
-        "limited by {node}: {} of its pool is held; a larger `pool` takes more of what comes in bursts",
+        "limited by {name}: {} of its pool is held; a larger `pool` takes more of what comes in bursts",
         percent(share)
     );
-    Some(finding(Limit::PoolFull, node, sentence, vec![(format!("part of {node}'s pool that is held"), share)]))
+    Some(finding(Limit::PoolFull, node, sentence, vec![(format!("part of {name}'s pool that is held"), share)]))
 }
 
 fn behind_readout(view: &View<'_>) -> Option<Finding> {
@@ -309,7 +319,7 @@ fn source_slow(view: &View<'_>) -> Option<Finding> {
     let sentence = format!(
         "limited by {}, or by {} which reads it: it sends {:.0} fragments a second, and {waiting} of {} sources wait for it, for up to {} of the time",
         view.now.name_of(source.source),
-        source.readout,
+        view.name(source.readout),
         rates.fragments_hz,
         view.sources().count(),
         percent(most)
@@ -379,6 +389,19 @@ fn not_limited(view: &View<'_>) -> Finding {
         let evidence = vec![("filter units given up".to_owned(), count as f64)];
         return finding(Limit::Incomplete, "", format!("the rate is not limited, but {sentence}"), evidence);
     }
+    let all_lost = |sample: &Sample| sample.sources.iter().map(|source| source.account.lost()).sum::<u64>();
+    let lost = all_lost(view.now).saturating_sub(all_lost(view.before));
+    if lost > 0 {
+        let came = (fragments * view.rates.seconds).round() as u64;
+        let sentence =
+            format!("the rate is not limited, but fragments are lost: {} of the last {}", grouped(lost), grouped(came));
+        return finding(
+            Limit::Incomplete,
+            "",
+            sentence,
+            vec![("lost fragments of the last ones".to_owned(), lost as f64)],
+        );
+    }
     let sentence = format!(
         "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
         grouped(fragments.round() as u64),
@@ -391,7 +414,7 @@ fn not_limited(view: &View<'_>) -> Finding {
     finding(Limit::Sources, "", sentence, evidence)
 }
 
-fn of(counter: Counter, node: NodeId) -> String {
+fn of(counter: Counter, node: &str) -> String {
     format!("{} of {node}", counter.name())
 }
 
@@ -428,9 +451,9 @@ fn greatest<'a>(
     shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).filter(|&(_, share)| share >= least)
 }
 
-fn full(rates: &NodeRates) -> (String, f64) {
+fn full(name: &str, rates: &NodeRates) -> (String, f64) {
     let share = rates.shares.full_share.unwrap_or(0.0);
-    (format!("part of the time that {} has no room for events", rates.node), share)
+    (format!("part of the time that {name} has no room for events"), share)
 }
 
 /// Why a gateway lets no trigger come, and what helps.
@@ -459,15 +482,15 @@ fn throttle(view: &View<'_>) -> Option<Finding> {
     };
     let (rates, stopped) =
         greatest(view.rates.nodes.iter(), |rates| share(rates.node, Counter::ThrottleTime), STOPPED)?;
-    let node = rates.node;
+    let (node, name) = (rates.node, view.name(rates.node));
     let shares = STOPS.into_iter().filter_map(|(counter, why)| Some((counter, why, share(node, counter)?)));
     // Of two that are alike the first one is the reason of the other.
     let (counter, why, most) = shares.rev().max_by(|(_, _, one), (_, _, other)| one.total_cmp(other))?;
     let sentence =
-        format!("rate limited by gateway {node}, which stops the trigger {} of the time: {why}", percent(stopped));
+        format!("rate limited by gateway {name}, which stops the trigger {} of the time: {why}", percent(stopped));
     let evidence = vec![
-        (format!("part of the time that {node} stops the trigger"), stopped),
-        (format!("{} of {node}, per second", counter.name()), most),
+        (format!("part of the time that {name} stops the trigger"), stopped),
+        (format!("{}, per second", of(counter, &name)), most),
     ];
     Some(finding(Limit::Throttle, node, sentence, evidence))
 }
@@ -477,7 +500,12 @@ fn disk_or_filter(view: &View<'_>) -> Option<Finding> {
     let disk = greatest(full_builders(view)?, |rates| rates.shares.disk_busy_share, BUSY);
     let filter = greatest(full_builders(view)?, |rates| rates.shares.filter_busy_share, BUSY);
     let busy = |found: Option<(_, f64)>| found.map_or(0.0, |(_, share)| share);
-    if busy(filter) > busy(disk) { filter.map(by_filter) } else { disk.map(by_disk) }
+    let name = |rates: &NodeRates| view.name(rates.node);
+    if busy(filter) > busy(disk) {
+        filter.map(|(rates, share)| by_filter(&name(rates), rates, share))
+    } else {
+        disk.map(|(rates, share)| by_disk(&name(rates), rates, share))
+    }
 }
 
 /// Fragments come, events wait for a filter, and none was decided between the two samples.
@@ -485,38 +513,37 @@ fn filter_stuck(view: &View<'_>) -> Option<Finding> {
     let decided = view.now.events.since(&view.before.events).built;
     let builders = view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Builder);
     let (rates, share) = greatest(builders, |rates| rates.shares.filter_busy_share, BUSY).filter(|_| decided == 0)?;
-    let node = rates.node;
+    let name = view.name(rates.node);
     let sentence = format!(
-        "stopped by the filter of builder unit {node}: its units are {} busy and decide nothing; a unit that hangs is restarted after `filter.timeout`",
+        "stopped by the filter of builder unit {name}: its units are {} busy and decide nothing; a unit that hangs is restarted after `filter.timeout`",
         percent(share)
     );
-    let evidence = vec![(format!("part of the time that a filter unit of {node} decides"), share)];
-    Some(finding(Limit::FilterStuck, node, sentence, evidence))
+    let evidence = vec![(format!("part of the time that a filter unit of {name} decides"), share)];
+    Some(finding(Limit::FilterStuck, rates.node, sentence, evidence))
 }
 
-fn by_disk((rates, share): (&NodeRates, f64)) -> Finding {
-    let (node, rate) = (rates.node, rates.bytes_per_second);
+fn by_disk(name: &str, rates: &NodeRates, share: f64) -> Finding {
+    let rate = rates.bytes_per_second;
     let sentence =
-        format!("rate limited by builder unit {node}: disk writing {} busy, at {:.1} MB/s", percent(share), rate / 1e6);
+        format!("rate limited by builder unit {name}: disk writing {} busy, at {:.1} MB/s", percent(share), rate / 1e6);
     let evidence = vec![
-        (format!("part of the time that {node}'s disk writes"), share),
+        (format!("part of the time that {name}'s disk writes"), share),
         (
-            format!("part of the time that built events of {node} wait for it"),
+            format!("part of the time that built events of {name} wait for it"),
             rates.shares.disk_wait_share.unwrap_or(0.0),
         ),
-        full(rates),
+        full(name, rates),
     ];
-    finding(Limit::Disk, node, sentence, evidence)
+    finding(Limit::Disk, rates.node, sentence, evidence)
 }
 
-fn by_filter((rates, share): (&NodeRates, f64)) -> Finding {
-    let node = rates.node;
+fn by_filter(name: &str, rates: &NodeRates, share: f64) -> Finding {
     let sentence = format!(
-        "rate limited by the filter of builder unit {node}: its units are {} busy; more `units` decide on more",
+        "rate limited by the filter of builder unit {name}: its units are {} busy; more `units` decide on more",
         percent(share)
     );
-    let evidence = vec![(format!("part of the time that a filter unit of {node} decides"), share), full(rates)];
-    finding(Limit::Filter, node, sentence, evidence)
+    let evidence = vec![(format!("part of the time that a filter unit of {name} decides"), share), full(name, rates)];
+    finding(Limit::Filter, rates.node, sentence, evidence)
 }
 
 /// Requests come, what answers them does not get away, and no builder unit is too busy to take it.
@@ -525,45 +552,45 @@ fn link(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let (rates, share) = greatest(view.rates.nodes.iter(), |rates| rates.shares.link_wait_share, WAITS)?;
-    let node = rates.node;
+    let (node, name) = (rates.node, view.name(rates.node));
     let sentence = format!(
-        "rate limited by the network between {node} and builder units: what they ask for waits to be sent {} of the time",
+        "rate limited by the network between {name} and builder units: what they ask for waits to be sent {} of the time",
         percent(share)
     );
-    Some(finding(Limit::Link, node, sentence, vec![(format!("part of the time that {node} waits to send"), share)]))
+    Some(finding(Limit::Link, node, sentence, vec![(format!("part of the time that {name} waits to send"), share)]))
 }
 
 /// Its places are taken, and neither a disk nor a filter is what it waits for.
 fn builder(view: &View<'_>) -> Option<Finding> {
     let (rates, share) = greatest(full_builders(view)?, |rates| rates.shares.busy_share, THREAD_BUSY)?;
-    let node = rates.node;
+    let (node, name) = (rates.node, view.name(rates.node));
     let sentence = format!(
-        "rate limited by builder unit {node}: its thread has work {} of the time; give it a core of its own, or the run another builder unit",
+        "rate limited by builder unit {name}: its thread has work {} of the time; give it a core of its own, or the run another builder unit",
         percent(share)
     );
-    let evidence = vec![(format!("part of the time that {node}'s thread has work"), share), full(rates)];
+    let evidence = vec![(format!("part of the time that {name}'s thread has work"), share), full(&name, rates)];
     Some(finding(Limit::Builder, node, sentence, evidence))
 }
 
 /// Nothing is busy: events take their time, and there may be too few at once.
 fn builder_small(view: &View<'_>) -> Option<Finding> {
     let (rates, share) = greatest(full_builders(view)?, |rates| rates.shares.full_share, BUILDERS_FULL)?;
-    let node = rates.node;
+    let (node, name) = (rates.node, view.name(rates.node));
     let sentence = format!(
-        "rate limited by the places of builder unit {node}: all are taken {} of the time, and neither its thread nor its disk is busy; \
+        "rate limited by the places of builder unit {name}: all are taken {} of the time, and neither its thread nor its disk is busy; \
          a greater `events` or `bytes` (at most half of its `pool` is used) lets it have more at once",
         percent(share)
     );
-    Some(finding(Limit::BuilderSmall, node, sentence, vec![full(rates)]))
+    Some(finding(Limit::BuilderSmall, node, sentence, vec![full(&name, rates)]))
 }
 
 /// Nothing holds it up, and it can hardly take more: sources may wait that it has not got round to.
 fn readout(view: &View<'_>) -> Option<Finding> {
     let readouts = view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Readout);
     let (rates, share) = greatest(readouts, |rates| rates.shares.busy_share, THREAD_BUSY)?;
-    let node = rates.node;
+    let (node, name) = (rates.node, view.name(rates.node));
     let sentence = format!(
-        "{node} can hardly take more: its thread has work {} of the time, at {:.1} MB/s",
+        "{name} can hardly take more: its thread has work {} of the time, at {:.1} MB/s",
         percent(share),
         rates.bytes_per_second / 1e6
     );
@@ -571,7 +598,7 @@ fn readout(view: &View<'_>) -> Option<Finding> {
         Limit::Readout,
         node,
         sentence,
-        vec![(format!("part of the time that {node}'s thread has work"), share)],
+        vec![(format!("part of the time that {name}'s thread has work"), share)],
     ))
 }
 

@@ -248,16 +248,17 @@ fn of_source(before: Option<&SourceSample>, source: &SourceSample, sample: &Samp
 }
 
 fn of_node(before: Option<&NodeSample>, node: &NodeSample, sample: &Sample, notes: &mut Notes<'_>) {
+    let name = sample.name_of_node(node.node);
     for counter in incident_counters() {
         let known = before.map_or(0, |before| before.numbers.get(counter));
-        notes.more(counter.name(), &node.node, (known, node.numbers.get(counter)), counter.help().trim(), &[]);
+        notes.more(counter.name(), &name, (known, node.numbers.get(counter)), counter.help().trim(), &[]);
     }
     let Some(before) = before.filter(|_| sample.phase == "running") else { return };
     if before.is_connected && !node.is_connected {
-        notes.more("node_lost", &node.node, (0, 1), "not connected to the event manager any more", &[]);
+        notes.more("node_lost", &name, (0, 1), "not connected to the event manager any more", &[]);
     }
     if before.incarnation.is_some() && node.incarnation > before.incarnation {
-        notes.more("node_started_anew", &node.node, (0, 1), "a new process has taken its place", &[]);
+        notes.more("node_started_anew", &name, (0, 1), "a new process has taken its place", &[]);
     }
 }
 

@@ -281,8 +281,8 @@ impl QualityMonitor {
         }
         let mut report = |kind, sentence| found.push(Finding { kind, source: None, count: 0, holds: true, sentence });
         let missing = sample.missing_nodes();
-        if let Some((_, nodes)) = &missing {
-            report(ProblemKind::NodeMissing, format!("{nodes} not connected to the event manager"));
+        if let Some((.., sentence)) = &missing {
+            report(ProblemKind::NodeMissing, sentence.clone());
         }
         let is_busy = |source: &SourceSample| {
             let was = before.and_then(|before| before.source(source.source)).map(|was| was.account.received);
@@ -309,15 +309,7 @@ impl QualityMonitor {
         };
         if source.account.received == 0 {
             if sample.time.since(began) >= NEVER_SENT {
-                let connected = match (source.sends_datagrams, source.is_connected()) {
-                    (true, _) => "nothing arrived at its port",
-                    (false, true) => "it is connected",
-                    (false, false) => "no connection",
-                };
-                report(
-                    ProblemKind::SourceNeverSent,
-                    format!("{name} has sent nothing since the run began ({connected})"),
-                );
+                report(ProblemKind::SourceNeverSent, never_sent(source, sample));
             }
             return;
         }
@@ -363,7 +355,13 @@ impl QualityMonitor {
         problems.sort_by_key(|problem| (!problem.is_current, problem.kind, core::cmp::Reverse(problem.count)));
         let complete = counted(|sample| sample.events.built);
         let worst = problems.iter().map(|problem| problem.kind.state()).max_by_key(|state| *state as u8);
-        let is_dead = problems.iter().any(|one| one.is_current && one.kind == ProblemKind::DataAcquisitionDead);
+        // A node that is away explains at once why nothing is built.
+        let is_still = sample.time.since(self.ended.1) >= SILENT;
+        let is_dead = problems.iter().filter(|one| one.is_current).any(|one| match one.kind {
+            ProblemKind::DataAcquisitionDead => true,
+            ProblemKind::NodeMissing => is_still,
+            _ => false,
+        });
         let state = match worst.unwrap_or_default() {
             QualityState::NoData if complete.total > 0 && !is_dead => QualityState::Good,
             state => state,
@@ -490,6 +488,18 @@ pub(crate) fn filters_given_up(sample: &Sample) -> Option<(u64, String)> {
     };
     let (name, count) = (sample.name_of_node(worst.node), counted(given_up(worst), "filter unit"));
     Some((sample.total(Counter::FilterUnitsGivenUp), format!("{name}: {count} given up after repeated failures{rest}")))
+}
+
+/// The sentence on a source that has sent nothing.
+pub(crate) fn never_sent(source: &SourceSample, sample: &Sample) -> String {
+    let name = sample.name_of(source.source);
+    let is_connected = source.is_connected() || sample.may_be_connected(source);
+    let connected = match (source.sends_datagrams, is_connected) {
+        (true, _) => "nothing arrived at its port",
+        (false, true) => "it is connected",
+        (false, false) => "no connection",
+    };
+    format!("{name} has sent nothing since the run began ({connected})")
 }
 
 /// Fragments of events that are kept, with flags.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::numbering::{Numbered, SourceNumbering};
-use crate::quality::{Relation, SILENT};
+use crate::quality::{Relation, SILENT, counted};
 use ropewalk_terms::{
     ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
     StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
@@ -172,6 +172,16 @@ impl Sample {
         self.sources.binary_search_by_key(&source, |known| known.source).ok().map(|place| &self.sources[place])
     }
 
+    /// Whether an open connection of the source has sent nothing yet: its readout unit has as many of these as sources of it lack one.
+    pub fn may_be_connected(&self, source: &SourceSample) -> bool {
+        let lacks_one = |one: &&SourceSample| {
+            let is_there = one.sends_datagrams || one.numbers.get(Counter::SourceConnections) > 0 || one.has_ended();
+            one.readout == source.readout && !is_there
+        };
+        let idle = self.node(source.readout).map_or(0, |node| node.numbers.get(Counter::ConnectionsIdle));
+        idle > 0 && lacks_one(&source) && idle >= self.sources.iter().filter(lacks_one).count() as u64
+    }
+
     /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
     pub fn name_of(&self, source: SourceId) -> String {
         self.names.get(&source).map_or_else(|| format!("source {source}"), |name| format!("{name} (source {source})"))
@@ -182,16 +192,25 @@ impl Sample {
         self.node_names.get(&node).map_or_else(|| node.to_string(), |name| format!("{name} ({node})"))
     }
 
-    /// The first node that is not connected, and its name with the number of others; none if all are connected.
-    pub fn missing_nodes(&self) -> Option<(NodeId, String)> {
-        let mut missing = self.nodes.iter().filter(|node| !node.is_connected).map(|node| node.node);
-        let first = missing.next()?;
-        let others = match missing.count() {
+    /// Nodes that are away: the first one, or the gateway from which nodes of its farm are, how many, and a sentence; none if all are
+    /// there.
+    pub fn missing_nodes(&self) -> Option<(NodeId, u64, String)> {
+        let missing = || self.nodes.iter().filter(|node| !node.is_connected).map(|node| node.node);
+        let Some(first) = missing().next() else {
+            let away = |node: &NodeSample| node.numbers.get(Counter::FarmNodesAway);
+            let gateway = self.nodes.iter().find(|node| away(node) > 0)?;
+            let nodes = counted(away(gateway), "farm node");
+            let sentence = format!("{nodes} not connected to {}", self.name_of_node(gateway.node));
+            return Some((gateway.node, away(gateway), sentence));
+        };
+        let count = missing().count();
+        let others = match count - 1 {
             0 => String::new(),
             1 => " and 1 more node".to_owned(),
             others => format!(" and {others} more nodes"),
         };
-        Some((first, format!("{}{others}", self.name_of_node(first))))
+        let sentence = format!("{}{others} not connected to the event manager", self.name_of_node(first));
+        Some((first, count as u64, sentence))
     }
 
     /// What is known of the numbers of all sources.

@@ -495,6 +495,9 @@ pub(crate) struct TopOptions {
     /// URL of run control.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     pub(crate) url: String,
+    /// Print the screen once and exit; needs no terminal.
+    #[arg(long)]
+    pub(crate) once: bool,
     /// PEM file with trusted certificates for https:// [default: those of the system].
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,

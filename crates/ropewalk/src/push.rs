@@ -184,6 +184,9 @@ impl Totals {
     }
 }
 
+/// Sentences on sources that are printed of an account: a flow may have hundreds of sources.
+const MOST_REMARKS: usize = 10;
+
 /// The lines of an account with flows.
 pub(crate) fn lines(summary: &RunSummary) -> Vec<String> {
     let mut lines = Vec::new();
@@ -198,6 +201,9 @@ pub(crate) fn lines(summary: &RunSummary) -> Vec<String> {
         )),
         None => lines.push(table(summary).to_string()),
     }
+    lines.extend(summary.remarks.iter().take(MOST_REMARKS).cloned());
+    let more = summary.remarks.len().saturating_sub(MOST_REMARKS);
+    lines.extend((more > 0).then(|| format!("and {} more `remarks` in the account", grouped(more as u64))));
     lines.extend(restart_lines(summary));
     lines.extend(disk_lines(&summary.disk));
     lines.extend(summary.ledger.unbalanced.iter().map(|broken| format!("UNBALANCED: {broken}")));

@@ -8,7 +8,10 @@ pub(crate) use ropewalk_console::grouped;
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::NumberingKind;
-use ropewalk_monitor::quality::{QualityMonitor, Relation, counted, disagreements};
+use ropewalk_monitor::Sample;
+use ropewalk_monitor::alarms::{Alarm, Alarms, Rule, Severity, State};
+use ropewalk_monitor::bottleneck::Finder;
+use ropewalk_monitor::quality::{Problem, QualityMonitor, Relation, counted, disagreements};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{
     DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronySummary, SynchronyVerdict, disk_error,
@@ -319,6 +322,8 @@ pub(crate) fn synchrony_lines(summary: &RunSummary) -> Vec<String> {
 
 const REFRESH: Duration = Duration::from_millis(250);
 const PIPE_REFRESH: Duration = Duration::from_secs(5);
+/// Between two samples for limits and alarms, whose rates need some time.
+const LOOK: Duration = Duration::from_secs(1);
 /// Says on a terminal that the program is alive.
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠹', '⠸', '⠴', '⠦', '⠧', '⠇'];
 
@@ -333,7 +338,10 @@ pub(crate) struct Progress {
     /// Full or failed disks, as last shown.
     disks: String,
     quality: QualityMonitor,
-    /// The problem of the data that was shown last.
+    finder: Finder,
+    alarms: Alarms,
+    looked: Instant,
+    /// The problem of the data, and the alarms, that were shown last.
     problem: String,
 }
 
@@ -368,7 +376,8 @@ impl Totals {
 }
 
 impl Progress {
-    pub(crate) fn new() -> Self {
+    /// With alarms by these rules.
+    pub(crate) fn new(rules: &[Rule]) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
         Self {
@@ -379,6 +388,9 @@ impl Progress {
             before: (now, Totals::default()),
             disks: String::new(),
             quality: QualityMonitor::default(),
+            finder: Finder::default(),
+            alarms: Alarms::new(rules.to_vec()).expect("the configuration was checked"),
+            looked: now,
             problem: String::new(),
         }
     }
@@ -388,8 +400,13 @@ impl Progress {
         let (snapshot, left) = (&view.snapshot, view.disk_left);
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
         self.quality.observe(Arc::clone(&view.sample));
-        // A new problem of the data, and a disk that is full or fails, need the operator: show them at once.
-        let (disks, problem) = (waiting_disks(snapshot), self.worst_problem());
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.finder.observe(Arc::clone(&view.sample));
+            self.alarms.observe(Arc::clone(&view.sample), self.finder.finding(), self.quality.quality());
+        }
+        // A new problem of the data, an alarm, and a disk that is full or fails, need the operator: show them at once.
+        let (disks, problem) = (waiting_disks(snapshot, &view.sample), self.worst_problem());
         if self.shown.elapsed() < refresh && disks == self.disks && problem == self.problem {
             return;
         }
@@ -402,29 +419,39 @@ impl Progress {
         if self.terminal {
             let spinner = SPINNER[self.drawn % SPINNER.len()];
             self.drawn += 1;
-            let table = table(snapshot, totals, rates, &left, &self.disks) + &self.data();
+            let names = &view.sample;
+            let table = table((snapshot, names), totals, rates, &left, &self.disks) + &self.data();
             output::live(Some(format!("{spinner} {}s {table}", self.begin.elapsed().as_secs())));
         } else {
-            tell!("{}{left}{}", line(snapshot, totals, rates, &self.disks), self.data());
+            tell!("{}{left}{}", line((snapshot, &view.sample), totals, rates, &self.disks), self.data());
         }
     }
 
-    /// Kind and source of the worst problem that goes on; empty without one.
+    /// Kind and source of the worst problem that goes on, and the names of alarms; empty without any.
     fn worst_problem(&self) -> String {
         let worst = self.quality.quality().problems.first().filter(|problem| problem.is_current);
-        worst.map_or_else(String::new, |problem| format!("{:?} {:?}", problem.kind, problem.source))
+        let worst = worst.map(|problem| format!("{:?} {:?}", problem.kind, problem.source));
+        let alarms = self.other_alarms().map(|alarm| alarm.rule.name.clone());
+        worst.into_iter().chain(alarms).collect::<Vec<_>>().join(" ")
     }
 
-    /// The quality of the data, unless it is good.
+    /// Warnings that concern neither the data nor a disk that the run waits for.
+    fn other_alarms(&self) -> impl Iterator<Item = &Alarm> {
+        let is_other = |rule: &Rule| rule.severity >= Severity::Warning && !rule.quantity.is_said_elsewhere();
+        self.alarms.shown().into_iter().filter(move |alarm| is_other(&alarm.rule))
+    }
+
+    /// The quality of the data, unless it is good, and alarms.
     fn data(&self) -> String {
         let quality = self.quality.quality();
-        let Some(worst) = quality.problems.first() else { return String::new() };
-        let word = if worst.is_current { "DATA" } else { "data" };
-        if self.terminal {
-            format!("\n  {word}: {}", quality.sentence)
-        } else {
-            format!("  {word}: {}", quality.sentence)
-        }
+        let word = |worst: &Problem| if worst.is_current { "DATA" } else { "data" };
+        let data = quality.problems.first().map(|worst| format!("{}: {}", word(worst), quality.sentence));
+        let text = |alarm: &Alarm| {
+            let word = if alarm.state == State::Active { "ALARM" } else { "alarm" };
+            format!("{word} {}: {}", alarm.rule.name.replace('_', " "), alarm.sentence)
+        };
+        let between = if self.terminal { "\n  " } else { "  " };
+        data.into_iter().chain(self.other_alarms().map(text)).map(|text| format!("{between}{text}")).collect()
     }
 
     /// Removes the live table.
@@ -441,12 +468,12 @@ fn held(snapshot: &RunSnapshot) -> u64 {
 }
 
 /// Names the nodes that are not connected.
-fn away(snapshot: &RunSnapshot) -> String {
-    let missing: Vec<String> =
-        snapshot.nodes.iter().filter(|(_, there)| !there).map(|(node, _)| node.to_string()).collect();
+fn away(snapshot: &RunSnapshot, names: &Sample) -> String {
+    let missing = snapshot.nodes.iter().filter(|(_, there)| !there).map(|(node, _)| names.name_of_node(*node));
+    let missing: Vec<String> = missing.collect();
     // Nodes leave after the end of the run, and nothing waits for them.
     let is_over = snapshot.phase == RunPhase::Ended;
-    if missing.is_empty() || is_over { String::new() } else { format!("  waiting for {}", missing.join(" ")) }
+    if missing.is_empty() || is_over { String::new() } else { format!("  waiting for {}", missing.join(", ")) }
 }
 
 /// Fragments that were lost, never came or are masked, and incomplete events; what is 0 is left out but for `lost`.
@@ -466,7 +493,7 @@ fn not_taken(snapshot: &RunSnapshot) -> String {
     text
 }
 
-fn line(snapshot: &RunSnapshot, totals: Totals, rates: Totals, disks: &str) -> String {
+fn line((snapshot, names): (&RunSnapshot, &Sample), totals: Totals, rates: Totals, disks: &str) -> String {
     format!(
         "run {} {}  {} events  {} events/s  {}/s  pool {} %  {}{}{disks}",
         snapshot.run,
@@ -476,13 +503,13 @@ fn line(snapshot: &RunSnapshot, totals: Totals, rates: Totals, disks: &str) -> S
         Bytes(rates.bytes_in),
         held(snapshot),
         not_taken(snapshot),
-        away(snapshot),
+        away(snapshot, names),
     )
 }
 
 /// The same in a few lines: rates beside totals.
-fn table(snapshot: &RunSnapshot, totals: Totals, rates: Totals, left: &str, disks: &str) -> String {
-    let mut text = format!("run {} {}{}{disks}\n", snapshot.run, snapshot.phase.name(), away(snapshot));
+fn table((snapshot, names): (&RunSnapshot, &Sample), totals: Totals, rates: Totals, left: &str, disks: &str) -> String {
+    let mut text = format!("run {} {}{}{disks}\n", snapshot.run, snapshot.phase.name(), away(snapshot, names));
     let mut row = |name: &str, now: String, all: String| {
         let _ = writeln!(text, "  {name:<10}{now:>16}{all:>20}");
     };
@@ -501,7 +528,7 @@ fn table(snapshot: &RunSnapshot, totals: Totals, rates: Totals, left: &str, disk
 }
 
 /// Which disks the run waits for, and why.
-fn waiting_disks(snapshot: &RunSnapshot) -> String {
+fn waiting_disks(snapshot: &RunSnapshot, names: &Sample) -> String {
     let mut text = String::new();
     if snapshot.counter(Counter::DiskFull) > 0 {
         text.push_str("  DISK FULL: paused until there is room");
@@ -510,6 +537,7 @@ fn waiting_disks(snapshot: &RunSnapshot) -> String {
         // A pipe is not connected while no program reads it.
         let is_pipe = std::io::Error::from_raw_os_error(*error).kind() == std::io::ErrorKind::NotConnected;
         let what = if is_pipe { "PIPE WAITS" } else { "DISK FAILS" };
+        let node = names.name_of_node(*node);
         let _ = write!(text, "  {what} at {node}: {}; tried again and again", disk_error(*error));
     }
     text
@@ -572,7 +600,8 @@ mod tests {
         let snapshot = snapshot();
         let (totals, rates) =
             (Totals::of(&snapshot), Totals { events: 5_000, bytes_in: 1 << 20, bytes_to_disk: 2 << 20 });
-        let table = table(&snapshot, totals, rates, "  disk 9 GiB", "  DISK FULL");
+        let names = Sample::default();
+        let table = table((&snapshot, &names), totals, rates, "  disk 9 GiB", "  DISK FULL");
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 5, "{table}");
         assert!(lines[0].contains("initial  waiting for bu1  DISK FULL"), "{table}");
@@ -582,7 +611,7 @@ mod tests {
             "{table}"
         );
         assert_eq!(lines[4], "  buffers 25 %   in flight 1,234 fragments   lost 0 fragments  disk 9 GiB");
-        let line = line(&snapshot, totals, rates, "");
+        let line = line((&snapshot, &names), totals, rates, "");
         assert_eq!(
             line,
             "run 0 initial  12,000 events  5,000 events/s  1.0 MiB/s  pool 25 %  lost 0 fragments  waiting for bu1"

@@ -11,6 +11,7 @@ use crate::{push, topology};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::{Configuration, alarm_rules};
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
+use ropewalk_monitor::alarms::{Rule, built_in};
 use ropewalk_run::session::{
     AfterRun, Answer, Command, ControlHandle, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
     SessionConfig, SessionView, Told,
@@ -241,7 +242,8 @@ pub(crate) fn conduct(
     // Of several runs each account is printed when it is there.
     let are_several = limits.control.is_some() || launch.settings().then == Some(AfterRun::Next);
     let mut told = Tellings { json: limits.json, launch, last: None };
-    watch(&session, &handle, interrupts, are_several, &mut told)?;
+    let alarms = limits.control.as_ref().map_or_else(built_in, |control| control.config.alarms.clone());
+    watch(&session, &handle, interrupts, (are_several, &alarms), &mut told)?;
     if let Some(refused) = started.try_iter().find(|told| told.answer == Answer::Refused) {
         return Err(failure(&handle, refused));
     }
@@ -323,10 +325,10 @@ fn watch(
     session: &Session,
     handle: &ControlHandle,
     interrupts: &Interrupts,
-    is_controlled: bool,
+    (is_controlled, alarms): (bool, &[Rule]),
     told: &mut Tellings,
 ) -> Result<(), Failure> {
-    let mut progress = Progress::new();
+    let mut progress = Progress::new(alarms);
     let (mut last_told, mut heard) = (0, 0);
     while !session.is_over() {
         std::thread::sleep(Duration::from_millis(10));
@@ -345,7 +347,7 @@ fn watch(
         if is_controlled && told.is_news(&view) {
             progress.end();
             told.tell(&view)?.iter().for_each(|line| tell!("advice: {line}"));
-            progress = Progress::new();
+            progress = Progress::new(alarms);
         }
         // A run that failed, or could not begin, waits for an operator: without run control that is the reader of this
         // output, so the program ends.

@@ -3,7 +3,7 @@
 use super::controlled::{FrontEndsOfRun, FrontEndsSummary};
 use super::feeder::RunningFeeder;
 use super::file_filters::{FileBasedSummary, FileFilters};
-use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
+use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways, queues};
 use super::histograms::HistogramDefinition;
 use super::monitoring::{MergeError, merge};
 use super::plugins::Watched;
@@ -26,7 +26,7 @@ use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, NodeId, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{StreamName, run_directory_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,6 +74,8 @@ pub(super) struct RunBase {
     node_names: Arc<BTreeMap<NodeId, String>>,
     /// Since when sources have been silent that stopped before others.
     silent_since: BTreeMap<SourceId, Utc>,
+    /// Sources that were connected and had sent nothing when the run was stopped.
+    idle: BTreeSet<SourceId>,
     pub(super) streams: Vec<StreamName>,
     pub(super) histograms: Arc<[HistogramDefinition]>,
     pub(super) addresses: Vec<(String, String)>,
@@ -95,12 +97,13 @@ pub(super) struct RunBase {
     is_forced: bool,
 }
 
-/// The configured names of readout and builder units, as far as they differ from their ids.
+/// The configured names of readout units, builder units and input queues of gateways, as far as they differ from their ids.
 fn node_names(configuration: &Configuration) -> BTreeMap<NodeId, String> {
-    let readouts = (0..).map(NodeId::readout).zip(configuration.readout.iter().map(|readout| &readout.name));
-    let builders = (0..).map(NodeId::builder).zip(configuration.builder.iter().map(|builder| &builder.name));
-    let differs = |(node, name): &(NodeId, &String)| node.to_string() != **name;
-    readouts.chain(builders).filter(differs).map(|(node, name)| (node, name.clone())).collect()
+    let readouts = configuration.readout.iter().map(|readout| readout.name.clone());
+    let builders = configuration.builder.iter().map(|builder| builder.name.clone());
+    let builders = builders.chain(queues(configuration).map(|queue| queue.name()));
+    let all = (0..).map(NodeId::readout).zip(readouts).chain((0..).map(NodeId::builder).zip(builders));
+    all.filter(|(node, name)| node.to_string() != *name).collect()
 }
 
 /// A run that could not be set up as a whole ends the threads that it has.
@@ -128,6 +131,7 @@ impl RunBase {
             known: KnownSources::of(configuration),
             node_names: Arc::new(node_names(configuration)),
             silent_since: BTreeMap::new(),
+            idle: BTreeSet::new(),
             streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             addresses: Vec::new(),
@@ -457,6 +461,10 @@ impl RunHandle {
             return;
         }
         let are_units = matches!(self.builders, Builders::Units(_));
+        // Nodes close their connections before their last report.
+        let sample = self.sample();
+        let idle = sample.sources.iter().filter(|source| sample.may_be_connected(source));
+        self.base.idle = idle.map(|source| source.source).collect();
         // Sources of units that have ended end the running interval with their last event.
         if !(are_units && self.sources_ended()) {
             self.note_stop();
@@ -610,8 +618,8 @@ impl RunHandle {
         let parts = Parts { sources: base.sources, streams: &base.streams, lumisections: &lumisections };
         let mut summary = RunSummary::new(&snapshot, base.directory.clone(), parts, base.is_forced, times);
         if base.started.is_some() {
-            let (known, silent_since) = (&base.known, &base.silent_since);
-            summary.add_remarks(&Remarks { known, snapshot: &snapshot, sample: &sample, silent_since });
+            let (known, silent_since, idle) = (&base.known, &base.silent_since, &base.idle);
+            summary.add_remarks(&Remarks { known, snapshot: &snapshot, sample: &sample, silent_since, idle });
         }
         summary.names = base.known.names.iter().map(|(id, name)| (id.to_string(), name.clone())).collect();
         summary.fields = base.fields.clone();

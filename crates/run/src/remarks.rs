@@ -23,18 +23,24 @@ pub(super) struct KnownSources {
     datagrams: BTreeSet<SourceId>,
     /// Sources that have to send something in a run: they are required, and read no file.
     required: BTreeSet<SourceId>,
+    /// Gateways receive packets of several events, and know no ranges of events in which a source is missing.
+    are_in_flows: bool,
 }
 
 impl KnownSources {
     pub(super) fn of(configuration: &Configuration) -> Self {
+        let of_flows =
+            || configuration.flow.iter().flat_map(|flow| flow.sources.entries(false)).map(|(id, _)| SourceId(id));
         let ids = |is: fn(&SourceSection) -> bool| {
-            configuration.source.iter().filter(|one| is(one)).map(|one| SourceId(one.id)).collect()
+            let own = configuration.source.iter().filter(|one| is(one)).map(|one| SourceId(one.id));
+            own.chain(of_flows()).collect()
         };
         let name = |source: &SourceSection| Some((SourceId(source.id), source.name.clone()?));
         Self {
             names: Arc::new(configuration.source.iter().filter_map(name).collect()),
             datagrams: ids(SourceSection::comes_in_datagrams),
             required: ids(|one| one.requirement == Requirement::Required && !one.is_read()),
+            are_in_flows: !configuration.flow.is_empty(),
         }
     }
 
@@ -54,6 +60,8 @@ pub(super) struct Remarks<'a> {
     pub(super) sample: &'a Sample,
     /// Since when sources have been silent that stopped before others.
     pub(super) silent_since: &'a BTreeMap<SourceId, Utc>,
+    /// Sources that were connected and had sent nothing when the run was stopped.
+    pub(super) idle: &'a BTreeSet<SourceId>,
 }
 
 impl Remarks<'_> {
@@ -62,14 +70,16 @@ impl Remarks<'_> {
     pub(super) fn never_sent(&self) -> Vec<SourceId> {
         let account = |source: &SourceId| self.snapshot.sources.get(source);
         let has_data = self.snapshot.sources.values().any(|account| account.received > 0);
-        let connections = |source: &SourceId| {
-            self.sample.source(*source).map_or(0, |source| source.numbers.get(Counter::SourceConnections))
-        };
         let is_silent = |source: &&SourceId| {
             let is_known = account(source).is_some_and(|account| account.received == 0);
-            is_known && !self.snapshot.masks.contains_key(source) && (has_data || connections(source) == 0)
+            is_known && !self.snapshot.masks.contains_key(source) && (has_data || !self.was_connected(**source))
         };
         self.known.required.iter().filter(is_silent).copied().collect()
+    }
+
+    fn was_connected(&self, source: SourceId) -> bool {
+        let known = self.sample.source(source);
+        known.is_some_and(|one| one.numbers.get(Counter::SourceConnections) > 0) || self.idle.contains(&source)
     }
 
     /// All sentences, source by source.
@@ -90,8 +100,7 @@ impl Remarks<'_> {
         for one in &numbered {
             let (source, name) = (one.source, self.sample.name_of(one.source));
             if never_sent.contains(&source) {
-                let is_there = self.known.datagrams.contains(&source)
-                    || self.sample.source(source).is_some_and(|one| one.numbers.get(Counter::SourceConnections) > 0);
+                let is_there = self.known.datagrams.contains(&source) || self.was_connected(source);
                 let why = if is_there { "" } else { " (no connection)" };
                 sentences.push(format!("{name} sent nothing in the whole run{why}"));
                 continue;
@@ -108,11 +117,20 @@ impl Remarks<'_> {
 
     /// `calo (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC`.
     fn missing(&self, source: SourceId, name: &str, account: &FragmentAccount, before: u64) -> Option<String> {
-        let gaps = self.snapshot.gaps.get(&source)?;
         let count = account.never_came().saturating_sub(before);
         if count == 0 {
             return None;
         }
+        if self.known.are_in_flows {
+            return Some(self.missing_in_sets(source, name, count, account.corrupt));
+        }
+        let causes = || {
+            let causes = account.missing.iter().filter(|(cause, _)| *cause != Cause::Masked);
+            causes.map(|(cause, _)| cause.name().replace('_', " ")).collect::<Vec<_>>().join(", ")
+        };
+        let why = self.silent_since.get(&source);
+        let why = why.map_or_else(causes, |since| format!("silent since {} UTC", since.time_of_day()));
+        let gaps = self.snapshot.gaps.get(&source)?;
         // Events before the first one that came are no events of the run.
         let is_of_run = |gap: &&Gap| gap.last.resync() > 0 || gap.last.number() > before;
         let ranges = gaps.iter().filter(is_of_run).map(|gap| {
@@ -123,13 +141,17 @@ impl Remarks<'_> {
         let more = ranges.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {}", counted(more as u64, "more range")) } else { String::new() };
         let shown = ranges.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let causes = || {
-            let causes = account.missing.iter().filter(|(cause, _)| *cause != Cause::Masked);
-            causes.map(|(cause, _)| cause.name().replace('_', " ")).collect::<Vec<_>>().join(", ")
-        };
-        let why = self.silent_since.get(&source);
-        let why = why.map_or_else(causes, |since| format!("silent since {} UTC", since.time_of_day()));
         Some(format!("{name}: missing in {}, {shown}{more}: {why}", counted(count, "event")))
+    }
+
+    /// `source 700: missing in 685 sets of events: silent since 12:03:05 UTC`.
+    fn missing_in_sets(&self, source: SourceId, name: &str, count: u64, corrupt: u64) -> String {
+        let why = match (self.silent_since.get(&source), corrupt) {
+            (Some(since), _) => format!(": silent since {} UTC", since.time_of_day()),
+            (None, 0) => String::new(),
+            (None, corrupt) => format!(": {}", counted(corrupt, "damaged packet")),
+        };
+        format!("{name}: missing in {} of events{why}", counted(count, "set"))
     }
 
     /// `straw (source 3): masked in events 1200 to 1749, with 550 fragments dropped`.
@@ -198,7 +220,9 @@ mod tests {
         }
         let sample = known.describe(sample);
         let silent_since = [(STRAW, Utc((12 * 3600 + 3 * 60 + 5) * 1_000_000_000))].into();
-        let remarks = Remarks { known: &known, snapshot: &snapshot, sample: &sample, silent_since: &silent_since };
+        let idle = BTreeSet::new();
+        let (known, snapshot, sample) = (&known, &snapshot, &sample);
+        let remarks = Remarks { known, snapshot, sample, silent_since: &silent_since, idle: &idle };
         (remarks.never_sent(), remarks.sentences())
     }
 

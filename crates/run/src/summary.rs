@@ -448,6 +448,7 @@ impl RunSummary {
         let of_data = self.of_gateways.unwrap_or_else(|| self.facts_of_units());
         of_data.with([
             (Fact::Forced, u64::from(self.state == FORCED)),
+            (Fact::Nothing, self.never_sent),
             (Fact::Unbalanced, self.ledger.unbalanced.len() as u64),
             (Fact::StreamFailed, self.streams.values().map(|stream| stream.failed).sum()),
             (Fact::FiltersGivenUp, self.filter.given_up),
@@ -465,7 +466,6 @@ impl RunSummary {
         let garbage = self.by_source.values().map(|source| source.counts.get(Counter::GarbageBytes)).sum();
         self.fragments.facts().and(&InputSummary::facts(&self.inputs)).with([
             (Fact::GarbageBytes, garbage),
-            (Fact::Nothing, self.never_sent),
             (Fact::Partial, self.partial.len() as u64),
             (Fact::DatagramsLost, self.datagrams.lost),
             (Fact::DatagramsNobodys, self.datagrams.nobodys),

@@ -322,6 +322,10 @@ counters! {
     NumbersFell = "numbers_fell", Count, Total, [Account];
     /// Fragments with a greater event number than the next one after the fragment before them, as received.
     NumbersJumped = "numbers_jumped", Count, Total, [Account];
+    /// Nodes of the farm that were connected to an input queue of a gateway and fell silent.
+    FarmNodesAway = "farm_nodes_away", Count, Level, [];
+    /// Open connections to the address of a readout unit that have sent nothing yet, so that their source is not known.
+    ConnectionsIdle = "connections_idle", Count, Level, [];
 }
 
 impl Counter {

@@ -241,12 +241,15 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     /// What is counted here, cumulative; beside the connections that were refused here `refused` others.
-    pub(super) fn counters(&self, refused: u64) -> [(Counter, u64); 8] {
+    pub(super) fn counters(&self, refused: u64) -> [(Counter, u64); 9] {
+        let idle = self.connections.iter();
+        let idle = idle.filter(|(_, one)| one.source.is_none() && one.heard.is_none() && !one.ended).count() as u64;
         let pool = self.endpoints.pool().map(Pool::account).unwrap_or_default();
         let blocks = self.endpoints.pool().map_or(0, Pool::blocks) as u64;
         [
             (Counter::WireBytesReceived, self.counts.wire_bytes),
             (Counter::ConnectionsRefused, self.counts.refused + refused),
+            (Counter::ConnectionsIdle, idle),
             (Counter::GarbageBytes, self.counts.garbage),
             (Counter::BytesCopied, self.evacuation.copied()),
             (Counter::PoolLoans, pool.loans),

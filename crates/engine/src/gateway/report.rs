@@ -111,6 +111,8 @@ pub struct GatewayReport {
     pub evacuated: u64,
     /// Readers of decisions that were cut off because they took too little.
     pub cut_off: u64,
+    /// Nodes of the farm that were connected and fell silent.
+    pub nodes_away: u64,
     /// It has ended: nothing is in flight, files are closed.
     pub is_over: bool,
 }
@@ -149,7 +151,7 @@ impl GatewayReport {
     }
 
     /// What it counts as a whole.
-    pub fn numbers(&self) -> [(Counter, u64); 28] {
+    pub fn numbers(&self) -> [(Counter, u64); 29] {
         let mut events = EventAccount::default();
         self.flows.iter().for_each(|flow| events.merge(&flow.events.events));
         let farm = |count: fn(&FarmAccount) -> u64| -> u64 { self.flows.iter().map(|flow| count(&flow.events)).sum() };
@@ -187,6 +189,7 @@ impl GatewayReport {
             (Counter::SetsIncomplete, self.flows.iter().map(|flow| flow.packets.incomplete).sum()),
             (Counter::DecidedByDefault, farm(|account| account.by_default)),
             (Counter::PushedAgain, farm(|account| account.pushed_again)),
+            (Counter::FarmNodesAway, self.nodes_away),
         ]
     }
 
@@ -203,7 +206,7 @@ impl GatewayReport {
         }
         (self.sent, self.storage) = (other.sent, other.storage);
         (self.written, self.not_written, self.left_out) = (other.written, other.not_written, other.left_out);
-        self.cut_off = other.cut_off;
+        (self.cut_off, self.nodes_away) = (other.cut_off, other.nodes_away);
         self.streams.clone_from(&other.streams);
         self.filter.clone_from(&other.filter);
     }

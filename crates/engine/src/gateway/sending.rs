@@ -417,6 +417,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         report.sent = self.farm.sent();
         self.report_output(report);
         report.cut_off = self.readers.iter().flatten().map(|readers| readers.cut_off()).sum();
+        report.nodes_away = self.machine.nodes_away();
     }
 
     fn report_output(&self, report: &mut GatewayReport) {

@@ -57,6 +57,8 @@ pub struct SourceAccount {
     pub restarts: u64,
     /// See `restarts`.
     pub last_restart: Recount,
+    /// Packets whose header, length or fragments were wrong; the account of the flow has their causes.
+    pub corrupt: u64,
     /// Complete sets in which it took no part.
     pub left_out_of_complete: u64,
     /// Other finished sets in which it took no part.
@@ -71,6 +73,7 @@ impl SourceAccount {
         self.missing += other.missing;
         self.masked += other.masked;
         self.out_of_sync += other.out_of_sync;
+        self.corrupt += other.corrupt;
         // Each gateway sees the same ones.
         if other.restarts > self.restarts {
             (self.restarts, self.last_restart) = (other.restarts, other.last_restart);

@@ -179,9 +179,13 @@ impl Assembly {
     #[inline]
     fn place_of(&mut self, from: Address, packet: &Payload, now: Instant) -> Result<(u16, u16), Misplaced> {
         let source = self.sources.find(from)?;
-        let header = packet.read_array::<MEP_HEADER_BYTES>(0).ok_or(Cause::ShortPacket)?;
+        let Some(header) = packet.read_array::<MEP_HEADER_BYTES>(0) else {
+            self.by_source[usize::from(source)].corrupt += 1;
+            return Err(Cause::ShortPacket.into());
+        };
         let header = MepHeader::from_bytes(&header);
         if let Err(cause) = self.check(&header, packet) {
+            self.by_source[usize::from(source)].corrupt += 1;
             self.note_absent(header.first_event, source, cause);
             return Err(cause.into());
         }

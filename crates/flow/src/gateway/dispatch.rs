@@ -447,6 +447,11 @@ impl Node {
         self.incarnation.is_some()
     }
 
+    /// Whether it was there and fell silent.
+    pub(super) fn is_away(&self) -> bool {
+        self.incarnation.is_none() && self.heard > Instant::ZERO
+    }
+
     /// Whether it speaks in the life that is known.
     pub(super) fn is_in(&self, incarnation: Incarnation) -> bool {
         self.incarnation == Some(incarnation)

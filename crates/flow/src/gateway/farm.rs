@@ -223,6 +223,11 @@ impl Farm {
         self.local.is_some() || self.nodes.iter().any(|node| node.is_present())
     }
 
+    /// How many nodes were there and fell silent.
+    pub fn nodes_away(&self) -> u64 {
+        self.nodes.iter().filter(|node| node.is_away()).count() as u64
+    }
+
     /// How many more events a node may be given now.
     pub fn credit(&self, node: u16) -> u64 {
         self.nodes.iter().nth(node.into()).map_or(0, super::dispatch::Node::credit)

@@ -298,6 +298,11 @@ impl Sender {
         self.farm.account(flow)
     }
 
+    /// How many nodes of the farm were there and fell silent.
+    pub fn nodes_away(&self) -> u64 {
+        self.farm.nodes_away()
+    }
+
     /// What became of events that were decided here.
     pub fn local_counts(&self) -> LocalCounts {
         self.farm.local_counts()

@@ -6,6 +6,7 @@ use crate::numbering::Begun;
 use crate::{Activity, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, NodeId, RunNumber};
+use std::sync::Arc;
 
 /// What is found between two samples of a run, of which nothing was seen before. Every finding has a row in the manual.
 fn found(before: &Sample, now: &Sample) -> Finding {
@@ -55,6 +56,10 @@ fn a_run_whose_events_are_incomplete_is_never_said_to_be_well() {
     let finding = found(&before, &now);
     assert_eq!(finding.limit, Limit::Incomplete);
     assert_eq!(finding.sentence, "the rate is not limited, but events are incomplete: 100 of the last 1,000");
+    let (before, mut now) = healthy();
+    now.sources[1].account.dropped.add(Cause::OutOfSync, 300);
+    let finding = found(&before, &now);
+    assert_eq!(finding.sentence, "the rate is not limited, but fragments are lost: 300 of the last 2,000");
 }
 
 #[test]
@@ -71,6 +76,19 @@ fn a_run_that_does_not_go_on_is_limited_by_nothing() {
     now.phase = "draining";
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::NotRunning, "draining"));
+}
+
+#[test]
+fn sentences_name_nodes_as_the_configuration_does() {
+    let (before, mut now) = healthy();
+    let names = [(NodeId::builder(0), "writer".to_owned()), (NodeId::readout(0), "crate".to_owned())];
+    now.node_names = Arc::new(names.into());
+    now.nodes[0] = node(NodeId::readout(0), &[(Counter::PoolBlocks, 100), (Counter::PoolHeld, 95)]);
+    assert!(found(&before, &now).sentence.starts_with("limited by crate (ru0): 95 % of its pool is held"));
+    now.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskFull, 1)]);
+    let finding = found(&before, &now);
+    assert!(finding.sentence.starts_with("stopped by writer (bu0): its disk is full"), "{}", finding.sentence);
+    assert_eq!(finding.subject, "bu0", "the id is for programs");
 }
 
 #[test]

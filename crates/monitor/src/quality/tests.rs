@@ -153,16 +153,23 @@ fn incomplete_events_name_every_source_that_is_missing() {
 
 #[test]
 fn a_node_that_is_away_and_a_run_that_builds_nothing_are_named() {
-    let dead = |second: u64| {
+    let away = |second: u64, built: u64| {
         look(second, |look| {
-            look.events.built = 100;
+            look.events.built = built;
             look.nodes[1].is_connected = false;
         })
     };
+    let others_build = after((1..=5).map(|second| away(second, 100 * second)));
+    assert_eq!(
+        (others_build.state, &*others_build.sentence),
+        (QualityState::Good, "all 500 events are complete; bu0 not connected to the event manager")
+    );
+    let dead = |second: u64| away(second, 100);
     let quality = after((1..=5).map(dead));
     assert_eq!(
         (quality.state, &*quality.sentence),
-        (QualityState::Good, "all 100 events are complete; bu0 not connected to the event manager")
+        (QualityState::NoData, "bu0 not connected to the event manager"),
+        "nothing is good where nothing is built"
     );
     let quality = after((1..=12).map(dead));
     assert_eq!(quality.state, QualityState::NoData);

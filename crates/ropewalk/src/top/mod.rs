@@ -14,10 +14,12 @@ mod tests;
 
 use crate::arguments::TopOptions;
 use crate::exit::{self, Failure};
-use ratatui::DefaultTerminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Cell;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType};
+use ratatui::{DefaultTerminal, Terminal};
 use ropewalk_control::{Client, ClientError};
 use screen::{News, Next, Screen};
 use serde::de::DeserializeOwned;
@@ -29,16 +31,26 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long a key is waited for before what came meanwhile is drawn.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Columns and lines of a screen that is printed where there is no terminal.
+const PRINTED: (u16, u16) = (160, 40);
 
 pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
-    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        let why = "top: it needs a terminal; `ropewalk ctl state --json` says how a run stands";
+    if !options.once && (!io::stdin().is_terminal() || !io::stdout().is_terminal()) {
+        let why = "top: it needs a terminal; `ropewalk top --once` prints its first screen";
         return Err(Failure::Usage(why.to_owned()));
     }
     // A mistyped address is reported as a line, not on a screen that stays empty.
     let no_answer = |error: ClientError| Failure::Environment(error.to_string());
     let client = Client::new(&options.url, None, options.ca.as_deref()).map_err(no_answer)?;
     client.look("state").map_err(no_answer)?;
+    if options.once {
+        let mut screen = Screen::new(&options.url);
+        ask(&client, &mut 0).map_err(no_answer)?.into_iter().for_each(|news| screen.hear(news));
+        let size = io::stdout().is_terminal().then(ratatui::crossterm::terminal::size);
+        let (width, height) = size.and_then(Result::ok).unwrap_or(PRINTED);
+        lines(&screen, width, height).iter().for_each(|line| say!("{}", line.trim_end()));
+        return Ok(exit::GOOD);
+    }
     let (sender, receiver) = channel();
     let watching = std::thread::Builder::new().name("watch".to_owned()).spawn(move || watch(&client, &sender));
     watching.map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
@@ -49,6 +61,15 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
     });
     shown.map_err(|error| Failure::Environment(format!("the terminal: {error}")))?;
     Ok(exit::GOOD)
+}
+
+/// The lines of a screen of this size.
+fn lines(screen: &Screen, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("drawing into memory cannot fail");
+    terminal.draw(|frame| draw::draw(frame, screen)).expect("drawing into memory cannot fail");
+    let cells = terminal.backend().buffer().content();
+    let line = |row: &[Cell]| row.iter().map(Cell::symbol).collect();
+    cells.chunks(usize::from(width)).map(line).collect()
 }
 
 /// Draws what comes until the user quits.

@@ -1,6 +1,7 @@
 //! What is drawn, on a terminal that is memory.
 
 use super::draw::{Entry, Incident, Live, draw};
+use super::lines;
 use super::screen::{News, Next, Page, Screen, Sorting};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -42,15 +43,6 @@ fn screen() -> Screen {
     let mut screen = Screen::new("http://daq1:8900");
     screen.hear(News::Live(Box::new(live())));
     screen
-}
-
-/// The lines of a screen of this size.
-fn lines(screen: &Screen, width: u16, height: u16) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("memory");
-    terminal.draw(|frame| draw(frame, screen)).expect("memory");
-    let cells = terminal.backend().buffer().content();
-    let line = |row: &[ratatui::buffer::Cell]| row.iter().map(|cell| cell.symbol()).collect::<String>();
-    cells.chunks(usize::from(width)).map(line).collect()
 }
 
 fn text(screen: &Screen) -> String {

@@ -1,18 +1,44 @@
-//! Staged faults of the data, and what an operator sees of them within a minute: the quality, the alarm, the status line on
-//! the terminal, and the exit status.
+//! Staged faults, and what an operator sees of them within a minute: the quality, the alarm, `top`, the status line on the
+//! terminal, and the exit status. The browser test of the page reads the same table of faults.
 
+use crate::cluster::Cluster;
 use crate::control::Controlled;
 use crate::filters::compile;
 use crate::process::{Ended, Program};
-use crate::support::{FrontEnd, Setup, SmallDisk, fed_fragment, fed_fragment_with, wait_for};
+use crate::support::{
+    FrontEnd, Setup, SmallDisk, TemporaryDirectory, fed_fragment, fed_fragment_with, free_port, wait_for,
+};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// An operator must see a fault within this time.
 const WITHIN: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// What an operator sees of a fault: a row of `dashboard/tests/faults.json`.
+#[derive(serde::Deserialize)]
+struct Fault {
+    fault: String,
+    alarm: String,
+    /// How the sentence of the alarm begins.
+    sentence: String,
+    /// The state of the quality.
+    state: String,
+    /// The exit status of the run.
+    status: i32,
+}
+
+impl Fault {
+    fn named(name: &str) -> Self {
+        let all = include_str!("../../../../dashboard/tests/faults.json");
+        let all: Vec<Self> = serde_json::from_str(all).expect("a table of faults");
+        all.into_iter().find(|one| one.fault == name).unwrap_or_else(|| panic!("no row of {name}"))
+    }
+}
 
 /// Two sources, 841 without a name and boardB, in a run under run control.
 struct Shift {
@@ -32,7 +58,12 @@ impl Shift {
         let controlled = Controlled::start(setup, &[]);
         controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());
         let address = controlled.address_of("ru0");
-        let front_ends = connected.iter().map(|&id| FrontEnd::ferol(&address, id).with_size(200)).collect();
+        Self::over(controlled, &address, connected)
+    }
+
+    /// The front ends of `connected` connect to this address.
+    fn over(controlled: Controlled, address: &str, connected: &[u32]) -> Self {
+        let front_ends = connected.iter().map(|&id| FrontEnd::ferol(address, id).with_size(200)).collect();
         Self { controlled, front_ends, begun: Instant::now() }
     }
 
@@ -59,13 +90,31 @@ impl Shift {
         found["sentence"].as_str().expect("text").to_owned()
     }
 
-    /// The sentence of this problem in the live view.
-    fn problem(&self, kind: &str) -> String {
-        let live = self.get("/api/v1/live");
+    /// Waits until this fault is in the view that page and top show, and on the terminal.
+    fn see(&mut self, name: &str) {
+        let Fault { alarm, sentence, state, .. } = Fault::named(name);
+        let begins = |one: &Value| one["sentence"].as_str().is_some_and(|one| one.starts_with(&sentence));
+        let live = wait_for(&format!("{alarm}: {sentence}"), || {
+            let live = self.get("/api/v1/live");
+            let mut alarms = live["alarms"].as_array().expect("a list").iter();
+            let is_seen = alarms.any(|one| one["name"] == *alarm && begins(one));
+            (is_seen && live["quality"]["state"] == *state).then_some(live)
+        });
         let problems = live["quality"]["problems"].as_array().expect("a list");
-        let problem = problems.iter().find(|problem| problem["kind"] == kind);
-        let problem = problem.unwrap_or_else(|| panic!("no {kind}: {:#}", live["quality"]));
-        problem["sentence"].as_str().expect("text").to_owned()
+        let is_of_data = state != "good" || ["node_missing", "filter_failing"].contains(&&*alarm);
+        assert_eq!(problems.iter().any(begins), is_of_data, "{:#}", live["quality"]);
+        let top = Program::run(["top", "--once", "--url", &self.controlled.url]);
+        assert!(top.expect_status(0).out.iter().any(|line| line.contains(&sentence)), "{top:#?}");
+        let line = if alarm == "disk_full" { "DISK FULL" } else { &sentence };
+        self.controlled.program.expect_error_line_with(line);
+        assert!(self.begun.elapsed() < WITHIN);
+    }
+
+    /// Ends the run, which has the exit status of this fault.
+    fn end_of(self, name: &str) -> Ended {
+        let ended = self.end();
+        ended.expect_status(Fault::named(name).status);
+        ended
     }
 
     /// Sends these events of both sources, slowly.
@@ -77,8 +126,7 @@ impl Shift {
     }
 
     fn end(self) -> Ended {
-        self.controlled.good("stop");
-        self.controlled.good("shutdown");
+        self.controlled.program.interrupt();
         self.controlled.program.end()
     }
 }
@@ -117,13 +165,9 @@ fn a_board_that_resets_its_counter_is_named_with_the_event() {
     shift.begun = Instant::now();
     shift.front_ends[0].send(51..=120);
     shift.front_ends[1].send(1..=40);
-    let sentence = shift.alarm("source_restarted");
-    assert!(sentence.starts_with("boardB (source 843) restarted counting at event 51"), "{sentence}");
+    shift.see("counter reset");
     shift.alarm("events_incomplete");
-    wait_for("the count in the sentence", || {
-        shift.problem("source_restarted").ends_with(": 70 incomplete events").then_some(())
-    });
-    expect_told(&shift.end(), "boardB (source 843) restarted counting at event 51");
+    shift.end_of("counter reset");
 }
 
 #[test]
@@ -137,9 +181,8 @@ fn a_board_that_misses_a_trigger_is_out_of_step_within_200_events() {
         shift.front_ends[1].send_content(event, &fed_fragment_with(843, event, bunch_crossing, bytes));
         std::thread::sleep(PAUSE);
     }
-    let sentence = shift.alarm("source_out_of_step");
-    assert_eq!(sentence, "source 841 and boardB (source 843) disagree by one event since event 701");
-    expect_told(&shift.end(), "disagree by one event since event 701");
+    shift.see("slip by one event");
+    shift.end_of("slip by one event");
 }
 
 #[test]
@@ -149,10 +192,8 @@ fn a_board_that_stops_sending_is_silent() {
     shift.begun = Instant::now();
     let first = &mut shift.front_ends[0];
     first.send_slowly(51..=250, Duration::from_millis(20));
-    let sentence = shift.alarm("source_silent");
-    assert!(sentence.starts_with("boardB (source 843): no data for "), "{sentence}");
-    let ended = shift.end();
-    expect_told(&ended, "boardB (source 843)");
+    shift.see("silent board");
+    let ended = shift.end_of("silent board");
     let remark = "boardB (source 843): missing in 200 events, 51 to 250: silent since ";
     expect_remark(&ended, remark);
     let is_status = |line: &str| line.starts_with("exit status 3: incomplete 200 events, ") && line.contains(remark);
@@ -163,9 +204,8 @@ fn a_board_that_stops_sending_is_silent() {
 fn a_board_that_never_connects_has_never_sent() {
     let mut shift = Shift::begin(&setup("never"), &[841]);
     shift.front_ends[0].send_slowly(1..=100, PAUSE);
-    let sentence = shift.alarm("source_never_sent");
-    assert_eq!(sentence, "boardB (source 843) has sent nothing since the run began (no connection)");
-    expect_told(&shift.end(), "boardB (source 843)");
+    shift.see("never connected");
+    shift.end_of("never connected");
 }
 
 /// A board with this id and name whose first event is to have this number.
@@ -230,6 +270,19 @@ fn a_run_to_which_no_source_ever_connected_is_not_good() {
     assert!(ended.expect_status(3).errors.lines().any(|line| line == told), "{ended:#?}");
 }
 
+/// Boards that connect to the address of their readout unit are known with their first fragment.
+#[test]
+fn boards_that_are_connected_and_wait_for_a_trigger_are_no_fault() {
+    let shift = Shift::begin(&setup("idle"), &[841, 843]);
+    let sentence = shift.alarm("source_never_sent");
+    assert!(sentence.ends_with(" has sent nothing since the run began (it is connected)"), "{sentence}");
+    shift.end().expect_status(0);
+    let shift = Shift::begin(&setup("half-idle"), &[841]);
+    let sentence = shift.alarm("source_never_sent");
+    assert!(sentence.ends_with(" has sent nothing since the run began (no connection)"), "{sentence}");
+    shift.end().expect_status(3);
+}
+
 #[test]
 fn bit_errors_are_counted_by_their_board() {
     let mut shift = Shift::begin(&setup("bits"), &[841, 843]);
@@ -241,12 +294,10 @@ fn bit_errors_are_counted_by_their_board() {
         content[20] ^= 4;
         shift.front_ends[1].send_content(event, &content);
     }
-    wait_for("all of them", || {
-        (shift.alarm("checksums_wrong") == "boardB (source 843): 10 fragments with a wrong checksum").then_some(())
-    });
+    shift.see("bit errors");
     let quality = shift.get("/api/v1/quality");
-    assert_eq!((&quality["state"], &quality["doubtful"]["total"]), (&"doubtful".into(), &10.into()), "{quality:#}");
-    expect_told(&shift.end(), "with a wrong checksum");
+    assert_eq!(quality["doubtful"]["total"], 10, "{quality:#}");
+    shift.end_of("bit errors");
 }
 
 #[test]
@@ -259,9 +310,8 @@ fn exchanged_cables_are_named() {
             shift.front_ends[place].send_content(event, &fed_fragment(other, event, 200));
         }
     }
-    let sentence = shift.alarm("wrong_source");
-    assert!(sentence.contains(" name another source; check the cables"), "{sentence}");
-    expect_told(&shift.end(), "name another source");
+    shift.see("wrong cable");
+    shift.end_of("wrong cable");
 }
 
 #[test]
@@ -271,27 +321,72 @@ fn a_disk_that_is_full_raises_its_alarm() {
         return ropewalk_tidy::skipped("quality::a_disk_that_is_full_raises_its_alarm", "may not mount");
     };
     let mut shift = Shift::begin(&setup, &[841, 843]);
+    shift.send_all(1..=20);
     // More than the disk has: what fits is written.
     std::fs::write(setup.output().join("others"), vec![7; 9 << 20]).expect_err("8 MiB are there");
     shift.begun = Instant::now();
-    shift.send_all(1..=50);
-    let sentence = shift.alarm("disk_full");
-    assert!(sentence.contains("its disk is full"), "{sentence}");
+    shift.send_all(21..=50);
+    shift.see("disk full");
     wait_for("the alarm in the journal", || {
-        let journal = shift.get("/api/v1/journal").to_string();
-        journal.contains(&format!("alarm disk_full: {sentence}")).then_some(())
+        shift.get("/api/v1/journal").to_string().contains("alarm disk_full: ").then_some(())
     });
     std::fs::remove_file(setup.output().join("others")).expect("it is ours");
-    shift.controlled.good("stop");
-    shift.controlled.good("shutdown");
-    let ended = shift.controlled.program.end();
-    assert!(ended.errors.contains("DISK FULL"), "{ended:#?}");
+    shift.end_of("disk full");
+}
+
+/// Events go to a program that reads slowly, which is a slow disk that needs no rights.
+#[test]
+fn a_disk_that_is_slow_raises_its_alarm() {
+    const GREEDY: &str = "id = 1\nreadout = \"ru0\"\nemulate = { fragment_size = \"1KiB\" }";
+    const SOONER: &str = "[[alarm]]\nname = \"disk_slow\"\nquantity = \"limited_by:disk\"\nabove = 0\nfor = \"1s\"\n";
+    let setup = Setup::new("quality-slow", &[]).source(GREEDY);
+    let (output, pipe) = (setup.output(), setup.directory().join("events"));
+    let setup = setup.and(&format!("[run]\noutput = {output:?}\n[storage]\npipe = {pipe:?}\n{SOONER}"));
+    let mut shift = Shift::begin(&setup, &[]);
+    let mut reader = wait_for("the pipe", || UnixStream::connect(&pipe).ok());
+    let is_slow = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut bytes = vec![0; 16 << 10];
+            while reader.read(&mut bytes).expect("it is open") > 0 {
+                if is_slow.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        });
+        shift.see("disk slow");
+        is_slow.store(false, Ordering::Relaxed);
+        shift.end_of("disk slow");
+    });
+}
+
+#[test]
+fn a_builder_unit_that_dies_is_named() {
+    let mut cluster = Cluster::new(setup("node").another_builder());
+    cluster.start("manager", &["--control", "127.0.0.1:0", "--json"]);
+    ["ru0", "bu0", "bu1"].into_iter().for_each(|name| cluster.start(name, &[]));
+    let address = cluster.front_end_address("ru0");
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    let controlled = Controlled { program: cluster.take("manager"), url };
+    let mut shift = Shift::over(controlled, &address, &[841, 843]);
+    shift.send_all(1..=20);
+    shift.begun = Instant::now();
+    cluster.kill("bu1");
+    // The other one builds.
+    let mut front_ends = std::mem::take(&mut shift.front_ends);
+    std::thread::scope(|scope| {
+        for front_end in &mut front_ends {
+            scope.spawn(move || front_end.send_slowly(21..=520, 5 * PAUSE));
+        }
+        shift.see("node dies");
+    });
+    shift.end_of("node dies");
 }
 
 #[test]
 fn a_filter_that_crashes_raises_its_alarm() {
     let setup = setup("filter");
-    // It ends at events 27 and 57.
+    // It ends at event 27.
     let library = compile(setup.directory(), &["-DENDS_OVER=30"]);
     let streams = "[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\n";
     let setup = setup.and(&format!("[filter]\nlibrary = {library:?}\n{streams}"));
@@ -299,9 +394,9 @@ fn a_filter_that_crashes_raises_its_alarm() {
     shift.send_all(1..=20);
     // What grows is seen between two looks at the run, a second apart.
     std::thread::sleep(Duration::from_millis(2500));
-    shift.send_all(21..=60);
-    assert!(shift.alarm("filter_failing").starts_with("bu0: "));
-    shift.end().expect_status(0);
+    shift.send_all(21..=40);
+    shift.see("filter dies");
+    shift.end_of("filter dies");
 }
 
 #[test]
@@ -312,12 +407,166 @@ fn a_filter_without_any_unit_left_is_named_and_ends_with_status_3() {
     let setup = setup.and(&filter);
     let mut shift = Shift::begin(&setup, &[841, 843]);
     shift.send_all(1..=20);
-    let words = "bu0: 1 filter unit given up after repeated failures";
-    let sentence = shift.alarm("filters_given_up");
-    assert!(sentence.starts_with(&format!("{words}, none is left to decide on events")), "{sentence}");
-    assert_eq!(shift.get("/api/v1/live")["quality"]["state"], "doubtful");
+    shift.see("filter is given up");
     shift.send_all(21..=40);
-    let ended = shift.end();
+    let ended = shift.end_of("filter is given up");
+    let words = "bu0: 1 filter unit given up after repeated failures";
     expect_told(&ended, words);
     expect_remark(&ended, words);
+}
+
+// ---- sources that push
+
+/// Events in a packet.
+const PACKING: u32 = 5;
+const PUSHED: [u32; 3] = [700, 701, 702];
+
+/// A packet of a set of events: the header, and a fragment of 16 bytes for each event.
+fn packet(set: u32) -> Vec<u8> {
+    let first = PACKING * set;
+    let fragments =
+        (first..first + PACKING).flat_map(|event| [&event.to_le_bytes()[..2], &[16, 0], &[0x5a; 16]].concat());
+    let fragments: Vec<u8> = fragments.collect();
+    let length = 12 + fragments.len() as u16;
+    [&first.to_le_bytes(), &[PACKING as u8, 0][..], &length.to_le_bytes(), &[0; 4], &fragments].concat()
+}
+
+/// A gateway under run control, and three sources that push to it.
+struct Push {
+    shift: Shift,
+    sockets: Vec<UdpSocket>,
+    to: String,
+    directory: TemporaryDirectory,
+    /// The next set.
+    next: u32,
+}
+
+impl Push {
+    fn new(name: &str) -> Self {
+        Self::begin(TemporaryDirectory::new(&format!("push-{name}")), "[farm]\nnodes = 0\n")
+    }
+
+    /// With these sections. A gateway whose farm has nodes is a separate process.
+    fn begin(directory: TemporaryDirectory, sections: &str) -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(1);
+        // No other test has these addresses.
+        let (net, subnet) = (10 + std::process::id() % 200, NEXT.fetch_add(1, Ordering::Relaxed));
+        let address = |index: u32| format!("127.{net}.{subnet}.{}", index + 1);
+        let (output, port) = (directory.path().join("runs"), free_port());
+        let text = format!(
+            "version = 1\n[run]\noutput = {output:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\ntimeout = \"300ms\"\n\
+             decision_timeout = \"1s\"\nsources = {{ count = 3, first = {}, address = {:?} }}\n[[gateway]]\nname = \"gw0\"\n\
+             control = \"127.0.0.1:{port}\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{sections}",
+            PUSHED[0],
+            address(0)
+        );
+        let file = directory.path().join("push.toml");
+        std::fs::write(&file, text).expect("it is ours");
+        let file = file.to_str().expect("text");
+        let has_nodes = sections.contains("nodes = 2");
+        let command: &[&str] = if has_nodes { &["node", "gateway", file, "--name", "gw0"] } else { &["run", file] };
+        let mut controlled = Controlled::of(command, &[]);
+        controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());
+        let to = controlled.program.expect_error_line("gw0 hlt listens on ");
+        let sockets =
+            (0..3).map(|index| UdpSocket::bind((address(index), 0)).expect("an address of this host")).collect();
+        let shift = Shift { controlled, front_ends: Vec::new(), begun: Instant::now() };
+        Self { shift, sockets, to, directory, next: 0 }
+    }
+
+    /// Sends sets until the fault is seen: 701 sends of each what `send` makes of its number, the others a good packet.
+    fn stage(&mut self, name: &str, send: impl Fn(u32) -> Option<Vec<u8>> + Sync) {
+        self.send_while(send, |shift| shift.see(name));
+    }
+
+    fn send_while(&mut self, send: impl Fn(u32) -> Option<Vec<u8>> + Sync, wait: impl FnOnce(&mut Shift)) {
+        let Self { shift, sockets, to, next, .. } = self;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // No longer than a test waits.
+                for set in (*next..*next + 4000).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                    let packets = [Some(packet(set)), send(set), Some(packet(set))];
+                    for (socket, packet) in sockets.iter().zip(packets) {
+                        packet.iter().for_each(|packet| _ = socket.send_to(packet, &*to).expect("a way"));
+                    }
+                    std::thread::sleep(5 * PAUSE);
+                }
+            });
+            wait(shift);
+            is_over.store(true, Ordering::Relaxed);
+        });
+        *next += 4000;
+    }
+}
+
+/// Sets of 701 before its fault.
+const GOOD: u32 = 20;
+
+#[test]
+fn a_pushing_source_that_stops_or_never_begins_is_named() {
+    let mut push = Push::new("silent");
+    push.stage("push: silent board", |set| (set < GOOD).then(|| packet(set)));
+    let ended = push.shift.end_of("push: silent board");
+    expect_remark(&ended, "source 701: missing in ");
+    let mut push = Push::new("never");
+    push.stage("push: never connected", |_| None);
+    let ended = push.shift.end_of("push: never connected");
+    expect_remark(&ended, "source 701 sent nothing in the whole run");
+    assert_eq!(ended.account()["status"]["reasons"]["nothing"], 1, "{ended:#?}");
+}
+
+#[test]
+fn a_pushing_source_that_resets_its_counter_is_named_with_the_event() {
+    let mut push = Push::new("reset");
+    push.stage("push: counter reset", |set| Some(packet(if set < 50 { set } else { set - 45 })));
+    push.shift.end_of("push: counter reset");
+}
+
+#[test]
+fn damaged_packets_are_counted_by_their_source() {
+    let mut push = Push::new("bits");
+    let damaged = |set: u32| {
+        let mut packet = packet(set);
+        // Its length.
+        packet[6] ^= if (GOOD..GOOD + 10).contains(&set) { 4 } else { 0 };
+        Some(packet)
+    };
+    push.stage("push: bit errors", damaged);
+    let ended = push.shift.end_of("push: bit errors");
+    expect_remark(&ended, "source 701: missing in 10 sets of events: 10 damaged packets");
+}
+
+#[test]
+fn a_gateway_whose_disk_is_full_raises_its_alarm() {
+    let directory = TemporaryDirectory::new("push-full");
+    let output = directory.path().join("runs");
+    let Some(_disk) = SmallDisk::mount(&output) else {
+        return ropewalk_tidy::skipped("quality::a_gateway_whose_disk_is_full_raises_its_alarm", "may not mount");
+    };
+    let mut push = Push::begin(directory, "[farm]\nnodes = 0\n[storage]\nstart_free = \"0\"\n");
+    std::fs::write(output.join("others"), vec![7; 9 << 20]).expect_err("8 MiB are there");
+    push.stage("push: disk full", |set| Some(packet(set)));
+    std::fs::remove_file(output.join("others")).expect("it is ours");
+    push.shift.end_of("push: disk full");
+}
+
+/// One node dies, and the other one decides. Then that one dies, and the gateway takes the default decision.
+#[test]
+fn nodes_of_a_farm_that_die_are_counted() {
+    let farm = "[farm]\nnodes = 2\nsilence = \"300ms\"\nlargest_push = \"8KiB\"\n";
+    let mut push = Push::begin(TemporaryDirectory::new("push-nodes"), farm);
+    let file = push.directory.path().join("push.toml").display().to_string();
+    let node = |numbers| Program::start(["farm-node", &file, "--nodes", numbers, "--accept", "1.0"]);
+    let mut first = node("0..1");
+    let good = |set| Some(packet(set));
+    push.send_while(good, |shift| {
+        wait_for("its decisions", || (shift.get("/api/v1/ledger")["events"]["accepted"] != 0).then_some(()));
+    });
+    let mut second = node("1..2");
+    first.kill();
+    push.stage("push: node dies", good);
+    second.kill();
+    push.stage("push: farm dies", good);
+    push.shift.end_of("push: farm dies");
 }

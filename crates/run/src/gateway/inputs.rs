@@ -213,7 +213,7 @@ fn card_queue(card: &Arc<XdpCard>, queue: &Queue<'_>, flows: usize) -> Result<In
 
 /// An input queue.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Queue<'a> {
+pub(crate) struct Queue<'a> {
     pub(super) gateway: &'a GatewaySection,
     /// Its number among all queues of all gateways.
     pub(super) number: u16,
@@ -222,7 +222,7 @@ pub(super) struct Queue<'a> {
 }
 
 /// All queues, gateway by gateway.
-pub(super) fn queues(configuration: &Configuration) -> impl Iterator<Item = Queue<'_>> {
+pub(crate) fn queues(configuration: &Configuration) -> impl Iterator<Item = Queue<'_>> {
     let each = configuration.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
     (0..).zip(each).map(|(number, (gateway, index))| Queue { gateway, number, index })
 }
@@ -234,7 +234,7 @@ pub(super) fn carrier(flow: &FlowSection) -> Flow {
 
 impl Queue<'_> {
     /// Its name: the gateway's, with its number where there are several.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let name = &self.gateway.name;
         if self.gateway.queues == 1 { name.clone() } else { format!("{name}-{}", self.index) }
     }

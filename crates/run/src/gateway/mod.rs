@@ -29,4 +29,5 @@ pub use flow_summary::{
 pub(super) use gateways::Gateways;
 #[cfg(test)]
 pub(super) use gateways::{Hardware, Way};
+pub(super) use inputs::queues;
 pub use snapshot::GatewaySnapshot;

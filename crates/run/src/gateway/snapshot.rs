@@ -3,7 +3,7 @@
 
 use ropewalk_config::FlowSection;
 use ropewalk_engine::gateway::{CellsBySource, FarmNodeReport, GatewayReport, PacketSourceReport, Shown};
-use ropewalk_engine::{MaskRecord, MaskedInterval, Part, RunSnapshot};
+use ropewalk_engine::{MaskRecord, MaskedInterval, Part, RunSnapshot, numbering_of};
 use ropewalk_flow::gateway::{FlowAccount, Recount, SourceAccount};
 use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
 use ropewalk_monitor::{NodeSample, Numbers, Sample, SourceSample};
@@ -43,8 +43,8 @@ fn sources(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<Source
 }
 
 /// Where the packets of a source went. Each complete set in which it took part has one of them; the others that were finished have one unless
-/// it is missing. Those of sets that were dropped count as those of incomplete ones, and what was refused otherwise than for a mask is in the
-/// account of the flow alone.
+/// it is missing. Those of sets that were dropped count as those of incomplete ones. Late, early and duplicate packets are in the account of
+/// the flow alone.
 fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount {
     let in_complete_events = flow.complete.saturating_sub(account.left_out_of_complete);
     let other = (flow.incomplete + flow.dropped.total()).saturating_sub(account.left_out_of_incomplete);
@@ -54,7 +54,8 @@ fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount 
     dropped.add(Cause::Masked, account.masked);
     dropped.add(Cause::OutOfSync, account.out_of_sync);
     FragmentAccount {
-        received: account.packets + account.masked + account.out_of_sync,
+        received: account.packets + account.masked + account.out_of_sync + account.corrupt,
+        corrupt: account.corrupt,
         in_complete_events,
         in_incomplete_events,
         in_flight: account.packets.saturating_sub(in_complete_events + in_incomplete_events),
@@ -187,7 +188,7 @@ impl GatewaySnapshot {
             gateway.flows.iter().for_each(|flow| sample.events.merge(&flow.events.events));
         }
         let held_back = dead(self).as_nanos() as u64;
-        let masks = masks(self, flows);
+        let (masks, numbering) = (masks(self, flows), numbering(self, flows));
         // As reports of readout units have it.
         let masked = |source: SourceId| match masks.get(&source).map(|record| record.part) {
             None | Some(Part::Takes) => 0,
@@ -209,7 +210,7 @@ impl GatewaySnapshot {
             ]),
             doubts: Vec::new(),
             sends_datagrams: true,
-            numbering: Default::default(),
+            numbering: numbering.get(&source).map(|all| numbering_of(all)).unwrap_or_default(),
             histograms: cells.remove(&source).unwrap_or_default(),
         };
         sample.sources = sources(self, flows).into_iter().map(source).collect();
@@ -275,14 +276,15 @@ mod tests {
             missing: 1,
             masked: 5,
             out_of_sync: 3,
+            corrupt: 2,
             left_out_of_complete: 4,
             left_out_of_incomplete: 2,
             ..SourceAccount::default()
         };
         let fragments = fragments_of(&account, &flow);
-        assert_eq!((fragments.received, fragments.in_complete_events), (17, 6));
+        assert_eq!((fragments.received, fragments.in_complete_events), (19, 6));
         assert_eq!((fragments.in_incomplete_events, fragments.in_flight), (1, 2));
         let dropped = [Cause::Masked, Cause::OutOfSync].map(|cause| fragments.dropped.get(cause));
-        assert_eq!((dropped, fragments.accounted()), ([5, 3], 17));
+        assert_eq!((dropped, fragments.accounted()), ([5, 3], 19));
     }
 }
