@@ -17,7 +17,7 @@ pub(super) struct Triggers {
     /// When each event was triggered, by the lowest bits of its number.
     times: Box<[u64]>,
     /// Sources that ask for a pause.
-    pausing: u32,
+    pub(super) pausing: u32,
     /// No trigger comes at this time or later.
     end: u64,
 }
@@ -103,11 +103,6 @@ impl FrontEnds {
     /// Whether every source of a link has the fragments of all triggers.
     pub(super) fn is_complete(&self, link: u32) -> bool {
         self.on_link(link).all(|source| self.sources[source as usize].made == self.triggers.issued)
-    }
-
-    /// Whether some source asks for a pause.
-    pub(super) const fn is_pausing(&self) -> bool {
-        self.triggers.pausing > 0
     }
 
     /// The sources of a link; a source's number is also that of its flow.

@@ -7,7 +7,7 @@
 use super::front_end::FrontEnds;
 use super::network::{Load, Pace};
 use super::push::PushHostSection;
-use super::queue::{Letter, Step};
+use super::queue::{Letter, Side, Step};
 use super::system::{FilterSection, FormatChoice, HostSection, Placement, System};
 use super::world::{PATIENCE, World};
 use ropewalk_config::quantity::{Bandwidth, Time};
@@ -208,7 +208,7 @@ impl World<'_> {
         let floor = unit.floor;
         for source in unit.sources.clone() {
             if self.front_ends.set_floor(source, floor) {
-                self.feed_again(source);
+                self.serve(Side::Front, source);
             }
         }
     }

@@ -213,7 +213,7 @@ impl PacketMaker {
 }
 
 /// A link and its buffer.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Port {
     pace: Pace,
     buffer: u64,
@@ -230,17 +230,7 @@ pub(super) struct Port {
 impl Port {
     /// A link of so many bytes a second behind a buffer of so many bytes.
     pub(super) fn new(bytes_per_second: f64, buffer: u64) -> Self {
-        Self {
-            pace: Pace::new(bytes_per_second),
-            buffer,
-            queue: VecDeque::new(),
-            held: 0,
-            free_at: 0,
-            most_held: 0,
-            load: Load::default(),
-            packets: 0,
-            lost: 0,
-        }
+        Self { pace: Pace::new(bytes_per_second), buffer, ..Self::default() }
     }
 
     fn forget_until(&mut self, now: u64) {
