@@ -45,5 +45,5 @@ pub use filters::Filters;
 pub use masking::Masking;
 pub use node::NodeClock;
 pub use outcome::{Broken, Checker, Outcome, run, run_with_text};
-pub use runner::{Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, SystemKind};
+pub use runner::{Campaign, Coverage, FailedSeed, Missed, Orders, Situation, Summary, SystemKind};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};

@@ -28,39 +28,39 @@ named! {
 }
 
 /// A seed for which something did not hold.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed.
-    pub seed: u64,
-    /// What a checker said of the run as it was drawn.
-    pub broken: Broken,
-    /// The kind of its system that failed: each seed is one of either kind.
-    pub system: SystemKind,
-    /// The faults of the same run, as few as the same checker fires with.
-    pub faults: Vec<String>,
-    /// A readable description of the system with these faults.
-    pub small: String,
-    /// What the checker said of that one.
-    pub small_broken: Broken,
-}
-
-impl Failure {
-    fn new<S: Seeded>(seed: u64, broken: Broken, small: &S, small_broken: Broken) -> Self {
-        let faults = small.faults().iter().map(ToString::to_string).collect();
-        Self { seed, broken, system: S::KIND, faults, small: small.to_string(), small_broken }
-    }
-
+// Members are in the order in which they are printed: by name.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FailedSeed {
+    /// The checker that found it.
+    checker: Checker,
+    /// The faults of the run, as few as the same checker fires with.
+    faults: Vec<String>,
     /// The command that replays it.
-    pub fn replay(&self) -> String {
-        format!("ropewalk simulate --seed {} --campaign 1", self.seed)
+    pub replay: String,
+    /// The seed.
+    seed: u64,
+    /// The system of the seed that failed: each seed is one of either kind.
+    system: SystemKind,
+    /// What does not hold.
+    words: String,
+    /// What the checker said of the system with these faults, and a readable description of that one.
+    #[serde(skip)]
+    small: String,
+}
+
+impl FailedSeed {
+    fn new<S: Seeded>(seed: u64, Broken { checker, words }: Broken, small: &S, said: &Broken) -> Self {
+        let faults = small.faults().iter().map(ToString::to_string).collect();
+        let replay = format!("ropewalk simulate --seed {seed} --campaign 1");
+        Self { checker, faults, replay, seed, system: S::KIND, words, small: format!("{said}\n{small}") }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for FailedSeed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "seed {} ({}): {}", self.seed, self.system, self.broken)?;
-        writeln!(out, "replay: {}", self.replay())?;
-        write!(out, "with as few faults as possible, {}\n{}", self.small_broken, self.small)
+        let Self { checker, replay, seed, system, words, small, .. } = self;
+        writeln!(out, "seed {seed} ({system}): {checker}: {words}\nreplay: {replay}")?;
+        write!(out, "with as few faults as possible, {small}")
     }
 }
 
@@ -78,7 +78,7 @@ pub struct Campaign {
     /// Mixed from all runs: equal for equal campaigns.
     pub digest: u64,
     /// Where something did not hold.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedSeed>,
 }
 
 /// How a campaign goes on.
@@ -115,8 +115,8 @@ impl Campaign {
         self.nanoseconds += u128::from(outcome.nanoseconds);
         self.digest = self.digest.rotate_left(1) ^ outcome.digest;
         if let Some(broken) = outcome.broken {
-            let (small, small_broken) = shrink(scenario, broken.clone(), |scenario| run(scenario.clone()).broken);
-            self.failures.push(Failure::new(seed, broken, &small, small_broken));
+            let (small, said) = shrink(scenario, broken.clone(), |scenario| run(scenario.clone()).broken);
+            self.failures.push(FailedSeed::new(seed, broken, &small, &said));
         }
     }
 }
@@ -238,7 +238,7 @@ pub struct Summary<'a> {
     #[schemars(extend("pattern" = "^[0-9a-f]{16}$"))]
     digest: String,
     /// Seeds that failed. The campaign ends after ten.
-    failures: Vec<FailedSeed<'a>>,
+    failures: &'a [FailedSeed],
     /// The first seed.
     first_seed: u64,
     /// Faults that never struck in a situation in which they could.
@@ -251,23 +251,6 @@ pub struct Summary<'a> {
     /// Virtual time of all runs together, in seconds.
     #[schemars(range(min = 0))]
     virtual_seconds: f64,
-}
-
-/// A seed for which something did not hold.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct FailedSeed<'a> {
-    /// The checker that found it.
-    checker: Checker,
-    /// The faults of the run, as few as the same checker fires with.
-    faults: Vec<String>,
-    /// The command that replays it.
-    replay: String,
-    /// The seed.
-    seed: u64,
-    /// The system of the seed that failed: each seed is one of either kind.
-    system: SystemKind,
-    /// What does not hold.
-    words: &'a str,
 }
 
 /// A fault that did not strike in a situation in which it could.
@@ -290,25 +273,12 @@ impl Campaign {
         Summary {
             coverage: self.coverage.by_name(),
             digest: format!("{:016x}", self.digest),
-            failures: self.failures.iter().map(FailedSeed::new).collect(),
+            failures: &self.failures,
             first_seed: self.first,
             missed: missed.collect(),
             schema: Self::SCHEMA,
             seeds: self.seeds,
             virtual_seconds: self.nanoseconds as f64 / 1e9,
-        }
-    }
-}
-
-impl<'a> FailedSeed<'a> {
-    fn new(failure: &'a Failure) -> Self {
-        Self {
-            checker: failure.broken.checker,
-            faults: failure.faults.clone(),
-            replay: failure.replay(),
-            seed: failure.seed,
-            system: failure.system,
-            words: &failure.broken.words,
         }
     }
 }
@@ -323,7 +293,7 @@ mod tests {
     fn a_failure_says_what_when_and_how_to_see_it_again() {
         let broken = Broken::new(Checker::Loss, "an event is gone");
         let small = Scenario { faults: Scenario::draw(7).faults, ..Scenario::quiet(7) };
-        let failure = Failure::new(7, broken.clone(), &small, broken);
+        let failure = FailedSeed::new(7, broken.clone(), &small, &broken);
         let text = failure.to_string();
         let replay = "ropewalk simulate --seed 7 --campaign 1";
         for part in ["seed 7 (pull): loss: an event is gone", replay, "as few faults as possible"] {
