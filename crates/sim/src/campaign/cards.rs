@@ -4,7 +4,7 @@
 use super::fault::{Fault, FaultKind, Place, Scheduled};
 use super::machines::{Card, ReadoutMachine, Record};
 use super::node::Node;
-use super::outcome::{Broken, Checker};
+use super::outcome::{Broken, Checker, ensure};
 use super::recorder::{Inlet, Recorder};
 use super::scenario::{Managers, SECOND_CALL, Scenario};
 use super::schedule::{LASTS, moment, scheduled};
@@ -117,11 +117,6 @@ impl CardSetting {
     /// Where the chunks of its e-link number `link` say to which event they belong.
     pub const fn rule_of(&self, link: usize) -> EventRule {
         if link < self.rods_from { self.rule } else { EventRule::Rod }
-    }
-
-    /// Whether all subscribers may lose chunks: then none of them ever keeps the card waiting.
-    fn has_monitors_alone(&self) -> bool {
-        self.subscribers.iter().all(|one| one.policy == Policy::Drop)
     }
 
     /// Draws the subscribers, and how much room there is for them. A stream of its own.
@@ -457,7 +452,8 @@ impl World {
             let sources = self.scenario.sources_of(&card.setting);
             let may_take = sources.clone().all(|source| machine.room(source % each) > 0);
             // A subscriber that must miss nothing may hold up everything; one that may lose chunks holds up nothing.
-            let may_stand = !readout.is_up() || !card.setting.has_monitors_alone();
+            let are_monitors = card.setting.subscribers.iter().all(|one| one.policy == Policy::Drop);
+            let may_stand = !readout.is_up() || !are_monitors;
             let waits = card.handed_on < card.written() && may_take;
             let is_kept = card.is_full() && card.handed_on == card.written() && machine.held() == 0;
             let stands = !may_stand && (waits || is_kept && card.oldest_open(card.handed_on).is_none());
@@ -474,12 +470,8 @@ impl World {
             let readout = &self.readouts[usize::from(card.setting.readout)];
             let Some(machine) = readout.machine() else { continue };
             let stands = card.stands_since.is_some_and(|since| self.core.now().since(since) > SOON);
-            Broken::unless(!stands, Checker::Liveness, || {
-                format!(
-                    "{} does not take or keeps what its card wrote since {:?}",
-                    readout.around.place, card.stands_since
-                )
-            })?;
+            ensure!(Liveness, !stands;
+                "{} does not take or keeps what its card wrote since {:?}", readout.around.place, card.stands_since)?;
             let is_over = card.is_closed() && card.handed_on == card.written();
             self.watch_tally(card, machine, is_over)?;
         }

@@ -9,8 +9,8 @@
 
 use super::fault::{Fault, Place, Scheduled};
 use super::node::NodeClock;
-use super::outcome::{Broken, Checker};
-use super::recorder::{Happening, Recorder, Shared};
+use super::outcome::{Broken, ensure};
+use super::recorder::{Recorder, Shared};
 use super::runner::{Coverage, Situation, SystemKind};
 use ropewalk_engine::Drive;
 use ropewalk_flow::source::Random;
@@ -283,7 +283,7 @@ pub trait Cluster {
             self.core().schedule.pending.clear();
         }
         while let Some(active) = self.core().schedule.take_ended(now) {
-            self.core().recorder.borrow_mut().note(now, Happening::Ends(&active.scheduled));
+            self.core().recorder.borrow_mut().note(now, (7, 0), || format!("ends: {}", active.scheduled));
             self.end(&active);
             any = true;
         }
@@ -298,7 +298,7 @@ pub trait Cluster {
             }
             let core = self.core();
             situation.into_iter().for_each(|situation| core.coverage.hit(active.scheduled.fault.kind, situation));
-            core.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
+            core.recorder.borrow_mut().note(now, (6, 0), || format!("begins: {}", active.scheduled));
             core.schedule.active.extend((until > now).then_some(active));
             any = true;
         }
@@ -321,19 +321,16 @@ pub trait Cluster {
                 break;
             }
             (rounds, done) = (rounds + 1, done + work);
-            Broken::unless(rounds < Self::MOST_ROUNDS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
+            ensure!(Liveness, rounds < Self::MOST_ROUNDS; "nodes do not come to rest")?;
         }
         self.rest()?;
         let idle = if done > 0 { 0 } else { self.core().idle_steps + 1 };
         self.core().idle_steps = idle;
-        Broken::unless(idle < Self::MOST_IDLE, Checker::Liveness, || {
-            format!("a process has turns again and again and does nothing: {}", self.described())
-        })?;
+        ensure!(Liveness, idle < Self::MOST_IDLE;
+            "a process has turns again and again and does nothing: {}", self.described())?;
         let next = self.next_moment().into_iter().chain(self.core().schedule.next()).min();
         let (now, limit) = (self.core().now(), self.limit());
-        Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {
-            format!("no process waits for anything: {}", self.described())
-        })?;
+        ensure!(Liveness, next.is_some() || self.has_ended(); "no process waits for anything: {}", self.described())?;
         let next = next.unwrap_or(now).max(now.after(Duration::from_nanos(1)));
         self.core().clock.set(next.min(limit));
         Ok(())
@@ -345,9 +342,7 @@ pub trait Cluster {
     /// What a checker found, or that the run does not end.
     fn go_on(&mut self) -> Result<(), Broken> {
         while !self.has_ended() {
-            Broken::unless(self.core().now() < self.limit(), Checker::Liveness, || {
-                format!("the run does not end: {}", self.described())
-            })?;
+            ensure!(Liveness, self.core().now() < self.limit(); "the run does not end: {}", self.described())?;
             self.step()?;
         }
         Ok(())

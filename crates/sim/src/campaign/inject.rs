@@ -3,10 +3,11 @@
 use super::cluster::Active;
 use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET};
 use super::machines::Stranger;
-use super::reign::Service;
+use super::reign::Reach;
 use super::world::World;
 use ropewalk_io::simulated::Faults;
 use ropewalk_terms::Instant;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes on their way to a subscriber that is slow, at most.
@@ -113,16 +114,18 @@ impl World {
     /// A fault that is a state of disks, pools, lines or the coordination service begins or ends.
     fn set_state(&mut self, fault: &Fault, begins: bool) {
         match fault.kind {
-            FaultKind::PoolDry => self.member(fault.place()).around().dry.set(begins),
+            FaultKind::PoolDry => self.member(fault.place()).around().dry.store(begins, Ordering::Relaxed),
             FaultKind::DiskFull | FaultKind::DiskErrors | FaultKind::DiskSlow => {
                 self.set_disk(fault.place(), begins.then_some(fault));
             }
             FaultKind::SubscriberCutOff | FaultKind::SubscriberSlow => self.set_line_of_subscriber(fault, begins),
             FaultKind::ManagerCutOff => self.set_cut_off(fault.place(), begins),
-            FaultKind::CoordinationCut => self.set_coordination(fault, |service, one| service.set_cut(one, begins)),
+            FaultKind::CoordinationCut => self.set_coordination(fault, |reach| {
+                reach.cuts = reach.cuts.saturating_add_signed(if begins { 1 } else { -1 });
+            }),
             FaultKind::CoordinationLate => {
                 let late = if begins { fault.time } else { Duration::ZERO };
-                self.set_coordination(fault, |service, one| service.set_late(one, late));
+                self.set_coordination(fault, |reach| reach.late = late);
             }
             _ => self.set_link(fault, begins),
         }
@@ -150,7 +153,7 @@ impl World {
 
     /// The present event manager dies or falls asleep; in the latter case its successor is started at once.
     fn replace_manager(&mut self, active: &mut Active) -> bool {
-        let (fault, present) = (&active.scheduled.fault, self.present_manager());
+        let (fault, present) = (&active.scheduled.fault, Place::Manager(self.reign.present));
         active.struck = Some(present);
         if fault.kind == FaultKind::ManagerReplaced {
             return self.crash(present, fault.is(POWER));
@@ -173,11 +176,11 @@ impl World {
     }
 
     /// Changes how an event manager, or all of them, reach the coordination service.
-    fn set_coordination(&self, fault: &Fault, change: impl Fn(&mut Service, u16)) {
+    fn set_coordination(&self, fault: &Fault, change: impl Fn(&mut Reach)) {
         let Some(service) = &self.reign.service else { return };
         let managers = 0..self.managers.len() as u16;
         let struck = managers.filter(|&one| fault.places.is_empty() || fault.places == [Place::Manager(one)]);
-        struck.for_each(|manager| change(&mut service.borrow_mut(), manager));
+        struck.for_each(|manager| change(&mut service.borrow_mut().reach[usize::from(manager)]));
     }
 
     /// A process ends; where its machine's power is cut, the network is not told, and the disk loses what it had not

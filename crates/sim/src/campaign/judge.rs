@@ -11,7 +11,7 @@ use super::fault::{Fault, FaultKind, POWER, Place};
 use super::machines::{How, ManagerMachine, ReadoutMachine};
 use super::masking::Masked;
 use super::node::Node;
-use super::outcome::{Broken, Checker};
+use super::outcome::{Broken, Checker, ensure};
 use super::referee::{Held, Record, Timeline};
 use super::scenario::{End, Managers};
 use super::world::World;
@@ -59,11 +59,10 @@ impl World {
     fn judge_ledger(&mut self) -> Result<(), Broken> {
         let ledger = self.snapshot().ledger;
         let imbalances = ledger.imbalances();
-        Broken::unless(imbalances.is_empty(), Checker::Ledger, || format!("{imbalances:?}"))?;
+        ensure!(Ledger, imbalances.is_empty(); "{imbalances:?}")?;
         let in_flight = (ledger.fragments.in_flight, ledger.events.in_flight);
-        Broken::unless(in_flight == (0, 0), Checker::Ledger, || {
-            format!("{} fragments and {} events are in flight after the end", in_flight.0, in_flight.1)
-        })
+        ensure!(Ledger, in_flight == (0, 0);
+            "{} fragments and {} events are in flight after the end", in_flight.0, in_flight.1)
     }
 
     /// Blocks are out only while they are filled: one for what is staged, or one for each connection.
@@ -84,12 +83,8 @@ impl World {
                 // What was not taken lies in its ring.
                 let ring = rings.iter().find(|&&(readout, _)| place == Place::Readout(readout) && index == 3);
                 let most = ring.map_or(connections, |&(_, pages)| pages);
-                Broken::unless(!done || is_door && !all_came || pool.held <= most, Checker::Pools, || {
-                    format!(
-                        "{place}: {} blocks of its pool {index} are out after the end, and {most} may be",
-                        pool.held
-                    )
-                })?;
+                ensure!(Pools, !done || is_door && !all_came || pool.held <= most;
+                    "{place}: {} blocks of its pool {index} are out after the end, and {most} may be", pool.held)?;
             }
         }
         Ok(())
@@ -102,9 +97,7 @@ impl World {
             let Some(builder) = node.machine().filter(|builder| builder.is_done()) else { continue };
             let in_work = builder.machine().in_work() as u64;
             let is_forced = self.scenario.end.is_forced();
-            Broken::unless(in_work == 0 || is_forced, Checker::Credits, || {
-                format!("bu{index} ended with {in_work} slots in use")
-            })?;
+            ensure!(Credits, in_work == 0 || is_forced; "bu{index} ended with {in_work} slots in use")?;
             let obeyed = builder.obeyed().map(|(epoch, _)| epoch);
             let mut managers = self.managers.iter().filter_map(Node::machine);
             let Some(manager) = managers.find(|manager| obeyed.is_some() && manager.speaks() == obeyed) else {
@@ -112,9 +105,8 @@ impl World {
             };
             let free = manager.drive().machine().free_credit(index).0;
             let slots = u64::from(self.scenario.rooms.slots);
-            Broken::unless(free == slots || is_forced, Checker::Credits, || {
-                format!("bu{index} has {slots} slots and can be given {free} events after the end")
-            })?;
+            ensure!(Credits, free == slots || is_forced;
+                "bu{index} has {slots} slots and can be given {free} events after the end")?;
         }
         Ok(())
     }
@@ -126,18 +118,15 @@ impl World {
         let is_awaited = self.scenario.managers == Managers::Alone && !self.scenario.end.is_forced();
         let have_all_ended = is_awaited && self.readouts.iter().all(ended);
         let queued = self.snapshot().ledger.chunks.queued;
-        Broken::unless(!have_all_ended || queued == 0, Checker::Ledger, || {
-            format!("{queued} chunks wait for subscribers in the account of a run that has ended")
-        })?;
+        ensure!(Ledger, !have_all_ended || queued == 0;
+            "{queued} chunks wait for subscribers in the account of a run that has ended")?;
         let events = self.snapshot().ledger.events;
         let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
-        Broken::unless(in_files + events.rejected >= kept || self.may_forget(), Checker::Loss, || {
-            format!("{kept} events were acknowledged, {in_files} are in files")
-        })?;
+        ensure!(Loss, in_files + events.rejected >= kept || self.may_forget();
+            "{kept} events were acknowledged, {in_files} are in files")?;
         let unheard = if self.was_a_builder_unheard() { events.incomplete_dropped.total() } else { 0 };
-        Broken::unless(in_files <= kept + unheard || !self.were_all_told(), Checker::Ledger, || {
-            format!("{in_files} events are in files, and the account knows of {kept}")
-        })
+        ensure!(Ledger, in_files <= kept + unheard || !self.were_all_told();
+            "{in_files} events are in files, and the account knows of {kept}")
     }
 
     /// A fragment counts as in an event where the event's record has it, and nowhere else. Checked only where no node died or took
@@ -162,11 +151,9 @@ impl World {
             let told = account.in_complete_events + account.in_incomplete_events;
             let found = whole.iter().filter(|(_, of)| *of == id).count() as u64;
             let unknown = account.dropped.get(Cause::OutcomeUnknown);
-            Broken::unless((told..=told + unknown).contains(&found), Checker::Ledger, || {
-                format!(
-                    "{told} (perhaps {unknown} more) fragments of source {id} are in events by the account, and {found} in records"
-                )
-            })?;
+            ensure!(Ledger, (told..=told + unknown).contains(&found);
+                "{told} (perhaps {unknown} more) fragments of source {id} are in events by the account, and {found} \
+                 in records")?;
         }
         Ok(())
     }
@@ -178,13 +165,12 @@ impl World {
         let has_successors = self.reign.recoveries().next().is_some();
         let builders = self.builders.iter().filter_map(Node::machine);
         let contradicted: u64 = builders.map(|builder| builder.machine().contradicted_lumisections()).sum();
-        Broken::unless(!were_told || contradicted == 0, Checker::Order, || {
-            format!("builder units heard {contradicted} times that a lumisection begins that is over")
-        })?;
+        ensure!(Order, !were_told || contradicted == 0;
+            "builder units heard {contradicted} times that a lumisection begins that is over")?;
         let speaker = self.speaker().map(usize::from);
         let Some(manager) = speaker.and_then(|index| self.managers[index].machine.as_mut()) else { return Ok(()) };
         let mut ends: Vec<LumisectionEnd> = Vec::new();
-        for end in manager.ended_lumisections() {
+        while let Some(end) = manager.drive_mut().next_ended_lumisection() {
             // A later term closes a lumisection again if the report of its first closing was lost.
             while has_successors && ends.last().is_some_and(|last| last.number >= end.number) {
                 ends.pop();
@@ -192,31 +178,27 @@ impl World {
             ends.push(end);
         }
         let first = ends.first().map_or(1, |first| first.number);
-        Broken::unless(first == 1 || has_successors, Checker::Order, || format!("{first} is the first lumisection"))?;
+        ensure!(Order, first == 1 || has_successors; "{first} is the first lumisection")?;
         let mut number = first;
         for end in &ends {
             let place = format!("lumisection {}", end.number);
             // Another event manager closed those between two terms of this one.
             let is_next = end.number == number || has_successors && end.number > number;
-            Broken::unless(is_next, Checker::Order, || format!("{place} was closed, and {number} was due"))?;
+            ensure!(Order, is_next; "{place} was closed, and {number} was due")?;
             number = end.number + 1;
             let range = end.before.below..end.ended.below;
             let own = held.events.keys().filter(|&&event| range.contains(&self.scenario.key_of(event))).count() as u64;
             let account = end.account();
             let kept = account.built + account.incomplete_emitted;
-            Broken::unless(may_forget || has_successors || own + account.rejected >= kept, Checker::Loss, || {
-                format!("{place} has {kept} events by its account, and {own} are in files")
-            })?;
+            ensure!(Loss, may_forget || has_successors || own + account.rejected >= kept;
+                "{place} has {kept} events by its account, and {own} are in files")?;
             let unheard = if self.was_a_builder_unheard() { account.incomplete_dropped.total() } else { 0 };
-            Broken::unless(!were_told || has_successors || own <= kept + unheard, Checker::Ledger, || {
-                format!("{place} has {own} events in files, and its account knows of {kept}")
-            })?;
+            ensure!(Ledger, !were_told || has_successors || own <= kept + unheard;
+                "{place} has {own} events in files, and its account knows of {kept}")?;
         }
         let Some(last) = ends.last() else { return Ok(()) };
         let (whole, counted) = (events.accounted(), last.ended.account().assigned);
-        Broken::unless(whole == counted, Checker::Ledger, || {
-            format!("lumisections have {counted} events, and the run has {whole}")
-        })
+        ensure!(Ledger, whole == counted; "lumisections have {counted} events, and the run has {whole}")
     }
 
     /// Whether event managers heard of everything that was written: each one that took over heard all units, no builder
@@ -248,9 +230,8 @@ impl World {
             let ended = node.life == 1 && node.machine().is_some_and(|builder| builder.is_done()) && !is_forced;
             let is_open = |path: &PathBuf| path.to_string_lossy().ends_with(OPEN_EXTENSION);
             let open: Vec<PathBuf> = storage.paths().into_iter().filter(is_open).collect();
-            Broken::unless(!ended || open.is_empty(), Checker::Content, || {
-                format!("{} ended in order and has not closed {open:?}", node.around.place)
-            })?;
+            ensure!(Content, !ended || open.is_empty();
+                "{} ended in order and has not closed {open:?}", node.around.place)?;
         }
         Ok(())
     }
@@ -412,9 +393,10 @@ impl World {
             .deaths
             .iter()
             .any(|death| death.place == readout && death.at >= at && !death.whole.contains(&(event, id)));
-        if died
-            || course.absences.iter().any(|absence| absence.from <= at && self.waits_by(timeline, event, absence.until))
-        {
+        // Whether the event, or a later one, had begun by then.
+        let first = timeline.begun[event as usize..].iter().min();
+        let waits_by = |until| first.is_some_and(|&begun| begun <= until);
+        if died || course.absences.iter().any(|absence| absence.from <= at && waits_by(absence.until)) {
             return Ok(());
         }
         let begun = timeline.begun[event as usize];
@@ -430,11 +412,6 @@ impl World {
         );
         let checker = if cause == Some(Cause::TimedOut) { Checker::TimeOut } else { Checker::Loss };
         Err(Broken::new(checker, words))
-    }
-
-    /// Whether an event had begun by then.
-    fn waits_by(&self, timeline: &Timeline, event: u64, until: Instant) -> bool {
-        timeline.begun[event as usize..].iter().min().is_some_and(|&begun| begun <= until)
     }
 
     /// Whether something came between a readout unit and the others for long enough, while this event could suffer.
@@ -534,12 +511,11 @@ impl World {
         let mut written = 0;
         again.into_iter().try_for_each(|(epoch, events)| {
             // What was assigned again may be written again only when a successor has assigned it once more (seed 21739).
-            let reassigned = self.reign.reassigned_until(epoch);
+            let reassigned: u64 = self.reign.reassigned.range(..=epoch).map(|(_, &count)| count).sum();
             written += events.len() as u64;
-            Broken::unless(written <= reassigned, Checker::Keys, || {
-                format!("{written} events were written again until epoch {epoch}, the last ones {events:?}, and {reassigned} \
-                         were assigned again")
-            })
+            ensure!(Keys, written <= reassigned;
+                "{written} events were written again until epoch {epoch}, the last ones {events:?}, and {reassigned} \
+                 were assigned again")
         })
     }
 
@@ -628,9 +604,7 @@ impl World {
         }
         for (index, node) in self.readouts.iter().enumerate() {
             let has_begun = node.machine().is_none_or(|readout| readout.machine().has_started());
-            Broken::unless(has_begun, Checker::Loss, || {
-                format!("the run is called running, and ru{index} has not heard of its start")
-            })?;
+            ensure!(Loss, has_begun; "the run is called running, and ru{index} has not heard of its start")?;
         }
         Ok(())
     }
@@ -643,9 +617,8 @@ impl World {
         for (index, node) in (0..).zip(&self.builders) {
             let Some(builder) = node.machine() else { continue };
             let (free, in_work) = (manager.machine().free_credit(index).0, builder.machine().in_work() as u64);
-            Broken::unless(free + in_work <= slots, Checker::Credits, || {
-                format!("bu{index} has {slots} slots, works on {in_work} events and can be given {free} more")
-            })?;
+            ensure!(Credits, free + in_work <= slots;
+                "bu{index} has {slots} slots, works on {in_work} events and can be given {free} more")?;
         }
         Ok(())
     }

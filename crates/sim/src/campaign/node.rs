@@ -4,16 +4,14 @@
 use super::cluster::{LeastWait, Process};
 use super::endpoints::Surroundings;
 use super::fault::Place;
-use super::outcome::{Broken, Checker};
-use super::recorder::{Happening, Shared};
+use super::outcome::{Broken, ensure};
+use super::recorder::Shared;
 use super::scenario::Scenario;
 use ropewalk_engine::Drive;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount, Utc};
-use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,7 +66,7 @@ impl<M: Machine> Node<M> {
     /// A member whose machine is still to be started.
     pub(super) fn new(place: Place, clock: NodeClock, recorder: &Shared) -> Self {
         let process = Process::new(clock.clone(), LEAST_WAIT);
-        let around = Surroundings { place, clock, recorder: Rc::clone(recorder), dry: Rc::new(Cell::new(false)) };
+        let around = Surroundings { place, clock, recorder: recorder.clone(), dry: Arc::default() };
         Self { around, hosts: Vec::new(), former_hosts: Vec::new(), process, life: 0 }
     }
 
@@ -177,11 +175,12 @@ impl<M: Machine> Member for Node<M> {
         let work = self.process.turn();
         let Some(machine) = &mut self.process.machine else { return Ok(0) };
         let place = self.around.place;
-        self.around.recorder.borrow_mut().note(self.around.clock.world(), Happening::Turn { place, work });
+        let now = self.around.clock.world();
+        self.around.recorder.borrow_mut().note(now, (1, work as u64), || format!("{place} does {work}"));
         let in_place = |broken: Broken| Broken { words: format!("{place}: {}", broken.words), ..broken };
         machine.check(scenario).map_err(in_place)?;
         for pool in machine.pools() {
-            Broken::unless(pool.loans == pool.returned + pool.held, Checker::Pools, || format!("{place}: {pool:?}"))?;
+            ensure!(Pools, pool.loans == pool.returned + pool.held; "{place}: {pool:?}")?;
         }
         Ok(work)
     }

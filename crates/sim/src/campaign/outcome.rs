@@ -29,7 +29,7 @@ pub fn run(scenario: impl Seeded) -> Outcome {
 
 /// The same, with every happening as a line of text.
 pub fn run_with_text(scenario: impl Seeded) -> Outcome {
-    recorded(scenario, Recorder::default().with_text())
+    recorded(scenario, Recorder { text: Some(String::new()), ..Recorder::default() })
 }
 
 fn recorded(scenario: impl Seeded, recorder: Recorder) -> Outcome {
@@ -40,9 +40,9 @@ fn recorded(scenario: impl Seeded, recorder: Recorder) -> Outcome {
     Outcome {
         broken,
         coverage: core.coverage.clone(),
-        digest: recorder.digest(),
+        digest: recorder.digest,
         nanoseconds: core.now().as_nanoseconds(),
-        text: recorder.take_text(),
+        text: recorder.text.take().unwrap_or_default(),
     }
 }
 
@@ -141,3 +141,12 @@ impl Broken {
         if holds { Ok(()) } else { Err(Self::new(checker, words())) }
     }
 }
+
+/// An error with these words unless something holds: `ensure!(Ledger, left == 0; "{left} are left")`.
+macro_rules! ensure {
+    ($checker:ident, $holds:expr; $($words:tt)+) => {{
+        use $crate::campaign::outcome::{Broken, Checker};
+        Broken::unless($holds, Checker::$checker, || format!($($words)+))
+    }};
+}
+pub(super) use ensure;

@@ -6,7 +6,7 @@
 use super::content::{damage, origin_of};
 use super::fault::Place;
 use super::machines::{How, Made};
-use super::outcome::{Broken, Checker};
+use super::outcome::{Broken, Checker, ensure};
 use super::recorder::{Delivery, Inlet};
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
@@ -98,7 +98,7 @@ impl World {
         for (event, copies) in &mut held.events {
             copies.sort_by_key(|copy| (copy.attempt, copy.incarnation));
             let twice = copies.windows(2).any(|two| two[0].attempt == two[1].attempt);
-            Broken::unless(!twice, Checker::Keys, || format!("event {event} was written twice in one attempt"))?;
+            ensure!(Keys, !twice; "event {event} was written twice in one attempt")?;
         }
         Ok(held)
     }
@@ -132,17 +132,13 @@ impl World {
             }
             _ => false,
         };
-        Broken::unless(is_right, Checker::Content, || {
-            format!("event {} is in a file, set aside {is_aside}, with {said:?}", event.key())
-        })
+        ensure!(Content, is_right; "event {} is in a file, set aside {is_aside}, with {said:?}", event.key())
     }
 
     /// A fragment is what its source made, and flagged where that was wrong already.
     fn compare(&self, event: u64, source: SourceId, payload: &[u8], flags: FragmentFlags) -> Result<(), Broken> {
         let index = (source.0 as usize).wrapping_sub(self.scenario.source_id(0).0 as usize);
-        Broken::unless(index < self.scenario.sources.len(), Checker::Content, || {
-            format!("event {event}: there is no source {source}")
-        })?;
+        ensure!(Content, index < self.scenario.sources.len(); "event {event}: there is no source {source}")?;
         let record = self.record(index);
         let how = record.and_then(|record| record.made(event)).map_or(How::Right, |made| made.how);
         let number = self.scenario.key_of(event).number();
@@ -185,9 +181,8 @@ impl World {
                 || self.count_before(one, event).is_some()
         };
         let lied = sources.into_iter().any(lied);
-        Broken::unless(lied || is_flagged(how, flags), Checker::Content, || {
-            format!("event {event}, source {source}: {how:?}, and flagged {flags:?}")
-        })
+        ensure!(Content, lied || is_flagged(how, flags);
+            "event {event}, source {source}: {how:?}, and flagged {flags:?}")
     }
 
     /// The event of the count before with the same number, where nothing tells a readout unit which of them is meant: its only source
@@ -268,9 +263,8 @@ pub(super) fn read_events(
                     let footer = FooterView::parse(&record).map_err(|error| broken(error.to_string()))?;
                     let listed: BTreeMap<u64, EventKey> =
                         footer.entries().map(|entry| (entry.offset, entry.key)).collect();
-                    Broken::unless(listed == offsets, Checker::Content, || {
-                        format!("{writer}: the footer lists {listed:?}, and there are {offsets:?}")
-                    })?;
+                    ensure!(Content, listed == offsets;
+                        "{writer}: the footer lists {listed:?}, and there are {offsets:?}")?;
                 }
                 Item::Record { .. } => {}
                 Item::Damaged { .. } if may_be_torn => {}
@@ -307,9 +301,8 @@ pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Optio
         }
     }
     let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
-    Broken::unless(flagged == found.values().any(Option::is_some), Checker::Content, || {
-        format!("event {}: called incomplete {flagged}, and it holds {found:?}", event.key())
-    })?;
+    ensure!(Content, flagged == found.values().any(Option::is_some);
+        "event {}: called incomplete {flagged}, and it holds {found:?}", event.key())?;
     Ok(found)
 }
 
@@ -443,7 +436,8 @@ impl World {
     /// count again so early that the run's first number came behind this one.
     pub(super) fn precedes_first_number(&self, source: usize, event: usize, courses: &[Course]) -> bool {
         let Some(record) = self.record(source) else { return false };
-        let Some(again) = record.counts_again_from() else { return false };
+        // It gave events the numbers of others.
+        let Some(again) = record.lies.iter().map(|&(_, event)| event).min() else { return false };
         let delivered = &courses[source].delivered[..again as usize];
         let has_first = delivered[1].is_some() && record.made(1).is_some_and(|made| made.how == How::Right);
         !has_first && event < delivered.len() && delivered.iter().flatten().count() <= LOOKED_AHEAD

@@ -2,7 +2,7 @@
 
 use super::cards::{CardSetting, SubscriberSetting};
 use super::machines::{Card, Got, Said, Visit};
-use super::outcome::{Broken, Checker};
+use super::outcome::{Broken, Checker, ensure};
 use super::world::World;
 use ropewalk_terms::Instant;
 use ropewalk_wire::stream::{Balance, Policy, Share};
@@ -71,9 +71,8 @@ impl World {
         for place in card.places(card.life(), one.links()) {
             let said = card.said(place);
             let is_due = said.end > begin && said.end <= end && !said.is_doubtful;
-            Broken::unless(!is_due || owner.contains_key(&place), Checker::Loss, || {
-                format!("chunk {place:?} ({said:?}) went to no member of its group, of whom none left")
-            })?;
+            ensure!(Loss, !is_due || owner.contains_key(&place);
+                "chunk {place:?} ({said:?}) went to no member of its group, of whom none left")?;
         }
         if matches!(one.share, Share::Group(_, Balance::ByEvent)) {
             judge_events(card, members, &owner)
@@ -150,9 +149,8 @@ fn judge_events(card: &Card, members: &[Member], owner: &BTreeMap<Place, usize>)
     for (&place, &member) in owner {
         let said = card.said(place);
         let other = if said.end > all_there { *of_event.entry(said.number).or_insert(member) } else { member };
-        Broken::unless(other == member, Checker::Content, || {
-            format!("event {} went to the members {other} and {member} of a group that shares by event", said.number)
-        })?;
+        ensure!(Content, other == member;
+            "event {} went to the members {other} and {member} of a group that shares by event", said.number)?;
     }
     Ok(())
 }
@@ -182,9 +180,8 @@ fn judge_visit(card: &Card, setting: &SubscriberSetting, visit: &Visit) -> Resul
     }
     if let Some(end) = visit.end {
         let came = visit.chunks.len() as u64;
-        Broken::unless(end.sent == came && end.offered == end.sent + end.dropped, Checker::Ledger, || {
-            format!("{came} chunks came, and the server says {end:?}")
-        })?;
+        ensure!(Ledger, end.sent == came && end.offered == end.sent + end.dropped;
+            "{came} chunks came, and the server says {end:?}")?;
     }
     // Who came or left between two chunks in the same words may have had either: it is well if one way to read what came has no gap
     // (seed 62803).

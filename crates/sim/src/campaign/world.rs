@@ -212,7 +212,7 @@ impl World {
     pub(super) fn snapshot(&mut self) -> RunSnapshot {
         let speaker = self.speaker().map(usize::from);
         let machine = speaker.and_then(|index| self.managers[index].machine.as_mut());
-        machine.map(|manager| RunSnapshot::of(manager.standing())).unwrap_or_default()
+        machine.map(|manager| RunSnapshot::of(manager.drive_mut().standing())).unwrap_or_default()
     }
 
     /// The next event of each front end and of each card.

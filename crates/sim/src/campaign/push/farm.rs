@@ -6,8 +6,8 @@
 use super::address;
 use super::assembly::Finished;
 use super::scenario::{Scenario, source_id};
-use crate::campaign::outcome::{Broken, Checker};
-use ropewalk_flow::gateway::{FarmAccount, Naming, Output};
+use crate::campaign::outcome::{Broken, Checker, ensure};
+use ropewalk_flow::gateway::{DefaultDecision, FarmAccount, Naming, Output};
 use ropewalk_terms::{Attempt, Cause, Incarnation, Instant, SourceId};
 use ropewalk_wire::gateway::{
     Credit, Decision, Decisions, EventFlags, Frame, Kind, MOST_OUTSTANDING, Message, PieceHead, Progress, PushView,
@@ -65,8 +65,8 @@ enum Entry {
 
 /// A node, as a gateway must know it.
 #[derive(Clone, Debug, Default)]
-struct Node {
-    incarnation: Option<Incarnation>,
+pub(super) struct Node {
+    pub(super) incarnation: Option<Incarnation>,
     window: u64,
     heard: Instant,
     next: u64,
@@ -99,8 +99,8 @@ pub(super) struct Farm {
     pub(super) life: Incarnation,
     /// Sets whose events are to be decided, or are.
     pub(super) sets: BTreeMap<(u8, u64), Held>,
-    nodes: Vec<Node>,
-    accounts: Vec<FarmAccount>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) accounts: Vec<FarmAccount>,
     /// By flow: decisions that left in order.
     pub(super) streamed: Vec<Vec<StreamEntry>>,
     /// Sets with undecided events, and events that wait for a node.
@@ -148,12 +148,12 @@ impl Farm {
         let account = &mut self.accounts[usize::from(flow)];
         account.events.assigned += u64::from(packing);
         let has_passed = self.streamed[usize::from(flow)].last().is_some_and(|last| key < last.key);
-        let late = (setting.output == Output::Stream && has_passed).then_some(Cause::Late);
+        let late = (setting.gateway.output == Output::Stream && has_passed).then_some(Cause::Late);
         if let Some(cause) = finished.dropped.or(late) {
             account.events.incomplete_dropped.add(cause, u64::from(packing));
             return;
         }
-        let deadline = now.after(setting.decision_timeout);
+        let deadline = now.after(setting.gateway.decision_timeout);
         let events = vec![Event::default(); usize::from(packing)];
         let set = finished.set;
         let held = Held { came: set.came, absent: set.absent, opened: set.opened, deadline, events };
@@ -173,7 +173,8 @@ impl Farm {
         };
         for place in overdue.flat_map(open).collect::<Vec<_>>() {
             let setting = &self.scenario.flows[usize::from(place.0)];
-            let ruling = Ruling { accept: setting.default_accept, word: setting.default_word(), by_default: true };
+            let DefaultDecision { accept, word } = setting.gateway.default_decision;
+            let ruling = Ruling { accept, word, by_default: true };
             if let Some((node, sequence)) = self.event(place).with {
                 self.nodes[usize::from(node)].entries.insert(sequence, Entry::GivenUp(place.0));
             }
@@ -207,7 +208,7 @@ impl Farm {
         *(if is_whole { &mut account.events.built } else { &mut account.events.incomplete_emitted }) += 1;
         *(if ruling.accept { &mut account.events.accepted } else { &mut account.events.rejected }) += 1;
         *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
-        account.in_budget += u64::from(now.since(held.opened) <= setting.budget);
+        account.in_budget += u64::from(now.since(held.opened) <= setting.gateway.budget);
     }
 
     /// An event waits for a node again.
@@ -227,7 +228,7 @@ impl Farm {
 
     /// A node said that it is there.
     pub(super) fn on_credit(&mut self, credit: &Credit, now: Instant) {
-        let most = u64::from(self.scenario.farm.outstanding);
+        let most = u64::from(self.scenario.farm.most_outstanding);
         let Some(node) = self.nodes.get_mut(usize::from(credit.node)) else { return };
         if node.incarnation.is_some_and(|known| known > credit.incarnation) {
             return;
@@ -278,9 +279,8 @@ impl Farm {
     pub(super) fn on_push(&mut self, node: u16, push: &PushView<'_>) -> Result<(), Broken> {
         self.pushes += 1;
         let head = push.head();
-        Broken::unless((head.gateway, head.incarnation) == (self.gateway, self.life), Checker::Content, || {
-            format!("a push says that it is another gateway's: {head:?}")
-        })?;
+        ensure!(Content, (head.gateway, head.incarnation) == (self.gateway, self.life);
+            "a push says that it is another gateway's: {head:?}")?;
         for (piece, bytes) in push.pieces() {
             self.on_piece(node, &piece, bytes)?;
         }
@@ -289,9 +289,7 @@ impl Farm {
 
     fn check_floor(&self, node: u16, floor: u64) -> Result<(), Broken> {
         let awaited = self.nodes[usize::from(node)].awaited_from();
-        Broken::unless(floor == awaited, Checker::Credits, || {
-            format!("node{node} is told that nothing below {floor} is awaited, and {awaited} is")
-        })
+        ensure!(Credits, floor == awaited; "node{node} is told that nothing below {floor} is awaited, and {awaited} is")
     }
 
     fn on_piece(&mut self, node: u16, piece: &PieceHead, bytes: &[u8]) -> Result<(), Broken> {
@@ -350,9 +348,8 @@ impl Farm {
     /// The gateway said how far a node's numbers have come.
     pub(super) fn on_progress(&self, node: u16, progress: &Progress) -> Result<(), Broken> {
         let next = self.nodes[usize::from(node)].next;
-        Broken::unless(progress.next == next, Checker::Credits, || {
-            format!("node{node} is told of numbers up to {}, and there are {next}", progress.next)
-        })?;
+        ensure!(Credits, progress.next == next;
+            "node{node} is told of numbers up to {}, and there are {next}", progress.next)?;
         self.check_floor(node, progress.floor)
     }
 
@@ -360,22 +357,19 @@ impl Farm {
     pub(super) fn on_stream(&mut self, stream: &Stream) -> Result<(), Broken> {
         let left = &self.streamed[usize::from(stream.flow)];
         let (total, mut last) = (left.len() as u64, left.last().map(|entry| entry.key));
-        Broken::unless(stream.before == total, Checker::Order, || {
-            format!("flow {}: {} decisions went before, and {total} did", stream.flow, stream.before)
-        })?;
+        ensure!(Order, stream.before == total;
+            "flow {}: {} decisions went before, and {total} did", stream.flow, stream.before)?;
         for entry in &stream.entries {
             let (key, flow) = (entry.key, stream.flow);
-            Broken::unless(last.is_none_or(|last| last < key), Checker::Order, || {
-                format!("flow {flow}: the decision on {key} leaves behind that on {last:?}")
-            })?;
+            ensure!(Order, last.is_none_or(|last| last < key);
+                "flow {flow}: the decision on {key} leaves behind that on {last:?}")?;
             last = Some(key);
             let place = self.scenario.flows[usize::from(flow)].place_of(key);
             let held = place.and_then(|(set, event)| self.sets.get(&(flow, set))?.events.get(usize::from(event)));
             let ruling = held.and_then(|event| event.ruling);
             let said = Ruling { accept: entry.accept, word: entry.word, by_default: entry.by_default };
-            Broken::unless(ruling == Some(said), Checker::Keys, || {
-                format!("flow {flow}: {said:?} leaves for {key}, and the ruling is {ruling:?}")
-            })?;
+            ensure!(Keys, ruling == Some(said);
+                "flow {flow}: {said:?} leaves for {key}, and the ruling is {ruling:?}")?;
         }
         let entries = stream.entries.len() as u64;
         self.accounts[usize::from(stream.flow)].streamed += entries;
@@ -394,21 +388,6 @@ impl Farm {
             _ => Ok(()),
         }
     }
-
-    /// Whether anything was decided.
-    pub(super) fn has_decided(&self) -> bool {
-        self.accounts.iter().any(|account| account.decided + account.by_default > 0)
-    }
-
-    /// How many nodes there may be.
-    pub(super) fn node_count(&self) -> u16 {
-        self.nodes.len() as u16
-    }
-
-    /// Whether a node is there.
-    pub(super) fn has_nodes(&self) -> bool {
-        self.nodes.iter().any(|node| node.incarnation.is_some())
-    }
 }
 
 /// At most so many pushes in a turn, beside what it flushes; the rest follow in the next turn.
@@ -416,7 +395,7 @@ const PUSHES: usize = 250;
 
 /// What a node, in its present life, heard from one gateway and said to it.
 #[derive(Clone, Debug, Default)]
-struct Talk {
+pub(super) struct Talk {
     /// Which life of the gateway.
     life: Incarnation,
     /// The gateway has said that no decision is awaited below this number.
@@ -465,7 +444,7 @@ pub(super) struct Decided {
 pub(super) struct Voices {
     scenario: Rc<Scenario>,
     /// By node, then by gateway.
-    talks: Vec<Vec<Talk>>,
+    pub(super) talks: Vec<Vec<Talk>>,
     /// By flow, then by gateway.
     known: Vec<Vec<Known>>,
     /// By flow.
@@ -487,11 +466,6 @@ impl Voices {
             ],
             named: vec![BTreeMap::new(); scenario.flows.len()],
         }
-    }
-
-    /// A node begins another life.
-    pub(super) fn forget_node(&mut self, node: u16) {
-        self.talks[usize::from(node)].fill(Talk::default());
     }
 
     /// A node took a message.
@@ -528,14 +502,12 @@ impl Voices {
         }
         for &Decision { sequence, verdict, word } in &decisions.entries {
             let before = *talk.said.entry(sequence).or_insert((verdict, word));
-            Broken::unless(before == (verdict, word) && sequence < talk.next, Checker::Keys, || {
-                format!("node{node} says {verdict:?} of number {sequence} of gw{gateway}, and said {before:?}")
-            })?;
+            ensure!(Keys, before == (verdict, word) && sequence < talk.next;
+                "node{node} says {verdict:?} of number {sequence} of gw{gateway}, and said {before:?}")?;
         }
         let unsaid = (talk.floor..talk.next).find(|&one| decisions.covers(one) && !talk.said.contains_key(&one));
-        Broken::unless(unsaid.is_none(), Checker::Credits, || {
-            format!("node{node} calls number {unsaid:?} of gw{gateway} decided, and never said how: {decisions:?}")
-        })
+        ensure!(Credits, unsaid.is_none();
+            "node{node} calls number {unsaid:?} of gw{gateway} decided, and never said how: {decisions:?}")
     }
 
     /// A trigger took a message.
@@ -593,13 +565,10 @@ impl Voices {
         let is_at_once = setting.sources.jitter.is_zero() && setting.sources.reordered == 0.0;
         let asked = if is_at_once { known.asked } else { known.asked + known.left };
         let is_asked = self.scenario.naming == Naming::RoundRobin || known.named <= asked;
-        Broken::unless(is_asked, Checker::Credits, || {
-            format!("flow {flow}: gw{gateway} asked for {} sets and gets {}", known.asked, known.named)
-        })?;
+        ensure!(Credits, is_asked; "flow {flow}: gw{gateway} asked for {} sets and gets {}", known.asked, known.named)?;
         let is_heard = known.heard.is_some_and(|heard| now < heard.after(self.scenario.trigger_silence));
-        Broken::unless(!is_at_once || (is_heard && known.state.is_open()), Checker::Bounds, || {
-            format!("flow {flow}: gw{gateway} is {:?}, heard at {:?}, and gets set {set}", known.state, known.heard)
-        })
+        ensure!(Bounds, !is_at_once || (is_heard && known.state.is_open());
+            "flow {flow}: gw{gateway} is {:?}, heard at {:?}, and gets set {set}", known.state, known.heard)
     }
 }
 

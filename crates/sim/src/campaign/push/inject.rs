@@ -101,7 +101,7 @@ impl World {
 
     /// The connections of a node break.
     fn disconnect(&self, node: u16) {
-        for host in self.directory.hosts_of(*address::node(node).ip()) {
+        for host in self.core.recorder.borrow().hosts_of(*address::node(node).ip()) {
             for (_, endpoint) in self.lines.connections_of(host) {
                 self.lines.reset(host, endpoint);
             }
@@ -136,8 +136,8 @@ impl World {
             let is_cut_off = self.suffers(FaultKind::NodeCutOff, &[Place::Node(node)]);
             let is_deaf = self.suffers(FaultKind::NodeDeaf, &[Place::Node(node)]);
             for gateway in 0..self.scenario.gateways {
-                let ours = self.directory.hosts_of(*self.scenario.gateways_at().control(gateway).ip());
-                for there in self.directory.hosts_of(*address::node(node).ip()) {
+                let ours = self.core.recorder.borrow().hosts_of(*self.scenario.address(gateway, address::CONTROL).ip());
+                for there in self.core.recorder.borrow().hosts_of(*address::node(node).ip()) {
                     for &here in &ours {
                         self.lines.heal(here, there);
                         if is_cut_off {
@@ -162,8 +162,9 @@ impl World {
     pub(super) fn set_rate(&self, reader: u16, bandwidth: Option<u64>) {
         let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
         let faults = bandwidth.map(|_| Faults { bandwidth, ..self.scenario.lines.clone() });
-        for here in self.directory.hosts_of(*self.scenario.gateways_at().decisions(gateway, flow).ip()) {
-            for there in self.directory.hosts_of(*address::reader(reader).ip()) {
+        for here in self.core.recorder.borrow().hosts_of(*self.scenario.address(gateway, address::decisions(flow)).ip())
+        {
+            for there in self.core.recorder.borrow().hosts_of(*address::reader(reader).ip()) {
                 self.lines.set_link(here, there, faults.clone());
             }
         }
@@ -190,23 +191,23 @@ impl World {
             match (fault.kind, fault.places.first()) {
                 (FaultKind::SourceSilent, Some(&Place::FlowSource(flow, source))) => {
                     let from = address::only(address::source(flow, source));
-                    paths.push(PacketPath { from, to: address::gateways(), faults: silence });
+                    paths.push(PacketPath { from, to: address::GATEWAYS, faults: silence });
                 }
                 (kind @ (FaultKind::NodeDeaf | FaultKind::NodeCutOff), Some(&Place::Node(node))) => {
                     let to = address::only(address::node(node));
-                    paths.push(PacketPath { from: address::gateways(), to: to.clone(), faults: silence });
+                    paths.push(PacketPath { from: address::GATEWAYS, to: to.clone(), faults: silence });
                     if kind == FaultKind::NodeCutOff {
-                        paths.push(PacketPath { from: to, to: address::gateways(), faults: silence });
+                        paths.push(PacketPath { from: to, to: address::GATEWAYS, faults: silence });
                     }
                 }
                 _ => {}
             }
         }
         let ways = [
-            (address::sources(), address::gateways()),
-            (address::gateways(), address::nodes()),
-            (address::nodes(), address::gateways()),
-            (address::gateways(), address::triggers()),
+            (address::SOURCES, address::GATEWAYS),
+            (address::GATEWAYS, address::NODES),
+            (address::NODES, address::GATEWAYS),
+            (address::GATEWAYS, address::TRIGGERS),
         ];
         for (way, (from, to)) in ways.into_iter().enumerate() {
             let mut faults = base;
@@ -230,8 +231,8 @@ impl World {
         let mut doors: Vec<SocketAddrV4> = flows.clone().map(address::trigger).collect();
         doors.extend((0..self.nodes.len() as u16).map(address::node));
         for gateway in 0..self.scenario.gateways {
-            doors.push(self.scenario.gateways_at().control(gateway));
-            doors.extend(flows.clone().map(|flow| self.scenario.gateways_at().input(gateway, flow)));
+            doors.push(self.scenario.address(gateway, address::CONTROL));
+            doors.extend(flows.clone().map(|flow| self.scenario.address(gateway, address::input(flow))));
         }
         for (index, from) in (0..).zip([address::STRANGER, address::source(0, 0)]) {
             let staging = Staging::new(pool("nonsense", 1 << 12, 2));

@@ -5,9 +5,10 @@
 use super::address;
 use super::readers::Reader;
 use super::scenario::source_id;
-use super::wires::{Inlet, Line, Lines, Outlet, Tampering};
+use super::wires::{Inlet, Line, Outlet, Tampering};
 use super::world::World;
 use crate::campaign::cluster::{LeastWait, Process};
+use crate::campaign::endpoints::{Endpoints, Surroundings};
 use crate::campaign::fault::Place;
 use crate::campaign::machines::pool;
 use crate::campaign::node::{NodeClock, disk_of};
@@ -22,6 +23,7 @@ use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, T
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_io::disk::SimulatedDisk;
 use ropewalk_io::packet::{Flow, MemoryInUse, ReceiveConfig, SendConfig};
+use ropewalk_io::simulated::SimulatedConfig;
 use ropewalk_memory::{Pool, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
@@ -47,11 +49,6 @@ type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet>;
 pub(super) type SendingMachine = Half<SendingDrive<FarmLink, Outlet>>;
 /// Who reads a flow's decisions.
 type Readers = Option<Box<dyn DecisionReaders + Send>>;
-
-/// Readers behind connections.
-fn decision_readers(connections: Connections<Lines>) -> Readers {
-    Some(Box::new(connections))
-}
 
 /// A half that says whether something has woken it.
 pub(super) trait Woken: Drive {
@@ -238,8 +235,13 @@ impl World {
     }
 
     /// Endpoints on the network of connections.
-    pub(super) fn endpoints(&self, clock: &NodeClock, at: SocketAddrV4, send_queue_bytes: usize) -> Lines {
-        Lines::new(&self.lines, &self.directory, clock, at, send_queue_bytes, pool("lines", LARGEST, 64))
+    fn endpoints(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, send_queue_bytes: usize) -> Endpoints {
+        let (clock, recorder) = (clock.clone(), self.core.recorder.clone());
+        let around = Surroundings { place, clock, recorder, dry: Arc::default() };
+        let config = SimulatedConfig { send_queue_bytes, ..SimulatedConfig::default() };
+        let endpoints = Endpoints::new(&self.lines, config, pool("lines", LARGEST, 64), &around).lenient();
+        self.core.recorder.borrow_mut().addresses.insert(endpoints.host(), at);
+        endpoints
     }
 
     /// What gateways and nodes reach each other by: `at` is where they are heard, `from` where datagrams leave.
@@ -248,7 +250,8 @@ impl World {
             let receiver = self.control(place, clock, at);
             return Box::new(Datagrams { receiver, sender: self.outlet(place, clock, from) });
         }
-        let (endpoints, staging) = (self.endpoints(clock, at, SEND_QUEUE), Staging::new(pool("sends", LARGEST, 64)));
+        let (endpoints, staging) =
+            (self.endpoints(place, clock, at, SEND_QUEUE), Staging::new(pool("sends", LARGEST, 64)));
         let connections = match place {
             Place::Node(_) => Connections::connect(endpoints, staging),
             _ => {
@@ -265,10 +268,12 @@ impl World {
         let mut readers: Vec<Readers> = self.scenario.flows.iter().map(|_| None).collect();
         let room = self.scenario.readers.unwrap_or_default();
         for (_, flow) in self.scenario.reader_places().into_iter().filter(|(of, _)| *of == gateway) {
-            let at = self.scenario.gateways_at().decisions(gateway, flow);
-            let (endpoints, staging) = (self.endpoints(clock, at, room), Staging::new(pool("told", LARGEST, 64)));
+            let at = self.scenario.address(gateway, address::decisions(flow));
+            let (endpoints, staging) =
+                (self.endpoints(Place::Gateway(gateway), clock, at, room), Staging::new(pool("told", LARGEST, 64)));
             let listening = Connections::listen(endpoints, &at.to_string(), staging, Callers::Listening);
-            readers[usize::from(flow)] = decision_readers(listening.expect("no other listener has this address").0);
+            let listening = listening.expect("no other listener has this address").0;
+            readers[usize::from(flow)] = Some(Box::new(listening));
         }
         readers
     }
@@ -304,13 +309,13 @@ impl World {
         let flows = 0..scenario.flows.len() as u8;
         let input = |flow| {
             let memory = pool("packets", rooms.block_bytes, rooms.blocks);
-            self.inlet(place, clock, self.scenario.gateways_at().input(gateway, flow), memory)
+            self.inlet(place, clock, self.scenario.address(gateway, address::input(flow)), memory)
         };
         let gates = self.gates.iter().map(|gate| scenario.knows_last.then(|| Arc::clone(gate))).collect();
         let by_copy = Gathering::Copy(if scenario.seed.is_multiple_of(2) { Copying::Short } else { Copying::Library });
         let config = GatewayDriveConfig {
             machine: scenario.gateway_config(gateway, life),
-            gathering: if scenario.farm.by_reference { Gathering::Iovec } else { by_copy },
+            gathering: if scenario.by_reference { Gathering::Iovec } else { by_copy },
             triggers: flows.clone().map(|flow| Some(address::trigger(flow))).collect(),
             requests: scenario.naming == Naming::Request,
             run: RunNumber(1),
@@ -329,13 +334,13 @@ impl World {
         let farm = self.link(
             place,
             clock,
-            self.scenario.gateways_at().control(gateway),
-            self.scenario.gateways_at().voice(gateway),
+            self.scenario.address(gateway, address::CONTROL),
+            self.scenario.address(gateway, address::VOICE),
         );
-        let triggers = self.outlet(place, clock, self.scenario.gateways_at().voice(gateway));
+        let triggers = self.outlet(place, clock, self.scenario.address(gateway, address::VOICE));
         let receiving = ReceivingParts {
             inputs: flows.map(input).collect(),
-            triggers: self.outlet(place, clock, self.scenario.gateways_at().voice(gateway)),
+            triggers: self.outlet(place, clock, self.scenario.address(gateway, address::VOICE)),
             board: None,
             evacuated: Staging::new(pool("moved", LARGEST, 64)),
         };
@@ -359,13 +364,13 @@ impl World {
     /// A reader of a flow's decisions in a gateway.
     pub(super) fn reader(&self, reader: u16, clock: &NodeClock) -> Reader {
         let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
-        let lines = self.endpoints(clock, address::reader(reader), SEND_QUEUE);
-        let at = self.scenario.gateways_at().decisions(gateway, flow);
+        let lines = self.endpoints(Place::Reader(reader), clock, address::reader(reader), SEND_QUEUE);
+        let at = self.scenario.address(gateway, address::decisions(flow));
         Reader::new(lines, at, (gateway, flow), self.referee.clone())
     }
 
     fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<SimulatedDisk> {
-        let stored = (0..).zip(&self.scenario.flows).filter(|(_, flow)| flow.output == Output::Storage);
+        let stored = (0..).zip(&self.scenario.flows).filter(|(_, flow)| flow.gateway.output == Output::Storage);
         let entry = |(flow, source)| {
             let id = source_id(flow, source);
             SourceEntry { id, format: SourceFormat::BANKS, name: format!("source-{id}") }
@@ -393,13 +398,13 @@ impl World {
             incarnation: Incarnation(life),
             gateway: 0,
             window: setting.window,
-            heartbeat: scenario.farm.node_heartbeat,
-            patience: scenario.farm.patience,
+            heartbeat: scenario.node_heartbeat,
+            patience: scenario.patience,
             largest_event: 1 << 20,
         };
         let config = FarmNodeDriveConfig {
             machine,
-            gateways: (0..scenario.gateways).map(|gateway| scenario.gateways_at().control(gateway)).collect(),
+            gateways: (0..scenario.gateways).map(|gateway| scenario.address(gateway, address::CONTROL)).collect(),
             filter: NodeFilterConfig::Emulated(EmulatedFilterConfig {
                 times: setting.times,
                 at_once: setting.at_once,
@@ -426,7 +431,9 @@ impl World {
                 silence: scenario.trigger_silence,
             },
             rate: if setting.is_random { TriggerRate::Poisson { hertz } } else { TriggerRate::Periodic { hertz } },
-            gateways: (0..scenario.gateways).map(|gateway| self.scenario.gateways_at().input(gateway, flow)).collect(),
+            gateways: (0..scenario.gateways)
+                .map(|gateway| self.scenario.address(gateway, address::input(flow)))
+                .collect(),
             gate: Arc::clone(&self.gates[usize::from(flow)]),
         };
         let sources = 0..setting.sources.sources;

@@ -25,4 +25,4 @@ mod scenario;
 mod wires;
 mod world;
 
-pub use scenario::{FarmSetting, FlowSetting, NodeSetting, Rooms, Scenario};
+pub use scenario::{FlowSetting, NodeSetting, Rooms, Scenario};

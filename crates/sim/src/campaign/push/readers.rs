@@ -1,23 +1,19 @@
 //! What users see of a gateway, and what it must be. A [`Reader`] of decisions connects, leaves, reads slowly, and keeps what it
-//! received. A [`Watcher`] takes samples all the time: they are what sources sent, and say what was missing. Histograms are
-//! counted once more, by a walk through every packet that was taken.
+//! received. A [`Watcher`] takes samples all the time: they are what sources sent, and say what was missing.
 
 use super::farm::Held;
 use super::judge::banks;
 use super::referee::Shared;
-use super::scenario::{FlowSetting, Scenario, source_id, source_of};
-use super::wires::Lines;
+use super::scenario::{Scenario, source_of};
 use super::world::World;
-use crate::campaign::outcome::{Broken, Checker};
+use crate::campaign::endpoints::Endpoints;
+use crate::campaign::outcome::{Broken, Checker, ensure};
 use ropewalk_engine::Drive;
 use ropewalk_engine::tap::{Asked, EventSample, EventSelection, Tap};
-use ropewalk_flow::gateway::Receiver;
-use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::ByteQueue;
-use ropewalk_terms::{Binning, Incarnation, Instant, NodeId};
+use ropewalk_terms::{Incarnation, Instant, NodeId};
 use ropewalk_wire::gateway::{FRAME_BYTES, Frame, Message, Stream, StreamEntry};
-use ropewalk_wire::mep::MepView;
 use ropewalk_wire::run_file::EventFlags;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -29,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(5);
 
 /// A reader of a flow's decisions in one gateway.
 pub(super) struct Reader {
-    lines: Lines,
+    lines: Endpoints,
     at: SocketAddrV4,
     pub(super) gateway: u16,
     pub(super) flow: u8,
@@ -47,7 +43,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// A reader of the decisions that a gateway tells at an address.
-    pub(super) fn new(lines: Lines, at: SocketAddrV4, (gateway, flow): (u16, u8), referee: Shared) -> Self {
+    pub(super) fn new(lines: Endpoints, at: SocketAddrV4, (gateway, flow): (u16, u8), referee: Shared) -> Self {
         Self {
             lines,
             at,
@@ -110,12 +106,9 @@ impl Reader {
         let (life, due) = self.told.unwrap_or((stream.incarnation, stream.before));
         let is_next = (stream.gateway, stream.flow) == (self.gateway, self.flow)
             && (stream.incarnation, stream.before) == (life, due);
-        Broken::unless(is_next, Checker::Order, || {
-            format!(
-                "gw{}: a reader of flow {} has {due} decisions of {life:?}, and the next ones begin behind {} of {:?}",
-                self.gateway, self.flow, stream.before, stream.incarnation
-            )
-        })?;
+        ensure!(Order, is_next;
+            "gw{}: a reader of flow {} has {due} decisions of {life:?}, and the next ones begin behind {} of {:?}",
+            self.gateway, self.flow, stream.before, stream.incarnation)?;
         self.journal.extend((due..).zip(&stream.entries).map(|(number, entry)| (life, number, *entry)));
         self.told = Some((life, due + stream.entries.len() as u64));
         Ok(())
@@ -230,14 +223,11 @@ impl World {
                 let is_right = lives.any(|(_, held)| is_as_held(sample, place.0, held)) && self.is_as_sent(sample);
                 let is_wanted = !kind.selection.is_incomplete || !sample.is_complete();
                 let is_named = sample.builder == NodeId::builder(gateway);
-                Broken::unless(is_right && is_wanted && is_named, Checker::Content, || {
-                    format!("gw{gateway}: a watcher was shown {sample:?}")
-                })?;
+                ensure!(Content, is_right && is_wanted && is_named; "gw{gateway}: a watcher was shown {sample:?}")?;
             }
             let was_something = sets().next().is_some();
-            Broken::unless(!was_something || !watcher.kinds[0].samples.is_empty(), Checker::Loss, || {
-                format!("gw{gateway}: a watcher saw no event in the whole run")
-            })?;
+            ensure!(Loss, !was_something || !watcher.kinds[0].samples.is_empty();
+                "gw{gateway}: a watcher saw no event in the whole run")?;
         }
         Ok(())
     }
@@ -266,60 +256,4 @@ fn is_as_held(sample: &EventSample, flow: u8, held: &Held) -> bool {
     let said = there.chain(sample.missing.iter().map(|missing| (missing.source, missing.cause())));
     said.collect::<BTreeMap<_, _>>() == held.found(flow)
         && sample.flags.contains(EventFlags::INCOMPLETE) != held.absent.is_empty()
-}
-
-/// The integer that is counted of each fragment: there are shorter ones.
-const FIELD: IntegerField = IntegerField { offset: 2, bytes: 2, order: FieldOrder::Little, lowest_bit: 4, bits: 8 };
-
-/// The size of every fragment of a flow, and an integer in it.
-pub(super) fn histogram_configs(flow: u8, setting: &FlowSetting) -> Vec<HistogramConfig> {
-    let binning = Binning::linear(0, 256, 64).expect("there are fewer bins than numbers");
-    let of = |(index, of)| HistogramConfig {
-        index,
-        sources: (0..setting.wanted()).map(|source| source_id(flow, source)).collect(),
-        of,
-        binning: binning.clone(),
-    };
-    (0..).zip([Histogrammed::Size, Histogrammed::Field(FIELD)]).map(of).collect()
-}
-
-/// What those of a flow's sources must hold.
-#[derive(Debug)]
-pub(super) struct Due {
-    binning: Binning,
-    /// By source: the cells of sizes, and those of integers.
-    counts: Vec<[Vec<u64>; 2]>,
-    /// Whose turn it is to be compared.
-    next: usize,
-}
-
-impl Due {
-    pub(super) fn new(setting: &FlowSetting) -> Self {
-        let binning = histogram_configs(0, setting).swap_remove(0).binning;
-        let none = || vec![0; binning.cells()];
-        Self { counts: (0..setting.wanted()).map(|_| [none(), none()]).collect(), binning, next: 0 }
-    }
-
-    /// A packet of a source was taken.
-    pub(super) fn take(&mut self, source: u16, packet: &MepView<'_>) {
-        let Self { binning, counts, .. } = self;
-        let [sizes, integers] = &mut counts[usize::from(source)];
-        for (_, banks) in packet.fragments().filter(|(_, banks)| !banks.is_empty()) {
-            sizes[usize::from(binning.cell_of(banks.len() as u64))] += 1;
-            let integer = banks.get(2..4).map(|bytes| u64::from(u16::from_le_bytes([bytes[0], bytes[1]])) >> 4 & 0xFF);
-            let cell = integer.map_or(binning.short(), |integer| binning.cell_of(integer));
-            integers[usize::from(cell)] += 1;
-        }
-    }
-
-    /// Compares one source each time: all of them would take longer than the turn behind which it is done.
-    pub(super) fn check(&mut self, flow: u8, receiver: &Receiver) -> Result<(), Broken> {
-        self.next = (self.next + 1) % self.counts.len();
-        let known = receiver.histograms(flow).filter(|(source, ..)| usize::from(*source) == self.next);
-        let known: Vec<&[u64]> = known.map(|(.., counts)| counts).collect();
-        let due = &self.counts[self.next];
-        Broken::unless(known == due.each_ref().map(Vec::as_slice), Checker::Ledger, || {
-            format!("flow {flow}: the histograms of source {} are {known:?}, and must be {due:?}", self.next)
-        })
-    }
 }

@@ -5,7 +5,7 @@ use super::assembly::{Assembly, Finished};
 use super::farm::{Farm, Voices};
 use super::scenario::{Scenario, source_of};
 use crate::campaign::fault::Place;
-use crate::campaign::outcome::{Broken, Checker};
+use crate::campaign::outcome::{Broken, Checker, ensure};
 use crate::campaign::recorder;
 use ropewalk_engine::gateway::{Order, OrderBoard, Read};
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
@@ -125,7 +125,7 @@ impl Referee {
             voices: Voices::new(scenario),
             fates: BTreeMap::new(),
             overflown: vec![0; scenario.flows.len()],
-            recorder: Rc::clone(recorder),
+            recorder: recorder.clone(),
         };
         Rc::new(RefCell::new(referee))
     }
@@ -152,7 +152,7 @@ impl Referee {
     /// Takes note of a packet.
     fn note(&self, now: Instant, bytes: &[u8], line: impl FnOnce() -> String) {
         let line = || format!("{} {} bytes: {}", line(), bytes.len(), named(bytes));
-        self.recorder.borrow_mut().note_line(now, (bytes.len() as u64, 1), line);
+        self.recorder.borrow_mut().note(now, (bytes.len() as u64, 1), line);
     }
 
     /// A process took a packet.
@@ -322,7 +322,7 @@ impl Twin {
     fn finish_sets(&mut self, now: Instant) {
         for (flow, assembly) in (0..).zip(&mut self.flows) {
             assembly.pass(now);
-            for finished in assembly.take_finished() {
+            for finished in std::mem::take(&mut assembly.finished) {
                 if !finished.set.is_complete() {
                     self.closed.insert((flow, finished.number), now);
                 }
@@ -371,16 +371,11 @@ impl Twin {
                 assembly.rest();
             }
             let taken = assembly.account();
-            Broken::unless(packets.is_balanced(), Checker::Ledger, || format!("flow {flow}: {packets:?}"))?;
-            Broken::unless(taken == packets, Checker::Ledger, || {
-                format!("flow {flow}: the account is {packets:?}, and must be {taken:?}")
-            })?;
-            let (sources, due) = (receiver.by_source(flow), assembly.by_source());
-            Broken::unless(sources == due, Checker::Ledger, || {
-                format!("flow {flow}: its sources' accounts are {sources:?}, and must be {due:?}")
-            })?;
+            ensure!(Ledger, packets.is_balanced(); "flow {flow}: {packets:?}")?;
+            ensure!(Ledger, taken == packets; "flow {flow}: the account is {packets:?}, and must be {taken:?}")?;
+            let (sources, due) = (receiver.by_source(flow), &assembly.by_source[..]);
+            ensure!(Ledger, sources == due; "flow {flow}: its sources' accounts are {sources:?}, and must be {due:?}")?;
             assembly.check_turns(flow, receiver.masking(flow))?;
-            assembly.check_histograms(flow, receiver)?;
         }
         Ok(())
     }
@@ -388,12 +383,10 @@ impl Twin {
     fn check_events(&self, sender: &Sender) -> Result<(), Broken> {
         for flow in 0..self.flows.len() as u8 {
             let events = sender.account(flow);
-            Broken::unless(events.is_balanced(), Checker::Ledger, || format!("flow {flow}: {events:?}"))?;
+            ensure!(Ledger, events.is_balanced(); "flow {flow}: {events:?}")?;
             let FarmAccount { stored, stored_bytes, .. } = events;
             let farm = FarmAccount { stored, stored_bytes, ..self.farm.account(flow) };
-            Broken::unless(farm == events, Checker::Ledger, || {
-                format!("flow {flow}: the account is {events:?}, and must be {farm:?}")
-            })?;
+            ensure!(Ledger, farm == events; "flow {flow}: the account is {events:?}, and must be {farm:?}")?;
         }
         Ok(())
     }
@@ -402,18 +395,15 @@ impl Twin {
     pub(super) fn check_alarm(&self, receiver: &Receiver) -> Result<(), Broken> {
         // Behind the flows: memory, the queue in front of it, out of sync.
         let error = receiver.throttle().levels().nth(self.flows.len() + 3).map(|level| level.used);
-        let has_nodes = self.farm.has_nodes();
-        Broken::unless(error == Some(u64::from(!has_nodes)), Checker::Bounds, || {
-            format!("the farm has a node: {has_nodes}, and the throttle's error is {error:?}")
-        })
+        let has_nodes = self.farm.nodes.iter().any(|node| node.incarnation.is_some());
+        ensure!(Bounds, error == Some(u64::from(!has_nodes));
+            "the farm has a node: {has_nodes}, and the throttle's error is {error:?}")
     }
 
     fn check_credit(&self, sender: &Sender) -> Result<(), Broken> {
-        (0..self.farm.node_count()).try_for_each(|node| {
+        (0..self.farm.nodes.len() as u16).try_for_each(|node| {
             let (given, due) = (sender.credit(node), self.farm.credit(node));
-            Broken::unless(given == due, Checker::Credits, || {
-                format!("node{node} may have {given} more events, and should have {due}")
-            })
+            ensure!(Credits, given == due; "node{node} may have {given} more events, and should have {due}")
         })
     }
 }

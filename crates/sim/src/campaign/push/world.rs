@@ -5,11 +5,11 @@ use super::member::{GatewayMachine, NodeMachine, SendingMachine, TriggerMachine,
 use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
 use super::scenario::{FlowSetting, Scenario};
-use super::wires::{Directory, Tampering};
+use super::wires::Tampering;
 use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded};
 use crate::campaign::fault::{FaultKind, Place, Scheduled};
 use crate::campaign::node::NodeClock;
-use crate::campaign::outcome::{Broken, Checker};
+use crate::campaign::outcome::{Broken, ensure};
 use crate::campaign::recorder::Recorder;
 use crate::campaign::runner::{Situation, SystemKind};
 use ropewalk_engine::Drive;
@@ -36,9 +36,8 @@ pub struct World {
     pub(super) core: Core,
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: PacketNetwork,
-    /// The network of connections, and who is where on it.
+    /// The network of connections.
     pub(super) lines: Network,
-    pub(super) directory: Directory,
     pub(super) storages: Vec<SimulatedStorage>,
     pub(super) referee: Shared,
     pub(super) gateways: Vec<Process<GatewayMachine>>,
@@ -104,7 +103,6 @@ impl World {
             readers: Vec::new(),
             watchers: (0..scenario.gateways).map(|_| Watcher::new(&scenario)).collect(),
             lines: Network::new(scenario.seed, scenario.lines.clone()),
-            directory: Directory::default(),
             nodes: nodes.map(|node| member(clock_of(Place::Node(node)))).collect(),
             triggers: Vec::new(),
             tampering: Vec::new(),
@@ -171,7 +169,7 @@ impl World {
         let index = usize::from(node);
         self.lives[index] += 1;
         let drive = self.node(node, self.lives[index], &self.nodes[index].clock);
-        self.referee.borrow_mut().voices.forget_node(node);
+        self.referee.borrow_mut().voices.talks[index].fill(Default::default());
         self.nodes[index].start(drive);
     }
 
@@ -199,23 +197,6 @@ impl World {
         Ok(done)
     }
 
-    /// No process has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
-    fn check_rest(&mut self) -> Result<(), Broken> {
-        for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
-            let are_up = gateway.is_up() && sender.is_up();
-            let receiving = gateway.machine.as_mut().filter(|_| are_up).and_then(GatewayMachine::half);
-            let (Some(receiving), Some(sending)) = (receiving, &mut sender.machine) else { continue };
-            let sleeps = receiving.sleeps_over_work() || sending.sleeps_over_work();
-            Broken::unless(!sleeps, Checker::Liveness, || {
-                format!("gw{index}: one half has something for the other one, which sleeps and was not woken")
-            })?;
-            if receiving.is_asleep() && !receiving.is_done() && !sending.is_done() {
-                self.referee.borrow().twins[index].check_alarm(receiving.drive.machine())?;
-            }
-        }
-        Ok(())
-    }
-
     /// Delivers the messages that were sent to readers before the end, over lines that are fast again: a run does not wait
     /// for messages on a slow line (seed 60547).
     pub(super) fn read_on(&mut self) -> Result<(), Broken> {
@@ -240,7 +221,7 @@ impl World {
             self.gates.iter().zip(&self.scenario.flows).zip(&mut referee.twins[gateway].flows)
         {
             if let Some(issued) = gate.last() {
-                twin.stop_after((setting.sources.first_event + issued).saturating_sub(1));
+                twin.last_event = Some((setting.sources.first_event + issued).saturating_sub(1));
             }
         }
     }
@@ -286,7 +267,8 @@ impl Cluster for World {
 
     fn situation(&self) -> Option<Situation> {
         let referee = self.referee.borrow();
-        let decided = referee.twins.iter().any(|twin| twin.farm.has_decided());
+        let decided =
+            referee.twins.iter().any(|twin| twin.farm.accounts.iter().any(|one| one.decided + one.by_default > 0));
         let situation = if self.have_closed() {
             return None;
         } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
@@ -325,7 +307,7 @@ impl Cluster for World {
         let now = self.core.now().since(Instant::ZERO);
         while let Some((_, order)) = self.to_order.pop_front_if(|(at, _)| *at <= now) {
             let number = if matches!(order, Order::Mask(..)) { 8 } else { 9 };
-            self.core.recorder.borrow_mut().note_line(self.core.now(), (number, 0), || format!("{order:?}"));
+            self.core.recorder.borrow_mut().note(self.core.now(), (number, 0), || format!("{order:?}"));
             match order {
                 Order::Mask(source, is_masked) => self.orders.mask(source, is_masked),
                 Order::SetTimeout(flow, timeout) => self.orders.set_timeout(flow, timeout),
@@ -365,15 +347,26 @@ impl Cluster for World {
             any |= done.is_some();
             work += done.unwrap_or_default();
             self.core.recorder.borrow().verdict()?;
-            self.directory.verdict()?;
         }
         let passages = self.network.take_passages();
         self.referee.borrow_mut().on_passages(passages);
         Ok((any, work))
     }
 
+    /// No process has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
     fn rest(&mut self) -> Result<(), Broken> {
-        self.check_rest()
+        for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
+            let are_up = gateway.is_up() && sender.is_up();
+            let receiving = gateway.machine.as_mut().filter(|_| are_up).and_then(GatewayMachine::half);
+            let (Some(receiving), Some(sending)) = (receiving, &mut sender.machine) else { continue };
+            let sleeps = receiving.sleeps_over_work() || sending.sleeps_over_work();
+            ensure!(Liveness, !sleeps;
+                "gw{index}: one half has something for the other one, which sleeps and was not woken")?;
+            if receiving.is_asleep() && !receiving.is_done() && !sending.is_done() {
+                self.referee.borrow().twins[index].check_alarm(receiving.drive.machine())?;
+            }
+        }
+        Ok(())
     }
 
     fn next_moment(&mut self) -> Option<Instant> {
@@ -424,9 +417,7 @@ fn check_throttle(receiver: &Receiver, flows: usize) -> Result<(), Broken> {
         // More may wait in front of an input than there is room for: when the room has just become less.
         let is_bounded = level.used <= level.capacity || index == flows + 1;
         let is_right = is_bounded && !(must_stop && throttle.state().is_open());
-        Broken::unless(is_right, Checker::Bounds, || {
-            format!("level {index} of the throttle: {level:?}, and it says {:?}", throttle.state())
-        })?;
+        ensure!(Bounds, is_right; "level {index} of the throttle: {level:?}, and it says {:?}", throttle.state())?;
     }
     Ok(())
 }
