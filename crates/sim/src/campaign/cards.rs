@@ -1,13 +1,12 @@
 //! Link cards instead of front ends: what they are, what goes wrong with them, and what the referee knows of their
 //! rings: what was taken from them, and when.
 
-use super::fault::{Fault, FaultKind, Place, Scheduled};
+use super::fault::{Fault, FaultKind, LASTS, Place, Scheduled, moment, scheduled};
 use super::machines::{Card, ReadoutMachine, Record};
 use super::node::Node;
-use super::outcome::{Broken, Checker, ensure};
 use super::recorder::{Inlet, Recorder};
+use super::runner::{Broken, Checker, ensure};
 use super::scenario::{Managers, SECOND_CALL, Scenario};
-use super::schedule::{LASTS, moment, scheduled};
 use super::world::World;
 use ropewalk_engine::Drive;
 use ropewalk_flow::readout::felix::{EventRule, NumberField};

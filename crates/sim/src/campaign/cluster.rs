@@ -9,9 +9,8 @@
 
 use super::fault::{Fault, Place, Scheduled};
 use super::node::NodeClock;
-use super::outcome::{Broken, ensure};
 use super::recorder::{Recorder, Shared};
-use super::runner::{Coverage, Situation, SystemKind};
+use super::runner::{Broken, Coverage, Situation, SystemKind, ensure};
 use ropewalk_engine::Drive;
 use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -25,6 +24,8 @@ pub(super) struct Process<M> {
     pub(super) clock: NodeClock,
     /// `None` if the process is dead.
     pub(super) machine: Option<M>,
+    /// Which life it is, from 1.
+    pub(super) life: u32,
     /// So many faults at once keep it from its turns.
     pub(super) pauses: u32,
     /// Turns are at least so far apart, and the last one was then.
@@ -49,12 +50,13 @@ impl<M: Drive> Process<M> {
     /// One whose machine is still to be started.
     pub(super) const fn new(clock: NodeClock, least_wait: LeastWait) -> Self {
         let (pace, turned_at) = (Duration::ZERO, None);
-        Self { clock, machine: None, pauses: 0, pace, turned_at, least_wait, is_busy: false, idle_at: None }
+        Self { clock, machine: None, life: 0, pauses: 0, pace, turned_at, least_wait, is_busy: false, idle_at: None }
     }
 
     /// A life begins.
     pub(super) fn start(&mut self, machine: M) {
         self.machine = Some(machine);
+        self.life += 1;
         self.wake();
     }
 

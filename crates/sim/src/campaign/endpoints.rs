@@ -5,15 +5,14 @@
 
 use super::fault::Place;
 use super::node::NodeClock;
-use super::outcome::{Broken, Checker, ensure};
 use super::recorder::{Line, Refused, Shared};
+use super::runner::{Broken, Checker, ensure};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError};
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::{EventKey, Instant};
 use ropewalk_wire::message::{Announce, AnnounceEntry, HEADER_BYTES, Header, Kind, Message};
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -215,7 +214,7 @@ impl Dispatcher for Endpoints {
     ropewalk_io::pass_on!(
         inner:
         listen, address_of, accept, reject, pool, post_block, peek, peer_has_ended, has_waiting, set_send_limits, send_room, queued,
-        set_half_close, finish, prepare_wait
+        set_half_close, finish, prepare_wait, wait_descriptor
     );
 
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
@@ -305,10 +304,6 @@ impl Dispatcher for Endpoints {
             }
         }
         work
-    }
-
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -11,8 +11,8 @@ use super::fault::{Fault, FaultKind, POWER, Place};
 use super::machines::{How, ManagerMachine, ReadoutMachine};
 use super::masking::Masked;
 use super::node::Node;
-use super::outcome::{Broken, Checker, ensure};
 use super::referee::{Held, Record, Timeline};
+use super::runner::{Broken, Checker, ensure};
 use super::scenario::{End, Managers};
 use super::world::World;
 use ropewalk_engine::Drive;
@@ -481,15 +481,7 @@ impl World {
             any && end.since(begin) + RECALL >= patience && begun <= end.after(RETURN)
         })
     }
-}
 
-/// The epoch whose event manager assigned an event in this attempt: each has a range of its own, but for the first one,
-/// which counts from one.
-fn epoch_of(attempt: Attempt) -> Epoch {
-    Epoch(u32::from(attempt.0 >> 8).max(1))
-}
-
-impl World {
     /// Every copy of an event but its first one was assigned for a reason.
     ///
     /// # Errors
@@ -574,13 +566,7 @@ impl World {
         };
         held.events[&event].iter().all(is_gone) && (0..self.scenario.sources.len()).all(held_it)
     }
-}
 
-/// Until this time after the start no event manager calls a run running merely because it has waited long enough for
-/// nodes that have not heard of the start.
-const BEGINNING: Duration = Duration::from_secs(1);
-
-impl World {
     /// What must hold while the run goes on.
     ///
     /// # Errors
@@ -645,3 +631,13 @@ impl World {
         Ok(())
     }
 }
+
+/// The epoch whose event manager assigned an event in this attempt: each has a range of its own, but for the first one,
+/// which counts from one.
+fn epoch_of(attempt: Attempt) -> Epoch {
+    Epoch(u32::from(attempt.0 >> 8).max(1))
+}
+
+/// Until this time after the start no event manager calls a run running merely because it has waited long enough for
+/// nodes that have not heard of the start.
+const BEGINNING: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use super::fault::Place;
 use super::node::Member;
-use super::outcome::{Broken, Checker, ensure};
 use super::referee::{Record, Timeline};
+use super::runner::{Broken, Checker, ensure};
 use super::scenario::Scenario;
 use super::world::World;
 use ropewalk_engine::RunSnapshot;

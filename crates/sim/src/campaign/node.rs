@@ -4,8 +4,8 @@
 use super::cluster::{LeastWait, Process};
 use super::endpoints::Surroundings;
 use super::fault::Place;
-use super::outcome::{Broken, ensure};
 use super::recorder::Shared;
+use super::runner::{Broken, ensure};
 use super::scenario::Scenario;
 use ropewalk_engine::Drive;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -14,6 +14,21 @@ use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount, Utc};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Methods without arguments that a field has: `forward!(inner: is_done -> bool)`; of `&mut self` with `mut` in front.
+macro_rules! forward {
+    (mut $field:ident: $($name:ident -> $type:ty),+) => {$(
+        fn $name(&mut self) -> $type {
+            self.$field.$name()
+        }
+    )+};
+    ($field:ident: $($name:ident -> $type:ty),+) => {$(
+        fn $name(&self) -> $type {
+            self.$field.$name()
+        }
+    )+};
+}
+pub(super) use forward;
 
 /// A machine as the simulator knows it: how it is turned ([`Drive`]) and what must hold of it at every step.
 pub(super) trait Machine: Drive {
@@ -44,8 +59,6 @@ pub(super) struct Node<M> {
     /// Those of its former lives.
     former_hosts: Vec<u32>,
     process: Process<M>,
-    /// Which life it is, from 1.
-    pub(super) life: u32,
 }
 
 impl<M> Deref for Node<M> {
@@ -67,7 +80,7 @@ impl<M: Machine> Node<M> {
     pub(super) fn new(place: Place, clock: NodeClock, recorder: &Shared) -> Self {
         let process = Process::new(clock.clone(), LEAST_WAIT);
         let around = Surroundings { place, clock, recorder: recorder.clone(), dry: Arc::default() };
-        Self { around, hosts: Vec::new(), former_hosts: Vec::new(), process, life: 0 }
+        Self { around, hosts: Vec::new(), former_hosts: Vec::new(), process }
     }
 
     /// A life begins.
@@ -75,7 +88,6 @@ impl<M: Machine> Node<M> {
         self.process.pauses = 0;
         self.process.start(machine);
         self.former_hosts.extend(std::mem::replace(&mut self.hosts, hosts));
-        self.life += 1;
     }
 
     /// The machine, which every member has while nothing kills its process.
@@ -100,9 +112,6 @@ pub(super) trait Member {
 
     /// One fault fewer does.
     fn resume(&mut self);
-
-    /// It has a turn now.
-    fn wake(&mut self);
 
     /// Its process ends at once.
     fn kill(&mut self);
@@ -159,17 +168,11 @@ impl<M: Machine> Member for Node<M> {
         }
     }
 
-    fn wake(&mut self) {
-        self.process.wake();
-    }
-
     fn kill(&mut self) {
         (self.process.machine, self.process.pauses) = (None, 0);
     }
 
-    fn is_due(&mut self) -> bool {
-        self.process.is_due()
-    }
+    forward!(mut process: is_due -> bool);
 
     fn turn(&mut self, scenario: &Scenario) -> Result<usize, Broken> {
         let work = self.process.turn();
@@ -185,17 +188,11 @@ impl<M: Machine> Member for Node<M> {
         Ok(work)
     }
 
-    fn next_time(&self) -> Option<Instant> {
-        self.process.next_time()
-    }
-
-    fn is_done(&self) -> bool {
-        self.process.is_done()
-    }
+    forward!(process: next_time -> Option<Instant>, is_done -> bool);
 
     fn obeyed(&self) -> Option<(u32, Epoch, Incarnation)> {
         let (epoch, incarnation) = self.process.machine.as_ref()?.obeyed()?;
-        Some((self.life, epoch, incarnation))
+        Some((self.process.life, epoch, incarnation))
     }
 
     fn pools(&mut self) -> Vec<PoolAccount> {

@@ -4,7 +4,7 @@
 use super::content::mixed;
 use super::endpoints::Order;
 use super::fault::Place;
-use super::outcome::Broken;
+use super::runner::Broken;
 use ropewalk_terms::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;

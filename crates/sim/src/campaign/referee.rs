@@ -6,8 +6,8 @@
 use super::content::{damage, origin_of};
 use super::fault::Place;
 use super::machines::{How, Made};
-use super::outcome::{Broken, Checker, ensure};
 use super::recorder::{Delivery, Inlet};
+use super::runner::{Broken, Checker, ensure};
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
 use ropewalk_io::disk::SimulatedStorage;
@@ -223,137 +223,7 @@ impl World {
             death.whole = after;
         }
     }
-}
 
-/// Whether a fragment has the flags that its source gave it reason for, and no others that say it is in doubt.
-fn is_flagged(how: How, flags: FragmentFlags) -> bool {
-    let How::Flagged(status, _) = how else { return flags.has_error() == (how == How::Damaged) };
-    let words = [
-        (Status::BUSY, FragmentFlags::BUSY),
-        (Status::CRC, FragmentFlags::CRC_ERROR),
-        (Status::ERROR, FragmentFlags::MALFORMED),
-        (Status::TRUNCATED, FragmentFlags::LENGTH_MISMATCH),
-    ];
-    words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
-}
-
-/// Hands each event in the files of a writer to `take`, in their order. Files are whole, unless they `may_be_torn`, and their footers
-/// list the records before them.
-///
-/// # Errors
-/// What is not as it should be, or what `take` found.
-pub(super) fn read_events(
-    storage: &SimulatedStorage,
-    writer: Place,
-    may_be_torn: bool,
-    mut take: impl FnMut(&EventView<'_>) -> Result<(), Broken>,
-) -> Result<(), Broken> {
-    for path in storage.paths() {
-        let broken = |words: String| Broken::new(Checker::Content, format!("{writer} {}: {words}", path.display()));
-        let bytes = storage.read(&path).map_err(|cause| broken(cause.to_string()))?;
-        let mut offsets = BTreeMap::new();
-        for item in Items::new(&bytes) {
-            match item {
-                Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
-                    let event = EventView::parse(&record).map_err(|error| broken(error.to_string()))?;
-                    offsets.insert(offset, event.key());
-                    take(&event)?;
-                }
-                Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
-                    let footer = FooterView::parse(&record).map_err(|error| broken(error.to_string()))?;
-                    let listed: BTreeMap<u64, EventKey> =
-                        footer.entries().map(|entry| (entry.offset, entry.key)).collect();
-                    ensure!(Content, listed == offsets;
-                        "{writer}: the footer lists {listed:?}, and there are {offsets:?}")?;
-                }
-                Item::Record { .. } => {}
-                Item::Damaged { .. } if may_be_torn => {}
-                Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The fragments of sources in an event: what a filter said is no source's.
-pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = FragmentView<'a>> {
-    event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER)
-}
-
-/// Each source that an event names, with the cause of its absence where it is missing.
-///
-/// # Errors
-/// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause is
-/// unknown; or the event is called complete and is not.
-pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Option<Cause>>, Broken> {
-    let broken = |words: String| Broken::new(Checker::Content, format!("event {}: {words}", event.key()));
-    let there: Vec<SourceId> = of_sources(event).map(|fragment| fragment.entry.source).collect();
-    let mut found: BTreeMap<SourceId, Option<Cause>> = there.iter().map(|&source| (source, None)).collect();
-    if !there.is_sorted_by(|one, other| one < other) {
-        return Err(broken(format!(
-            "it lists its fragments twice, or in another order than the configuration: {there:?}"
-        )));
-    }
-    for missing in event.missing() {
-        let cause = missing.cause().ok_or_else(|| broken("an unknown cause".to_owned()))?;
-        if found.insert(missing.source, Some(cause)).is_some() {
-            return Err(broken(format!("source {} is missing, and there or missing once more", missing.source)));
-        }
-    }
-    let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
-    ensure!(Content, flagged == found.values().any(Option::is_some);
-        "event {}: called incomplete {flagged}, and it holds {found:?}", event.key())?;
-    Ok(found)
-}
-
-/// Clocks may be so much too fast: who waits by them gives up earlier.
-const FASTEST: f64 = 0.9;
-
-/// A readout unit waits no longer than this for what confirms a number, whatever its time-out.
-const LONGEST_DOUBT: Duration = Duration::from_secs(1);
-
-/// So many numbers in a row prove a gap in front of them.
-const PROOF: usize = 3;
-
-/// A source that begins further behind the run's first event brings left-overs, as far as a readout unit can tell.
-const NEAR: usize = 16;
-
-/// So many fragments of a source are searched for the run's first number.
-const LOOKED_AHEAD: usize = 72;
-
-/// From when to when a source may have been given up.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Absence {
-    pub(super) from: Instant,
-    pub(super) until: Instant,
-}
-
-/// A whole fragment came.
-#[derive(Copy, Clone, Debug)]
-struct Sign {
-    at: Instant,
-    /// The latest event that came then; none where nothing comes any more.
-    event: Option<usize>,
-}
-
-/// What is known of one source.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Course {
-    /// By event, from 0: when its last byte was taken by the readout unit; never where it was not.
-    pub(super) delivered: Vec<Option<Instant>>,
-    /// When it may have been given up for good reason.
-    pub(super) absences: Vec<Absence>,
-}
-
-/// What is known of all sources.
-#[derive(Clone, Debug)]
-pub(super) struct Timeline {
-    pub(super) courses: Vec<Course>,
-    /// By event: when its first fragment arrived anywhere.
-    pub(super) begun: Vec<Instant>,
-}
-
-impl World {
     /// Puts together when everything arrived.
     pub(super) fn timeline(&self) -> Timeline {
         let recorder = self.core.recorder.borrow();
@@ -533,6 +403,134 @@ impl World {
         };
         record.strayed.iter().map(|&(from, connection)| Absence { from, until: back(connection) }).collect()
     }
+}
+
+/// Whether a fragment has the flags that its source gave it reason for, and no others that say it is in doubt.
+fn is_flagged(how: How, flags: FragmentFlags) -> bool {
+    let How::Flagged(status, _) = how else { return flags.has_error() == (how == How::Damaged) };
+    let words = [
+        (Status::BUSY, FragmentFlags::BUSY),
+        (Status::CRC, FragmentFlags::CRC_ERROR),
+        (Status::ERROR, FragmentFlags::MALFORMED),
+        (Status::TRUNCATED, FragmentFlags::LENGTH_MISMATCH),
+    ];
+    words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
+}
+
+/// Hands each event in the files of a writer to `take`, in their order. Files are whole, unless they `may_be_torn`, and their footers
+/// list the records before them.
+///
+/// # Errors
+/// What is not as it should be, or what `take` found.
+pub(super) fn read_events(
+    storage: &SimulatedStorage,
+    writer: Place,
+    may_be_torn: bool,
+    mut take: impl FnMut(&EventView<'_>) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    for path in storage.paths() {
+        let broken = |words: String| Broken::new(Checker::Content, format!("{writer} {}: {words}", path.display()));
+        let bytes = storage.read(&path).map_err(|cause| broken(cause.to_string()))?;
+        let mut offsets = BTreeMap::new();
+        for item in Items::new(&bytes) {
+            match item {
+                Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
+                    let event = EventView::parse(&record).map_err(|error| broken(error.to_string()))?;
+                    offsets.insert(offset, event.key());
+                    take(&event)?;
+                }
+                Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
+                    let footer = FooterView::parse(&record).map_err(|error| broken(error.to_string()))?;
+                    let listed: BTreeMap<u64, EventKey> =
+                        footer.entries().map(|entry| (entry.offset, entry.key)).collect();
+                    ensure!(Content, listed == offsets;
+                        "{writer}: the footer lists {listed:?}, and there are {offsets:?}")?;
+                }
+                Item::Record { .. } => {}
+                Item::Damaged { .. } if may_be_torn => {}
+                Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fragments of sources in an event: what a filter said is no source's.
+pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = FragmentView<'a>> {
+    event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER)
+}
+
+/// Each source that an event names, with the cause of its absence where it is missing.
+///
+/// # Errors
+/// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause is
+/// unknown; or the event is called complete and is not.
+pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Option<Cause>>, Broken> {
+    let broken = |words: String| Broken::new(Checker::Content, format!("event {}: {words}", event.key()));
+    let there: Vec<SourceId> = of_sources(event).map(|fragment| fragment.entry.source).collect();
+    let mut found: BTreeMap<SourceId, Option<Cause>> = there.iter().map(|&source| (source, None)).collect();
+    if !there.is_sorted_by(|one, other| one < other) {
+        return Err(broken(format!(
+            "it lists its fragments twice, or in another order than the configuration: {there:?}"
+        )));
+    }
+    for missing in event.missing() {
+        let cause = missing.cause().ok_or_else(|| broken("an unknown cause".to_owned()))?;
+        if found.insert(missing.source, Some(cause)).is_some() {
+            return Err(broken(format!("source {} is missing, and there or missing once more", missing.source)));
+        }
+    }
+    let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
+    ensure!(Content, flagged == found.values().any(Option::is_some);
+        "event {}: called incomplete {flagged}, and it holds {found:?}", event.key())?;
+    Ok(found)
+}
+
+/// Clocks may be so much too fast: who waits by them gives up earlier.
+const FASTEST: f64 = 0.9;
+
+/// A readout unit waits no longer than this for what confirms a number, whatever its time-out.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
+
+/// So many numbers in a row prove a gap in front of them.
+const PROOF: usize = 3;
+
+/// A source that begins further behind the run's first event brings left-overs, as far as a readout unit can tell.
+const NEAR: usize = 16;
+
+/// So many fragments of a source are searched for the run's first number.
+const LOOKED_AHEAD: usize = 72;
+
+/// From when to when a source may have been given up.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Absence {
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+}
+
+/// A whole fragment came.
+#[derive(Copy, Clone, Debug)]
+struct Sign {
+    at: Instant,
+    /// The latest event that came then; none where nothing comes any more.
+    event: Option<usize>,
+}
+
+/// What is known of one source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Course {
+    /// By event, from 0: when its last byte was taken by the readout unit; never where it was not.
+    pub(super) delivered: Vec<Option<Instant>>,
+    /// When it may have been given up for good reason.
+    pub(super) absences: Vec<Absence>,
+}
+
+/// What is known of all sources.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    pub(super) courses: Vec<Course>,
+    /// By event: when its first fragment arrived anywhere.
+    pub(super) begun: Vec<Instant>,
 }
 
 /// When the last byte of a fragment was taken.

@@ -8,7 +8,7 @@ use super::cluster::Seeded;
 use super::fault::Place;
 use super::machines::{ManagerMachine, manager, run_of};
 use super::node::{Member, Node, NodeClock};
-use super::outcome::{Broken, ensure};
+use super::runner::{Broken, ensure};
 use super::scenario::{COORDINATION_STREAM, End, Managers, Scenario};
 use super::world::World;
 use ropewalk_engine::{CoordinatedRun, Coordination, Drive};
@@ -30,7 +30,6 @@ const FASTEST: f64 = 0.9;
 type Term = (u16, u32, Epoch);
 
 /// What is known of event managers.
-#[derive(Debug)]
 pub(super) struct Reign {
     /// Without a lease: the manager that was started last, and its epoch.
     pub(super) present: u16,
@@ -301,7 +300,6 @@ pub(super) struct Reach {
 }
 
 /// The service: grants the lease to one at a time, each new grant in a new epoch.
-#[derive(Debug)]
 pub(super) struct Service {
     draw: Random,
     term: Duration,

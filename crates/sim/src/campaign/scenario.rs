@@ -2,10 +2,9 @@
 
 use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
-use super::fault::{Fault, FaultKind, Place, Scheduled};
+use super::fault::{self, Fault, FaultKind, Place, Scheduled};
 use super::filters::Filters;
 use super::masking::Masking;
-use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::manager::{AssignPolicy, LeaseConfig, LumisectionLength};
 use ropewalk_flow::source::Random;
@@ -258,7 +257,7 @@ impl Scenario {
             drifts: (0..1 + readouts + builders).map(|_| draw.of(&[0, 0, 50, -50, 20_000, -20_000])).collect(),
             ..Self::quiet(seed)
         };
-        scenario.faults = schedule::draw(&scenario, span);
+        scenario.faults = fault::draw(&scenario, span);
         // A receiver with little room, so that send queues fill.
         if Random::new(seed, 4).one_in(4) {
             scenario.network.window = 2 << 10;
@@ -308,7 +307,7 @@ impl Scenario {
         let mut draw = Random::new(self.seed, LATECOMER_STREAM);
         if self.trigger.is_none() && draw.one_in(16) {
             let span = self.pace * self.events as u32;
-            self.faults.extend(schedule::draw_latecomer(self, span, &mut draw));
+            self.faults.extend(fault::draw_latecomer(self, span, &mut draw));
             self.faults.sort_by_key(|scheduled| scheduled.at);
         }
     }
@@ -347,7 +346,7 @@ impl Scenario {
             self.begin_later(&mut draw);
         }
         let begin = if self.managers == Managers::Succession { Duration::ZERO } else { SECOND_CALL };
-        self.faults.extend(schedule::draw_of_managers(self, begin, span, &mut draw));
+        self.faults.extend(fault::draw_of_managers(self, begin, span, &mut draw));
         self.faults.sort_by_key(|scheduled| scheduled.at);
     }
 

@@ -2,7 +2,7 @@
 
 use super::cards::{CardSetting, SubscriberSetting};
 use super::machines::{Card, Got, Said, Visit};
-use super::outcome::{Broken, Checker, ensure};
+use super::runner::{Broken, Checker, ensure};
 use super::world::World;
 use ropewalk_terms::Instant;
 use ropewalk_wire::stream::{Balance, Policy, Share};

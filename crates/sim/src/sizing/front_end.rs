@@ -5,7 +5,6 @@ use super::system::{FormatChoice, System};
 use ropewalk_flow::source::{Random, SizeDistribution, Trigger, TriggerSequence};
 
 /// The triggers of the run, and what became of them.
-#[derive(Debug)]
 pub(super) struct Triggers {
     /// None: every front end sends as fast as it can.
     sequence: Option<TriggerSequence>,
@@ -23,7 +22,6 @@ pub(super) struct Triggers {
 }
 
 /// A front end's memory: fragments from their trigger until their bytes are released by the readout unit.
-#[derive(Debug)]
 struct Source {
     random: Random,
     size: SizeDistribution,
@@ -39,7 +37,6 @@ struct Source {
 }
 
 /// All sources: see the module's text.
-#[derive(Debug)]
 pub(super) struct FrontEnds {
     pub(super) triggers: Triggers,
     sources: Vec<Source>,

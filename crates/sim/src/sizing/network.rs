@@ -190,7 +190,6 @@ pub(super) struct Counts {
 }
 
 /// A network: see the module's picture.
-#[derive(Debug)]
 pub(super) struct Network {
     nature: Nature,
     senders: Vec<Sender>,

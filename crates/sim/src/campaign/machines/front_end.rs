@@ -5,7 +5,7 @@ use super::{Site, door_of, pool};
 use crate::campaign::content::{self, Contents, Format, mixed};
 use crate::campaign::endpoints::{Endpoints, Surroundings};
 use crate::campaign::fault::{Fault, FaultKind};
-use crate::campaign::node::Machine;
+use crate::campaign::node::{Machine, forward};
 use ropewalk_engine::Drive;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{Slice, Staging};
@@ -333,9 +333,7 @@ impl Drive for FrontEnd {
         [retry, due, self.endpoints.next_deadline()].into_iter().flatten().min()
     }
 
-    fn prepare_wait(&mut self) -> bool {
-        self.endpoints.prepare_wait()
-    }
+    forward!(mut endpoints: prepare_wait -> bool);
 
     fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
 
@@ -518,9 +516,7 @@ impl Drive for Stranger {
         retry.into_iter().chain(self.endpoints.next_deadline()).min()
     }
 
-    fn prepare_wait(&mut self) -> bool {
-        self.endpoints.prepare_wait()
-    }
+    forward!(mut endpoints: prepare_wait -> bool);
 
     fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
 

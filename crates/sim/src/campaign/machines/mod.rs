@@ -13,12 +13,12 @@ use super::endpoints::{Endpoints, Surroundings};
 use super::fault::Place;
 use super::filters;
 use super::node::{Machine, disk_of};
-use super::outcome::{Broken, ensure};
 use super::reign::{Line, SharedService};
+use super::runner::{Broken, ensure};
 use super::scenario::{End, Managers, Scenario};
 use ropewalk_engine::{
     BuilderDrive, BuilderDriveConfig, CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
-    ReadoutDriveConfig, Refusal, StandbyDrive, Storage, StorageConfig, StreamStorage,
+    ReadoutDriveConfig, StandbyDrive, Storage, StorageConfig, StreamStorage,
 };
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource};
 use ropewalk_flow::manager::{ManagerConfig, ManagerState};
@@ -30,7 +30,38 @@ use ropewalk_terms::{
     AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc,
 };
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
-use std::os::fd::BorrowedFd;
+
+/// A machine has its turns by the drive that is in it.
+macro_rules! turned_by {
+    ($machine:ty, $drive:ident, $drive_mut:ident) => {
+        impl ropewalk_engine::Drive for $machine {
+            fn turn(&mut self, now: Instant) -> usize {
+                self.$drive_mut().turn(now)
+            }
+
+            fn next_deadline(&self) -> Option<Instant> {
+                self.$drive().next_deadline()
+            }
+
+            fn prepare_wait(&mut self) -> bool {
+                self.$drive_mut().prepare_wait()
+            }
+
+            fn wait_descriptors<'a>(&'a self, into: &mut Vec<std::os::fd::BorrowedFd<'a>>) {
+                self.$drive().wait_descriptors(into);
+            }
+
+            fn is_done(&self) -> bool {
+                self.$drive().is_done()
+            }
+
+            fn refusal(&self) -> Option<&ropewalk_engine::Refusal> {
+                self.$drive().refusal()
+            }
+        }
+    };
+}
+pub(super) use turned_by;
 
 /// All nodes of a run have the same configuration.
 const FINGERPRINT: u64 = 7;
@@ -161,31 +192,7 @@ impl ManagerMachine {
     }
 }
 
-impl Drive for ManagerMachine {
-    fn turn(&mut self, now: Instant) -> usize {
-        self.turned_mut().turn(now)
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.turned().next_deadline()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.turned_mut().prepare_wait()
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.turned().wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.turned().is_done()
-    }
-
-    fn refusal(&self) -> Option<&Refusal> {
-        self.turned().refusal()
-    }
-}
+turned_by!(ManagerMachine, turned, turned_mut);
 
 impl Machine for ManagerMachine {
     fn pools(&mut self) -> Vec<PoolAccount> {

@@ -3,7 +3,7 @@
 
 use super::super::cards::{CardSetting, SubscriberSetting};
 use super::super::endpoints::{Endpoints, Surroundings};
-use super::super::node::Machine;
+use super::super::node::{Machine, forward};
 use super::{Site, pool};
 use ropewalk_engine::Drive;
 use ropewalk_engine::stream::{ClientConfig, ClientState, ServerConfig, StreamClient, StreamServer};
@@ -173,15 +173,11 @@ impl Drive for Subscriber {
         self.client.next_deadline().map(|deadline| deadline.max(self.comes))
     }
 
-    fn prepare_wait(&mut self) -> bool {
-        self.client.prepare_wait()
-    }
+    forward!(mut client: prepare_wait -> bool);
 
     fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
 
-    fn is_done(&self) -> bool {
-        self.client.is_done()
-    }
+    forward!(client: is_done -> bool);
 }
 
 impl Machine for Subscriber {}

@@ -2,7 +2,7 @@
 //! source that has restarted its numbering.
 
 use super::scenario::FlowSetting;
-use crate::campaign::outcome::{Broken, ensure};
+use crate::campaign::runner::{Broken, ensure};
 use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, Recount, SourceAccount};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepView};
@@ -63,7 +63,6 @@ pub(super) struct Finished {
 }
 
 /// The sets of one flow in one gateway.
-#[derive(Debug)]
 pub(super) struct Assembly {
     setting: FlowSetting,
     pub(super) sets: BTreeMap<u64, Set>,

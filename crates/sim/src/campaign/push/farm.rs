@@ -6,7 +6,7 @@
 use super::address;
 use super::assembly::Finished;
 use super::scenario::{Scenario, source_id};
-use crate::campaign::outcome::{Broken, Checker, ensure};
+use crate::campaign::runner::{Broken, Checker, ensure};
 use ropewalk_flow::gateway::{DefaultDecision, FarmAccount, Naming, Output};
 use ropewalk_terms::{Attempt, Cause, Incarnation, Instant, SourceId};
 use ropewalk_wire::gateway::{
@@ -91,7 +91,6 @@ impl Node {
 }
 
 /// The farm of one gateway.
-#[derive(Debug)]
 pub(super) struct Farm {
     scenario: Rc<Scenario>,
     gateway: u16,
@@ -440,7 +439,6 @@ pub(super) struct Decided {
 }
 
 /// Nodes, triggers and readers of decisions: every member but the gateways.
-#[derive(Debug)]
 pub(super) struct Voices {
     scenario: Rc<Scenario>,
     /// By node, then by gateway.

@@ -3,8 +3,7 @@
 use super::scenario::{
     FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, source_id,
 };
-use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
-use crate::campaign::schedule::{moment, scheduled};
+use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled, moment, scheduled};
 use ropewalk_engine::gateway::Order;
 use ropewalk_flow::source::Random;
 use std::ops::RangeInclusive;

@@ -7,8 +7,8 @@ use super::referee::{Identity, Twin};
 use super::scenario::{FlowSetting, Scenario, source_of};
 use super::world::World;
 use crate::campaign::fault::{Fault, FaultKind, Place};
-use crate::campaign::outcome::{Broken, Checker, ensure};
 use crate::campaign::referee::{found_in, read_events};
+use crate::campaign::runner::{Broken, Checker, ensure};
 use ropewalk_flow::gateway::Output;
 use ropewalk_terms::{Attempt, Cause, Instant};
 use ropewalk_wire::run_file::EventView;
@@ -194,50 +194,7 @@ impl World {
         }
         Ok(())
     }
-}
 
-/// How much too fast a clock may be.
-const WORST_DRIFT: f64 = 0.06;
-
-/// Whether what waits in front of gateways leaves enough room for what comes until the trigger has stopped. So much is said in
-/// advance, whatever else is full: what cannot be taken waits there.
-fn leaves_room(scenario: &Scenario, flow: u8, setting: &FlowSetting) -> bool {
-    let network = scenario.network;
-    if !scenario.is_heard() {
-        return false;
-    }
-    let held_up = if network.disorder > 0.0 { network.held_up } else { Duration::ZERO };
-    let away = scenario.faults.iter().map(|scheduled| away(scenario, &scheduled.fault)).max().unwrap_or_default();
-    let reaction = LOOK + away + 2 * (network.latency + held_up) + setting.sources.jitter + Duration::from_micros(10);
-    let burst = if setting.is_random { 5.0 } else { 1.0 };
-    let coming = (reaction.as_secs_f64() / setting.pace.as_secs_f64() * burst).ceil() as u64;
-    let reordered = if setting.sources.reordered > 0.0 { u64::from(setting.sources.delay_sets) } else { 0 };
-    let doubled = 1 + u64::from(setting.sources.duplicates > 0.0);
-    // Strangers say something, too.
-    let strangers =
-        scenario.faults.iter().filter(|scheduled| scheduled.fault.kind == FaultKind::StrangerPackets).count() as u64
-            * 2;
-    let packets = (coming + reordered + 2) * u64::from(setting.sources.sources) * doubled + strangers;
-    let room = scenario.rooms.queue as u64;
-    let wanted = scenario.gateway_config(0, 1).wanted_queue(&[flow], 1);
-    wanted.unwrap_or_else(|| room.div_ceil(8)).min(room / 2) >= packets
-}
-
-/// How often gateways look how much waits.
-const LOOK: Duration = Duration::from_micros(200);
-
-/// How long a gateway may not look how much waits in front of it, before triggers take it for dead.
-fn away(scenario: &Scenario, fault: &Fault) -> Duration {
-    match fault.kind {
-        // It looks, and looks again in its next turn.
-        FaultKind::GatewaySlow => 2 * fault.time,
-        FaultKind::GatewaySleeps if matches!(fault.place(), Place::Sending(_)) => Duration::ZERO,
-        FaultKind::GatewaySleeps | FaultKind::GatewayKilled => scenario.trigger_silence,
-        _ => Duration::ZERO,
-    }
-}
-
-impl World {
     /// Accepted events of flows that are stored are in their gateway's files, each once, and nothing else is.
     pub(super) fn judge_files(&self) -> Result<(), Broken> {
         let referee = self.referee.borrow();
@@ -323,6 +280,47 @@ impl World {
         let head = event.head();
         let is_right = Some(head.trigger_type) == word && head.attempt == Attempt(known.attempt);
         if is_right { Ok(()) } else { Err(format!("{place:?}: {head:?}, and it is {known:?}")) }
+    }
+}
+
+/// How much too fast a clock may be.
+const WORST_DRIFT: f64 = 0.06;
+
+/// Whether what waits in front of gateways leaves enough room for what comes until the trigger has stopped. So much is said in
+/// advance, whatever else is full: what cannot be taken waits there.
+fn leaves_room(scenario: &Scenario, flow: u8, setting: &FlowSetting) -> bool {
+    let network = scenario.network;
+    if !scenario.is_heard() {
+        return false;
+    }
+    let held_up = if network.disorder > 0.0 { network.held_up } else { Duration::ZERO };
+    let away = scenario.faults.iter().map(|scheduled| away(scenario, &scheduled.fault)).max().unwrap_or_default();
+    let reaction = LOOK + away + 2 * (network.latency + held_up) + setting.sources.jitter + Duration::from_micros(10);
+    let burst = if setting.is_random { 5.0 } else { 1.0 };
+    let coming = (reaction.as_secs_f64() / setting.pace.as_secs_f64() * burst).ceil() as u64;
+    let reordered = if setting.sources.reordered > 0.0 { u64::from(setting.sources.delay_sets) } else { 0 };
+    let doubled = 1 + u64::from(setting.sources.duplicates > 0.0);
+    // Strangers say something, too.
+    let strangers =
+        scenario.faults.iter().filter(|scheduled| scheduled.fault.kind == FaultKind::StrangerPackets).count() as u64
+            * 2;
+    let packets = (coming + reordered + 2) * u64::from(setting.sources.sources) * doubled + strangers;
+    let room = scenario.rooms.queue as u64;
+    let wanted = scenario.gateway_config(0, 1).wanted_queue(&[flow], 1);
+    wanted.unwrap_or_else(|| room.div_ceil(8)).min(room / 2) >= packets
+}
+
+/// How often gateways look how much waits.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// How long a gateway may not look how much waits in front of it, before triggers take it for dead.
+fn away(scenario: &Scenario, fault: &Fault) -> Duration {
+    match fault.kind {
+        // It looks, and looks again in its next turn.
+        FaultKind::GatewaySlow => 2 * fault.time,
+        FaultKind::GatewaySleeps if matches!(fault.place(), Place::Sending(_)) => Duration::ZERO,
+        FaultKind::GatewaySleeps | FaultKind::GatewayKilled => scenario.trigger_silence,
+        _ => Duration::ZERO,
     }
 }
 

@@ -5,11 +5,12 @@ use super::assembly::{Assembly, Finished};
 use super::farm::{Farm, Voices};
 use super::scenario::{Scenario, source_of};
 use crate::campaign::fault::Place;
-use crate::campaign::outcome::{Broken, Checker, ensure};
 use crate::campaign::recorder;
+use crate::campaign::runner::{Broken, Checker, ensure};
 use ropewalk_engine::gateway::{Order, OrderBoard, Read};
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
 use ropewalk_io::packet::simulated::Passage;
+use ropewalk_io::packet::{Packet, over_v4};
 use ropewalk_terms::Instant;
 use ropewalk_wire::gateway::{Frame, Kind, Message, PushView};
 use ropewalk_wire::mep::MepView;
@@ -22,34 +23,14 @@ use std::sync::Arc;
 /// Shared by everybody who takes part.
 pub(super) type Shared = Rc<RefCell<Referee>>;
 
-/// What of a gateway had a turn.
+/// What of a gateway had a turn: both halves together, or one of them.
 #[derive(Copy, Clone)]
-pub(super) enum Turned<'a> {
-    /// Both halves together.
-    Whole(&'a Receiver, &'a Sender),
-    /// One of them.
-    Receiving(&'a Receiver),
-    Sending(&'a Sender),
-}
-
-impl<'a> Turned<'a> {
-    const fn receiver(self) -> Option<&'a Receiver> {
-        match self {
-            Self::Whole(receiver, _) | Self::Receiving(receiver) => Some(receiver),
-            Self::Sending(_) => None,
-        }
-    }
-
-    const fn sender(self) -> Option<&'a Sender> {
-        match self {
-            Self::Whole(_, sender) | Self::Sending(sender) => Some(sender),
-            Self::Receiving(_) => None,
-        }
-    }
+pub(super) struct Turned<'a> {
+    pub(super) receiver: Option<&'a Receiver>,
+    pub(super) sender: Option<&'a Sender>,
 }
 
 /// What happened in a gateway's turn, in this order.
-#[derive(Debug)]
 enum Note {
     Packet {
         flow: u8,
@@ -71,7 +52,6 @@ enum Note {
 }
 
 /// One life of a gateway as it must be.
-#[derive(Debug)]
 pub(super) struct Twin {
     pub(super) flows: Vec<Assembly>,
     pub(super) farm: Farm,
@@ -99,7 +79,6 @@ pub(super) struct Fate {
 }
 
 /// The referee.
-#[derive(Debug)]
 pub(super) struct Referee {
     scenario: Rc<Scenario>,
     orders: Arc<OrderBoard>,
@@ -156,7 +135,7 @@ impl Referee {
     }
 
     /// A process took a packet.
-    pub(super) fn taken(&mut self, by: Place, at: SocketAddrV4, from: SocketAddrV4, bytes: Vec<u8>, now: Instant) {
+    fn taken(&mut self, by: Place, at: SocketAddrV4, from: SocketAddrV4, bytes: Vec<u8>, now: Instant) {
         self.note(now, &bytes, || format!("{by} takes from {from}"));
         match by {
             Place::Gateway(gateway) | Place::Sending(gateway) => {
@@ -173,8 +152,12 @@ impl Referee {
         }
     }
 
-    /// A process looked for packets and took `count`.
-    pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, count: usize) {
+    /// A process looked for packets and took these.
+    pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, packets: &[Packet], now: Instant) {
+        for Packet { from, payload, .. } in packets {
+            self.taken(by, at, over_v4(*from), payload.to_vec(), now);
+        }
+        let count = packets.len();
         if let Place::Gateway(gateway) | Place::Sending(gateway) = by {
             let note = address::input_at(at).map_or(Note::AllHeard, |(_, flow)| Note::Looked { flow, count });
             self.twins[usize::from(gateway)].notes.push(note);
@@ -234,7 +217,7 @@ impl Referee {
         let twin = &mut twins[usize::from(gateway)];
         let in_place = |broken: Broken| Broken { words: format!("gw{gateway}: {}", broken.words), ..broken };
         let replayed = twin.replay(turned, scenario.rooms.batch, now);
-        if turned.receiver().is_some() {
+        if turned.receiver.is_some() {
             twin.read(orders, now);
         }
         replayed.and_then(|()| twin.check(turned)).map_err(in_place)
@@ -256,7 +239,7 @@ impl Twin {
 
     /// Goes through the turn.
     fn replay(&mut self, turned: Turned<'_>, batch: usize, now: Instant) -> Result<(), Broken> {
-        if let Some(receiver) = turned.receiver() {
+        if let Some(receiver) = turned.receiver {
             self.begin_turn(receiver, now);
         }
         for note in std::mem::take(&mut self.notes) {
@@ -271,7 +254,7 @@ impl Twin {
                 Note::Sent { to, bytes } => self.say(to, &bytes)?,
             }
         }
-        if matches!(turned, Turned::Receiving(_)) {
+        if turned.sender.is_none() {
             self.finish_sets(now);
         }
         Ok(())
@@ -310,7 +293,7 @@ impl Twin {
     /// Time passes in the half that sends; then it takes what the other one has finished.
     fn pass(&mut self, turned: Turned<'_>, now: Instant) {
         self.farm.pass(now);
-        if matches!(turned, Turned::Whole(..)) {
+        if turned.receiver.is_some() && turned.sender.is_some() {
             self.finish_sets(now);
         }
         for (flow, finished) in self.between.drain(..) {
@@ -350,18 +333,15 @@ impl Twin {
 
     /// Whether the gateway's accounts are those that follow from its packets.
     fn check(&mut self, turned: Turned<'_>) -> Result<(), Broken> {
-        if let Some(receiver) = turned.receiver() {
+        if let Some(receiver) = turned.receiver {
             self.check_packets(receiver)?;
         }
-        if let Some(sender) = turned.sender() {
+        if let Some(sender) = turned.sender {
             self.check_events(sender)?;
             self.check_credit(sender)?;
             self.farm.check_rest()?;
         }
-        match turned {
-            Turned::Whole(receiver, _) => self.check_alarm(receiver),
-            Turned::Receiving(_) | Turned::Sending(_) => Ok(()),
-        }
+        turned.receiver.filter(|_| turned.sender.is_some()).map_or(Ok(()), |receiver| self.check_alarm(receiver))
     }
 
     fn check_packets(&mut self, receiver: &Receiver) -> Result<(), Broken> {

@@ -7,11 +7,11 @@ use super::fault::Spoiling;
 use super::referee::Shared;
 use crate::campaign::endpoints::Endpoints;
 use crate::campaign::fault::Place;
-use crate::campaign::node::NodeClock;
+use crate::campaign::node::{NodeClock, forward};
 use ropewalk_engine::gateway::{Connections, Link};
 use ropewalk_io::packet::simulated::{SimulatedReceiver, SimulatedSender};
 use ropewalk_io::packet::{
-    Fill, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, Refusal, SendCounters, Sender, over_v4,
+    Fill, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, Refusal, SendCounters, Sender,
 };
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
@@ -22,58 +22,33 @@ use std::rc::Rc;
 
 /// A receiver with a member's clock.
 pub(super) struct Inlet {
-    inner: SimulatedReceiver,
-    place: Place,
-    clock: NodeClock,
-    referee: Shared,
-}
-
-impl Inlet {
-    pub(super) const fn new(inner: SimulatedReceiver, place: Place, clock: NodeClock, referee: Shared) -> Self {
-        Self { inner, place, clock, referee }
-    }
+    pub(super) inner: SimulatedReceiver,
+    pub(super) place: Place,
+    pub(super) clock: NodeClock,
+    pub(super) referee: Shared,
 }
 
 impl Receiver for Inlet {
     fn receive(&mut self, _now: Instant, packets: &mut Vec<Packet>) -> usize {
         let before = packets.len();
         let count = self.inner.receive(self.clock.world(), packets);
-        let (mut referee, at) = (self.referee.borrow_mut(), self.inner.address_v4());
-        for Packet { from, payload, .. } in &packets[before..] {
-            referee.taken(self.place, at, over_v4(*from), payload.to_vec(), self.clock.now());
-        }
-        referee.looked(self.place, at, count);
+        let mut referee = self.referee.borrow_mut();
+        referee.looked(self.place, self.inner.address_v4(), &packets[before..], self.clock.now());
         count
     }
 
-    fn address(&self) -> SocketAddr {
-        self.inner.address()
-    }
+    forward!(inner: address -> SocketAddr, wait_descriptor -> Option<BorrowedFd<'_>>);
 
     fn prepare_wait(&mut self) -> bool {
         // What is due by the world's clock can be taken.
         self.inner.next_deadline().is_none_or(|due| due > self.clock.world())
     }
 
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn next_deadline(&self) -> Option<Instant> {
         self.inner.next_deadline().map(|world| self.clock.local_from(world))
     }
 
-    fn counters(&mut self) -> ReceiveCounters {
-        self.inner.counters()
-    }
-
-    fn memory_in_use(&mut self) -> MemoryInUse {
-        self.inner.memory_in_use()
-    }
-
-    fn queue_in_use(&mut self) -> QueueInUse {
-        self.inner.queue_in_use()
-    }
+    forward!(mut inner: counters -> ReceiveCounters, memory_in_use -> MemoryInUse, queue_in_use -> QueueInUse);
 }
 
 /// What a source does to its next packets: so many of them are spoilt.
@@ -81,23 +56,15 @@ pub(super) type Tampering = Rc<Cell<Option<Spoiling>>>;
 
 /// A sender with a member's clock.
 pub(super) struct Outlet {
-    inner: SimulatedSender,
-    place: Place,
-    clock: NodeClock,
-    referee: Shared,
-    tampering: Tampering,
+    pub(super) inner: SimulatedSender,
+    pub(super) place: Place,
+    pub(super) clock: NodeClock,
+    pub(super) referee: Shared,
+    /// What is done to its packets.
+    pub(super) tampering: Tampering,
 }
 
 impl Outlet {
-    pub(super) fn new(inner: SimulatedSender, place: Place, clock: NodeClock, referee: Shared) -> Self {
-        Self { inner, place, clock, referee, tampering: Rc::default() }
-    }
-
-    /// What is done to its packets.
-    pub(super) fn tampering(&self) -> Tampering {
-        Rc::clone(&self.tampering)
-    }
-
     fn note(&self, to: SocketAddrV4, bytes: &[u8]) {
         let mut referee = self.referee.borrow_mut();
         referee.sent(self.place, self.inner.address(), to, bytes, self.clock.now());
@@ -133,43 +100,19 @@ impl Sender for Outlet {
         self.inner.flush(self.clock.world())
     }
 
-    fn queued(&self) -> usize {
-        self.inner.queued()
-    }
-
-    fn largest(&self) -> usize {
-        self.inner.largest()
-    }
-
-    fn address(&self) -> SocketAddrV4 {
-        self.inner.address()
-    }
-
-    fn counters(&self) -> SendCounters {
-        self.inner.counters()
-    }
+    forward!(inner: queued -> usize, largest -> usize, address -> SocketAddrV4, counters -> SendCounters);
 }
 
 /// A link over connections.
 pub(super) struct Line {
-    inner: Connections<Endpoints>,
-    place: Place,
-    at: SocketAddrV4,
-    clock: NodeClock,
-    referee: Shared,
+    pub(super) inner: Connections<Endpoints>,
+    pub(super) place: Place,
+    pub(super) at: SocketAddrV4,
+    pub(super) clock: NodeClock,
+    pub(super) referee: Shared,
 }
 
 impl Line {
-    pub(super) const fn new(
-        inner: Connections<Endpoints>,
-        place: Place,
-        at: SocketAddrV4,
-        clock: NodeClock,
-        referee: Shared,
-    ) -> Self {
-        Self { inner, place, at, clock, referee }
-    }
-
     fn note(&self, to: SocketAddrV4, bytes: &[u8]) {
         self.referee.borrow_mut().sent(self.place, self.at, to, bytes, self.clock.now());
     }
@@ -179,11 +122,7 @@ impl Link for Line {
     fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize {
         let before = packets.len();
         let count = self.inner.receive(now, packets);
-        let mut referee = self.referee.borrow_mut();
-        for Packet { from, payload, .. } in &packets[before..] {
-            referee.taken(self.place, self.at, over_v4(*from), payload.to_vec(), self.clock.now());
-        }
-        referee.looked(self.place, self.at, count);
+        self.referee.borrow_mut().looked(self.place, self.at, &packets[before..], self.clock.now());
         count
     }
 
@@ -210,23 +149,7 @@ impl Link for Line {
         self.inner.flush(now)
     }
 
-    fn is_queued(&self) -> bool {
-        self.inner.is_queued()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.inner.prepare_wait()
-    }
-
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.inner.next_deadline()
-    }
-
-    fn sent(&self) -> SendCounters {
-        self.inner.sent()
-    }
+    forward!(inner: is_queued -> bool, next_deadline -> Option<Instant>, sent -> SendCounters);
+    forward!(inner: wait_descriptor -> Option<BorrowedFd<'_>>);
+    forward!(mut inner: prepare_wait -> bool);
 }

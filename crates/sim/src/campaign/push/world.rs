@@ -1,26 +1,30 @@
-//! The members of a push system, the clock that turns them, and how far the run is.
+//! The members of a push system, the clock that turns them, how far the run is, and what faults do to members, network and disks.
 
-use super::fault::keeps_away;
-use super::member::{GatewayMachine, NodeMachine, SendingMachine, TriggerMachine, member};
-use super::readers::{Reader, Watcher};
+use super::address;
+use super::fault::{Spoiling, keeps_away, on_way};
+use super::member::{GatewayMachine, NodeMachine, Reader, SendingMachine, TriggerMachine, Watcher, member};
 use super::referee::{Referee, Shared, Turned};
 use super::scenario::{FlowSetting, Scenario};
 use super::wires::Tampering;
 use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded};
+use crate::campaign::content::mixed;
 use crate::campaign::fault::{FaultKind, Place, Scheduled};
+use crate::campaign::machines::pool;
 use crate::campaign::node::NodeClock;
-use crate::campaign::outcome::{Broken, ensure};
 use crate::campaign::recorder::Recorder;
-use crate::campaign::runner::{Situation, SystemKind};
+use crate::campaign::runner::{Broken, Situation, SystemKind, ensure};
 use ropewalk_engine::Drive;
 use ropewalk_engine::gateway::{Order, OrderBoard};
 use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
-use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork};
-use ropewalk_io::simulated::Network;
+use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork, PacketPath};
+use ropewalk_io::packet::{Flow, SendConfig, Sender};
+use ropewalk_io::simulated::{Faults, Network};
+use ropewalk_memory::Staging;
 use ropewalk_terms::Instant;
 use std::collections::VecDeque;
+use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,9 +60,6 @@ pub struct World {
     pub(super) orders: Arc<OrderBoard>,
     /// What is still to be ordered.
     to_order: VecDeque<(Duration, Order)>,
-    /// How many lives each node had, and each gateway.
-    pub(super) lives: Vec<u64>,
-    gateway_lives: Vec<u64>,
     have_come: bool,
 }
 
@@ -110,8 +111,6 @@ impl World {
             is_over: Arc::default(),
             orders,
             to_order: scenario.orders.iter().copied().collect(),
-            lives: vec![0; scenario.nodes.len()],
-            gateway_lives: vec![0; usize::from(scenario.gateways)],
             have_come: false,
             network,
             core,
@@ -143,8 +142,7 @@ impl World {
     /// A gateway begins a life.
     pub(super) fn start_gateway(&mut self, gateway: u16) {
         let index = usize::from(gateway);
-        self.gateway_lives[index] += 1;
-        let life = self.gateway_lives[index];
+        let life = u64::from(self.gateways[index].life + 1);
         if life > 1 {
             self.referee.borrow_mut().begin_life(gateway, life);
         }
@@ -167,8 +165,7 @@ impl World {
 
     fn start_node(&mut self, node: u16) {
         let index = usize::from(node);
-        self.lives[index] += 1;
-        let drive = self.node(node, self.lives[index], &self.nodes[index].clock);
+        let drive = self.node(node, u64::from(self.nodes[index].life + 1), &self.nodes[index].clock);
         self.referee.borrow_mut().voices.talks[index].fill(Default::default());
         self.nodes[index].start(drive);
     }
@@ -178,7 +175,7 @@ impl World {
         let done = turn(member);
         if let (Some(_), Some(drive)) = (done, &member.machine) {
             let receiver = drive.receiver();
-            let turned = drive.sender().map_or(Turned::Receiving(receiver), |sender| Turned::Whole(receiver, sender));
+            let turned = Turned { receiver: Some(receiver), sender: drive.sender() };
             self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
             check_throttle(receiver, self.scenario.flows.len())?;
             self.tell_last_events(index);
@@ -191,7 +188,7 @@ impl World {
         let member = &mut self.senders[index];
         let done = turn(member);
         if let (Some(_), Some(half)) = (done, &member.machine) {
-            let turned = Turned::Sending(half.drive.machine());
+            let turned = Turned { receiver: None, sender: Some(half.drive.machine()) };
             self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
         }
         Ok(done)
@@ -255,6 +252,193 @@ impl World {
         let have_received = self.gateways.iter().all(|member| member.machine.as_ref().is_some_and(Drive::is_done));
         have_received && self.senders.iter().all(|member| member.machine.as_ref().is_none_or(Drive::is_done))
     }
+
+    fn set_drift(&self, place: Place, ppm: i32) {
+        match place {
+            Place::Node(node) => self.nodes[usize::from(node)].clock.set_drift(ppm),
+            _ => self.gateways[usize::from(place.index())].clock.set_drift(ppm),
+        }
+    }
+
+    fn change_pauses(&mut self, place: Place, by: i32) {
+        fn change<D: Drive>(member: &mut Process<D>, by: i32) {
+            member.pauses = member.pauses.saturating_add_signed(by);
+            member.wake();
+        }
+        match place {
+            Place::Gateway(gateway) => {
+                change(&mut self.gateways[usize::from(gateway)], by);
+                change(&mut self.senders[usize::from(gateway)], by);
+            }
+            Place::Sending(gateway) => change(&mut self.senders[usize::from(gateway)], by),
+            Place::Reader(reader) => change(&mut self.readers[usize::from(reader)], by),
+            Place::Node(node) => change(&mut self.nodes[usize::from(node)], by),
+            Place::Trigger(flow) => change(&mut self.triggers[usize::from(flow)], by),
+            // A source has its turns with its trigger.
+            _ => {}
+        }
+    }
+
+    fn set_reader_away(&mut self, reader: u16, is_away: bool) {
+        let member = &mut self.readers[usize::from(reader)];
+        if let Some(drive) = &mut member.machine {
+            drive.set_away(is_away);
+        }
+        member.wake();
+    }
+
+    /// The connections of a node break.
+    fn disconnect(&self, node: u16) {
+        for host in self.core.recorder.borrow().hosts_of(*address::node(node).ip()) {
+            for (_, endpoint) in self.lines.connections_of(host) {
+                self.lines.reset(host, endpoint);
+            }
+        }
+    }
+
+    /// How often gateways have turns now.
+    pub(super) fn set_paces(&mut self) {
+        for (number, gateway) in (0..).zip(&mut self.gateways) {
+            let slow = self.core.schedule.active().filter(|fault| fault.kind == FaultKind::GatewaySlow);
+            let paces = slow.filter(|fault| fault.places == [Place::Gateway(number)]).map(|fault| fault.time);
+            gateway.set_pace(paces.max().unwrap_or_default());
+        }
+    }
+
+    /// Whether this goes wrong now.
+    pub(super) fn suffers(&self, kind: FaultKind, places: &[Place]) -> bool {
+        self.core.schedule.active().any(|active| active.kind == kind && active.places == places)
+    }
+
+    /// A gateway that nothing keeps away any more begins its next life.
+    fn restart_gateway(&mut self, gateway: u16) {
+        let is_dead = self.suffers(FaultKind::GatewayKilled, &[Place::Gateway(gateway)]);
+        if !is_dead && self.gateways[usize::from(gateway)].machine.is_none() {
+            self.start_gateway(gateway);
+        }
+    }
+
+    /// Who hears whom over connections now.
+    pub(super) fn set_lines(&self) {
+        for node in 0..self.scenario.nodes.len() as u16 {
+            let is_cut_off = self.suffers(FaultKind::NodeCutOff, &[Place::Node(node)]);
+            let is_deaf = self.suffers(FaultKind::NodeDeaf, &[Place::Node(node)]);
+            for gateway in 0..self.scenario.gateways {
+                let ours = self.core.recorder.borrow().hosts_of(*self.scenario.address(gateway, address::CONTROL).ip());
+                for there in self.core.recorder.borrow().hosts_of(*address::node(node).ip()) {
+                    for &here in &ours {
+                        self.lines.heal(here, there);
+                        if is_cut_off {
+                            self.lines.partition(here, there);
+                        } else if is_deaf {
+                            self.lines.partition_one_way(here, there);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Readers who are slow now, at gateways that may have begun another life.
+    pub(super) fn set_rates(&self) {
+        for fault in self.core.schedule.active().filter(|fault| fault.kind == FaultKind::ReaderSlow) {
+            self.set_rate(fault.place().index(), Some(fault.count()));
+        }
+    }
+
+    /// So many bytes a second come to a reader of decisions; as many as the network carries where none are said.
+    pub(super) fn set_rate(&self, reader: u16, bandwidth: Option<u64>) {
+        let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
+        let faults = bandwidth.map(|_| Faults { bandwidth, ..self.scenario.lines.clone() });
+        for here in self.core.recorder.borrow().hosts_of(*self.scenario.address(gateway, address::decisions(flow)).ip())
+        {
+            for there in self.core.recorder.borrow().hosts_of(*address::reader(reader).ip()) {
+                self.lines.set_link(here, there, faults.clone());
+            }
+        }
+    }
+
+    /// What goes wrong on gateways' disks now.
+    pub(super) fn set_disks(&self) {
+        for (gateway, storage) in (0..).zip(&self.storages) {
+            let mut disk = DiskFaults::default();
+            let own = self.core.schedule.active().filter(|fault| fault.places == [Place::Gateway(gateway)]);
+            own.for_each(|fault| fault.strike_disk(&mut disk));
+            storage.set_faults(disk);
+        }
+    }
+
+    /// What goes wrong on the network now, all of it together.
+    pub(super) fn set_network(&self) {
+        let base = PacketFaults { queue: self.scenario.rooms.queue, ..self.scenario.network };
+        let is_short = self.suffers(FaultKind::QueueShort, &[]);
+        self.network.set_faults(PacketFaults { queue: if is_short { SHORT_QUEUE } else { base.queue }, ..base });
+        let silence = PacketFaults { loss: 1.0, ..base };
+        let mut paths = Vec::new();
+        for fault in self.core.schedule.active() {
+            match (fault.kind, fault.places.first()) {
+                (FaultKind::SourceSilent, Some(&Place::FlowSource(flow, source))) => {
+                    let from = address::only(address::source(flow, source));
+                    paths.push(PacketPath { from, to: address::GATEWAYS, faults: silence });
+                }
+                (kind @ (FaultKind::NodeDeaf | FaultKind::NodeCutOff), Some(&Place::Node(node))) => {
+                    let to = address::only(address::node(node));
+                    paths.push(PacketPath { from: address::GATEWAYS, to: to.clone(), faults: silence });
+                    if kind == FaultKind::NodeCutOff {
+                        paths.push(PacketPath { from: to, to: address::GATEWAYS, faults: silence });
+                    }
+                }
+                _ => {}
+            }
+        }
+        let ways = [
+            (address::SOURCES, address::GATEWAYS),
+            (address::GATEWAYS, address::NODES),
+            (address::NODES, address::GATEWAYS),
+            (address::GATEWAYS, address::TRIGGERS),
+        ];
+        for (way, (from, to)) in ways.into_iter().enumerate() {
+            let mut faults = base;
+            for fault in self.core.schedule.active() {
+                let Some((_, manner)) = on_way(fault.kind).filter(|(of, _)| *of == way) else { continue };
+                match manner {
+                    0 => faults.loss = faults.loss.max(fault.number as f64 / 100.0),
+                    1 => faults.duplication = fault.number as f64 / 100.0,
+                    2 => (faults.disorder, faults.held_up) = (0.5, faults.held_up.max(fault.time)),
+                    _ => faults.latency = faults.latency.max(fault.time),
+                }
+            }
+            paths.push(PacketPath { from, to, faults });
+        }
+        self.network.set_paths(paths);
+    }
+
+    /// Nonsense to every door, from a stranger's address and from a source's.
+    fn speak_nonsense(&mut self, now: Instant) {
+        let flows = 0..self.scenario.flows.len() as u8;
+        let mut doors: Vec<SocketAddrV4> = flows.clone().map(address::trigger).collect();
+        doors.extend((0..self.nodes.len() as u16).map(address::node));
+        for gateway in 0..self.scenario.gateways {
+            doors.push(self.scenario.address(gateway, address::CONTROL));
+            doors.extend(flows.clone().map(|flow| self.scenario.address(gateway, address::input(flow))));
+        }
+        for (index, from) in (0..).zip([address::STRANGER, address::source(0, 0)]) {
+            let staging = Staging::new(pool("nonsense", 1 << 12, 2));
+            let mut sender = self.network.sender(SendConfig::new(Flow::Udp, from), staging);
+            for (door, &to) in (0..).zip(&doors) {
+                let number = mixed(self.scenario.seed, index, door ^ now.as_nanoseconds());
+                let length = (number % 80) as usize;
+                let mut fill = |room: &mut [u8]| {
+                    let bytes = (0..length as u64).map(|place| mixed(number, place, 2) as u8);
+                    room.iter_mut().zip(bytes).for_each(|(byte, nonsense)| *byte = nonsense);
+                    length
+                };
+                // Where there is no room for nonsense it goes unsaid.
+                let _ = sender.send_with(to, length.max(1), &mut fill);
+                sender.flush(now);
+            }
+        }
+    }
 }
 
 impl Cluster for World {
@@ -286,12 +470,52 @@ impl Cluster for World {
     }
 
     fn begin(&mut self, now: Instant, active: &mut Active) -> bool {
-        self.begin_fault(now, &active.scheduled.fault);
+        let fault = &active.scheduled.fault;
+        if let Some(spoiling) = Spoiling::of(fault) {
+            let Place::FlowSource(flow, source) = fault.place() else { return false };
+            self.tampering[usize::from(flow)][usize::from(source)].set(Some(spoiling));
+            return true;
+        }
+        let index = fault.places.first().map_or(0, |place| place.index());
+        match fault.kind {
+            FaultKind::StrangerPackets => self.speak_nonsense(now),
+            FaultKind::NodeKilled => self.nodes[usize::from(index)].machine = None,
+            FaultKind::GatewayKilled => {
+                self.gateways[usize::from(index)].machine = None;
+                self.senders[usize::from(index)].machine = None;
+            }
+            FaultKind::NodeDisconnected => self.disconnect(index),
+            FaultKind::ReaderLeaves => self.set_reader_away(index, true),
+            FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
+                self.change_pauses(fault.place(), 1);
+            }
+            FaultKind::NodeSlow => {
+                let slower = 1_000_000 - 1_000_000 / (fault.number as i32).max(1);
+                self.set_drift(fault.place(), -slower);
+            }
+            FaultKind::ClockDrift => self.set_drift(fault.place(), fault.number as i32),
+            // Network, disks and the scheduler read the active faults themselves.
+            _ => {}
+        }
         true
     }
 
     fn end(&mut self, active: &Active) {
-        self.end_fault(&active.scheduled.fault);
+        let fault = &active.scheduled.fault;
+        match fault.kind {
+            FaultKind::NodeKilled => self.start_nodes(),
+            FaultKind::GatewayKilled => self.restart_gateway(fault.place().index()),
+            FaultKind::ReaderLeaves => self.set_reader_away(fault.place().index(), false),
+            // Several may slow the same one: those that still do, do it again.
+            FaultKind::ReaderSlow => self.set_rate(fault.place().index(), None),
+            FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
+                self.change_pauses(fault.place(), -1);
+            }
+            FaultKind::NodeSlow | FaultKind::ClockDrift => {
+                self.set_drift(fault.place(), self.scenario.drift(fault.place()));
+            }
+            _ => {}
+        }
     }
 
     fn after_faults(&mut self) {
@@ -421,3 +645,6 @@ fn check_throttle(receiver: &Receiver, flows: usize) -> Result<(), Broken> {
     }
     Ok(())
 }
+
+/// Packets that find room at a receiver while queues are short.
+const SHORT_QUEUE: usize = 8;

@@ -20,7 +20,6 @@ const SILENCE: Duration = Duration::from_millis(500);
 const REMEMBERED: usize = 1 << 16;
 
 /// A set whose packets are on their way.
-#[derive(Debug)]
 struct Flight {
     queue: u16,
     packets: Vec<Payload>,
@@ -28,7 +27,6 @@ struct Flight {
 }
 
 /// Trigger and sources of one flow.
-#[derive(Debug)]
 pub(super) struct FlowSources {
     trigger: Trigger,
     sequence: TriggerSequence,
@@ -171,7 +169,6 @@ impl Memory {
 }
 
 /// Makes a flow's packets.
-#[derive(Debug)]
 struct PacketMaker {
     size: SizeDistribution,
     most_banks: u32,
