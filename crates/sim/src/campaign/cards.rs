@@ -5,13 +5,12 @@ use super::fault::{Fault, FaultKind, LASTS, Place, Scheduled, moment, scheduled}
 use super::machines::{Card, ReadoutMachine, Record};
 use super::node::Node;
 use super::recorder::{Inlet, Recorder};
-use super::runner::{Broken, Checker, ensure};
+use super::runner::{Broken, ensure};
 use super::scenario::{Managers, SECOND_CALL, Scenario};
 use super::world::World;
 use ropewalk_engine::Drive;
 use ropewalk_flow::readout::felix::{EventRule, NumberField};
 use ropewalk_flow::source::Random;
-use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{BlockFormat, HEADER_BYTES, Status, SubChunkType, Trailer};
 use ropewalk_wire::stream::{Balance, Policy, Share};
 use std::ops::RangeInclusive;
@@ -284,13 +283,9 @@ impl Scenario {
         for _ in 0..if count > 0 { draw.between(0, MOST_OF_AUDIENCE) } else { 0 } {
             before = near_the_end(&mut draw, span, before);
             let subscriber = Place::Subscriber(draw.below(count) as u16);
-            let kind = draw.of(&[
-                FaultKind::SubscriberKilled,
-                FaultKind::SubscriberSleeps,
-                FaultKind::SubscriberCutOff,
-                FaultKind::SubscriberReset,
-                FaultKind::SubscriberSlow,
-            ]);
+            // All of the kinds that strike subscribers.
+            let first = FaultKind::SubscriberKilled as usize;
+            let kind = draw.of(&FaultKind::ALL[first..=FaultKind::SubscriberSlow as usize]);
             let rate = if kind == FaultKind::SubscriberSlow { 1 << draw.between(12, 18) } else { 0 };
             let lasts = draw.time(*LASTS.start(), *LASTS.end());
             let lasts = if kind.is_lasting() { lasts } else { Duration::ZERO };
@@ -299,33 +294,26 @@ impl Scenario {
     }
 
     fn draw_fault_of_card(&self, draw: &mut Random) -> Fault {
+        use FaultKind::*;
         let setting = &self.cards[draw.below(self.cards.len() as u64) as usize];
         let sources = self.sources_of(setting);
         let source = Place::Source((sources.start as u64 + draw.below(sources.len() as u64)) as u16);
         let count = draw.between(1, 12).cast_signed();
-        let flagged = draw.of(&[
-            FaultKind::ChunkBusy,
-            FaultKind::ChunkCrc,
-            FaultKind::ChunkError,
-            FaultKind::ChunkTruncated,
-            FaultKind::ChunkTimedOut,
-        ]);
+        let flagged = draw.of(&[ChunkBusy, ChunkCrc, ChunkError, ChunkTruncated, ChunkTimedOut]);
         let card = Place::Card(setting.readout);
         match draw.below(20) {
-            0 | 1 => Fault::at(FaultKind::LinkDies, source),
-            2 | 3 => Fault::at(FaultKind::LinkStalls, source),
-            4 => Fault::at(FaultKind::BlockLost, source).with_number(draw.of(&[1, 2, 5, 31, 32, 70])),
-            5 => Fault::at(FaultKind::BlockDamaged, source).with_number(draw.of(&[0, 1, 2, 3])),
+            0 | 1 => Fault::at(LinkDies, source),
+            2 | 3 => Fault::at(LinkStalls, source),
+            4 => Fault::at(BlockLost, source).with_number(draw.of(&[1, 2, 5, 31, 32, 70])),
+            5 => Fault::at(BlockDamaged, source).with_number(draw.of(&[0, 1, 2, 3])),
             6..12 => Fault::at(flagged, source),
-            12 => Fault::at(FaultKind::ChunkNeverEnds, source),
-            13 | 14 => Fault::at(FaultKind::ChunkNeverBegins, source),
-            15 => Fault::at(FaultKind::ChunkOversize, source),
-            16 => Fault::at(FaultKind::CardStalls, card),
-            17 => Fault::at(FaultKind::CardBurst, card).with_number(draw.of(&[3, 20, 100])),
-            18 => Fault::at(FaultKind::Slow, source),
-            _ => {
-                Fault::at(draw.of(&[FaultKind::SendTwice, FaultKind::Skip, FaultKind::Jump]), source).with_number(count)
-            }
+            12 => Fault::at(ChunkNeverEnds, source),
+            13 | 14 => Fault::at(ChunkNeverBegins, source),
+            15 => Fault::at(ChunkOversize, source),
+            16 => Fault::at(CardStalls, card),
+            17 => Fault::at(CardBurst, card).with_number(draw.of(&[3, 20, 100])),
+            18 => Fault::at(Slow, source),
+            _ => Fault::at(draw.of(&[SendTwice, Skip, Jump]), source).with_number(count),
         }
     }
 }
@@ -484,10 +472,8 @@ impl World {
             let Some(source) = readout.machine().source_index(id) else { continue };
             let received = readout.machine().account(source).received;
             let least = if is_over { all } else { least };
-            Broken::unless((least..=most).contains(&received), Checker::Ledger, || {
-                let at = self.core.now().since(Instant::ZERO);
-                format!("at {at:?} {received} chunks of source {id} count as received, and {least} to {most} came")
-            })?;
+            ensure!(Ledger, (least..=most).contains(&received);
+                "{received} chunks of source {id} count as received, and {least} to {most} came")?;
         }
         Ok(())
     }

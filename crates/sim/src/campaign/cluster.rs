@@ -65,6 +65,12 @@ impl<M: Drive> Process<M> {
         (self.is_busy, self.idle_at) = (true, None);
     }
 
+    /// So many more faults keep it from its turns, or fewer.
+    pub(super) const fn pause(&mut self, more: i32) {
+        self.pauses = self.pauses.saturating_add_signed(more);
+        self.wake();
+    }
+
     /// From now on its turns are so far apart at least.
     pub(super) fn set_pace(&mut self, pace: Duration) {
         if pace != self.pace {
@@ -184,6 +190,30 @@ pub trait Seeded: Clone + fmt::Display {
         self.faults().iter().map(Scheduled::end).max().unwrap_or_default()
     }
 }
+
+/// `Scenario` is a system of this kind, and `World` runs it.
+macro_rules! seeded {
+    ($kind:ident) => {
+        impl $crate::campaign::cluster::Seeded for Scenario {
+            type World = World;
+
+            const KIND: SystemKind = SystemKind::$kind;
+
+            fn world(self, recorder: Recorder) -> World {
+                World::new(self, recorder)
+            }
+
+            fn faults(&self) -> &[Scheduled] {
+                &self.faults
+            }
+
+            fn faults_mut(&mut self) -> &mut Vec<Scheduled> {
+                &mut self.faults
+            }
+        }
+    };
+}
+pub(super) use seeded;
 
 /// What all systems in virtual time have.
 #[derive(Debug)]

@@ -497,49 +497,43 @@ fn link(draw: &mut Random, scenario: &Scenario) -> (Place, Place) {
 }
 
 fn fault(draw: &mut Random, scenario: &Scenario, kind: FaultKind) -> Fault {
+    use FaultKind::*;
     let milliseconds = Duration::from_millis;
     let builder = |draw: &mut Random| Place::Builder(draw.below(scenario.builders.into()) as u16);
     match kind {
-        FaultKind::Delay
-        | FaultKind::SlowLink
-        | FaultKind::Partition
-        | FaultKind::OneWay
-        | FaultKind::Reset
-        | FaultKind::HalfOpen => {
+        Delay | SlowLink | Partition | OneWay | Reset | HalfOpen => {
             let (one, other) = link(draw, scenario);
             let fault = Fault::between(kind, one, other);
             match kind {
-                FaultKind::Delay => fault.with_time(draw.time(milliseconds(1), milliseconds(300))),
-                FaultKind::SlowLink => fault.with_number(1 << draw.between(12, 20)),
+                Delay => fault.with_time(draw.time(milliseconds(1), milliseconds(300))),
+                SlowLink => fault.with_number(1 << draw.between(12, 20)),
                 _ => fault,
             }
         }
-        FaultKind::Pause => {
+        Pause => {
             let (source, node) = (Place::Source(source(draw, scenario)), node(draw, scenario));
             Fault::at(kind, if draw.one_in(4) { source } else { node })
         }
-        FaultKind::Crash | FaultKind::PowerCut => Fault::at(kind, mortal(draw, scenario)),
-        FaultKind::Reconnect | FaultKind::PoolDry => Fault::at(kind, node(draw, scenario)),
-        FaultKind::ClockStep => {
+        Crash | PowerCut => Fault::at(kind, mortal(draw, scenario)),
+        Reconnect | PoolDry => Fault::at(kind, node(draw, scenario)),
+        ClockStep => {
             let far = draw.of(&[10, 1000, 3_600_000]);
             let far = if draw.one_in(2) { far } else { -far };
             Fault::at(kind, mortal(draw, scenario)).with_number(far)
         }
-        FaultKind::ClockDrift => {
-            Fault::at(kind, node(draw, scenario)).with_number(draw.of(&[-50_000, -500, 500, 50_000]))
-        }
-        FaultKind::DiskFull | FaultKind::DiskErrors => Fault::at(kind, builder(draw)),
-        FaultKind::DiskSlow => {
+        ClockDrift => Fault::at(kind, node(draw, scenario)).with_number(draw.of(&[-50_000, -500, 500, 50_000])),
+        DiskFull | DiskErrors => Fault::at(kind, builder(draw)),
+        DiskSlow => {
             let latency = draw.time(milliseconds(5), milliseconds(500));
             Fault::at(kind, builder(draw)).with_time(latency)
         }
-        FaultKind::Garbage => Fault::at(kind, Place::Readout(draw.below(scenario.readouts.into()) as u16)),
+        Garbage => Fault::at(kind, Place::Readout(draw.below(scenario.readouts.into()) as u16)),
         _ => {
             let (source, count) = (source(draw, scenario), draw.between(1, 12).cast_signed());
             // Generic fragments have no checksum of their own.
             let has_crc = scenario.sources[usize::from(source)] == Format::Ferol;
-            let kind = if kind == FaultKind::WrongCrc && !has_crc { FaultKind::Slow } else { kind };
-            let counts = matches!(kind, FaultKind::SendTwice | FaultKind::Skip | FaultKind::ResetCounter);
+            let kind = if kind == WrongCrc && !has_crc { Slow } else { kind };
+            let counts = matches!(kind, SendTwice | Skip | ResetCounter);
             Fault::at(kind, Place::Source(source)).with_number(if counts { count } else { 0 })
         }
     }
@@ -602,18 +596,13 @@ fn of_succession(draw: &mut Random) -> Fault {
 }
 
 fn of_contenders(draw: &mut Random) -> Fault {
+    use FaultKind::*;
     let place = Place::Manager(draw.below(2) as u16);
-    let kind = draw.of(&[
-        FaultKind::ManagerCrash,
-        FaultKind::ManagerPowerCut,
-        FaultKind::ManagerPause,
-        FaultKind::ManagerCutOff,
-        FaultKind::CoordinationCut,
-        FaultKind::CoordinationLate,
-    ]);
+    let kind =
+        draw.of(&[ManagerCrash, ManagerPowerCut, ManagerPause, ManagerCutOff, CoordinationCut, CoordinationLate]);
     match kind {
-        FaultKind::CoordinationCut if draw.one_in(3) => Fault::new(kind),
-        FaultKind::CoordinationLate => {
+        CoordinationCut if draw.one_in(3) => Fault::new(kind),
+        CoordinationLate => {
             Fault::at(kind, place).with_time(draw.time(Duration::from_millis(10), Duration::from_secs(2)))
         }
         _ => Fault::at(kind, place),

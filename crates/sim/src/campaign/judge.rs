@@ -254,12 +254,8 @@ impl World {
             None => return Ok(()),
         };
         let mut behind = held.events.range(last + 1..).map(|(&event, _)| event);
-        if let Some(event) = behind.find(|&event| !self.is_forgotten(held, timeline, event)) {
-            return Err(Broken::new(
-                Checker::Keys,
-                format!("event {event} was written, and the run ended with {last}"),
-            ));
-        }
+        let unknown = behind.find(|&event| !self.is_forgotten(held, timeline, event));
+        ensure!(Keys, unknown.is_none(); "event {unknown:?} was written, and the run ended with {last}")?;
         let is_forced = self.scenario.end.is_forced();
         for event in 1..=last {
             match held.counting(event) {
@@ -274,11 +270,7 @@ impl World {
                             Some(Some(Cause::ForcedStop)) if is_forced => {}
                             Some(Some(cause)) => self.excuse(timeline, event, source, Some(*cause))?,
                             None if self.may_be_masked(source) => {}
-                            None => {
-                                let id = self.scenario.source_id(source);
-                                let words = format!("event {event} says nothing of source {id}");
-                                return Err(Broken::new(Checker::Loss, words));
-                            }
+                            None => ensure!(Loss, false; "event {event} says nothing of source number {source}")?,
                         }
                     }
                 }
@@ -302,10 +294,9 @@ impl World {
                 || record.said_of(event).is_some()
                 || record.made(event).is_some_and(|made| made.how.is_whole())
         });
-        Broken::unless(was_sent, Checker::Content, || {
-            let (id, made) = (self.scenario.source_id(source), record.and_then(|record| record.made(event)));
-            format!("event {event} holds a fragment of source {id}, which never came whole: {made:?}")
-        })
+        let made = record.and_then(|record| record.made(event));
+        ensure!(Content, was_sent;
+            "event {event} holds a fragment of source number {source}, which never came whole: {made:?}")
     }
 
     /// An event is not there at all.
@@ -416,34 +407,33 @@ impl World {
 
     /// Whether something came between a readout unit and the others for long enough, while this event could suffer.
     pub(super) fn was_away(&self, readout: Place, begun: Instant) -> bool {
+        use FaultKind::*;
         let touching = self.happened.iter().filter(|disturbance| {
             let places = &disturbance.fault.places;
             match disturbance.fault.kind {
                 // It may be given events before readout units count its former life's connections as dead, a second after these
                 // were heard last. Campaigns wait no longer for units that cannot be reached than for others.
-                FaultKind::PowerCut if matches!(places[..], [Place::Builder(_)]) => {
+                PowerCut if matches!(places[..], [Place::Builder(_)]) => {
                     let gives_up_before = self.scenario.time_outs.builder < SILENCE;
                     gives_up_before || self.scenario.managers != Managers::Alone || self.lost_its_manager(places[0])
                 }
-                FaultKind::Crash | FaultKind::PowerCut => *places == [readout],
-                FaultKind::Pause | FaultKind::Reconnect | FaultKind::PoolDry => !places[0].is_outside(),
-                FaultKind::Delay
-                | FaultKind::SlowLink
-                | FaultKind::Partition
-                | FaultKind::OneWay
-                | FaultKind::HalfOpen => places.contains(&readout) && !places.iter().any(|place| place.is_outside()),
+                Crash | PowerCut => *places == [readout],
+                Pause | Reconnect | PoolDry => !places[0].is_outside(),
+                Delay | SlowLink | Partition | OneWay | HalfOpen => {
+                    places.contains(&readout) && !places.iter().any(|place| place.is_outside())
+                }
                 // The event manager that leads the run and cannot be heard, or whose end is not reported to anyone.
-                FaultKind::ManagerCutOff | FaultKind::ManagerPowerCut => {
+                ManagerCutOff | ManagerPowerCut => {
                     self.reign.has_led(places[0].index(), disturbance.from, disturbance.until)
                 }
-                FaultKind::ManagerReplaced => disturbance.fault.is(POWER),
+                ManagerReplaced => disturbance.fault.is(POWER),
                 _ => false,
             }
         });
         touching.into_iter().any(|disturbance| {
-            let is_fatal = matches!(disturbance.fault.kind, FaultKind::Crash | FaultKind::PowerCut);
+            let is_fatal = matches!(disturbance.fault.kind, Crash | PowerCut);
             // Whose connection is lost calls again a moment later.
-            let loses_connections = !matches!(disturbance.fault.kind, FaultKind::Pause | FaultKind::PoolDry);
+            let loses_connections = !matches!(disturbance.fault.kind, Pause | PoolDry);
             let lasts =
                 disturbance.until.since(disturbance.from) + if loses_connections { RECALL } else { Duration::ZERO };
             let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
@@ -623,10 +613,8 @@ impl World {
             let received = readout.machine().account(place).received;
             let is_taken = inlet.is_read() && readout.machine().room(place) > 0;
             let least = if is_taken { whole } else { 0 };
-            Broken::unless((least..=most).contains(&received), Checker::Ledger, || {
-                let (id, at) = (self.scenario.source_id(source), self.core.now().since(Instant::ZERO));
-                format!("at {at:?} {received} fragments of source {id} count as received, and {whole} came whole")
-            })?;
+            ensure!(Ledger, (least..=most).contains(&received);
+                "{received} fragments of source number {source} count as received, and {whole} came whole")?;
         }
         Ok(())
     }

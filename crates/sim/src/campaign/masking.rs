@@ -3,7 +3,7 @@
 use super::fault::Place;
 use super::node::Member;
 use super::referee::{Record, Timeline};
-use super::runner::{Broken, Checker, ensure};
+use super::runner::{Broken, ensure};
 use super::scenario::Scenario;
 use super::world::World;
 use ropewalk_engine::RunSnapshot;
@@ -169,10 +169,8 @@ impl World {
         let begun = timeline.begun[event as usize];
         let was_away =
             is_of_unit || is_of_builder && (self.was_away(readout, begun) || self.was_refused(readout, begun));
-        Broken::unless(has_died || was_away, Checker::Masks, || {
-            let what = found.map_or("has a fragment", |cause| cause.name());
-            format!("event {event}: source {id} was masked, and {what}")
-        })
+        ensure!(Masks, has_died || was_away;
+            "event {event}: source {id} was masked, and {}", found.map_or("has a fragment", |cause| cause.name()))
     }
 
     /// Whether an event may say nothing of a source that the account does not call masked: it was masked, and the readout unit

@@ -156,15 +156,13 @@ impl<M: Machine> Member for Node<M> {
         if Member::is_down(self) {
             return false;
         }
-        self.process.pauses += 1;
-        self.process.wake();
+        self.process.pause(1);
         true
     }
 
     fn resume(&mut self) {
         if self.process.pauses > 0 {
-            self.process.pauses -= 1;
-            self.process.wake();
+            self.process.pause(-1);
         }
     }
 

@@ -159,9 +159,7 @@ impl World {
         }
         if let Some(before) = self.count_before(index, event).filter(|_| payload != expected) {
             let is_it = payload == self.content(index, before, before);
-            return Broken::unless(is_it, Checker::Content, || {
-                format!("event {event}, source {source}: not of {before}")
-            });
+            return ensure!(Content, is_it; "event {event}, source {source}: not of {before}");
         }
         Broken::unless(payload == expected, Checker::Content, || {
             let difference = payload.chunks(8).zip(expected.chunks(8)).position(|(one, other)| one != other);
@@ -466,23 +464,19 @@ pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = Frag
 /// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause is
 /// unknown; or the event is called complete and is not.
 pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Option<Cause>>, Broken> {
-    let broken = |words: String| Broken::new(Checker::Content, format!("event {}: {words}", event.key()));
+    let key = event.key();
     let there: Vec<SourceId> = of_sources(event).map(|fragment| fragment.entry.source).collect();
     let mut found: BTreeMap<SourceId, Option<Cause>> = there.iter().map(|&source| (source, None)).collect();
-    if !there.is_sorted_by(|one, other| one < other) {
-        return Err(broken(format!(
-            "it lists its fragments twice, or in another order than the configuration: {there:?}"
-        )));
-    }
+    ensure!(Content, there.is_sorted_by(|one, other| one < other);
+        "event {key}: it lists its fragments twice, or in another order than the configuration: {there:?}")?;
     for missing in event.missing() {
-        let cause = missing.cause().ok_or_else(|| broken("an unknown cause".to_owned()))?;
-        if found.insert(missing.source, Some(cause)).is_some() {
-            return Err(broken(format!("source {} is missing, and there or missing once more", missing.source)));
-        }
+        let unknown = || Broken::new(Checker::Content, format!("event {key}: an unknown cause"));
+        let before = found.insert(missing.source, Some(missing.cause().ok_or_else(unknown)?));
+        ensure!(Content, before.is_none(); "event {key}: {} is missing, and there or missing once more", missing.source)?;
     }
     let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
     ensure!(Content, flagged == found.values().any(Option::is_some);
-        "event {}: called incomplete {flagged}, and it holds {found:?}", event.key())?;
+        "event {key}: called incomplete {flagged}, and it holds {found:?}")?;
     Ok(found)
 }
 

@@ -30,6 +30,7 @@ const FASTEST: f64 = 0.9;
 type Term = (u16, u32, Epoch);
 
 /// What is known of event managers.
+#[derive(Default)]
 pub(super) struct Reign {
     /// Without a lease: the manager that was started last, and its epoch.
     pub(super) present: u16,
@@ -72,17 +73,7 @@ impl Reign {
             Managers::Standby(lease) => Some(Service::new(scenario, lease.term)),
             Managers::Alone | Managers::Succession => None,
         };
-        Self {
-            present: 0,
-            epoch: Epoch(1),
-            service,
-            obedience: Obedience::default(),
-            commanded: None,
-            ended: None,
-            reassigned: BTreeMap::new(),
-            led: BTreeMap::new(),
-            recoveries: BTreeMap::new(),
-        }
+        Self { epoch: Epoch(1), service, ..Self::default() }
     }
 
     /// Whether an event manager led the run at any moment between two times.

@@ -108,11 +108,9 @@ impl World {
         let missing: Vec<Place> = missing.collect();
         let came = members.iter().flat_map(|(_, visits)| visits.iter().flatten()).filter(is_of_now).count() as u64;
         let (sent, lost) = (served.subscribers.sent, missing.len() as u64);
-        Broken::unless(lost + came <= sent, Checker::Loss, || {
-            let words = "a member stayed, and no member got chunks that had not been sent to the members that left";
-            let first = missing.first().map(|&place| (place, card.said(place)));
-            format!("{words}: {lost} are missing, {came} came of {sent} that were sent, first {first:?}")
-        })
+        let first = missing.first().map(|&place| (place, card.said(place)));
+        ensure!(Loss, lost + came <= sent; "a member stayed, and no member got chunks that had not been sent to the \
+            members that left: {lost} are missing, {came} came of {sent} that were sent, first {first:?}")
     }
 
     /// What came to a member that was there before all others in the life of a readout unit, and until its end.
@@ -225,10 +223,9 @@ fn judge_gaps(card: &Card, setting: &SubscriberSetting, visit: &Visit, seen: &BT
         // The number that it has not heard of yet is not known.
         (Policy::Drop, None) => return Ok(()),
     };
-    Broken::unless(missing.len() as u64 <= told, Checker::Loss, || {
-        let missing: Vec<_> = missing.iter().take(5).map(|&place| (place, card.said(place))).collect();
-        format!("{told} chunks were said to be dropped, and more are missing, first of them {missing:?}")
-    })
+    let first = missing.first().map(|&place| (place, card.said(place)));
+    ensure!(Loss, missing.len() as u64 <= told;
+        "{told} chunks were said to be dropped, and more are missing, the first of them {first:?}")
 }
 
 impl Said {

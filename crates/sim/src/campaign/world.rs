@@ -1,6 +1,6 @@
 //! The members of a run, the clock that turns them, and what faults do to members, network and disks.
 
-use super::cluster::{Active, Cluster, Core, Seeded};
+use super::cluster::{Active, Cluster, Core, Seeded, seeded};
 use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 use super::machines::{
     BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
@@ -52,23 +52,7 @@ pub struct World {
     pub(super) masks_said: usize,
 }
 
-impl Seeded for Scenario {
-    type World = World;
-
-    const KIND: SystemKind = SystemKind::Pull;
-
-    fn world(self, recorder: Recorder) -> World {
-        World::new(self, recorder)
-    }
-
-    fn faults(&self) -> &[Scheduled] {
-        &self.faults
-    }
-
-    fn faults_mut(&mut self) -> &mut Vec<Scheduled> {
-        &mut self.faults
-    }
-}
+seeded!(Pull);
 
 /// Members whose machines are still to be started.
 fn nodes<M: Machine>(
@@ -222,32 +206,33 @@ impl World {
 
     /// Carries out a fault; false where there is nothing to go wrong.
     fn begin_fault(&mut self, now: Instant, active: &mut Active) -> bool {
+        use FaultKind::*;
         let (until, fault) = (active.until, &active.scheduled.fault);
         if fault.places.iter().any(|&place| self.scenario.is_on_card(place)) {
             self.trouble_card(fault, until);
             return true;
         }
         match fault.kind {
-            FaultKind::Pause | FaultKind::Reconnect | FaultKind::ManagerPause | FaultKind::SubscriberSleeps => {
+            Pause | Reconnect | ManagerPause | SubscriberSleeps => {
                 return self.member(fault.place()).pause();
             }
-            FaultKind::Crash | FaultKind::ManagerCrash | FaultKind::SubscriberKilled => {
+            Crash | ManagerCrash | SubscriberKilled => {
                 return self.crash(fault.place(), false);
             }
-            FaultKind::PowerCut | FaultKind::ManagerPowerCut => return self.crash(fault.place(), true),
-            FaultKind::ManagerReplaced | FaultKind::ManagerOvertaken => return self.replace_manager(active),
-            FaultKind::Reset => return self.cut_connections(fault.places[0], fault.places[1], true),
-            FaultKind::HalfOpen => return self.cut_connections(fault.places[0], fault.places[1], false),
-            FaultKind::SubscriberReset => {
+            PowerCut | ManagerPowerCut => return self.crash(fault.place(), true),
+            ManagerReplaced | ManagerOvertaken => return self.replace_manager(active),
+            Reset => return self.cut_connections(fault.places[0], fault.places[1], true),
+            HalfOpen => return self.cut_connections(fault.places[0], fault.places[1], false),
+            SubscriberReset => {
                 return self.cut_connections(fault.place(), self.server_of(fault.place()), true);
             }
-            FaultKind::ClockStep => self.member(fault.place()).around().clock.step_utc(fault.number * 1_000_000),
-            FaultKind::ClockDrift => self.member(fault.place()).around().clock.set_drift(fault.number as i32),
-            FaultKind::Garbage => active.struck = Some(self.invite_stranger(fault.place())),
+            ClockStep => self.member(fault.place()).around().clock.step_utc(fault.number * 1_000_000),
+            ClockDrift => self.member(fault.place()).around().clock.set_drift(fault.number as i32),
+            Garbage => active.struck = Some(self.invite_stranger(fault.place())),
             // All sources know it from the beginning.
-            FaultKind::Resync => {}
+            Resync => {}
             kind if FaultKind::OF_FRONT_ENDS.contains(&kind) => self.order(now, until, fault),
-            FaultKind::CardStalls | FaultKind::CardBurst => self.trouble_card(fault, until),
+            CardStalls | CardBurst => self.trouble_card(fault, until),
             _ => self.set_state(fault, true),
         }
         true
@@ -255,17 +240,18 @@ impl World {
 
     /// A fault that is a state of disks, pools, lines or the coordination service begins or ends.
     fn set_state(&mut self, fault: &Fault, begins: bool) {
+        use FaultKind::*;
         match fault.kind {
-            FaultKind::PoolDry => self.member(fault.place()).around().dry.store(begins, Ordering::Relaxed),
-            FaultKind::DiskFull | FaultKind::DiskErrors | FaultKind::DiskSlow => {
+            PoolDry => self.member(fault.place()).around().dry.store(begins, Ordering::Relaxed),
+            DiskFull | DiskErrors | DiskSlow => {
                 self.set_disk(fault.place(), begins.then_some(fault));
             }
-            FaultKind::SubscriberCutOff | FaultKind::SubscriberSlow => self.set_line_of_subscriber(fault, begins),
-            FaultKind::ManagerCutOff => self.set_cut_off(fault.place(), begins),
-            FaultKind::CoordinationCut => self.set_coordination(fault, |reach| {
+            SubscriberCutOff | SubscriberSlow => self.set_line_of_subscriber(fault, begins),
+            ManagerCutOff => self.set_cut_off(fault.place(), begins),
+            CoordinationCut => self.set_coordination(fault, |reach| {
                 reach.cuts = reach.cuts.saturating_add_signed(if begins { 1 } else { -1 });
             }),
-            FaultKind::CoordinationLate => {
+            CoordinationLate => {
                 let late = if begins { fault.time } else { Duration::ZERO };
                 self.set_coordination(fault, |reach| reach.late = late);
             }
@@ -494,25 +480,22 @@ impl Cluster for World {
     }
 
     fn end(&mut self, active: &Active) {
+        use FaultKind::*;
         let fault = &active.scheduled.fault;
         match fault.kind {
-            FaultKind::Pause | FaultKind::ManagerPause | FaultKind::SubscriberSleeps => {
+            Pause | ManagerPause | SubscriberSleeps => {
                 self.member(fault.place()).resume();
             }
-            FaultKind::Reconnect => {
+            Reconnect => {
                 self.forget_connections(fault.place());
                 self.member(fault.place()).resume();
             }
-            FaultKind::Crash
-            | FaultKind::PowerCut
-            | FaultKind::ManagerCrash
-            | FaultKind::ManagerPowerCut
-            | FaultKind::SubscriberKilled => self.revive(fault.place()),
-            FaultKind::ClockDrift => {
+            Crash | PowerCut | ManagerCrash | ManagerPowerCut | SubscriberKilled => self.revive(fault.place()),
+            ClockDrift => {
                 let usual = self.scenario.drift(fault.place());
                 self.member(fault.place()).around().clock.set_drift(usual);
             }
-            FaultKind::ManagerReplaced => {
+            ManagerReplaced => {
                 // A run that has ended needs no new manager.
                 let dead = active.struck.filter(|_| self.reign.ended.is_none());
                 let Some(Place::Manager(dead)) = dead else { return };
@@ -520,10 +503,10 @@ impl Cluster for World {
                 self.take_over(successor);
                 self.strike_again(Place::Manager(successor));
             }
-            FaultKind::ManagerOvertaken => {
+            ManagerOvertaken => {
                 active.struck.into_iter().for_each(|place| self.member(place).resume());
             }
-            FaultKind::Garbage => {
+            Garbage => {
                 let index = active.struck.map(|place| usize::from(place.index()) - self.front_ends.len());
                 let stranger = index.and_then(|index| self.strangers.get_mut(index));
                 stranger.and_then(|stranger| stranger.machine.as_mut()).into_iter().for_each(Stranger::leave);

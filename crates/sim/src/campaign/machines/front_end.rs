@@ -179,11 +179,7 @@ impl FrontEnd {
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.forget_connection(now);
                 }
-                Event::ConnectionRequest { .. }
-                | Event::Received { .. }
-                | Event::HandedOver { .. }
-                | Event::SendQueueHigh { .. }
-                | Event::Finished { .. } => {}
+                _ => {}
             }
         }
         work

@@ -292,19 +292,16 @@ impl Farm {
     }
 
     fn on_piece(&mut self, node: u16, piece: &PieceHead, bytes: &[u8]) -> Result<(), Broken> {
-        let broken = |checker, words: &str| Broken::new(checker, format!("node{node} gets {piece:?}: {words}"));
-        let place = self.place_of(piece).ok_or_else(|| broken(Checker::Keys, "no such event is to be decided"))?;
+        let unknown =
+            || Broken::new(Checker::Keys, format!("node{node} gets {piece:?}: no such event is to be decided"));
+        let place = self.place_of(piece).ok_or_else(unknown)?;
         let known = &mut self.nodes[usize::from(node)];
         if piece.sequence == known.next {
-            if known.credit() == 0 {
-                return Err(broken(Checker::Credits, "it has no credit"));
-            }
+            ensure!(Credits, known.credit() > 0; "node{node} gets {piece:?}: it has no credit")?;
             known.next += 1;
             known.entries.insert(piece.sequence, Entry::Awaited(place));
             let event = self.event(place);
-            if event.ruling.is_some() || event.with.is_some() {
-                return Err(broken(Checker::Keys, "it is decided, or a node has it"));
-            }
+            ensure!(Keys, event.ruling.is_none() && event.with.is_none(); "node{node} gets {piece:?}, and {event:?}")?;
             event.with = Some((node, piece.sequence));
             event.attempt += 1;
             let attempt = event.attempt;
@@ -312,21 +309,19 @@ impl Farm {
             let account = &mut self.accounts[usize::from(place.0)];
             account.pushed_bytes += u64::from(piece.total);
             *(if attempt == 1 { &mut account.pushed } else { &mut account.pushed_again }) += 1;
-        } else if known.entries.get(&piece.sequence) != Some(&Entry::Awaited(place)) {
-            return Err(broken(Checker::Keys, "this number is not the event's"));
+        } else {
+            let is_its = known.entries.get(&piece.sequence) == Some(&Entry::Awaited(place));
+            ensure!(Keys, is_its; "node{node} gets {piece:?}: this number is not the event's")?;
         }
         let attempt = self.event(place).attempt;
         let is_whole = self.sets[&(place.0, place.1)].absent.is_empty();
         let flags = (piece.flags.has(EventFlags::INCOMPLETE), piece.flags.has(EventFlags::SENT_AGAIN));
-        if piece.attempt != Attempt(attempt) || flags != (!is_whole, attempt > 1) {
-            return Err(broken(Checker::Content, "another attempt, or other flags, than it has"));
-        }
+        ensure!(Content, piece.attempt == Attempt(attempt) && flags == (!is_whole, attempt > 1);
+            "node{node} gets {piece:?}: another attempt, or other flags, than it has")?;
         let expected = self.bytes_of(place);
         let range = piece.offset as usize..(piece.offset + piece.length) as usize;
-        if expected.len() != piece.total as usize || expected.get(range) != Some(bytes) {
-            return Err(broken(Checker::Content, "it is not what the sources sent"));
-        }
-        Ok(())
+        ensure!(Content, expected.len() == piece.total as usize && expected.get(range) == Some(bytes);
+            "node{node} gets {piece:?}: it is not what the sources sent")
     }
 
     fn place_of(&self, piece: &PieceHead) -> Option<Place> {
@@ -379,13 +374,8 @@ impl Farm {
     /// Checks that no event waits for a node while one has room, at the end of a turn with fewer pushes than allowed.
     pub(super) fn check_rest(&self) -> Result<(), Broken> {
         let willing = self.nodes.iter().position(|node| node.credit() > 0);
-        match (willing, self.waiting.first()) {
-            (Some(node), Some(place)) if self.pushes < PUSHES => {
-                let words = format!("event {place:?} (flow, set, place) waits, and node{node} has credit");
-                Err(Broken::new(Checker::Liveness, words))
-            }
-            _ => Ok(()),
-        }
+        let both = willing.zip(self.waiting.first()).filter(|_| self.pushes < PUSHES);
+        ensure!(Liveness, both.is_none(); "a node has credit, and an event (flow, set, place) waits: {both:?}")
     }
 }
 
@@ -553,9 +543,7 @@ impl Voices {
         let Some(set) = set_of(setting, bytes) else { return Ok(()) };
         let before = self.named[usize::from(flow)].insert(set, gateway);
         if let Some(before) = before {
-            return Broken::unless(before == gateway, Checker::Keys, || {
-                format!("set {set} of flow {flow} goes to gw{before} and to gw{gateway}")
-            });
+            return ensure!(Keys, before == gateway; "set {set} of flow {flow} goes to gw{before} and to gw{gateway}");
         }
         let known = &mut self.known[usize::from(flow)][usize::from(gateway)];
         known.named += 1;

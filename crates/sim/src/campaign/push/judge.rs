@@ -204,11 +204,9 @@ impl World {
             // What a life that was killed had not written is gone.
             let due = self.accepted(twin);
             let may_be = lives.iter().flat_map(|life| self.accepted(life)).collect::<BTreeSet<Identity>>();
-            Broken::unless(due.is_subset(&found) && found.is_subset(&may_be), Checker::Loss, || {
-                let (lost, made): (Vec<_>, Vec<_>) =
-                    (due.difference(&found).collect(), found.difference(&may_be).collect());
-                format!("gw{gateway}: events {lost:?} were accepted and are in no file, and {made:?} are there unasked")
-            })?;
+            let (lost, made) = (&due - &found, &found - &may_be);
+            ensure!(Loss, lost.is_empty() && made.is_empty();
+                "gw{gateway}: events {lost:?} were accepted and are in no file, and {made:?} are there unasked")?;
         }
         Ok(())
     }

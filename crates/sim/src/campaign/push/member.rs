@@ -292,16 +292,12 @@ impl World {
             evacuate_above: EVACUATE_ABOVE,
         };
         let storage = self.storage(gateway, clock);
-        let farm = self.link(
-            place,
-            clock,
-            self.scenario.address(gateway, address::CONTROL),
-            self.scenario.address(gateway, address::VOICE),
-        );
-        let triggers = self.outlet(place, clock, self.scenario.address(gateway, address::VOICE));
+        let [control, voice] = [address::CONTROL, address::VOICE].map(|first| scenario.address(gateway, first));
+        let farm = self.link(place, clock, control, voice);
+        let triggers = self.outlet(place, clock, voice);
         let receiving = ReceivingParts {
             inputs: flows.map(input).collect(),
-            triggers: self.outlet(place, clock, self.scenario.address(gateway, address::VOICE)),
+            triggers: self.outlet(place, clock, voice),
             board: None,
             evacuated: Staging::new(pool("moved", LARGEST, 64)),
         };

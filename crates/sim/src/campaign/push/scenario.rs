@@ -465,37 +465,22 @@ impl Scenario {
 impl fmt::Display for Scenario {
     /// What is needed to understand a schedule of faults, which follows line by line.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, gateways, naming, stop, farm, rooms, throttle, readers, .. } = self;
+        let at = if self.are_queues { " at one address" } else { "" };
+        let of = if self.threads { " of two threads" } else { "" };
+        let over = if self.connections { " over connections" } else { "" };
         writeln!(
             out,
-            "seed {}: {} gateways{}{}, {} nodes{}, named by {:?}, stopped {:?}, {:?}, {:?}, throttle {:?}, readers {:?}",
-            self.seed,
-            self.gateways,
-            if self.are_queues { " at one address" } else { "" },
-            if self.threads { " of two threads" } else { "" },
+            "seed {seed}: {gateways} gateways{at}{of}, {} nodes{over}, named by {naming:?}, stopped {stop:?}, {farm:?}, \
+             {rooms:?}, throttle {throttle:?}, readers {readers:?}",
             self.nodes.len(),
-            if self.connections { " over connections" } else { "" },
-            self.naming,
-            self.stop,
-            self.farm,
-            self.rooms,
-            self.throttle,
-            self.readers,
         )?;
-        for flow in &self.flows {
+        for FlowSetting { sources: MepSourceConfig { sources, packing, .. }, masked, sets, pace, gateway, .. } in
+            &self.flows
+        {
             writeln!(
                 out,
-                "  flow: {} sources ({} masked), {} sets of {} events every {:?}, {} held, {} in assembly, {:?}, {:?}, {:?}, {:?}",
-                flow.sources.sources,
-                flow.masked,
-                flow.sets,
-                flow.sources.packing,
-                flow.pace,
-                flow.gateway.sets,
-                flow.gateway.assembling,
-                flow.gateway.timeout,
-                flow.gateway.incomplete,
-                flow.gateway.output,
-                flow.gateway.decision_timeout,
+                "  flow: {sources} sources ({masked} masked), {sets} sets of {packing} events every {pace:?}, {gateway:?}"
             )?;
         }
         self.orders.iter().try_for_each(|(at, order)| writeln!(out, "  at {at:?}: {order:?}"))?;

@@ -6,7 +6,7 @@ use super::member::{GatewayMachine, NodeMachine, Reader, SendingMachine, Trigger
 use super::referee::{Referee, Shared, Turned};
 use super::scenario::{FlowSetting, Scenario};
 use super::wires::Tampering;
-use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded};
+use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded, seeded};
 use crate::campaign::content::mixed;
 use crate::campaign::fault::{FaultKind, Place, Scheduled};
 use crate::campaign::machines::pool;
@@ -63,23 +63,7 @@ pub struct World {
     have_come: bool,
 }
 
-impl Seeded for Scenario {
-    type World = World;
-
-    const KIND: SystemKind = SystemKind::Push;
-
-    fn world(self, recorder: Recorder) -> World {
-        World::new(self, recorder)
-    }
-
-    fn faults(&self) -> &[Scheduled] {
-        &self.faults
-    }
-
-    fn faults_mut(&mut self) -> &mut Vec<Scheduled> {
-        &mut self.faults
-    }
-}
+seeded!(Push);
 
 impl World {
     /// All members of a scenario; no member has had a turn yet.
@@ -261,19 +245,15 @@ impl World {
     }
 
     fn change_pauses(&mut self, place: Place, by: i32) {
-        fn change<D: Drive>(member: &mut Process<D>, by: i32) {
-            member.pauses = member.pauses.saturating_add_signed(by);
-            member.wake();
-        }
         match place {
             Place::Gateway(gateway) => {
-                change(&mut self.gateways[usize::from(gateway)], by);
-                change(&mut self.senders[usize::from(gateway)], by);
+                self.gateways[usize::from(gateway)].pause(by);
+                self.senders[usize::from(gateway)].pause(by);
             }
-            Place::Sending(gateway) => change(&mut self.senders[usize::from(gateway)], by),
-            Place::Reader(reader) => change(&mut self.readers[usize::from(reader)], by),
-            Place::Node(node) => change(&mut self.nodes[usize::from(node)], by),
-            Place::Trigger(flow) => change(&mut self.triggers[usize::from(flow)], by),
+            Place::Sending(gateway) => self.senders[usize::from(gateway)].pause(by),
+            Place::Reader(reader) => self.readers[usize::from(reader)].pause(by),
+            Place::Node(node) => self.nodes[usize::from(node)].pause(by),
+            Place::Trigger(flow) => self.triggers[usize::from(flow)].pause(by),
             // A source has its turns with its trigger.
             _ => {}
         }

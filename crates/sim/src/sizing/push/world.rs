@@ -414,21 +414,14 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
         // Of the whole run: what the machine says of itself does not begin with what is counted.
         let full = world.queues.iter().map(dead).fold(0.0, f64::max) / (seconds + world.counted_from as f64 * 1e-9);
         let name = format!("sets of {} in a queue", section.name);
-        buffers
-            .push(Buffer { full: Some(full), ..buffer(&name, Unit::Events, events(section), most * packing(section)) });
+        let packing = u64::from(section.packing);
+        let held = buffer(&name, Unit::Events, u64::from(section.sets) * packing, most * packing);
+        buffers.push(Buffer { full: Some(full), ..held });
     }
     let most_waiting = world.nodes.iter().map(|node| node.most_waiting).max().unwrap_or_default();
     let outstanding = u64::from(system.farm.outstanding) * u64::from(system.gateway.queues);
     buffers.push(buffer("before the cores of a node", Unit::Events, outstanding, most_waiting));
     buffers
-}
-
-const fn packing(section: &FlowSection) -> u64 {
-    section.packing as u64
-}
-
-const fn events(section: &FlowSection) -> u64 {
-    section.sets as u64 * packing(section)
 }
 
 fn networks(world: &World<'_>) -> Vec<NetworkCounts> {
