@@ -65,7 +65,7 @@ impl<M: Drive> Process<M> {
         (self.is_busy, self.idle_at) = (true, None);
     }
 
-    /// So many more faults keep it from its turns, or fewer.
+    /// Changes the number of faults that keep it from its turns.
     pub(super) const fn pause(&mut self, more: i32) {
         self.pauses = self.pauses.saturating_add_signed(more);
         self.wake();

@@ -1,5 +1,5 @@
-//! What goes wrong, where, when and for how long: a list that is drawn from a seed, and can be printed and shortened. Kinds of faults are the rows of the
-//! coverage table.
+//! Faults: their kinds, places and times. A schedule of faults is drawn from a seed, and can be printed and shortened. The kinds
+//! are the rows of the coverage table.
 //!
 //! Where builder units pull, connections carry streams, so packets are neither lost nor reordered nor duplicated. Those faults are of
 //! systems in which sources push.

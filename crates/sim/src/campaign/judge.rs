@@ -620,8 +620,8 @@ impl World {
     }
 }
 
-/// The epoch whose event manager assigned an event in this attempt: each has a range of its own, but for the first one,
-/// which counts from one.
+/// The epoch whose event manager assigned an event in this attempt. Each epoch has its own range of attempts; the first one
+/// counts from one.
 fn epoch_of(attempt: Attempt) -> Epoch {
     Epoch(u32::from(attempt.0 >> 8).max(1))
 }

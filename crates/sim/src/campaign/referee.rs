@@ -453,7 +453,7 @@ pub(super) fn read_events(
     Ok(())
 }
 
-/// The fragments of sources in an event: what a filter said is no source's.
+/// The fragments of sources in an event, without the result of a filter.
 pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = FragmentView<'a>> {
     event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER)
 }
@@ -483,16 +483,16 @@ pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Optio
 /// Clocks may be so much too fast: who waits by them gives up earlier.
 const FASTEST: f64 = 0.9;
 
-/// A readout unit waits no longer than this for what confirms a number, whatever its time-out.
+/// A readout unit waits no longer than this for the confirmation of a number, with any time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
-/// So many numbers in a row prove a gap in front of them.
+/// This many consecutive numbers prove a gap in front of them.
 const PROOF: usize = 3;
 
 /// A source that begins further behind the run's first event brings left-overs, as far as a readout unit can tell.
 const NEAR: usize = 16;
 
-/// So many fragments of a source are searched for the run's first number.
+/// The run's first number is looked for in this many fragments of a source.
 const LOOKED_AHEAD: usize = 72;
 
 /// From when to when a source may have been given up.
@@ -506,7 +506,7 @@ pub(super) struct Absence {
 #[derive(Copy, Clone, Debug)]
 struct Sign {
     at: Instant,
-    /// The latest event that came then; none where nothing comes any more.
+    /// The latest event that came then; none for the last sign.
     event: Option<usize>,
 }
 

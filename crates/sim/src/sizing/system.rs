@@ -162,7 +162,7 @@ sections! {
 
     /// A front-end link.
     FrontEndSection {
-        /// Sources on it, each a stream of its own.
+        /// Sources on it, each with its own stream.
         streams: u32 = 1,
         /// The whole fragment of a source.
         fragment_size: Size = Size(SizeDistribution::Fixed(2048)),
@@ -188,7 +188,7 @@ sections! {
         buffer: Bytes = Bytes(1 << 20),
         /// From the switch to the receiver's memory.
         latency: Time = Time(Duration::from_micros(5)),
-        /// What happens where a port's memory is full.
+        /// The behaviour of a port whose memory is full.
         full: FullChoice = FullChoice::default(),
         /// A sender that nothing tells of the loss of its packet waits this long.
         retransmit_after: Time = Time(Duration::from_millis(200)),
@@ -335,7 +335,7 @@ impl FramingChoice {
     }
 }
 
-/// What happens where a port's memory is full.
+/// The behaviour of a port whose memory is full.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FullChoice {
@@ -380,7 +380,7 @@ const fn one_f64() -> f64 {
     1.0
 }
 
-/// So many milliseconds: the default of a key.
+/// A time in milliseconds: the default of a key.
 pub(super) const fn milliseconds<const COUNT: u64>() -> Time {
     Time(Duration::from_millis(COUNT))
 }

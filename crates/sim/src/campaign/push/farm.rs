@@ -288,7 +288,7 @@ impl Farm {
 
     fn check_floor(&self, node: u16, floor: u64) -> Result<(), Broken> {
         let awaited = self.nodes[usize::from(node)].awaited_from();
-        ensure!(Credits, floor == awaited; "node{node} is told that nothing below {floor} is awaited, and {awaited} is")
+        ensure!(Credits, floor == awaited; "node{node} hears of the floor {floor}, and {awaited} is awaited")
     }
 
     fn on_piece(&mut self, node: u16, piece: &PieceHead, bytes: &[u8]) -> Result<(), Broken> {
@@ -343,7 +343,7 @@ impl Farm {
     pub(super) fn on_progress(&self, node: u16, progress: &Progress) -> Result<(), Broken> {
         let next = self.nodes[usize::from(node)].next;
         ensure!(Credits, progress.next == next;
-            "node{node} is told of numbers up to {}, and there are {next}", progress.next)?;
+            "node{node} hears of numbers up to {}, and there are {next}", progress.next)?;
         self.check_floor(node, progress.floor)
     }
 

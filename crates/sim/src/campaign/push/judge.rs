@@ -284,8 +284,8 @@ impl World {
 /// How much too fast a clock may be.
 const WORST_DRIFT: f64 = 0.06;
 
-/// Whether what waits in front of gateways leaves enough room for what comes until the trigger has stopped. So much is said in
-/// advance, whatever else is full: what cannot be taken waits there.
+/// Whether the queues in front of gateways have room for all packets that come before the trigger stops. Gateways reserve this room
+/// at all times: packets that they cannot take wait there.
 fn leaves_room(scenario: &Scenario, flow: u8, setting: &FlowSetting) -> bool {
     let network = scenario.network;
     if !scenario.is_heard() {

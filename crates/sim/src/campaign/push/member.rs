@@ -55,9 +55,9 @@ type FarmLink = Box<dyn Link>;
 type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet>;
 /// The half that sends.
 pub(super) type SendingMachine = Half<SendingDrive<FarmLink, Outlet>>;
-/// A life of a gateway, with the half that sends if it has a thread of its own.
+/// A life of a gateway, and its sending half if that has a separate thread.
 type GatewayLife = (GatewayMachine, Option<SendingMachine>);
-/// What a gateway is made of.
+/// The parts of a gateway.
 type GatewayParts = (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet>);
 /// Who reads a flow's decisions.
 type Readers = Option<Box<dyn DecisionReaders + Send>>;
@@ -511,7 +511,7 @@ impl Reader {
     fn next_message(&mut self) -> Option<Result<Stream, Broken>> {
         let broken = |words: String| Some(Err(Broken::new(Checker::Content, words)));
         let head = self.bytes.peek_array::<FRAME_BYTES>(0)?;
-        let Ok(frame) = Frame::parse(&head) else { return broken(format!("a reader is told {head:?}")) };
+        let Ok(frame) = Frame::parse(&head) else { return broken(format!("a reader receives {head:?}")) };
         let length = FRAME_BYTES + frame.body as usize;
         if self.bytes.len() < length {
             return None;
@@ -519,7 +519,7 @@ impl Reader {
         let bytes = self.bytes.take(length).to_vec();
         match Message::decode(frame.kind, &bytes[FRAME_BYTES..]) {
             Ok(Message::Stream(stream)) => Some(Ok(stream)),
-            other => broken(format!("a reader is told {other:?}")),
+            other => broken(format!("a reader receives {other:?}")),
         }
     }
 

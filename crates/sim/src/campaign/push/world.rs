@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// So many bytes a second come to a reader of decisions; as many as the network carries where none are said.
+    /// Limits the bytes a second that a reader of decisions receives; without a number only the network does.
     pub(super) fn set_rate(&self, reader: u16, bandwidth: Option<u64>) {
         let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
         let faults = bandwidth.map(|_| Faults { bandwidth, ..self.scenario.lines.clone() });
@@ -486,7 +486,7 @@ impl Cluster for World {
             FaultKind::NodeKilled => self.start_nodes(),
             FaultKind::GatewayKilled => self.restart_gateway(fault.place().index()),
             FaultKind::ReaderLeaves => self.set_reader_away(fault.place().index(), false),
-            // Several may slow the same one: those that still do, do it again.
+            // Other faults that still slow the same reader set its rate again.
             FaultKind::ReaderSlow => self.set_rate(fault.place().index(), None),
             FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
                 self.change_pauses(fault.place(), -1);

@@ -107,7 +107,7 @@ sections! {
     NetworkSection {
         /// The longest IP packet; longer ones are cut.
         mtu: Bytes = Bytes(1500),
-        /// Memory of the switch for each input queue; what finds no room is lost.
+        /// Memory of the switch for each input queue; packets without room are lost.
         buffer: Bytes = Bytes(1 << 20),
         /// From the switch to the receiver's memory, and from anybody to anybody else.
         latency: Time = Time(Duration::from_micros(5)),
@@ -121,7 +121,7 @@ sections! {
         input: Bandwidth = gigabit(),
         /// A queue's link to the nodes.
         output: Bandwidth = gigabit(),
-        /// What a queue's socket holds; what finds no room is lost.
+        /// Bytes that a queue's socket holds; packets without room are lost.
         socket: Bytes = Bytes(4 << 20),
         /// Packets taken at once.
         batch: u32 = 64,

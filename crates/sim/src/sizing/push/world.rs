@@ -1,5 +1,5 @@
-//! The simulated push system: the real machines, what lies between them, the loop that lets time pass, and what
-//! came out, in the form of all sizings: what limits is what is lost, what is busy, or what stops the trigger.
+//! The simulated push system: the real machines, what lies between them, the loop that lets time pass, and the outcome
+//! in the form of all sizings. The limit is a loss, a busy resource, or the throttle.
 
 use super::super::queue::Queue;
 use super::gateway::{InputQueue, Node};
@@ -411,7 +411,7 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
             let level = queue.machine.throttle().levels().nth(index);
             level.map_or(0.0, |level| level.dead.as_secs_f64())
         };
-        // Of the whole run: what the machine says of itself does not begin with what is counted.
+        // Of the whole run: the machine's own figure includes the warm-up.
         let full = world.queues.iter().map(dead).fold(0.0, f64::max) / (seconds + world.counted_from as f64 * 1e-9);
         let name = format!("sets of {} in a queue", section.name);
         let packing = u64::from(section.packing);
