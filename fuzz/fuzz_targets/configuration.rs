@@ -1,6 +1,6 @@
-//! Texts as configurations and sizing files: what is wrong has a place: see `ropewalk_sim::inputs::configuration`.
+//! Texts as configurations and sizing files: what is wrong has a place: see `ropewalk_fuzz::texts::configuration`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::configuration(bytes));
+fuzz_target!(|bytes: &[u8]| ropewalk_fuzz::texts::configuration(bytes));

@@ -69,7 +69,7 @@ fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
             campaign.nanoseconds as f64 / 1e9,
             campaign.failures.len()
         );
-        campaign.failures.iter().for_each(|failure| say!("{}", failure.replay()));
+        campaign.failures.iter().for_each(|failure| say!("{}", failure.replay));
     }
     Ok(if campaign.failures.is_empty() { exit::GOOD } else { exit::UNBALANCED })
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! campaign  whole systems with every byte, a schedule of faults from one seed, checkers that never sleep
-//! inputs    one machine alone, told anything by anybody
 //! sizing    systems far larger than this machine, without bytes: what rate do they reach, what limits them
 //! ```
 //! Nothing here reads a clock, opens a socket or starts a thread: a run follows from its seed or its description alone.
@@ -10,5 +9,4 @@
 #![forbid(unsafe_code)]
 
 pub mod campaign;
-pub mod inputs;
 pub mod sizing;

@@ -1,18 +1,16 @@
 //! Link cards instead of front ends: what they are, what goes wrong with them, and what the referee knows of their
 //! rings: what was taken from them, and when.
 
-use super::fault::{Fault, FaultKind, Place, Scheduled};
+use super::fault::{Fault, FaultKind, LASTS, Place, Scheduled, moment, scheduled};
 use super::machines::{Card, ReadoutMachine, Record};
 use super::node::Node;
-use super::outcome::{Broken, Checker};
 use super::recorder::{Inlet, Recorder};
+use super::runner::{Broken, ensure};
 use super::scenario::{Managers, SECOND_CALL, Scenario};
-use super::schedule::{LASTS, moment, scheduled};
 use super::world::World;
 use ropewalk_engine::Drive;
 use ropewalk_flow::readout::felix::{EventRule, NumberField};
 use ropewalk_flow::source::Random;
-use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{BlockFormat, HEADER_BYTES, Status, SubChunkType, Trailer};
 use ropewalk_wire::stream::{Balance, Policy, Share};
 use std::ops::RangeInclusive;
@@ -117,11 +115,6 @@ impl CardSetting {
     /// Where the chunks of its e-link number `link` say to which event they belong.
     pub const fn rule_of(&self, link: usize) -> EventRule {
         if link < self.rods_from { self.rule } else { EventRule::Rod }
-    }
-
-    /// Whether all subscribers may lose chunks: then none of them ever keeps the card waiting.
-    fn has_monitors_alone(&self) -> bool {
-        self.subscribers.iter().all(|one| one.policy == Policy::Drop)
     }
 
     /// Draws the subscribers, and how much room there is for them. A stream of its own.
@@ -290,13 +283,9 @@ impl Scenario {
         for _ in 0..if count > 0 { draw.between(0, MOST_OF_AUDIENCE) } else { 0 } {
             before = near_the_end(&mut draw, span, before);
             let subscriber = Place::Subscriber(draw.below(count) as u16);
-            let kind = draw.of(&[
-                FaultKind::SubscriberKilled,
-                FaultKind::SubscriberSleeps,
-                FaultKind::SubscriberCutOff,
-                FaultKind::SubscriberReset,
-                FaultKind::SubscriberSlow,
-            ]);
+            // All of the kinds that strike subscribers.
+            let first = FaultKind::SubscriberKilled as usize;
+            let kind = draw.of(&FaultKind::ALL[first..=FaultKind::SubscriberSlow as usize]);
             let rate = if kind == FaultKind::SubscriberSlow { 1 << draw.between(12, 18) } else { 0 };
             let lasts = draw.time(*LASTS.start(), *LASTS.end());
             let lasts = if kind.is_lasting() { lasts } else { Duration::ZERO };
@@ -305,33 +294,26 @@ impl Scenario {
     }
 
     fn draw_fault_of_card(&self, draw: &mut Random) -> Fault {
+        use FaultKind::*;
         let setting = &self.cards[draw.below(self.cards.len() as u64) as usize];
         let sources = self.sources_of(setting);
         let source = Place::Source((sources.start as u64 + draw.below(sources.len() as u64)) as u16);
         let count = draw.between(1, 12).cast_signed();
-        let flagged = draw.of(&[
-            FaultKind::ChunkBusy,
-            FaultKind::ChunkCrc,
-            FaultKind::ChunkError,
-            FaultKind::ChunkTruncated,
-            FaultKind::ChunkTimedOut,
-        ]);
+        let flagged = draw.of(&[ChunkBusy, ChunkCrc, ChunkError, ChunkTruncated, ChunkTimedOut]);
         let card = Place::Card(setting.readout);
         match draw.below(20) {
-            0 | 1 => Fault::at(FaultKind::LinkDies, source),
-            2 | 3 => Fault::at(FaultKind::LinkStalls, source),
-            4 => Fault::at(FaultKind::BlockLost, source).with_number(draw.of(&[1, 2, 5, 31, 32, 70])),
-            5 => Fault::at(FaultKind::BlockDamaged, source).with_number(draw.of(&[0, 1, 2, 3])),
+            0 | 1 => Fault::at(LinkDies, source),
+            2 | 3 => Fault::at(LinkStalls, source),
+            4 => Fault::at(BlockLost, source).with_number(draw.of(&[1, 2, 5, 31, 32, 70])),
+            5 => Fault::at(BlockDamaged, source).with_number(draw.of(&[0, 1, 2, 3])),
             6..12 => Fault::at(flagged, source),
-            12 => Fault::at(FaultKind::ChunkNeverEnds, source),
-            13 | 14 => Fault::at(FaultKind::ChunkNeverBegins, source),
-            15 => Fault::at(FaultKind::ChunkOversize, source),
-            16 => Fault::at(FaultKind::CardStalls, card),
-            17 => Fault::at(FaultKind::CardBurst, card).with_number(draw.of(&[3, 20, 100])),
-            18 => Fault::at(FaultKind::Slow, source),
-            _ => {
-                Fault::at(draw.of(&[FaultKind::SendTwice, FaultKind::Skip, FaultKind::Jump]), source).with_number(count)
-            }
+            12 => Fault::at(ChunkNeverEnds, source),
+            13 | 14 => Fault::at(ChunkNeverBegins, source),
+            15 => Fault::at(ChunkOversize, source),
+            16 => Fault::at(CardStalls, card),
+            17 => Fault::at(CardBurst, card).with_number(draw.of(&[3, 20, 100])),
+            18 => Fault::at(Slow, source),
+            _ => Fault::at(draw.of(&[SendTwice, Skip, Jump]), source).with_number(count),
         }
     }
 }
@@ -457,7 +439,8 @@ impl World {
             let sources = self.scenario.sources_of(&card.setting);
             let may_take = sources.clone().all(|source| machine.room(source % each) > 0);
             // A subscriber that must miss nothing may hold up everything; one that may lose chunks holds up nothing.
-            let may_stand = !readout.is_up() || !card.setting.has_monitors_alone();
+            let are_monitors = card.setting.subscribers.iter().all(|one| one.policy == Policy::Drop);
+            let may_stand = !readout.is_up() || !are_monitors;
             let waits = card.handed_on < card.written() && may_take;
             let is_kept = card.is_full() && card.handed_on == card.written() && machine.held() == 0;
             let stands = !may_stand && (waits || is_kept && card.oldest_open(card.handed_on).is_none());
@@ -474,12 +457,8 @@ impl World {
             let readout = &self.readouts[usize::from(card.setting.readout)];
             let Some(machine) = readout.machine() else { continue };
             let stands = card.stands_since.is_some_and(|since| self.core.now().since(since) > SOON);
-            Broken::unless(!stands, Checker::Liveness, || {
-                format!(
-                    "{} does not take or keeps what its card wrote since {:?}",
-                    readout.around.place, card.stands_since
-                )
-            })?;
+            ensure!(Liveness, !stands;
+                "{} does not take or keeps what its card wrote since {:?}", readout.around.place, card.stands_since)?;
             let is_over = card.is_closed() && card.handed_on == card.written();
             self.watch_tally(card, machine, is_over)?;
         }
@@ -493,10 +472,8 @@ impl World {
             let Some(source) = readout.machine().source_index(id) else { continue };
             let received = readout.machine().account(source).received;
             let least = if is_over { all } else { least };
-            Broken::unless((least..=most).contains(&received), Checker::Ledger, || {
-                let at = self.core.now().since(Instant::ZERO);
-                format!("at {at:?} {received} chunks of source {id} count as received, and {least} to {most} came")
-            })?;
+            ensure!(Ledger, (least..=most).contains(&received);
+                "{received} chunks of source {id} count as received, and {least} to {most} came")?;
         }
         Ok(())
     }

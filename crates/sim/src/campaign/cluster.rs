@@ -9,9 +9,8 @@
 
 use super::fault::{Fault, Place, Scheduled};
 use super::node::NodeClock;
-use super::outcome::{Broken, Checker};
-use super::recorder::{Happening, Recorder, Shared};
-use super::runner::{Coverage, Situation, SystemKind};
+use super::recorder::{Recorder, Shared};
+use super::runner::{Broken, Coverage, Situation, SystemKind, ensure};
 use ropewalk_engine::Drive;
 use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -25,6 +24,8 @@ pub(super) struct Process<M> {
     pub(super) clock: NodeClock,
     /// `None` if the process is dead.
     pub(super) machine: Option<M>,
+    /// Which life it is, from 1.
+    pub(super) life: u32,
     /// So many faults at once keep it from its turns.
     pub(super) pauses: u32,
     /// Turns are at least so far apart, and the last one was then.
@@ -49,18 +50,25 @@ impl<M: Drive> Process<M> {
     /// One whose machine is still to be started.
     pub(super) const fn new(clock: NodeClock, least_wait: LeastWait) -> Self {
         let (pace, turned_at) = (Duration::ZERO, None);
-        Self { clock, machine: None, pauses: 0, pace, turned_at, least_wait, is_busy: false, idle_at: None }
+        Self { clock, machine: None, life: 0, pauses: 0, pace, turned_at, least_wait, is_busy: false, idle_at: None }
     }
 
     /// A life begins.
     pub(super) fn start(&mut self, machine: M) {
         self.machine = Some(machine);
+        self.life += 1;
         self.wake();
     }
 
     /// It has a turn now, even if it has just had one.
     pub(super) const fn wake(&mut self) {
         (self.is_busy, self.idle_at) = (true, None);
+    }
+
+    /// Changes the number of faults that keep it from its turns.
+    pub(super) const fn pause(&mut self, more: i32) {
+        self.pauses = self.pauses.saturating_add_signed(more);
+        self.wake();
     }
 
     /// From now on its turns are so far apart at least.
@@ -183,6 +191,30 @@ pub trait Seeded: Clone + fmt::Display {
     }
 }
 
+/// `Scenario` is a system of this kind, and `World` runs it.
+macro_rules! seeded {
+    ($kind:ident) => {
+        impl $crate::campaign::cluster::Seeded for Scenario {
+            type World = World;
+
+            const KIND: SystemKind = SystemKind::$kind;
+
+            fn world(self, recorder: Recorder) -> World {
+                World::new(self, recorder)
+            }
+
+            fn faults(&self) -> &[Scheduled] {
+                &self.faults
+            }
+
+            fn faults_mut(&mut self) -> &mut Vec<Scheduled> {
+                &mut self.faults
+            }
+        }
+    };
+}
+pub(super) use seeded;
+
 /// What all systems in virtual time have.
 #[derive(Debug)]
 pub struct Core {
@@ -283,7 +315,7 @@ pub trait Cluster {
             self.core().schedule.pending.clear();
         }
         while let Some(active) = self.core().schedule.take_ended(now) {
-            self.core().recorder.borrow_mut().note(now, Happening::Ends(&active.scheduled));
+            self.core().recorder.borrow_mut().note(now, (7, 0), || format!("ends: {}", active.scheduled));
             self.end(&active);
             any = true;
         }
@@ -298,7 +330,7 @@ pub trait Cluster {
             }
             let core = self.core();
             situation.into_iter().for_each(|situation| core.coverage.hit(active.scheduled.fault.kind, situation));
-            core.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
+            core.recorder.borrow_mut().note(now, (6, 0), || format!("begins: {}", active.scheduled));
             core.schedule.active.extend((until > now).then_some(active));
             any = true;
         }
@@ -321,19 +353,16 @@ pub trait Cluster {
                 break;
             }
             (rounds, done) = (rounds + 1, done + work);
-            Broken::unless(rounds < Self::MOST_ROUNDS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
+            ensure!(Liveness, rounds < Self::MOST_ROUNDS; "nodes do not come to rest")?;
         }
         self.rest()?;
         let idle = if done > 0 { 0 } else { self.core().idle_steps + 1 };
         self.core().idle_steps = idle;
-        Broken::unless(idle < Self::MOST_IDLE, Checker::Liveness, || {
-            format!("a process has turns again and again and does nothing: {}", self.described())
-        })?;
+        ensure!(Liveness, idle < Self::MOST_IDLE;
+            "a process has turns again and again and does nothing: {}", self.described())?;
         let next = self.next_moment().into_iter().chain(self.core().schedule.next()).min();
         let (now, limit) = (self.core().now(), self.limit());
-        Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {
-            format!("no process waits for anything: {}", self.described())
-        })?;
+        ensure!(Liveness, next.is_some() || self.has_ended(); "no process waits for anything: {}", self.described())?;
         let next = next.unwrap_or(now).max(now.after(Duration::from_nanos(1)));
         self.core().clock.set(next.min(limit));
         Ok(())
@@ -345,9 +374,7 @@ pub trait Cluster {
     /// What a checker found, or that the run does not end.
     fn go_on(&mut self) -> Result<(), Broken> {
         while !self.has_ended() {
-            Broken::unless(self.core().now() < self.limit(), Checker::Liveness, || {
-                format!("the run does not end: {}", self.described())
-            })?;
+            ensure!(Liveness, self.core().now() < self.limit(); "the run does not end: {}", self.described())?;
             self.step()?;
         }
         Ok(())

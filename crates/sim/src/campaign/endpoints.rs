@@ -5,17 +5,16 @@
 
 use super::fault::Place;
 use super::node::NodeClock;
-use super::outcome::{Broken, Checker};
-use super::recorder::{Direction, Happening, Line, Refused, Shared};
+use super::recorder::{Line, Refused, Shared};
+use super::runner::{Broken, Checker, ensure};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError};
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::{EventKey, Instant};
 use ropewalk_wire::message::{Announce, AnnounceEntry, HEADER_BYTES, Header, Kind, Message};
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a node's endpoints have in common with the rest of the node.
 #[derive(Clone, Debug)]
@@ -27,7 +26,7 @@ pub(super) struct Surroundings {
     /// Who takes notes.
     pub(super) recorder: Shared,
     /// While it is set, no block of a receive pool is free.
-    pub(super) dry: Rc<Cell<bool>>,
+    pub(super) dry: Arc<AtomicBool>,
 }
 
 /// What is known of one connection.
@@ -49,6 +48,10 @@ pub(super) struct Endpoints {
     known: Vec<Option<Known>>,
     /// Front ends connect here.
     is_door: bool,
+    /// A peer is cut off only for having no room: every message that comes can be understood.
+    is_lenient: bool,
+    /// The peer that had no room for the last message.
+    refused: Option<Endpoint>,
     /// Whom each endpoint that is not established calls.
     calls: BTreeMap<Endpoint, String>,
     /// At the door: which front end's connection each endpoint is or was. What came over one that has ended may still be
@@ -69,6 +72,8 @@ impl Endpoints {
             around: around.clone(),
             known: Vec::new(),
             is_door: false,
+            is_lenient: false,
+            refused: None,
             owners: vec![Owner::SHARED],
             withheld: Vec::new(),
         }
@@ -77,6 +82,12 @@ impl Endpoints {
     /// The same, as the door for front ends: what arrives from each is written down.
     pub(super) fn door(mut self) -> Self {
         self.is_door = true;
+        self
+    }
+
+    /// The same, for peers that are cut off only for having no room.
+    pub(super) fn lenient(mut self) -> Self {
+        self.is_lenient = true;
         self
     }
 
@@ -107,7 +118,7 @@ impl Endpoints {
 
     /// Takes whatever block is free while the pool is to be dry, and gives all back afterwards.
     fn withhold(&mut self) {
-        if !self.around.dry.get() {
+        if !self.around.dry.load(Ordering::Relaxed) {
             self.withheld.clear();
             return;
         }
@@ -127,9 +138,11 @@ impl Endpoints {
             }
             Event::Received { endpoint, ref slice } => {
                 let Some(&Known { connection, side, peer, .. }) = self.known(endpoint) else { return };
-                let (direction, bytes) = ((connection, 1 - side), slice.len() as u64);
+                let bytes = slice.len() as u64;
                 let mut recorder = self.around.recorder.borrow_mut();
-                recorder.note(now, Happening::Received { by: self.around.place, direction, bytes });
+                recorder.note(now, (4 + connection * 4 + (1 - side) as u64, bytes), || {
+                    format!("{} receives {bytes} bytes over {connection}.{}", self.around.place, 1 - side)
+                });
                 if let (true, Some(peer)) = (self.is_door, peer) {
                     recorder.inlets.entry(peer).or_default().deliver(now, connection, bytes);
                 }
@@ -180,9 +193,10 @@ impl Endpoints {
 
     fn note_sent(&self, endpoint: Endpoint, bytes: u64, what: &str) {
         if let Some(&Known { connection, side, .. }) = self.known(endpoint) {
-            let (from, direction): (_, Direction) = (self.around.place, (connection, side));
-            let now = self.around.clock.world();
-            self.around.recorder.borrow_mut().note(now, Happening::Sent { from, direction, bytes, what });
+            let (now, from) = (self.around.clock.world(), self.around.place);
+            self.around.recorder.borrow_mut().note(now, (2 + connection * 4 + side as u64, bytes), || {
+                format!("{from} sends {what}, {bytes} bytes, over {connection}.{side}")
+            });
         }
     }
 }
@@ -192,7 +206,7 @@ fn name_of(first: Option<&Slice>) -> String {
     let header = first.and_then(|slice| slice.first_chunk::<HEADER_BYTES>()).map(Header::decode);
     match header {
         Some(Ok(header)) => format!("{:?}", header.kind),
-        _ => "fragment".to_owned(),
+        _ => "data".to_owned(),
     }
 }
 
@@ -200,7 +214,7 @@ impl Dispatcher for Endpoints {
     ropewalk_io::pass_on!(
         inner:
         listen, address_of, accept, reject, pool, post_block, peek, peer_has_ended, has_waiting, set_send_limits, send_room, queued,
-        set_half_close, finish, prepare_wait
+        set_half_close, finish, prepare_wait, wait_descriptor
     );
 
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
@@ -251,16 +265,12 @@ impl Dispatcher for Endpoints {
         let what = name_of(message.first());
         let announced = message.first().and_then(|slice| decoded(slice));
         let before = self.inner.queued(endpoint);
-        self.inner.send(endpoint, message)?;
-        if before > 0 && self.inner.queued(endpoint) > self.bound {
-            let words = format!(
-                "{}: {} bytes wait in a send queue that takes {}",
-                self.around.place,
-                self.inner.queued(endpoint),
-                self.bound
-            );
-            self.around.recorder.borrow_mut().keep(Err(Broken::new(Checker::Bounds, words)));
-        }
+        let sent = self.inner.send(endpoint, message);
+        self.refused = sent.is_err().then_some(endpoint);
+        sent?;
+        let (queued, bound, place) = (self.inner.queued(endpoint), self.bound, self.around.place);
+        self.around.recorder.borrow_mut().keep(ensure!(Bounds, before == 0 || queued <= bound;
+            "{place}: {queued} bytes wait in a send queue that takes {bound}"));
         self.note_sent(endpoint, bytes, &what);
         announced.into_iter().for_each(|message| self.note_order(endpoint, &message));
         Ok(())
@@ -272,6 +282,8 @@ impl Dispatcher for Endpoints {
     }
 
     fn abort(&mut self, endpoint: Endpoint) {
+        self.around.recorder.borrow_mut().keep(ensure!(Loss, !self.is_lenient || self.refused == Some(endpoint);
+            "{}: a peer was cut off although it had room for its messages", self.around.place));
         self.note_end(endpoint);
         self.inner.abort(endpoint);
     }
@@ -281,14 +293,17 @@ impl Dispatcher for Endpoints {
         let before = events.len();
         // The network uses the world's time, not the node's clock.
         let work = self.inner.poll(self.around.clock.world(), events);
-        for event in &events[before..] {
+        for event in &mut events[before..] {
             self.note(event);
+            // Peers that have addresses are known by them.
+            if let Event::ConnectionRequest { peer, .. } = event
+                && let Peer::Dispatcher(host) = peer
+                && let Some(&address) = self.around.recorder.borrow().addresses.get(host)
+            {
+                *peer = Peer::Address(address.into());
+            }
         }
         work
-    }
-
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn next_deadline(&self) -> Option<Instant> {

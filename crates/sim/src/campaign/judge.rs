@@ -11,8 +11,8 @@ use super::fault::{Fault, FaultKind, POWER, Place};
 use super::machines::{How, ManagerMachine, ReadoutMachine};
 use super::masking::Masked;
 use super::node::Node;
-use super::outcome::{Broken, Checker};
 use super::referee::{Held, Record, Timeline};
+use super::runner::{Broken, Checker, ensure};
 use super::scenario::{End, Managers};
 use super::world::World;
 use ropewalk_engine::Drive;
@@ -59,11 +59,10 @@ impl World {
     fn judge_ledger(&mut self) -> Result<(), Broken> {
         let ledger = self.snapshot().ledger;
         let imbalances = ledger.imbalances();
-        Broken::unless(imbalances.is_empty(), Checker::Ledger, || format!("{imbalances:?}"))?;
+        ensure!(Ledger, imbalances.is_empty(); "{imbalances:?}")?;
         let in_flight = (ledger.fragments.in_flight, ledger.events.in_flight);
-        Broken::unless(in_flight == (0, 0), Checker::Ledger, || {
-            format!("{} fragments and {} events are in flight after the end", in_flight.0, in_flight.1)
-        })
+        ensure!(Ledger, in_flight == (0, 0);
+            "{} fragments and {} events are in flight after the end", in_flight.0, in_flight.1)
     }
 
     /// Blocks are out only while they are filled: one for what is staged, or one for each connection.
@@ -84,12 +83,8 @@ impl World {
                 // What was not taken lies in its ring.
                 let ring = rings.iter().find(|&&(readout, _)| place == Place::Readout(readout) && index == 3);
                 let most = ring.map_or(connections, |&(_, pages)| pages);
-                Broken::unless(!done || is_door && !all_came || pool.held <= most, Checker::Pools, || {
-                    format!(
-                        "{place}: {} blocks of its pool {index} are out after the end, and {most} may be",
-                        pool.held
-                    )
-                })?;
+                ensure!(Pools, !done || is_door && !all_came || pool.held <= most;
+                    "{place}: {} blocks of its pool {index} are out after the end, and {most} may be", pool.held)?;
             }
         }
         Ok(())
@@ -102,9 +97,7 @@ impl World {
             let Some(builder) = node.machine().filter(|builder| builder.is_done()) else { continue };
             let in_work = builder.machine().in_work() as u64;
             let is_forced = self.scenario.end.is_forced();
-            Broken::unless(in_work == 0 || is_forced, Checker::Credits, || {
-                format!("bu{index} ended with {in_work} slots in use")
-            })?;
+            ensure!(Credits, in_work == 0 || is_forced; "bu{index} ended with {in_work} slots in use")?;
             let obeyed = builder.obeyed().map(|(epoch, _)| epoch);
             let mut managers = self.managers.iter().filter_map(Node::machine);
             let Some(manager) = managers.find(|manager| obeyed.is_some() && manager.speaks() == obeyed) else {
@@ -112,9 +105,8 @@ impl World {
             };
             let free = manager.drive().machine().free_credit(index).0;
             let slots = u64::from(self.scenario.rooms.slots);
-            Broken::unless(free == slots || is_forced, Checker::Credits, || {
-                format!("bu{index} has {slots} slots and can be given {free} events after the end")
-            })?;
+            ensure!(Credits, free == slots || is_forced;
+                "bu{index} has {slots} slots and can be given {free} events after the end")?;
         }
         Ok(())
     }
@@ -126,18 +118,15 @@ impl World {
         let is_awaited = self.scenario.managers == Managers::Alone && !self.scenario.end.is_forced();
         let have_all_ended = is_awaited && self.readouts.iter().all(ended);
         let queued = self.snapshot().ledger.chunks.queued;
-        Broken::unless(!have_all_ended || queued == 0, Checker::Ledger, || {
-            format!("{queued} chunks wait for subscribers in the account of a run that has ended")
-        })?;
+        ensure!(Ledger, !have_all_ended || queued == 0;
+            "{queued} chunks wait for subscribers in the account of a run that has ended")?;
         let events = self.snapshot().ledger.events;
         let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
-        Broken::unless(in_files + events.rejected >= kept || self.may_forget(), Checker::Loss, || {
-            format!("{kept} events were acknowledged, {in_files} are in files")
-        })?;
+        ensure!(Loss, in_files + events.rejected >= kept || self.may_forget();
+            "{kept} events were acknowledged, {in_files} are in files")?;
         let unheard = if self.was_a_builder_unheard() { events.incomplete_dropped.total() } else { 0 };
-        Broken::unless(in_files <= kept + unheard || !self.were_all_told(), Checker::Ledger, || {
-            format!("{in_files} events are in files, and the account knows of {kept}")
-        })
+        ensure!(Ledger, in_files <= kept + unheard || !self.were_all_told();
+            "{in_files} events are in files, and the account knows of {kept}")
     }
 
     /// A fragment counts as in an event where the event's record has it, and nowhere else. Checked only where no node died or took
@@ -162,11 +151,9 @@ impl World {
             let told = account.in_complete_events + account.in_incomplete_events;
             let found = whole.iter().filter(|(_, of)| *of == id).count() as u64;
             let unknown = account.dropped.get(Cause::OutcomeUnknown);
-            Broken::unless((told..=told + unknown).contains(&found), Checker::Ledger, || {
-                format!(
-                    "{told} (perhaps {unknown} more) fragments of source {id} are in events by the account, and {found} in records"
-                )
-            })?;
+            ensure!(Ledger, (told..=told + unknown).contains(&found);
+                "{told} (perhaps {unknown} more) fragments of source {id} are in events by the account, and {found} \
+                 in records")?;
         }
         Ok(())
     }
@@ -178,13 +165,12 @@ impl World {
         let has_successors = self.reign.recoveries().next().is_some();
         let builders = self.builders.iter().filter_map(Node::machine);
         let contradicted: u64 = builders.map(|builder| builder.machine().contradicted_lumisections()).sum();
-        Broken::unless(!were_told || contradicted == 0, Checker::Order, || {
-            format!("builder units heard {contradicted} times that a lumisection begins that is over")
-        })?;
+        ensure!(Order, !were_told || contradicted == 0;
+            "builder units heard {contradicted} times that a lumisection begins that is over")?;
         let speaker = self.speaker().map(usize::from);
         let Some(manager) = speaker.and_then(|index| self.managers[index].machine.as_mut()) else { return Ok(()) };
         let mut ends: Vec<LumisectionEnd> = Vec::new();
-        for end in manager.ended_lumisections() {
+        while let Some(end) = manager.drive_mut().next_ended_lumisection() {
             // A later term closes a lumisection again if the report of its first closing was lost.
             while has_successors && ends.last().is_some_and(|last| last.number >= end.number) {
                 ends.pop();
@@ -192,31 +178,27 @@ impl World {
             ends.push(end);
         }
         let first = ends.first().map_or(1, |first| first.number);
-        Broken::unless(first == 1 || has_successors, Checker::Order, || format!("{first} is the first lumisection"))?;
+        ensure!(Order, first == 1 || has_successors; "{first} is the first lumisection")?;
         let mut number = first;
         for end in &ends {
             let place = format!("lumisection {}", end.number);
             // Another event manager closed those between two terms of this one.
             let is_next = end.number == number || has_successors && end.number > number;
-            Broken::unless(is_next, Checker::Order, || format!("{place} was closed, and {number} was due"))?;
+            ensure!(Order, is_next; "{place} was closed, and {number} was due")?;
             number = end.number + 1;
             let range = end.before.below..end.ended.below;
             let own = held.events.keys().filter(|&&event| range.contains(&self.scenario.key_of(event))).count() as u64;
             let account = end.account();
             let kept = account.built + account.incomplete_emitted;
-            Broken::unless(may_forget || has_successors || own + account.rejected >= kept, Checker::Loss, || {
-                format!("{place} has {kept} events by its account, and {own} are in files")
-            })?;
+            ensure!(Loss, may_forget || has_successors || own + account.rejected >= kept;
+                "{place} has {kept} events by its account, and {own} are in files")?;
             let unheard = if self.was_a_builder_unheard() { account.incomplete_dropped.total() } else { 0 };
-            Broken::unless(!were_told || has_successors || own <= kept + unheard, Checker::Ledger, || {
-                format!("{place} has {own} events in files, and its account knows of {kept}")
-            })?;
+            ensure!(Ledger, !were_told || has_successors || own <= kept + unheard;
+                "{place} has {own} events in files, and its account knows of {kept}")?;
         }
         let Some(last) = ends.last() else { return Ok(()) };
         let (whole, counted) = (events.accounted(), last.ended.account().assigned);
-        Broken::unless(whole == counted, Checker::Ledger, || {
-            format!("lumisections have {counted} events, and the run has {whole}")
-        })
+        ensure!(Ledger, whole == counted; "lumisections have {counted} events, and the run has {whole}")
     }
 
     /// Whether event managers heard of everything that was written: each one that took over heard all units, no builder
@@ -248,9 +230,8 @@ impl World {
             let ended = node.life == 1 && node.machine().is_some_and(|builder| builder.is_done()) && !is_forced;
             let is_open = |path: &PathBuf| path.to_string_lossy().ends_with(OPEN_EXTENSION);
             let open: Vec<PathBuf> = storage.paths().into_iter().filter(is_open).collect();
-            Broken::unless(!ended || open.is_empty(), Checker::Content, || {
-                format!("{} ended in order and has not closed {open:?}", node.around.place)
-            })?;
+            ensure!(Content, !ended || open.is_empty();
+                "{} ended in order and has not closed {open:?}", node.around.place)?;
         }
         Ok(())
     }
@@ -273,12 +254,8 @@ impl World {
             None => return Ok(()),
         };
         let mut behind = held.events.range(last + 1..).map(|(&event, _)| event);
-        if let Some(event) = behind.find(|&event| !self.is_forgotten(held, timeline, event)) {
-            return Err(Broken::new(
-                Checker::Keys,
-                format!("event {event} was written, and the run ended with {last}"),
-            ));
-        }
+        let unknown = behind.find(|&event| !self.is_forgotten(held, timeline, event));
+        ensure!(Keys, unknown.is_none(); "event {unknown:?} was written, and the run ended with {last}")?;
         let is_forced = self.scenario.end.is_forced();
         for event in 1..=last {
             match held.counting(event) {
@@ -293,11 +270,7 @@ impl World {
                             Some(Some(Cause::ForcedStop)) if is_forced => {}
                             Some(Some(cause)) => self.excuse(timeline, event, source, Some(*cause))?,
                             None if self.may_be_masked(source) => {}
-                            None => {
-                                let id = self.scenario.source_id(source);
-                                let words = format!("event {event} says nothing of source {id}");
-                                return Err(Broken::new(Checker::Loss, words));
-                            }
+                            None => ensure!(Loss, false; "event {event} says nothing of source number {source}")?,
                         }
                     }
                 }
@@ -321,10 +294,9 @@ impl World {
                 || record.said_of(event).is_some()
                 || record.made(event).is_some_and(|made| made.how.is_whole())
         });
-        Broken::unless(was_sent, Checker::Content, || {
-            let (id, made) = (self.scenario.source_id(source), record.and_then(|record| record.made(event)));
-            format!("event {event} holds a fragment of source {id}, which never came whole: {made:?}")
-        })
+        let made = record.and_then(|record| record.made(event));
+        ensure!(Content, was_sent;
+            "event {event} holds a fragment of source number {source}, which never came whole: {made:?}")
     }
 
     /// An event is not there at all.
@@ -412,9 +384,10 @@ impl World {
             .deaths
             .iter()
             .any(|death| death.place == readout && death.at >= at && !death.whole.contains(&(event, id)));
-        if died
-            || course.absences.iter().any(|absence| absence.from <= at && self.waits_by(timeline, event, absence.until))
-        {
+        // Whether the event, or a later one, had begun by then.
+        let first = timeline.begun[event as usize..].iter().min();
+        let waits_by = |until| first.is_some_and(|&begun| begun <= until);
+        if died || course.absences.iter().any(|absence| absence.from <= at && waits_by(absence.until)) {
             return Ok(());
         }
         let begun = timeline.begun[event as usize];
@@ -432,41 +405,35 @@ impl World {
         Err(Broken::new(checker, words))
     }
 
-    /// Whether an event had begun by then.
-    fn waits_by(&self, timeline: &Timeline, event: u64, until: Instant) -> bool {
-        timeline.begun[event as usize..].iter().min().is_some_and(|&begun| begun <= until)
-    }
-
     /// Whether something came between a readout unit and the others for long enough, while this event could suffer.
     pub(super) fn was_away(&self, readout: Place, begun: Instant) -> bool {
+        use FaultKind::*;
         let touching = self.happened.iter().filter(|disturbance| {
             let places = &disturbance.fault.places;
             match disturbance.fault.kind {
                 // It may be given events before readout units count its former life's connections as dead, a second after these
                 // were heard last. Campaigns wait no longer for units that cannot be reached than for others.
-                FaultKind::PowerCut if matches!(places[..], [Place::Builder(_)]) => {
+                PowerCut if matches!(places[..], [Place::Builder(_)]) => {
                     let gives_up_before = self.scenario.time_outs.builder < SILENCE;
                     gives_up_before || self.scenario.managers != Managers::Alone || self.lost_its_manager(places[0])
                 }
-                FaultKind::Crash | FaultKind::PowerCut => *places == [readout],
-                FaultKind::Pause | FaultKind::Reconnect | FaultKind::PoolDry => !places[0].is_outside(),
-                FaultKind::Delay
-                | FaultKind::SlowLink
-                | FaultKind::Partition
-                | FaultKind::OneWay
-                | FaultKind::HalfOpen => places.contains(&readout) && !places.iter().any(|place| place.is_outside()),
+                Crash | PowerCut => *places == [readout],
+                Pause | Reconnect | PoolDry => !places[0].is_outside(),
+                Delay | SlowLink | Partition | OneWay | HalfOpen => {
+                    places.contains(&readout) && !places.iter().any(|place| place.is_outside())
+                }
                 // The event manager that leads the run and cannot be heard, or whose end is not reported to anyone.
-                FaultKind::ManagerCutOff | FaultKind::ManagerPowerCut => {
+                ManagerCutOff | ManagerPowerCut => {
                     self.reign.has_led(places[0].index(), disturbance.from, disturbance.until)
                 }
-                FaultKind::ManagerReplaced => disturbance.fault.is(POWER),
+                ManagerReplaced => disturbance.fault.is(POWER),
                 _ => false,
             }
         });
         touching.into_iter().any(|disturbance| {
-            let is_fatal = matches!(disturbance.fault.kind, FaultKind::Crash | FaultKind::PowerCut);
+            let is_fatal = matches!(disturbance.fault.kind, Crash | PowerCut);
             // Whose connection is lost calls again a moment later.
-            let loses_connections = !matches!(disturbance.fault.kind, FaultKind::Pause | FaultKind::PoolDry);
+            let loses_connections = !matches!(disturbance.fault.kind, Pause | PoolDry);
             let lasts =
                 disturbance.until.since(disturbance.from) + if loses_connections { RECALL } else { Duration::ZERO };
             let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
@@ -504,15 +471,7 @@ impl World {
             any && end.since(begin) + RECALL >= patience && begun <= end.after(RETURN)
         })
     }
-}
 
-/// The epoch whose event manager assigned an event in this attempt: each has a range of its own, but for the first one,
-/// which counts from one.
-fn epoch_of(attempt: Attempt) -> Epoch {
-    Epoch(u32::from(attempt.0 >> 8).max(1))
-}
-
-impl World {
     /// Every copy of an event but its first one was assigned for a reason.
     ///
     /// # Errors
@@ -534,12 +493,11 @@ impl World {
         let mut written = 0;
         again.into_iter().try_for_each(|(epoch, events)| {
             // What was assigned again may be written again only when a successor has assigned it once more (seed 21739).
-            let reassigned = self.reign.reassigned_until(epoch);
+            let reassigned: u64 = self.reign.reassigned.range(..=epoch).map(|(_, &count)| count).sum();
             written += events.len() as u64;
-            Broken::unless(written <= reassigned, Checker::Keys, || {
-                format!("{written} events were written again until epoch {epoch}, the last ones {events:?}, and {reassigned} \
-                         were assigned again")
-            })
+            ensure!(Keys, written <= reassigned;
+                "{written} events were written again until epoch {epoch}, the last ones {events:?}, and {reassigned} \
+                 were assigned again")
         })
     }
 
@@ -598,13 +556,7 @@ impl World {
         };
         held.events[&event].iter().all(is_gone) && (0..self.scenario.sources.len()).all(held_it)
     }
-}
 
-/// Until this time after the start no event manager calls a run running merely because it has waited long enough for
-/// nodes that have not heard of the start.
-const BEGINNING: Duration = Duration::from_secs(1);
-
-impl World {
     /// What must hold while the run goes on.
     ///
     /// # Errors
@@ -628,9 +580,7 @@ impl World {
         }
         for (index, node) in self.readouts.iter().enumerate() {
             let has_begun = node.machine().is_none_or(|readout| readout.machine().has_started());
-            Broken::unless(has_begun, Checker::Loss, || {
-                format!("the run is called running, and ru{index} has not heard of its start")
-            })?;
+            ensure!(Loss, has_begun; "the run is called running, and ru{index} has not heard of its start")?;
         }
         Ok(())
     }
@@ -643,9 +593,8 @@ impl World {
         for (index, node) in (0..).zip(&self.builders) {
             let Some(builder) = node.machine() else { continue };
             let (free, in_work) = (manager.machine().free_credit(index).0, builder.machine().in_work() as u64);
-            Broken::unless(free + in_work <= slots, Checker::Credits, || {
-                format!("bu{index} has {slots} slots, works on {in_work} events and can be given {free} more")
-            })?;
+            ensure!(Credits, free + in_work <= slots;
+                "bu{index} has {slots} slots, works on {in_work} events and can be given {free} more")?;
         }
         Ok(())
     }
@@ -664,11 +613,19 @@ impl World {
             let received = readout.machine().account(place).received;
             let is_taken = inlet.is_read() && readout.machine().room(place) > 0;
             let least = if is_taken { whole } else { 0 };
-            Broken::unless((least..=most).contains(&received), Checker::Ledger, || {
-                let (id, at) = (self.scenario.source_id(source), self.core.now().since(Instant::ZERO));
-                format!("at {at:?} {received} fragments of source {id} count as received, and {whole} came whole")
-            })?;
+            ensure!(Ledger, (least..=most).contains(&received);
+                "{received} fragments of source number {source} count as received, and {whole} came whole")?;
         }
         Ok(())
     }
 }
+
+/// The epoch whose event manager assigned an event in this attempt. Each epoch has its own range of attempts; the first one
+/// counts from one.
+fn epoch_of(attempt: Attempt) -> Epoch {
+    Epoch(u32::from(attempt.0 >> 8).max(1))
+}
+
+/// Until this time after the start no event manager calls a run running merely because it has waited long enough for
+/// nodes that have not heard of the start.
+const BEGINNING: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use super::fault::Place;
 use super::node::Member;
-use super::outcome::{Broken, Checker};
 use super::referee::{Record, Timeline};
+use super::runner::{Broken, ensure};
 use super::scenario::Scenario;
 use super::world::World;
 use ropewalk_engine::RunSnapshot;
@@ -91,7 +91,7 @@ impl World {
             let now = node.around.clock.now();
             let Some(manager) = &mut node.machine else { return };
             let source = self.scenario.source_id(mask.source.into());
-            manager.command(now, RunCommand::Mask { source, is_masked: mask.is_masked });
+            manager.drive_mut().command(now, RunCommand::Mask { source, is_masked: mask.is_masked });
             node.wake();
             self.masks_said += 1;
         }
@@ -107,9 +107,8 @@ impl World {
             let said = |mask: &&Masking| mask.is_masked && self.scenario.source_id(mask.source.into()) == source;
             let most = self.scenario.masks.iter().filter(said).count();
             let are_in_order = intervals.windows(2).all(|two| two[0].1 <= two[1].0);
-            Broken::unless(intervals.len() <= most && are_in_order, Checker::Masks, || {
-                format!("source {source} was masked {most} times, and the account has {intervals:?}")
-            })?;
+            ensure!(Masks, intervals.len() <= most && are_in_order;
+                "source {source} was masked {most} times, and the account has {intervals:?}")?;
         }
         self.judge_lasting(&masked)?;
         Ok(masked)
@@ -131,12 +130,8 @@ impl World {
             let is_back = node.is_done() && node.machine().is_some_and(|readout| readout.machine().has_started());
             let is_masked =
                 masked.0.get(&id).and_then(|intervals| intervals.last()).is_some_and(|last| last.1 == EventKey::MAX);
-            Broken::unless(!has_died_since || !is_back || is_masked, Checker::Masks, || {
-                format!(
-                    "source {id} is masked, and its readout unit that began anew did not know: {:?}",
-                    masked.0.get(&id)
-                )
-            })?;
+            ensure!(Masks, !has_died_since || !is_back || is_masked;
+                "source {id} is masked, and its readout unit that began anew did not know: {:?}", masked.0.get(&id))?;
         }
         Ok(())
     }
@@ -174,10 +169,8 @@ impl World {
         let begun = timeline.begun[event as usize];
         let was_away =
             is_of_unit || is_of_builder && (self.was_away(readout, begun) || self.was_refused(readout, begun));
-        Broken::unless(has_died || was_away, Checker::Masks, || {
-            let what = found.map_or("has a fragment", |cause| cause.name());
-            format!("event {event}: source {id} was masked, and {what}")
-        })
+        ensure!(Masks, has_died || was_away;
+            "event {event}: source {id} was masked, and {}", found.map_or("has a fragment", |cause| cause.name()))
     }
 
     /// Whether an event may say nothing of a source that the account does not call masked: it was masked, and the readout unit

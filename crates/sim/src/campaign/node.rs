@@ -4,18 +4,31 @@
 use super::cluster::{LeastWait, Process};
 use super::endpoints::Surroundings;
 use super::fault::Place;
-use super::outcome::{Broken, Checker};
-use super::recorder::{Happening, Shared};
+use super::recorder::Shared;
+use super::runner::{Broken, ensure};
 use super::scenario::Scenario;
 use ropewalk_engine::Drive;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount, Utc};
-use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Methods without arguments that a field has: `forward!(inner: is_done -> bool)`; of `&mut self` with `mut` in front.
+macro_rules! forward {
+    (mut $field:ident: $($name:ident -> $type:ty),+) => {$(
+        fn $name(&mut self) -> $type {
+            self.$field.$name()
+        }
+    )+};
+    ($field:ident: $($name:ident -> $type:ty),+) => {$(
+        fn $name(&self) -> $type {
+            self.$field.$name()
+        }
+    )+};
+}
+pub(super) use forward;
 
 /// A machine as the simulator knows it: how it is turned ([`Drive`]) and what must hold of it at every step.
 pub(super) trait Machine: Drive {
@@ -46,8 +59,6 @@ pub(super) struct Node<M> {
     /// Those of its former lives.
     former_hosts: Vec<u32>,
     process: Process<M>,
-    /// Which life it is, from 1.
-    pub(super) life: u32,
 }
 
 impl<M> Deref for Node<M> {
@@ -68,8 +79,8 @@ impl<M: Machine> Node<M> {
     /// A member whose machine is still to be started.
     pub(super) fn new(place: Place, clock: NodeClock, recorder: &Shared) -> Self {
         let process = Process::new(clock.clone(), LEAST_WAIT);
-        let around = Surroundings { place, clock, recorder: Rc::clone(recorder), dry: Rc::new(Cell::new(false)) };
-        Self { around, hosts: Vec::new(), former_hosts: Vec::new(), process, life: 0 }
+        let around = Surroundings { place, clock, recorder: recorder.clone(), dry: Arc::default() };
+        Self { around, hosts: Vec::new(), former_hosts: Vec::new(), process }
     }
 
     /// A life begins.
@@ -77,7 +88,6 @@ impl<M: Machine> Node<M> {
         self.process.pauses = 0;
         self.process.start(machine);
         self.former_hosts.extend(std::mem::replace(&mut self.hosts, hosts));
-        self.life += 1;
     }
 
     /// The machine, which every member has while nothing kills its process.
@@ -102,9 +112,6 @@ pub(super) trait Member {
 
     /// One fault fewer does.
     fn resume(&mut self);
-
-    /// It has a turn now.
-    fn wake(&mut self);
 
     /// Its process ends at once.
     fn kill(&mut self);
@@ -149,54 +156,41 @@ impl<M: Machine> Member for Node<M> {
         if Member::is_down(self) {
             return false;
         }
-        self.process.pauses += 1;
-        self.process.wake();
+        self.process.pause(1);
         true
     }
 
     fn resume(&mut self) {
         if self.process.pauses > 0 {
-            self.process.pauses -= 1;
-            self.process.wake();
+            self.process.pause(-1);
         }
-    }
-
-    fn wake(&mut self) {
-        self.process.wake();
     }
 
     fn kill(&mut self) {
         (self.process.machine, self.process.pauses) = (None, 0);
     }
 
-    fn is_due(&mut self) -> bool {
-        self.process.is_due()
-    }
+    forward!(mut process: is_due -> bool);
 
     fn turn(&mut self, scenario: &Scenario) -> Result<usize, Broken> {
         let work = self.process.turn();
         let Some(machine) = &mut self.process.machine else { return Ok(0) };
         let place = self.around.place;
-        self.around.recorder.borrow_mut().note(self.around.clock.world(), Happening::Turn { place, work });
+        let now = self.around.clock.world();
+        self.around.recorder.borrow_mut().note(now, (1, work as u64), || format!("{place} does {work}"));
         let in_place = |broken: Broken| Broken { words: format!("{place}: {}", broken.words), ..broken };
         machine.check(scenario).map_err(in_place)?;
         for pool in machine.pools() {
-            Broken::unless(pool.loans == pool.returned + pool.held, Checker::Pools, || format!("{place}: {pool:?}"))?;
+            ensure!(Pools, pool.loans == pool.returned + pool.held; "{place}: {pool:?}")?;
         }
         Ok(work)
     }
 
-    fn next_time(&self) -> Option<Instant> {
-        self.process.next_time()
-    }
-
-    fn is_done(&self) -> bool {
-        self.process.is_done()
-    }
+    forward!(process: next_time -> Option<Instant>, is_done -> bool);
 
     fn obeyed(&self) -> Option<(u32, Epoch, Incarnation)> {
         let (epoch, incarnation) = self.process.machine.as_ref()?.obeyed()?;
-        Some((self.life, epoch, incarnation))
+        Some((self.process.life, epoch, incarnation))
     }
 
     fn pools(&mut self) -> Vec<PoolAccount> {

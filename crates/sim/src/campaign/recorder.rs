@@ -3,32 +3,14 @@
 
 use super::content::mixed;
 use super::endpoints::Order;
-use super::fault::{Place, Scheduled};
-use super::outcome::Broken;
+use super::fault::Place;
+use super::runner::Broken;
 use ropewalk_terms::Instant;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::{self, Write};
-use std::rc::Rc;
+use std::fmt::Write;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
-
-/// A direction of a connection: its number, and 0 for what the end that connected sends.
-pub(super) type Direction = (u64, usize);
-
-/// What happened.
-#[derive(Copy, Clone, Debug)]
-pub(super) enum Happening<'a> {
-    /// A process had a turn and did `work`.
-    Turn { place: Place, work: usize },
-    /// A message was queued.
-    Sent { from: Place, direction: Direction, bytes: u64, what: &'a str },
-    /// Bytes arrived.
-    Received { by: Place, direction: Direction, bytes: u64 },
-    /// A fault began.
-    Begins(&'a Scheduled),
-    /// A fault is over.
-    Ends(&'a Scheduled),
-}
 
 /// Bytes that a readout unit took from a front end.
 #[derive(Copy, Clone, Debug)]
@@ -136,43 +118,47 @@ pub(super) struct Refused {
     pub(super) address: String,
 }
 
-/// Shared by everybody who takes part.
-pub(super) type Shared = Rc<RefCell<Recorder>>;
+/// The record of a run, as its members share it. Drives may go to another thread, as far as their types say.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Arc<RwLock<Recorder>>);
+
+impl Shared {
+    pub(super) fn borrow(&self) -> RwLockReadGuard<'_, Recorder> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn borrow_mut(&self) -> RwLockWriteGuard<'_, Recorder> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The record of a run.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    digest: u64,
-    text: Option<String>,
+    /// Mixed from every happening: equal for equal histories.
+    pub(super) digest: u64,
+    /// Every happening as a line, if these are kept.
+    pub(super) text: Option<String>,
     /// By the front end's host.
     pub(super) inlets: BTreeMap<u32, Inlet>,
+    /// By host: its address, if it has one.
+    pub(super) addresses: BTreeMap<u32, SocketAddrV4>,
     /// Connections that were refused.
     pub(super) refusals: Vec<Refused>,
     /// What readout units announced.
     pub(super) order: Order,
-    broken: Option<Broken>,
+    pub(super) broken: Option<Broken>,
 }
 
 impl Recorder {
-    /// A record that also keeps every happening as a line of text.
-    pub(super) fn with_text(mut self) -> Self {
-        self.text = Some(String::new());
-        self
-    }
-
     /// The record, to be shared.
     pub(super) fn shared(self) -> Shared {
-        Rc::new(RefCell::new(self))
+        Shared(Arc::new(RwLock::new(self)))
     }
 
-    /// Mixed from every happening: equal for equal histories.
-    pub(super) const fn digest(&self) -> u64 {
-        self.digest
-    }
-
-    /// Every happening as a line, where that was asked for.
-    pub(super) fn take_text(&mut self) -> String {
-        self.text.take().unwrap_or_default()
+    /// All hosts that have or had this address.
+    pub(super) fn hosts_of(&self, ip: Ipv4Addr) -> Vec<u32> {
+        self.addresses.iter().filter(|(_, address)| *address.ip() == ip).map(|(&host, _)| host).collect()
     }
 
     /// Keeps what was found by a member that cannot say so at once.
@@ -185,43 +171,13 @@ impl Recorder {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Takes note of what happens.
-    pub(super) fn note(&mut self, at: Instant, happening: Happening<'_>) {
-        let (one, other) = match happening {
-            Happening::Turn { work, .. } => (1, work as u64),
-            Happening::Sent { direction: (connection, side), bytes, .. } => (2 + connection * 4 + side as u64, bytes),
-            Happening::Received { direction: (connection, side), bytes, .. } => {
-                (4 + connection * 4 + side as u64, bytes)
-            }
-            Happening::Begins(_) => (6, 0),
-            Happening::Ends(_) => (7, 0),
-        };
-        self.note_line(at, (one, other), || happening.to_string());
-    }
-
-    /// Records a line, with numbers that distinguish it from others in the digest.
-    pub(super) fn note_line(&mut self, at: Instant, (one, other): (u64, u64), line: impl FnOnce() -> String) {
+    /// Takes note of what happens: a line, and numbers that distinguish it from others in the digest.
+    pub(super) fn note(&mut self, at: Instant, (one, other): (u64, u64), line: impl FnOnce() -> String) {
         let time = at.as_nanoseconds();
         self.digest = mixed(self.digest ^ time, one, other);
         if let Some(text) = &mut self.text {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{time:>12} {}", line());
-        }
-    }
-}
-
-impl fmt::Display for Happening<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Turn { place, work } => write!(out, "{place} does {work}"),
-            Self::Sent { from, direction: (connection, side), bytes, what } => {
-                write!(out, "{from} sends {what}, {bytes} bytes, over {connection}.{side}")
-            }
-            Self::Received { by, direction: (connection, side), bytes } => {
-                write!(out, "{by} receives {bytes} bytes over {connection}.{side}")
-            }
-            Self::Begins(fault) => write!(out, "begins: {fault}"),
-            Self::Ends(fault) => write!(out, "ends: {fault}"),
         }
     }
 }

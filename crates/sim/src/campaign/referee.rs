@@ -6,8 +6,8 @@
 use super::content::{damage, origin_of};
 use super::fault::Place;
 use super::machines::{How, Made};
-use super::outcome::{Broken, Checker};
 use super::recorder::{Delivery, Inlet};
+use super::runner::{Broken, Checker, ensure};
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
 use ropewalk_io::disk::SimulatedStorage;
@@ -98,7 +98,7 @@ impl World {
         for (event, copies) in &mut held.events {
             copies.sort_by_key(|copy| (copy.attempt, copy.incarnation));
             let twice = copies.windows(2).any(|two| two[0].attempt == two[1].attempt);
-            Broken::unless(!twice, Checker::Keys, || format!("event {event} was written twice in one attempt"))?;
+            ensure!(Keys, !twice; "event {event} was written twice in one attempt")?;
         }
         Ok(held)
     }
@@ -132,17 +132,13 @@ impl World {
             }
             _ => false,
         };
-        Broken::unless(is_right, Checker::Content, || {
-            format!("event {} is in a file, set aside {is_aside}, with {said:?}", event.key())
-        })
+        ensure!(Content, is_right; "event {} is in a file, set aside {is_aside}, with {said:?}", event.key())
     }
 
     /// A fragment is what its source made, and flagged where that was wrong already.
     fn compare(&self, event: u64, source: SourceId, payload: &[u8], flags: FragmentFlags) -> Result<(), Broken> {
         let index = (source.0 as usize).wrapping_sub(self.scenario.source_id(0).0 as usize);
-        Broken::unless(index < self.scenario.sources.len(), Checker::Content, || {
-            format!("event {event}: there is no source {source}")
-        })?;
+        ensure!(Content, index < self.scenario.sources.len(); "event {event}: there is no source {source}")?;
         let record = self.record(index);
         let how = record.and_then(|record| record.made(event)).map_or(How::Right, |made| made.how);
         let number = self.scenario.key_of(event).number();
@@ -163,9 +159,7 @@ impl World {
         }
         if let Some(before) = self.count_before(index, event).filter(|_| payload != expected) {
             let is_it = payload == self.content(index, before, before);
-            return Broken::unless(is_it, Checker::Content, || {
-                format!("event {event}, source {source}: not of {before}")
-            });
+            return ensure!(Content, is_it; "event {event}, source {source}: not of {before}");
         }
         Broken::unless(payload == expected, Checker::Content, || {
             let difference = payload.chunks(8).zip(expected.chunks(8)).position(|(one, other)| one != other);
@@ -185,9 +179,8 @@ impl World {
                 || self.count_before(one, event).is_some()
         };
         let lied = sources.into_iter().any(lied);
-        Broken::unless(lied || is_flagged(how, flags), Checker::Content, || {
-            format!("event {event}, source {source}: {how:?}, and flagged {flags:?}")
-        })
+        ensure!(Content, lied || is_flagged(how, flags);
+            "event {event}, source {source}: {how:?}, and flagged {flags:?}")
     }
 
     /// The event of the count before with the same number, where nothing tells a readout unit which of them is meant: its only source
@@ -228,139 +221,7 @@ impl World {
             death.whole = after;
         }
     }
-}
 
-/// Whether a fragment has the flags that its source gave it reason for, and no others that say it is in doubt.
-fn is_flagged(how: How, flags: FragmentFlags) -> bool {
-    let How::Flagged(status, _) = how else { return flags.has_error() == (how == How::Damaged) };
-    let words = [
-        (Status::BUSY, FragmentFlags::BUSY),
-        (Status::CRC, FragmentFlags::CRC_ERROR),
-        (Status::ERROR, FragmentFlags::MALFORMED),
-        (Status::TRUNCATED, FragmentFlags::LENGTH_MISMATCH),
-    ];
-    words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
-}
-
-/// Hands each event in the files of a writer to `take`, in their order. Files are whole, unless they `may_be_torn`, and their footers
-/// list the records before them.
-///
-/// # Errors
-/// What is not as it should be, or what `take` found.
-pub(super) fn read_events(
-    storage: &SimulatedStorage,
-    writer: Place,
-    may_be_torn: bool,
-    mut take: impl FnMut(&EventView<'_>) -> Result<(), Broken>,
-) -> Result<(), Broken> {
-    for path in storage.paths() {
-        let broken = |words: String| Broken::new(Checker::Content, format!("{writer} {}: {words}", path.display()));
-        let bytes = storage.read(&path).map_err(|cause| broken(cause.to_string()))?;
-        let mut offsets = BTreeMap::new();
-        for item in Items::new(&bytes) {
-            match item {
-                Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
-                    let event = EventView::parse(&record).map_err(|error| broken(error.to_string()))?;
-                    offsets.insert(offset, event.key());
-                    take(&event)?;
-                }
-                Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
-                    let footer = FooterView::parse(&record).map_err(|error| broken(error.to_string()))?;
-                    let listed: BTreeMap<u64, EventKey> =
-                        footer.entries().map(|entry| (entry.offset, entry.key)).collect();
-                    Broken::unless(listed == offsets, Checker::Content, || {
-                        format!("{writer}: the footer lists {listed:?}, and there are {offsets:?}")
-                    })?;
-                }
-                Item::Record { .. } => {}
-                Item::Damaged { .. } if may_be_torn => {}
-                Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The fragments of sources in an event: what a filter said is no source's.
-pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = FragmentView<'a>> {
-    event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER)
-}
-
-/// Each source that an event names, with the cause of its absence where it is missing.
-///
-/// # Errors
-/// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause is
-/// unknown; or the event is called complete and is not.
-pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Option<Cause>>, Broken> {
-    let broken = |words: String| Broken::new(Checker::Content, format!("event {}: {words}", event.key()));
-    let there: Vec<SourceId> = of_sources(event).map(|fragment| fragment.entry.source).collect();
-    let mut found: BTreeMap<SourceId, Option<Cause>> = there.iter().map(|&source| (source, None)).collect();
-    if !there.is_sorted_by(|one, other| one < other) {
-        return Err(broken(format!(
-            "it lists its fragments twice, or in another order than the configuration: {there:?}"
-        )));
-    }
-    for missing in event.missing() {
-        let cause = missing.cause().ok_or_else(|| broken("an unknown cause".to_owned()))?;
-        if found.insert(missing.source, Some(cause)).is_some() {
-            return Err(broken(format!("source {} is missing, and there or missing once more", missing.source)));
-        }
-    }
-    let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
-    Broken::unless(flagged == found.values().any(Option::is_some), Checker::Content, || {
-        format!("event {}: called incomplete {flagged}, and it holds {found:?}", event.key())
-    })?;
-    Ok(found)
-}
-
-/// Clocks may be so much too fast: who waits by them gives up earlier.
-const FASTEST: f64 = 0.9;
-
-/// A readout unit waits no longer than this for what confirms a number, whatever its time-out.
-const LONGEST_DOUBT: Duration = Duration::from_secs(1);
-
-/// So many numbers in a row prove a gap in front of them.
-const PROOF: usize = 3;
-
-/// A source that begins further behind the run's first event brings left-overs, as far as a readout unit can tell.
-const NEAR: usize = 16;
-
-/// So many fragments of a source are searched for the run's first number.
-const LOOKED_AHEAD: usize = 72;
-
-/// From when to when a source may have been given up.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Absence {
-    pub(super) from: Instant,
-    pub(super) until: Instant,
-}
-
-/// A whole fragment came.
-#[derive(Copy, Clone, Debug)]
-struct Sign {
-    at: Instant,
-    /// The latest event that came then; none where nothing comes any more.
-    event: Option<usize>,
-}
-
-/// What is known of one source.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Course {
-    /// By event, from 0: when its last byte was taken by the readout unit; never where it was not.
-    pub(super) delivered: Vec<Option<Instant>>,
-    /// When it may have been given up for good reason.
-    pub(super) absences: Vec<Absence>,
-}
-
-/// What is known of all sources.
-#[derive(Clone, Debug)]
-pub(super) struct Timeline {
-    pub(super) courses: Vec<Course>,
-    /// By event: when its first fragment arrived anywhere.
-    pub(super) begun: Vec<Instant>,
-}
-
-impl World {
     /// Puts together when everything arrived.
     pub(super) fn timeline(&self) -> Timeline {
         let recorder = self.core.recorder.borrow();
@@ -443,7 +304,8 @@ impl World {
     /// count again so early that the run's first number came behind this one.
     pub(super) fn precedes_first_number(&self, source: usize, event: usize, courses: &[Course]) -> bool {
         let Some(record) = self.record(source) else { return false };
-        let Some(again) = record.counts_again_from() else { return false };
+        // It gave events the numbers of others.
+        let Some(again) = record.lies.iter().map(|&(_, event)| event).min() else { return false };
         let delivered = &courses[source].delivered[..again as usize];
         let has_first = delivered[1].is_some() && record.made(1).is_some_and(|made| made.how == How::Right);
         !has_first && event < delivered.len() && delivered.iter().flatten().count() <= LOOKED_AHEAD
@@ -539,6 +401,130 @@ impl World {
         };
         record.strayed.iter().map(|&(from, connection)| Absence { from, until: back(connection) }).collect()
     }
+}
+
+/// Whether a fragment has the flags that its source gave it reason for, and no others that say it is in doubt.
+fn is_flagged(how: How, flags: FragmentFlags) -> bool {
+    let How::Flagged(status, _) = how else { return flags.has_error() == (how == How::Damaged) };
+    let words = [
+        (Status::BUSY, FragmentFlags::BUSY),
+        (Status::CRC, FragmentFlags::CRC_ERROR),
+        (Status::ERROR, FragmentFlags::MALFORMED),
+        (Status::TRUNCATED, FragmentFlags::LENGTH_MISMATCH),
+    ];
+    words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
+}
+
+/// Hands each event in the files of a writer to `take`, in their order. Files are whole, unless they `may_be_torn`, and their footers
+/// list the records before them.
+///
+/// # Errors
+/// What is not as it should be, or what `take` found.
+pub(super) fn read_events(
+    storage: &SimulatedStorage,
+    writer: Place,
+    may_be_torn: bool,
+    mut take: impl FnMut(&EventView<'_>) -> Result<(), Broken>,
+) -> Result<(), Broken> {
+    for path in storage.paths() {
+        let broken = |words: String| Broken::new(Checker::Content, format!("{writer} {}: {words}", path.display()));
+        let bytes = storage.read(&path).map_err(|cause| broken(cause.to_string()))?;
+        let mut offsets = BTreeMap::new();
+        for item in Items::new(&bytes) {
+            match item {
+                Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
+                    let event = EventView::parse(&record).map_err(|error| broken(error.to_string()))?;
+                    offsets.insert(offset, event.key());
+                    take(&event)?;
+                }
+                Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
+                    let footer = FooterView::parse(&record).map_err(|error| broken(error.to_string()))?;
+                    let listed: BTreeMap<u64, EventKey> =
+                        footer.entries().map(|entry| (entry.offset, entry.key)).collect();
+                    ensure!(Content, listed == offsets;
+                        "{writer}: the footer lists {listed:?}, and there are {offsets:?}")?;
+                }
+                Item::Record { .. } => {}
+                Item::Damaged { .. } if may_be_torn => {}
+                Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fragments of sources in an event, without the result of a filter.
+pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = FragmentView<'a>> {
+    event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER)
+}
+
+/// Each source that an event names, with the cause of its absence where it is missing.
+///
+/// # Errors
+/// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause is
+/// unknown; or the event is called complete and is not.
+pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Option<Cause>>, Broken> {
+    let key = event.key();
+    let there: Vec<SourceId> = of_sources(event).map(|fragment| fragment.entry.source).collect();
+    let mut found: BTreeMap<SourceId, Option<Cause>> = there.iter().map(|&source| (source, None)).collect();
+    ensure!(Content, there.is_sorted_by(|one, other| one < other);
+        "event {key}: it lists its fragments twice, or in another order than the configuration: {there:?}")?;
+    for missing in event.missing() {
+        let unknown = || Broken::new(Checker::Content, format!("event {key}: an unknown cause"));
+        let before = found.insert(missing.source, Some(missing.cause().ok_or_else(unknown)?));
+        ensure!(Content, before.is_none(); "event {key}: {} is missing, and there or missing once more", missing.source)?;
+    }
+    let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
+    ensure!(Content, flagged == found.values().any(Option::is_some);
+        "event {key}: called incomplete {flagged}, and it holds {found:?}")?;
+    Ok(found)
+}
+
+/// Clocks may be so much too fast: who waits by them gives up earlier.
+const FASTEST: f64 = 0.9;
+
+/// A readout unit waits no longer than this for the confirmation of a number, with any time-out.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
+
+/// This many consecutive numbers prove a gap in front of them.
+const PROOF: usize = 3;
+
+/// A source that begins further behind the run's first event brings left-overs, as far as a readout unit can tell.
+const NEAR: usize = 16;
+
+/// The run's first number is looked for in this many fragments of a source.
+const LOOKED_AHEAD: usize = 72;
+
+/// From when to when a source may have been given up.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Absence {
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+}
+
+/// A whole fragment came.
+#[derive(Copy, Clone, Debug)]
+struct Sign {
+    at: Instant,
+    /// The latest event that came then; none for the last sign.
+    event: Option<usize>,
+}
+
+/// What is known of one source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Course {
+    /// By event, from 0: when its last byte was taken by the readout unit; never where it was not.
+    pub(super) delivered: Vec<Option<Instant>>,
+    /// When it may have been given up for good reason.
+    pub(super) absences: Vec<Absence>,
+}
+
+/// What is known of all sources.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    pub(super) courses: Vec<Course>,
+    /// By event: when its first fragment arrived anywhere.
+    pub(super) begun: Vec<Instant>,
 }
 
 /// When the last byte of a fragment was taken.

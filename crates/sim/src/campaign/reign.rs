@@ -8,7 +8,7 @@ use super::cluster::Seeded;
 use super::fault::Place;
 use super::machines::{ManagerMachine, manager, run_of};
 use super::node::{Member, Node, NodeClock};
-use super::outcome::{Broken, Checker};
+use super::runner::{Broken, ensure};
 use super::scenario::{COORDINATION_STREAM, End, Managers, Scenario};
 use super::world::World;
 use ropewalk_engine::{CoordinatedRun, Coordination, Drive};
@@ -30,10 +30,10 @@ const FASTEST: f64 = 0.9;
 type Term = (u16, u32, Epoch);
 
 /// What is known of event managers.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct Reign {
     /// Without a lease: the manager that was started last, and its epoch.
-    present: u16,
+    pub(super) present: u16,
     epoch: Epoch,
     pub(super) service: Option<SharedService>,
     pub(super) obedience: Obedience,
@@ -42,7 +42,7 @@ pub(super) struct Reign {
     /// Who ended it, and when.
     pub(super) ended: Option<(u16, Instant)>,
     /// How often events were assigned again in each epoch.
-    reassigned: BTreeMap<Epoch, u64>,
+    pub(super) reassigned: BTreeMap<Epoch, u64>,
     /// From when to when each led the run.
     led: BTreeMap<Term, (Instant, Instant)>,
     /// Those that took over.
@@ -73,22 +73,7 @@ impl Reign {
             Managers::Standby(lease) => Some(Service::new(scenario, lease.term)),
             Managers::Alone | Managers::Succession => None,
         };
-        Self {
-            present: 0,
-            epoch: Epoch(1),
-            service,
-            obedience: Obedience::default(),
-            commanded: None,
-            ended: None,
-            reassigned: BTreeMap::new(),
-            led: BTreeMap::new(),
-            recoveries: BTreeMap::new(),
-        }
-    }
-
-    /// How often an event was assigned again in epochs up to this one.
-    pub(super) fn reassigned_until(&self, epoch: Epoch) -> u64 {
-        self.reassigned.range(..=epoch).map(|(_, &count)| count).sum()
+        Self { epoch: Epoch(1), service, ..Self::default() }
     }
 
     /// Whether an event manager led the run at any moment between two times.
@@ -122,7 +107,7 @@ impl World {
         if self.reign.service.is_none()
             && let Some(manager) = &mut self.managers[0].machine
         {
-            manager.command(Instant::ZERO, RunCommand::Start { run, first, last });
+            manager.drive_mut().command(Instant::ZERO, RunCommand::Start { run, first, last });
         }
     }
 
@@ -136,13 +121,8 @@ impl World {
         let node = &mut self.managers[usize::from(index)];
         let now = node.around.clock.now();
         if let Some(manager) = &mut node.machine {
-            manager.command(now, RunCommand::TakeOver { run, first, last });
+            manager.drive_mut().command(now, RunCommand::TakeOver { run, first, last });
         }
-    }
-
-    /// The event manager that was started last, where none has a lease.
-    pub(super) fn present_manager(&self) -> Place {
-        Place::Manager(self.reign.present)
     }
 
     /// The place where a successor can be started, if no event manager lives there.
@@ -213,7 +193,7 @@ impl World {
             return;
         }
         self.reign.commanded = Some(term);
-        manager.command(now, command);
+        manager.drive_mut().command(now, command);
         node.wake();
     }
 
@@ -267,16 +247,12 @@ impl Obedience {
         let Some((life, epoch, incarnation)) = member.obeyed() else { return Ok(()) };
         let place = member.around().place;
         let owner = *self.owners.entry(epoch).or_insert(incarnation);
-        Broken::unless(owner == incarnation, Checker::Epochs, || {
-            format!("{place} obeys {incarnation} in epoch {epoch}, which is {owner}'s")
-        })?;
+        ensure!(Epochs, owner == incarnation; "{place} obeys {incarnation} in epoch {epoch}, which is {owner}'s")?;
         let (known, highest) = self.highest.entry(place).or_insert((life, epoch));
         if *known != life {
             (*known, *highest) = (life, epoch);
         }
-        Broken::unless(epoch >= *highest, Checker::Epochs, || {
-            format!("{place} obeys epoch {epoch} after epoch {highest}")
-        })?;
+        ensure!(Epochs, epoch >= *highest; "{place} obeys epoch {epoch} after epoch {highest}")?;
         *highest = epoch;
         Ok(())
     }
@@ -307,21 +283,20 @@ struct Answer {
 
 /// How an event manager reaches the service.
 #[derive(Copy, Clone, Debug, Default)]
-struct Reach {
+pub(super) struct Reach {
     /// So many faults cut it off.
-    cuts: u32,
+    pub(super) cuts: u32,
     /// Answers take so much longer.
-    late: Duration,
+    pub(super) late: Duration,
 }
 
 /// The service: grants the lease to one at a time, each new grant in a new epoch.
-#[derive(Debug)]
 pub(super) struct Service {
     draw: Random,
     term: Duration,
     holder: Option<Holder>,
     epoch: u32,
-    reach: [Reach; 2],
+    pub(super) reach: [Reach; 2],
     answers: Vec<Answer>,
     lines: u64,
     is_over: bool,
@@ -337,17 +312,6 @@ impl Service {
         let (answers, reach) = (Vec::new(), [Reach::default(); 2]);
         let service = Self { draw, term, holder: None, epoch: 0, reach, answers, lines: 0, is_over: false };
         Rc::new(RefCell::new(service))
-    }
-
-    /// From now on a fault cuts an event manager off, or one fault fewer does.
-    pub(super) fn set_cut(&mut self, manager: u16, is_cut: bool) {
-        let cuts = &mut self.reach[usize::from(manager)].cuts;
-        *cuts = if is_cut { *cuts + 1 } else { cuts.saturating_sub(1) };
-    }
-
-    /// From now on answers to an event manager take so much longer.
-    pub(super) fn set_late(&mut self, manager: u16, late: Duration) {
-        self.reach[usize::from(manager)].late = late;
     }
 
     /// The run has ended: no lease is given any more.

@@ -1,19 +1,55 @@
-//! Campaigns: many seeds, one after the other, each with its verdict. A failure comes with the command that replays it and
+//! One seed: a run and its verdict, and what a checker says when something does not hold. Campaigns: many seeds, one after the
+//! other. A failure comes with the command that replays it and
 //! with a schedule of faults that is as short as could be found. The [`Summary`] is the report in JSON.
 //!
 //! [`Coverage`] counts which fault struck in which situation: a campaign should have hit every cell of that table. Schedules
 //! are shortened by delta debugging (Zeller and Hildebrandt, 2002): faults are taken out as long as the same checker fires,
 //! halves first, then quarters, down to single faults.
 
-use super::cluster::Seeded;
+use super::cluster::{Cluster, Seeded};
 use super::fault::FaultKind;
-use super::outcome::{Broken, Checker, named, run};
 use super::push;
+use super::recorder::Recorder;
 use super::scenario::Scenario;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An enum whose variants have stable names.
+macro_rules! named {
+    ($(#[$attribute:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$attribute])*
+        pub enum $name { $($(#[$what])* $variant),* }
+
+        impl $name {
+            /// All of them, in the order of tables.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str(self.name())
+            }
+        }
+    };
+}
+pub(super) use named;
+
+/// An error with these words unless something holds: `ensure!(Ledger, left == 0; "{left} are left")`.
+macro_rules! ensure {
+    ($checker:ident, $holds:expr; $($words:tt)+) => {{
+        use $crate::campaign::runner::{Broken, Checker};
+        Broken::unless($holds, Checker::$checker, || format!($($words)+))
+    }};
+}
+pub(super) use ensure;
 
 named! {
     /// A kind of systems.
@@ -28,39 +64,39 @@ named! {
 }
 
 /// A seed for which something did not hold.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed.
-    pub seed: u64,
-    /// What a checker said of the run as it was drawn.
-    pub broken: Broken,
-    /// The kind of its system that failed: each seed is one of either kind.
-    pub system: SystemKind,
-    /// The faults of the same run, as few as the same checker fires with.
-    pub faults: Vec<String>,
-    /// A readable description of the system with these faults.
-    pub small: String,
-    /// What the checker said of that one.
-    pub small_broken: Broken,
-}
-
-impl Failure {
-    fn new<S: Seeded>(seed: u64, broken: Broken, small: &S, small_broken: Broken) -> Self {
-        let faults = small.faults().iter().map(ToString::to_string).collect();
-        Self { seed, broken, system: S::KIND, faults, small: small.to_string(), small_broken }
-    }
-
+// Members are in the order in which they are printed: by name.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FailedSeed {
+    /// The checker that found it.
+    checker: Checker,
+    /// The faults of the run, as few as the same checker fires with.
+    faults: Vec<String>,
     /// The command that replays it.
-    pub fn replay(&self) -> String {
-        format!("ropewalk simulate --seed {} --campaign 1", self.seed)
+    pub replay: String,
+    /// The seed.
+    seed: u64,
+    /// The system of the seed that failed: each seed is one of either kind.
+    system: SystemKind,
+    /// What does not hold.
+    words: String,
+    /// What the checker said of the system with these faults, and a readable description of that one.
+    #[serde(skip)]
+    small: String,
+}
+
+impl FailedSeed {
+    fn new<S: Seeded>(seed: u64, Broken { checker, words }: Broken, small: &S, said: &Broken) -> Self {
+        let faults = small.faults().iter().map(ToString::to_string).collect();
+        let replay = format!("ropewalk simulate --seed {seed} --campaign 1");
+        Self { checker, faults, replay, seed, system: S::KIND, words, small: format!("{said}\n{small}") }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for FailedSeed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "seed {} ({}): {}", self.seed, self.system, self.broken)?;
-        writeln!(out, "replay: {}", self.replay())?;
-        write!(out, "with as few faults as possible, {}\n{}", self.small_broken, self.small)
+        let Self { checker, replay, seed, system, words, small, .. } = self;
+        writeln!(out, "seed {seed} ({system}): {checker}: {words}\nreplay: {replay}")?;
+        write!(out, "with as few faults as possible, {small}")
     }
 }
 
@@ -78,7 +114,7 @@ pub struct Campaign {
     /// Mixed from all runs: equal for equal campaigns.
     pub digest: u64,
     /// Where something did not hold.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedSeed>,
 }
 
 /// How a campaign goes on.
@@ -115,8 +151,8 @@ impl Campaign {
         self.nanoseconds += u128::from(outcome.nanoseconds);
         self.digest = self.digest.rotate_left(1) ^ outcome.digest;
         if let Some(broken) = outcome.broken {
-            let (small, small_broken) = shrink(scenario, broken.clone(), |scenario| run(scenario.clone()).broken);
-            self.failures.push(Failure::new(seed, broken, &small, small_broken));
+            let (small, said) = shrink(scenario, broken.clone(), |scenario| run(scenario.clone()).broken);
+            self.failures.push(FailedSeed::new(seed, broken, &small, &said));
         }
     }
 }
@@ -124,7 +160,6 @@ impl Campaign {
 named! {
     /// How far the run was when a fault struck, in the order of a run.
     #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-    #[repr(u8)]
     Situation {
         /// Not every node is there: no run has begun.
         Idle = "idle",
@@ -139,35 +174,24 @@ named! {
     }
 }
 
-const FAULTS: usize = FaultKind::ALL.len();
-const SITUATIONS: usize = Situation::ALL.len();
-
 /// How often each fault struck in each situation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Coverage([[u64; SITUATIONS]; FAULTS]);
-
-impl Default for Coverage {
-    fn default() -> Self {
-        Self([[0; SITUATIONS]; FAULTS])
-    }
-}
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Coverage(BTreeMap<(FaultKind, Situation), u64>);
 
 impl Coverage {
     /// A fault struck.
     pub fn hit(&mut self, fault: FaultKind, situation: Situation) {
-        self.0[fault as usize][situation as usize] += 1;
+        *self.0.entry((fault, situation)).or_default() += 1;
     }
 
     /// How often a fault struck in a situation.
     pub fn count(&self, fault: FaultKind, situation: Situation) -> u64 {
-        self.0[fault as usize][situation as usize]
+        self.0.get(&(fault, situation)).copied().unwrap_or_default()
     }
 
     /// Adds another run's.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
-            *mine += theirs;
-        }
+        other.0.iter().for_each(|(&cell, count)| *self.0.entry(cell).or_default() += count);
     }
 
     /// Cells that should have been hit and were not.
@@ -238,7 +262,7 @@ pub struct Summary<'a> {
     #[schemars(extend("pattern" = "^[0-9a-f]{16}$"))]
     digest: String,
     /// Seeds that failed. The campaign ends after ten.
-    failures: Vec<FailedSeed<'a>>,
+    failures: &'a [FailedSeed],
     /// The first seed.
     first_seed: u64,
     /// Faults that never struck in a situation in which they could.
@@ -251,23 +275,6 @@ pub struct Summary<'a> {
     /// Virtual time of all runs together, in seconds.
     #[schemars(range(min = 0))]
     virtual_seconds: f64,
-}
-
-/// A seed for which something did not hold.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct FailedSeed<'a> {
-    /// The checker that found it.
-    checker: Checker,
-    /// The faults of the run, as few as the same checker fires with.
-    faults: Vec<String>,
-    /// The command that replays it.
-    replay: String,
-    /// The seed.
-    seed: u64,
-    /// The system of the seed that failed: each seed is one of either kind.
-    system: SystemKind,
-    /// What does not hold.
-    words: &'a str,
 }
 
 /// A fault that did not strike in a situation in which it could.
@@ -290,7 +297,7 @@ impl Campaign {
         Summary {
             coverage: self.coverage.by_name(),
             digest: format!("{:016x}", self.digest),
-            failures: self.failures.iter().map(FailedSeed::new).collect(),
+            failures: &self.failures,
             first_seed: self.first,
             missed: missed.collect(),
             schema: Self::SCHEMA,
@@ -300,16 +307,113 @@ impl Campaign {
     }
 }
 
-impl<'a> FailedSeed<'a> {
-    fn new(failure: &'a Failure) -> Self {
-        Self {
-            checker: failure.broken.checker,
-            faults: failure.faults.clone(),
-            replay: failure.replay(),
-            seed: failure.seed,
-            system: failure.system,
-            words: &failure.broken.words,
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What a checker said; nothing where everything holds.
+    pub broken: Option<Broken>,
+    /// Which faults struck when.
+    pub coverage: Coverage,
+    /// Mixed from everything that happened: equal for equal histories.
+    pub digest: u64,
+    /// How long the run took, in nanoseconds of virtual time.
+    pub nanoseconds: u64,
+    /// Every happening as a line, where that was asked for.
+    pub text: String,
+}
+
+/// Runs a system to its end and judges it.
+pub fn run(scenario: impl Seeded) -> Outcome {
+    recorded(scenario, Recorder::default())
+}
+
+/// The same, with every happening as a line of text.
+pub fn run_with_text(scenario: impl Seeded) -> Outcome {
+    recorded(scenario, Recorder { text: Some(String::new()), ..Recorder::default() })
+}
+
+fn recorded(scenario: impl Seeded, recorder: Recorder) -> Outcome {
+    let mut world = scenario.world(recorder);
+    let broken = caught(|| world.go_on().and_then(|()| world.judge()));
+    let core = world.core();
+    let mut recorder = core.recorder.borrow_mut();
+    Outcome {
+        broken,
+        coverage: core.coverage.clone(),
+        digest: recorder.digest,
+        nanoseconds: core.now().as_nanoseconds(),
+        text: recorder.text.take().unwrap_or_default(),
+    }
+}
+
+/// What a checker found, or the panic. After a panic only the world's record may be looked at.
+fn caught(run: impl FnOnce() -> Result<(), Broken>) -> Option<Broken> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(verdict) => verdict.err(),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Some(Broken::new(Checker::Panic, words.unwrap_or_default()))
         }
+    }
+}
+
+named! {
+    /// What is checked.
+    #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    Checker {
+        /// The equations of the ledger, in each machine at every step and for the whole run at its end.
+        Ledger = "ledger",
+        /// Every block of every pool comes back.
+        Pools = "pools",
+        /// Credit is neither lost nor made.
+        Credits = "credits",
+        /// No table and no queue grows over its bound.
+        Bounds = "bounds",
+        /// Files hold what the sources made, word by word.
+        Content = "content",
+        /// No key twice after `verify`'s rule, and no key that never was.
+        Keys = "keys",
+        /// Nothing is lost without a cause.
+        Loss = "loss",
+        /// No source is given up that was not silent.
+        TimeOut = "time_out",
+        /// Everything comes to its end, within a bound after the last fault.
+        Liveness = "liveness",
+        /// No event manager speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
+        Epochs = "epochs",
+        /// A readout unit announces in the order of keys, and begins again only when it is asked to.
+        Order = "order",
+        /// Sources are masked in the events in which the account says so, and in no others.
+        Masks = "masks",
+        /// Nothing panics.
+        Panic = "panic",
+    }
+}
+
+/// Something that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{checker}: {words}")]
+pub struct Broken {
+    /// Who found it.
+    pub checker: Checker,
+    /// What does not hold.
+    pub words: String,
+}
+
+impl Broken {
+    /// Something that does not hold.
+    pub fn new(checker: Checker, words: impl Into<String>) -> Self {
+        Self { checker, words: words.into() }
+    }
+
+    /// An error with these words unless something holds.
+    ///
+    /// # Errors
+    /// The words, where it does not.
+    pub fn unless(holds: bool, checker: Checker, words: impl FnOnce() -> String) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self::new(checker, words())) }
     }
 }
 
@@ -323,7 +427,7 @@ mod tests {
     fn a_failure_says_what_when_and_how_to_see_it_again() {
         let broken = Broken::new(Checker::Loss, "an event is gone");
         let small = Scenario { faults: Scenario::draw(7).faults, ..Scenario::quiet(7) };
-        let failure = Failure::new(7, broken.clone(), &small, broken);
+        let failure = FailedSeed::new(7, broken.clone(), &small, &broken);
         let text = failure.to_string();
         let replay = "ropewalk simulate --seed 7 --campaign 1";
         for part in ["seed 7 (pull): loss: an event is gone", replay, "as few faults as possible"] {

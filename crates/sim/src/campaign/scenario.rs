@@ -2,10 +2,9 @@
 
 use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
-use super::fault::{Fault, FaultKind, Place, Scheduled};
+use super::fault::{self, Fault, FaultKind, Place, Scheduled};
 use super::filters::Filters;
 use super::masking::Masking;
-use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::manager::{AssignPolicy, LeaseConfig, LumisectionLength};
 use ropewalk_flow::source::Random;
@@ -215,6 +214,8 @@ impl Scenario {
 
     /// The scenario of this seed.
     pub fn draw(seed: u64) -> Self {
+        use AcknowledgementLevel::{Built, Synced, Written};
+        use IncompletePolicy::{Drop, Emit, Stop};
         let mut draw = Random::new(seed, 1);
         let (readouts, builders) = (draw.between(1, 3) as u16, draw.between(1, 3) as u16);
         let count = u64::from(readouts) * draw.between(1, 3);
@@ -222,31 +223,17 @@ impl Scenario {
         let format = |draw: &mut Random| if draw.below(2) < generic { Format::Generic } else { Format::Ferol };
         let events = draw.between(20, 120);
         let span = draw.time(Duration::from_millis(5), Duration::from_secs(2));
+        let sizes = |usual, largest| Sizes { usual, largest };
         let mut scenario = Self {
             readouts,
             builders,
             sources: (0..count).map(|_| format(&mut draw)).collect(),
             events,
             pace: span / events as u32,
-            sizes: draw.of(&[
-                Sizes { usual: 31, largest: 767 },
-                Sizes { usual: 3, largest: 40 },
-                Sizes { usual: 100, largest: 1500 },
-            ]),
+            sizes: draw.of(&[sizes(31, 767), sizes(3, 40), sizes(100, 1500)]),
             end: Self::draw_end(&mut draw, span),
-            level: draw.of(&[
-                AcknowledgementLevel::Written,
-                AcknowledgementLevel::Written,
-                AcknowledgementLevel::Synced,
-                AcknowledgementLevel::Built,
-            ]),
-            incomplete: draw.of(&[
-                IncompletePolicy::Emit,
-                IncompletePolicy::Emit,
-                IncompletePolicy::Emit,
-                IncompletePolicy::Drop,
-                IncompletePolicy::Stop,
-            ]),
+            level: draw.of(&[Written, Written, Synced, Built]),
+            incomplete: draw.of(&[Emit, Emit, Emit, Drop, Stop]),
             assign: draw.of(&[AssignPolicy::RoundRobin, AssignPolicy::LeastLoaded, AssignPolicy::FreeBytes]),
             batch: draw.of(&[1, 2, 8, 32]),
             bunch_crossings: draw.one_in(2),
@@ -258,7 +245,7 @@ impl Scenario {
             drifts: (0..1 + readouts + builders).map(|_| draw.of(&[0, 0, 50, -50, 20_000, -20_000])).collect(),
             ..Self::quiet(seed)
         };
-        scenario.faults = schedule::draw(&scenario, span);
+        scenario.faults = fault::draw(&scenario, span);
         // A receiver with little room, so that send queues fill.
         if Random::new(seed, 4).one_in(4) {
             scenario.network.window = 2 << 10;
@@ -308,7 +295,7 @@ impl Scenario {
         let mut draw = Random::new(self.seed, LATECOMER_STREAM);
         if self.trigger.is_none() && draw.one_in(16) {
             let span = self.pace * self.events as u32;
-            self.faults.extend(schedule::draw_latecomer(self, span, &mut draw));
+            self.faults.extend(fault::draw_latecomer(self, span, &mut draw));
             self.faults.sort_by_key(|scheduled| scheduled.at);
         }
     }
@@ -317,15 +304,12 @@ impl Scenario {
     /// fragment with which it begins, or loses it with its connection, or its readout unit begins behind that. No counter
     /// could tell.
     fn hides_the_count(fault: &Fault) -> bool {
+        use FaultKind::*;
         match fault.kind {
-            FaultKind::Crash | FaultKind::PowerCut | FaultKind::Reconnect => {
+            Crash | PowerCut | Reconnect => {
                 matches!(fault.place(), Place::Readout(_))
             }
-            FaultKind::ResetCounter
-            | FaultKind::Skip
-            | FaultKind::HugeLength
-            | FaultKind::Jump
-            | FaultKind::Disconnect => true,
+            ResetCounter | Skip | HugeLength | Jump | Disconnect => true,
             _ => fault.places.len() == 2 && fault.places.iter().any(|place| place.is_outside()),
         }
     }
@@ -347,7 +331,7 @@ impl Scenario {
             self.begin_later(&mut draw);
         }
         let begin = if self.managers == Managers::Succession { Duration::ZERO } else { SECOND_CALL };
-        self.faults.extend(schedule::draw_of_managers(self, begin, span, &mut draw));
+        self.faults.extend(fault::draw_of_managers(self, begin, span, &mut draw));
         self.faults.sort_by_key(|scheduled| scheduled.at);
     }
 
@@ -507,22 +491,12 @@ impl Scenario {
 impl fmt::Display for Scenario {
     /// What is needed to understand a schedule of faults, which follows line by line.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, readouts, builders, sources, events, pace, end, level, incomplete, time_outs, .. } = self;
+        let (sources, Self { managers, cards, .. }) = (sources.len(), self);
         writeln!(
             out,
-            "seed {}: {} readout and {} builder units, {} sources, {} events every {:?}, end {:?}, {:?}, {:?}, {:?}, \
-             event managers {:?}, cards {:?}",
-            self.seed,
-            self.readouts,
-            self.builders,
-            self.sources.len(),
-            self.events,
-            self.pace,
-            self.end,
-            self.level,
-            self.incomplete,
-            self.time_outs,
-            self.managers,
-            self.cards,
+            "seed {seed}: {readouts} readout and {builders} builder units, {sources} sources, {events} events every {pace:?}, \
+             end {end:?}, {level:?}, {incomplete:?}, {time_outs:?}, event managers {managers:?}, cards {cards:?}"
         )?;
         for Masking { at, source, is_masked } in &self.masks {
             let what = if *is_masked { "is masked" } else { "takes part again" };

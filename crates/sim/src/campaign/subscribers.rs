@@ -2,7 +2,7 @@
 
 use super::cards::{CardSetting, SubscriberSetting};
 use super::machines::{Card, Got, Said, Visit};
-use super::outcome::{Broken, Checker};
+use super::runner::{Broken, Checker, ensure};
 use super::world::World;
 use ropewalk_terms::Instant;
 use ropewalk_wire::stream::{Balance, Policy, Share};
@@ -71,9 +71,8 @@ impl World {
         for place in card.places(card.life(), one.links()) {
             let said = card.said(place);
             let is_due = said.end > begin && said.end <= end && !said.is_doubtful;
-            Broken::unless(!is_due || owner.contains_key(&place), Checker::Loss, || {
-                format!("chunk {place:?} ({said:?}) went to no member of its group, of whom none left")
-            })?;
+            ensure!(Loss, !is_due || owner.contains_key(&place);
+                "chunk {place:?} ({said:?}) went to no member of its group, of whom none left")?;
         }
         if matches!(one.share, Share::Group(_, Balance::ByEvent)) {
             judge_events(card, members, &owner)
@@ -109,11 +108,9 @@ impl World {
         let missing: Vec<Place> = missing.collect();
         let came = members.iter().flat_map(|(_, visits)| visits.iter().flatten()).filter(is_of_now).count() as u64;
         let (sent, lost) = (served.subscribers.sent, missing.len() as u64);
-        Broken::unless(lost + came <= sent, Checker::Loss, || {
-            let words = "a member stayed, and no member got chunks that had not been sent to the members that left";
-            let first = missing.first().map(|&place| (place, card.said(place)));
-            format!("{words}: {lost} are missing, {came} came of {sent} that were sent, first {first:?}")
-        })
+        let first = missing.first().map(|&place| (place, card.said(place)));
+        ensure!(Loss, lost + came <= sent; "a member stayed, and no member got chunks that had not been sent to the \
+            members that left: {lost} are missing, {came} came of {sent} that were sent, first {first:?}")
     }
 
     /// What came to a member that was there before all others in the life of a readout unit, and until its end.
@@ -150,9 +147,8 @@ fn judge_events(card: &Card, members: &[Member], owner: &BTreeMap<Place, usize>)
     for (&place, &member) in owner {
         let said = card.said(place);
         let other = if said.end > all_there { *of_event.entry(said.number).or_insert(member) } else { member };
-        Broken::unless(other == member, Checker::Content, || {
-            format!("event {} went to the members {other} and {member} of a group that shares by event", said.number)
-        })?;
+        ensure!(Content, other == member;
+            "event {} went to the members {other} and {member} of a group that shares by event", said.number)?;
     }
     Ok(())
 }
@@ -182,9 +178,8 @@ fn judge_visit(card: &Card, setting: &SubscriberSetting, visit: &Visit) -> Resul
     }
     if let Some(end) = visit.end {
         let came = visit.chunks.len() as u64;
-        Broken::unless(end.sent == came && end.offered == end.sent + end.dropped, Checker::Ledger, || {
-            format!("{came} chunks came, and the server says {end:?}")
-        })?;
+        ensure!(Ledger, end.sent == came && end.offered == end.sent + end.dropped;
+            "{came} chunks came, and the server says {end:?}")?;
     }
     // Who came or left between two chunks in the same words may have had either: it is well if one way to read what came has no gap
     // (seed 62803).
@@ -228,10 +223,9 @@ fn judge_gaps(card: &Card, setting: &SubscriberSetting, visit: &Visit, seen: &BT
         // The number that it has not heard of yet is not known.
         (Policy::Drop, None) => return Ok(()),
     };
-    Broken::unless(missing.len() as u64 <= told, Checker::Loss, || {
-        let missing: Vec<_> = missing.iter().take(5).map(|&place| (place, card.said(place))).collect();
-        format!("{told} chunks were said to be dropped, and more are missing, first of them {missing:?}")
-    })
+    let first = missing.first().map(|&place| (place, card.said(place)));
+    ensure!(Loss, missing.len() as u64 <= told;
+        "{told} chunks were said to be dropped, and more are missing, the first of them {first:?}")
 }
 
 impl Said {

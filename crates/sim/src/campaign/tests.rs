@@ -38,7 +38,7 @@ impl World {
     fn sample(&mut self) -> Sample {
         let now = self.core.now();
         let manager = self.managers[0].machine.as_mut().expect("no fault strikes it");
-        observe(manager.standing(), now, Utc(0), None)
+        observe(manager.drive_mut().standing(), now, Utc(0), None)
     }
 
     fn counter(&mut self, counter: Counter) -> u64 {

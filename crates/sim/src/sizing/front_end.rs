@@ -5,7 +5,6 @@ use super::system::{FormatChoice, System};
 use ropewalk_flow::source::{Random, SizeDistribution, Trigger, TriggerSequence};
 
 /// The triggers of the run, and what became of them.
-#[derive(Debug)]
 pub(super) struct Triggers {
     /// None: every front end sends as fast as it can.
     sequence: Option<TriggerSequence>,
@@ -17,13 +16,12 @@ pub(super) struct Triggers {
     /// When each event was triggered, by the lowest bits of its number.
     times: Box<[u64]>,
     /// Sources that ask for a pause.
-    pausing: u32,
+    pub(super) pausing: u32,
     /// No trigger comes at this time or later.
     end: u64,
 }
 
 /// A front end's memory: fragments from their trigger until their bytes are released by the readout unit.
-#[derive(Debug)]
 struct Source {
     random: Random,
     size: SizeDistribution,
@@ -39,7 +37,6 @@ struct Source {
 }
 
 /// All sources: see the module's text.
-#[derive(Debug)]
 pub(super) struct FrontEnds {
     pub(super) triggers: Triggers,
     sources: Vec<Source>,
@@ -103,11 +100,6 @@ impl FrontEnds {
     /// Whether every source of a link has the fragments of all triggers.
     pub(super) fn is_complete(&self, link: u32) -> bool {
         self.on_link(link).all(|source| self.sources[source as usize].made == self.triggers.issued)
-    }
-
-    /// Whether some source asks for a pause.
-    pub(super) const fn is_pausing(&self) -> bool {
-        self.triggers.pausing > 0
     }
 
     /// The sources of a link; a source's number is also that of its flow.

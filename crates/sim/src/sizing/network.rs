@@ -56,7 +56,7 @@ impl Framing {
 }
 
 /// How fast something handles bytes, without losing fractions of nanoseconds.
-#[derive(Copy, Clone, PartialEq, Debug)]
+#[derive(Copy, Clone, PartialEq, Default, Debug)]
 pub(super) struct Pace {
     femtoseconds_per_byte: u64,
     owed: u64,
@@ -96,7 +96,7 @@ pub(super) struct Load {
 }
 
 /// A sender: a front-end link, a readout unit's interface.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct Sender {
     pace: Pace,
     /// Flows that can send, in turn.
@@ -109,7 +109,7 @@ struct Sender {
 }
 
 /// An output port of the switch, with the receiver's interface behind it.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct Port {
     pace: Pace,
     queue: VecDeque<Packet>,
@@ -121,7 +121,7 @@ struct Port {
 }
 
 /// The bytes of one sender for one receiver: a stream of TCP, or the like. All numbers count from the beginning.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Flow {
     pub(super) sender: u32,
     /// Where it leaves the switch.
@@ -190,7 +190,6 @@ pub(super) struct Counts {
 }
 
 /// A network: see the module's picture.
-#[derive(Debug)]
 pub(super) struct Network {
     nature: Nature,
     senders: Vec<Sender>,
@@ -198,7 +197,7 @@ pub(super) struct Network {
     flows: Vec<Flow>,
     pub(super) counts: Counts,
     /// Senders that may go on.
-    freed: Vec<u32>,
+    pub(super) freed: Vec<u32>,
     /// Flows that stand still and got more to send.
     followed: Vec<u32>,
 }
@@ -206,22 +205,8 @@ pub(super) struct Network {
 impl Network {
     /// A network of senders and ports with these rates in bytes a second, without flows.
     pub(super) fn new(nature: Nature, senders: impl Iterator<Item = f64>, ports: impl Iterator<Item = f64>) -> Self {
-        let sender = |rate| Sender {
-            pace: Pace::new(rate),
-            line: VecDeque::new(),
-            packet: None,
-            load: Load::default(),
-            paused: 0,
-            paused_since: None,
-        };
-        let port = |rate| Port {
-            pace: Pace::new(rate),
-            queue: VecDeque::new(),
-            held: 0,
-            most_held: 0,
-            waiting: VecDeque::new(),
-            load: Load::default(),
-        };
+        let sender = |rate| Sender { pace: Pace::new(rate), ..Sender::default() };
+        let port = |rate| Port { pace: Pace::new(rate), ..Port::default() };
         Self {
             nature,
             senders: senders.map(sender).collect(),
@@ -235,18 +220,8 @@ impl Network {
 
     /// A new flow; they are numbered as they are made.
     pub(super) fn add_flow(&mut self, sender: u32, port: u32) {
-        self.flows.push(Flow {
-            sender,
-            port,
-            queued: 0,
-            sent: 0,
-            received: 0,
-            consumed: 0,
-            window: self.nature.window,
-            threshold: self.nature.window,
-            in_line: false,
-            stalled: None,
-        });
+        let window = self.nature.window;
+        self.flows.push(Flow { sender, port, window, threshold: window, ..Flow::default() });
     }
 
     /// More bytes are to be sent. The sender has to be [served](Network::serve) after that.
@@ -301,7 +276,7 @@ impl Network {
         }
     }
 
-    /// A sender's packet is in the switch. The senders that may go on are in [`Network::take_freed`].
+    /// A sender's packet is in the switch. The senders that may go on are in [`Network::freed`].
     pub(super) fn sent(&mut self, queue: &mut Queue, now: u64, sender: u32) {
         let Some(packet) = self.senders[sender as usize].packet else { return };
         self.counts.packets += 1;
@@ -368,11 +343,6 @@ impl Network {
             self.freed.push(sender);
             self.admit(queue, now, port, packet);
         }
-    }
-
-    /// The next of the senders that may go on.
-    pub(super) fn take_freed(&mut self) -> Option<u32> {
-        self.freed.pop()
     }
 
     /// A packet is lost. Its sender has not begun the flow's next one, so that nothing can overtake what is missing.

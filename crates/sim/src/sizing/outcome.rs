@@ -344,33 +344,20 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
     let builder_full = world.builders.iter().map(|unit| unit.full.total(now)).max().unwrap_or(0);
     let in_bytes = |name, size, most, full| buffer(name, Unit::Bytes, size, most, full);
     let in_events = |name, size, most, full| buffer(name, Unit::Events, size, most, full);
+    let paused = part(world.pause.total(now)).filter(|_| world.front_ends.has_clock());
+    let (capacity, window) = (u64::from(readout.capacity), front_network.window.0);
     let mut buffers = vec![
-        in_bytes(
-            "memory of a source",
-            front_end.buffer.0,
-            world.front_ends.most_kept,
-            world.front_ends.has_clock().then(|| part(world.pause.total(now))).flatten(),
-        ),
+        in_bytes("memory of a source", front_end.buffer.0, world.front_ends.most_kept, paused),
         in_bytes("port to a readout unit", front_network.buffer.0, world.front.most_held(), None),
-        in_bytes("stream of a source, unread", front_network.window.0, of_readouts(|unit| unit.most_waiting), None),
+        in_bytes("stream of a source, unread", window, of_readouts(|unit| unit.most_waiting), None),
         in_bytes("pool of a readout unit", readout.pool.0, of_readouts(|unit| unit.most_bytes), part(pool_full)),
-        in_events(
-            "table of a readout unit",
-            u64::from(readout.capacity),
-            of_readouts(|unit| unit.most_events),
-            part(table_full),
-        ),
+        in_events("table of a readout unit", capacity, of_readouts(|unit| unit.most_events), part(table_full)),
     ];
     if world.system.placement == Placement::Own {
         buffers.push(in_bytes("port to a builder unit", event_network.buffer.0, world.event.most_held(), None));
     }
-    let events = u64::from(builder.events);
-    buffers.push(in_events(
-        "events of a builder unit",
-        events,
-        of_builders(|unit| unit.most_events),
-        part(builder_full),
-    ));
+    let (events, most) = (u64::from(builder.events), of_builders(|unit| unit.most_events));
+    buffers.push(in_events("events of a builder unit", events, most, part(builder_full)));
     buffers.push(in_bytes("bytes of a builder unit", builder.bytes.0, of_builders(|unit| unit.most_bytes), None));
     let size = u64::from(manager.capacity);
     buffers.push(in_events("events assigned and not released", size, world.manager.most_assigned, None));

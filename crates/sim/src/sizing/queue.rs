@@ -9,7 +9,6 @@ use std::collections::BinaryHeap;
 pub(super) type Letter = Box<(NodeId, Message)>;
 
 /// What happens.
-#[derive(Debug)]
 pub(super) enum Step {
     /// A front-end link looks whether its sources were triggered.
     Gather { link: u32 },
@@ -43,7 +42,6 @@ pub(super) enum Side {
 }
 
 /// A step to come, ordered by time and arrival alone.
-#[derive(Debug)]
 struct Entry<S> {
     at: u64,
     sequence: u64,
@@ -71,7 +69,6 @@ impl<S> PartialEq for Entry<S> {
 impl<S> Eq for Entry<S> {}
 
 /// Steps to come: of a system that pulls, or of one that pushes.
-#[derive(Debug)]
 pub(super) struct Queue<S = Step> {
     steps: BinaryHeap<Reverse<Entry<S>>>,
     sequence: u64,

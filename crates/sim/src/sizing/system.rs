@@ -78,13 +78,13 @@ pub struct System {
     #[serde(default = "one_u64")]
     pub seed: u64,
     /// How long triggers come, in simulated time.
-    #[serde(default = "duration")]
+    #[serde(default = "milliseconds::<1000>")]
     pub duration: Time,
     /// The first part of it is not counted.
-    #[serde(default = "warm_up")]
+    #[serde(default = "milliseconds::<100>")]
     pub warm_up: Time,
     /// How long events may take to be built and released after the last trigger.
-    #[serde(default = "drain")]
+    #[serde(default = "milliseconds::<2000>")]
     pub drain: Time,
     /// Front-end links.
     pub front_ends: u32,
@@ -134,53 +134,124 @@ pub enum Placement {
     Shared,
 }
 
-/// The trigger.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TriggerSection {
-    /// How often; as fast as the front ends can where it is not given.
-    pub rate: Option<Rate>,
-    /// A front end sends what it has gathered this often.
-    pub gather: Time,
-}
+/// Sections of a sizing file that need not be there: each key with its default.
+macro_rules! sections {
+    ($($(#[$what:meta])* $name:ident { $($(#[$meaning:meta])* $key:ident: $type:ty = $default:expr,)* })*) => {$(
+        $(#[$what])*
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name { $($(#[$meaning])* pub $key: $type,)* }
 
-impl Default for TriggerSection {
-    fn default() -> Self {
-        Self { rate: None, gather: Time(Duration::from_micros(20)) }
-    }
-}
-
-/// A front-end link.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FrontEndSection {
-    /// Sources on it, each a stream of its own.
-    pub streams: u32,
-    /// The whole fragment of a source.
-    pub fragment_size: Size,
-    /// Links whose fragments have another size, spread evenly over all links.
-    pub group: Vec<GroupSection>,
-    /// What travels with each fragment in its stream.
-    pub format: FormatChoice,
-    /// How fast the link is.
-    pub link: Bandwidth,
-    /// What each fragment costs beside its bytes, in time of the link.
-    pub per_fragment: Time,
-    /// Memory of each source for what is not sent. Above three quarters it asks the trigger to pause.
-    pub buffer: Bytes,
-}
-
-impl Default for FrontEndSection {
-    fn default() -> Self {
-        Self {
-            streams: 1,
-            fragment_size: Size(SizeDistribution::Fixed(2048)),
-            group: Vec::new(),
-            format: FormatChoice::default(),
-            link: Bandwidth { bytes_per_second: 1.25e9 },
-            per_fragment: Time(Duration::ZERO),
-            buffer: Bytes(1 << 20),
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $default,)* }
+            }
         }
+    )*};
+}
+pub(super) use sections;
+
+sections! {
+    /// The trigger.
+    TriggerSection {
+        /// How often; as fast as the front ends can where it is not given.
+        rate: Option<Rate> = None,
+        /// A front end sends what it has gathered this often.
+        gather: Time = Time(Duration::from_micros(20)),
+    }
+
+    /// A front-end link.
+    FrontEndSection {
+        /// Sources on it, each with its own stream.
+        streams: u32 = 1,
+        /// The whole fragment of a source.
+        fragment_size: Size = Size(SizeDistribution::Fixed(2048)),
+        /// Links whose fragments have another size, spread evenly over all links.
+        group: Vec<GroupSection> = Vec::new(),
+        /// What travels with each fragment in its stream.
+        format: FormatChoice = FormatChoice::default(),
+        /// How fast the link is.
+        link: Bandwidth = Bandwidth { bytes_per_second: 1.25e9 },
+        /// What each fragment costs beside its bytes, in time of the link.
+        per_fragment: Time = Time(Duration::ZERO),
+        /// Memory of each source for what is not sent. Above three quarters it asks the trigger to pause.
+        buffer: Bytes = Bytes(1 << 20),
+    }
+
+    /// A network around a switch.
+    NetworkSection {
+        /// The most bytes that travel as one, in one frame or several.
+        packet: Bytes = Bytes(8 << 10),
+        /// What each frame adds.
+        framing: FramingChoice = FramingChoice::default(),
+        /// Memory of each output port of the switch.
+        buffer: Bytes = Bytes(1 << 20),
+        /// From the switch to the receiver's memory.
+        latency: Time = Time(Duration::from_micros(5)),
+        /// The behaviour of a port whose memory is full.
+        full: FullChoice = FullChoice::default(),
+        /// A sender that nothing tells of the loss of its packet waits this long.
+        retransmit_after: Time = Time(Duration::from_millis(200)),
+        /// The most bytes of one stream that were sent and not taken.
+        window: Bytes = Bytes(2 << 20),
+    }
+
+    /// What work costs on a computer.
+    HostSection {
+        /// Cores that share the work evenly.
+        cores: u32 = 4,
+        /// What looking for work costs, each time, beside the work.
+        turn: Time = Time(Duration::from_micros(5)),
+        /// Each message or super-fragment received or sent.
+        per_message: Time = Time(Duration::from_nanos(500)),
+        /// Each fragment received.
+        per_fragment: Time = Time(Duration::from_nanos(200)),
+        /// How fast one core receives bytes.
+        receive: Bandwidth = Bandwidth { bytes_per_second: 5e9 },
+        /// How fast one core sends bytes.
+        send: Bandwidth = Bandwidth { bytes_per_second: 1e10 },
+    }
+
+    /// A readout unit.
+    ReadoutSection {
+        /// Its interface to the front ends.
+        input: Bandwidth = Bandwidth { bytes_per_second: 5e9 },
+        /// Its interface to the builder units.
+        output: Bandwidth = Bandwidth { bytes_per_second: 7e9 },
+        /// Memory for fragments, the same share for each source.
+        pool: Bytes = Bytes(1 << 30),
+        /// No source is read further than this many event numbers past the oldest incomplete event.
+        window: u32 = 1024,
+        /// Events held at once, a power of two.
+        capacity: u32 = 4096,
+        /// What work costs.
+        host: HostSection = HostSection::default(),
+    }
+
+    /// A builder unit.
+    BuilderSection {
+        /// Its interface to the readout units.
+        input: Bandwidth = Bandwidth { bytes_per_second: 7e9 },
+        /// Events in work at once, filtering and writing included.
+        events: u32 = 256,
+        /// Bytes in work at once.
+        bytes: Bytes = Bytes(1 << 30),
+        /// How far an event must have come before readout units forget it: `built`, `handed` to a filter, `written`.
+        acknowledge: AcknowledgementLevel = AcknowledgementLevel::Built,
+        /// What work costs.
+        host: HostSection = HostSection::default(),
+    }
+
+    /// The event manager.
+    ManagerSection {
+        /// Which builder unit gets the next events.
+        policy: AssignPolicy = AssignPolicy::default(),
+        /// Consecutive events given to one builder unit at once, 1..64.
+        batch: u32 = 8,
+        /// Events that it knows at once, a power of two.
+        capacity: u32 = 1 << 14,
+        /// What work costs.
+        host: HostSection = HostSection::default(),
     }
 }
 
@@ -264,41 +335,7 @@ impl FramingChoice {
     }
 }
 
-/// A network around a switch.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct NetworkSection {
-    /// The most bytes that travel as one, in one frame or several.
-    pub packet: Bytes,
-    /// What each frame adds.
-    pub framing: FramingChoice,
-    /// Memory of each output port of the switch.
-    pub buffer: Bytes,
-    /// From the switch to the receiver's memory.
-    pub latency: Time,
-    /// What happens where a port's memory is full.
-    pub full: FullChoice,
-    /// A sender that nothing tells of the loss of its packet waits this long.
-    pub retransmit_after: Time,
-    /// The most bytes of one stream that were sent and not taken.
-    pub window: Bytes,
-}
-
-impl Default for NetworkSection {
-    fn default() -> Self {
-        Self {
-            packet: Bytes(8 << 10),
-            framing: FramingChoice::default(),
-            buffer: Bytes(1 << 20),
-            latency: Time(Duration::from_micros(5)),
-            full: FullChoice::default(),
-            retransmit_after: Time(Duration::from_millis(200)),
-            window: Bytes(2 << 20),
-        }
-    }
-}
-
-/// What happens where a port's memory is full.
+/// The behaviour of a port whose memory is full.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FullChoice {
@@ -308,116 +345,6 @@ pub enum FullChoice {
     /// The packet is lost and sent again as TCP does: at once where packets behind it tell of the loss, with half of
     /// what was on its way as the window; otherwise after a time-out, with a window of one packet at first.
     Drop,
-}
-
-/// What work costs on a computer.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HostSection {
-    /// Cores that share the work evenly.
-    pub cores: u32,
-    /// What looking for work costs, each time, beside the work.
-    pub turn: Time,
-    /// Each message or super-fragment received or sent.
-    pub per_message: Time,
-    /// Each fragment received.
-    pub per_fragment: Time,
-    /// How fast one core receives bytes.
-    pub receive: Bandwidth,
-    /// How fast one core sends bytes.
-    pub send: Bandwidth,
-}
-
-impl Default for HostSection {
-    fn default() -> Self {
-        Self {
-            cores: 4,
-            turn: Time(Duration::from_micros(5)),
-            per_message: Time(Duration::from_nanos(500)),
-            per_fragment: Time(Duration::from_nanos(200)),
-            receive: Bandwidth { bytes_per_second: 5e9 },
-            send: Bandwidth { bytes_per_second: 1e10 },
-        }
-    }
-}
-
-/// A readout unit.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ReadoutSection {
-    /// Its interface to the front ends.
-    pub input: Bandwidth,
-    /// Its interface to the builder units.
-    pub output: Bandwidth,
-    /// Memory for fragments, the same share for each source.
-    pub pool: Bytes,
-    /// No source is read further than this many event numbers past the oldest incomplete event.
-    pub window: u32,
-    /// Events held at once, a power of two.
-    pub capacity: u32,
-    /// What work costs.
-    pub host: HostSection,
-}
-
-impl Default for ReadoutSection {
-    fn default() -> Self {
-        Self {
-            input: Bandwidth { bytes_per_second: 5e9 },
-            output: Bandwidth { bytes_per_second: 7e9 },
-            pool: Bytes(1 << 30),
-            window: 1024,
-            capacity: 4096,
-            host: HostSection::default(),
-        }
-    }
-}
-
-/// A builder unit.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct BuilderSection {
-    /// Its interface to the readout units.
-    pub input: Bandwidth,
-    /// Events in work at once, filtering and writing included.
-    pub events: u32,
-    /// Bytes in work at once.
-    pub bytes: Bytes,
-    /// How far an event must have come before readout units forget it: `built`, `handed` to a filter, `written`.
-    pub acknowledge: AcknowledgementLevel,
-    /// What work costs.
-    pub host: HostSection,
-}
-
-impl Default for BuilderSection {
-    fn default() -> Self {
-        Self {
-            input: Bandwidth { bytes_per_second: 7e9 },
-            events: 256,
-            bytes: Bytes(1 << 30),
-            acknowledge: AcknowledgementLevel::Built,
-            host: HostSection::default(),
-        }
-    }
-}
-
-/// The event manager.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ManagerSection {
-    /// Which builder unit gets the next events.
-    pub policy: AssignPolicy,
-    /// Consecutive events given to one builder unit at once, 1..64.
-    pub batch: u32,
-    /// Events that it knows at once, a power of two.
-    pub capacity: u32,
-    /// What work costs.
-    pub host: HostSection,
-}
-
-impl Default for ManagerSection {
-    fn default() -> Self {
-        Self { policy: AssignPolicy::default(), batch: 8, capacity: 1 << 14, host: HostSection::default() }
-    }
 }
 
 /// The filter units behind each builder unit.
@@ -444,6 +371,7 @@ pub struct DiskSection {
     pub per_event: Option<Time>,
 }
 
+/// One: the default of a key.
 pub(super) const fn one_u64() -> u64 {
     1
 }
@@ -452,16 +380,9 @@ const fn one_f64() -> f64 {
     1.0
 }
 
-pub(super) const fn duration() -> Time {
-    Time(Duration::from_secs(1))
-}
-
-pub(super) const fn warm_up() -> Time {
-    Time(Duration::from_millis(100))
-}
-
-pub(super) const fn drain() -> Time {
-    Time(Duration::from_secs(2))
+/// A time in milliseconds: the default of a key.
+pub(super) const fn milliseconds<const COUNT: u64>() -> Time {
+    Time(Duration::from_millis(COUNT))
 }
 
 impl System {

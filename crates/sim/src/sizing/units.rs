@@ -7,7 +7,7 @@
 use super::front_end::FrontEnds;
 use super::network::{Load, Pace};
 use super::push::PushHostSection;
-use super::queue::{Letter, Step};
+use super::queue::{Letter, Side, Step};
 use super::system::{FilterSection, FormatChoice, HostSection, Placement, System};
 use super::world::{PATIENCE, World};
 use ropewalk_config::quantity::{Bandwidth, Time};
@@ -27,7 +27,6 @@ use std::time::Duration;
 const READ_AT_ONCE: usize = 128;
 
 /// A readout unit.
-#[derive(Debug)]
 pub(super) struct ReadoutUnit {
     pub(super) machine: Readout,
     pub(super) inbox: Vec<Letter>,
@@ -208,7 +207,7 @@ impl World<'_> {
         let floor = unit.floor;
         for source in unit.sources.clone() {
             if self.front_ends.set_floor(source, floor) {
-                self.feed_again(source);
+                self.serve(Side::Front, source);
             }
         }
     }
@@ -237,7 +236,6 @@ fn let_go(unit: &mut ReadoutUnit, front_ends: &FrontEnds, first: u64, count: u64
 }
 
 /// A builder unit.
-#[derive(Debug)]
 pub(super) struct BuilderUnit {
     pub(super) machine: Builder,
     pub(super) inbox: Vec<Letter>,
@@ -500,7 +498,6 @@ impl World<'_> {
 }
 
 /// The event manager.
-#[derive(Debug)]
 pub(super) struct ManagerUnit {
     pub(super) machine: Manager,
     pub(super) inbox: Vec<Letter>,
@@ -636,7 +633,6 @@ impl Costs {
 }
 
 /// A computer.
-#[derive(Debug)]
 pub(super) struct Host {
     pub(super) costs: Costs,
     /// The units on it.

@@ -216,7 +216,7 @@ impl<'a> World<'a> {
     fn gather(&mut self, link: u32) {
         if self.front_ends.has_clock() {
             self.front_ends.gather(self.now, link, &mut self.front);
-            self.pause.set(self.now, self.front_ends.is_pausing() && !self.front_ends.is_over(self.now));
+            self.pause.set(self.now, self.front_ends.triggers.pausing > 0 && !self.front_ends.is_over(self.now));
             if !(self.front_ends.is_over(self.now) && self.front_ends.is_complete(link)) {
                 self.queue.push(self.now + self.system.trigger.gather.0.as_nanos() as u64, Step::Gather { link });
             }
@@ -232,7 +232,7 @@ impl<'a> World<'a> {
         self.front.serve(&mut self.queue, self.now, link);
     }
 
-    fn serve(&mut self, side: Side, flow: u32) {
+    pub(super) fn serve(&mut self, side: Side, flow: u32) {
         match side {
             Side::Front => self.serve_front(self.front.flow(flow).sender),
             Side::Event => self.event.serve(&mut self.queue, self.now, self.event.flow(flow).sender),
@@ -240,17 +240,12 @@ impl<'a> World<'a> {
     }
 
     fn serve_freed(&mut self) {
-        while let Some(link) = self.front.take_freed() {
+        while let Some(link) = self.front.freed.pop() {
             self.serve_front(link);
         }
-        while let Some(sender) = self.event.take_freed() {
+        while let Some(sender) = self.event.freed.pop() {
             self.event.serve(&mut self.queue, self.now, sender);
         }
-    }
-
-    /// A source's released events made room for new ones.
-    pub(super) fn feed_again(&mut self, source: u32) {
-        self.serve(Side::Front, source);
     }
 
     fn fragments_arrived(&mut self, flow: u32, bytes: u32) {

@@ -1,4 +1,5 @@
-//! Campaigns of whole systems, and what they found.
+//! Campaigns of whole systems, and what they found. Texts of users, fed with anything.
 
 mod found;
+pub mod texts;
 mod whole;

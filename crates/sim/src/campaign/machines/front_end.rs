@@ -5,7 +5,7 @@ use super::{Site, door_of, pool};
 use crate::campaign::content::{self, Contents, Format, mixed};
 use crate::campaign::endpoints::{Endpoints, Surroundings};
 use crate::campaign::fault::{Fault, FaultKind};
-use crate::campaign::node::Machine;
+use crate::campaign::node::{Machine, forward};
 use ropewalk_engine::Drive;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{Slice, Staging};
@@ -179,11 +179,7 @@ impl FrontEnd {
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.forget_connection(now);
                 }
-                Event::ConnectionRequest { .. }
-                | Event::Received { .. }
-                | Event::HandedOver { .. }
-                | Event::SendQueueHigh { .. }
-                | Event::Finished { .. } => {}
+                _ => {}
             }
         }
         work
@@ -276,7 +272,7 @@ impl FrontEnd {
         self.next += 1;
         let (number, how) = self.number_of(now, event);
         if how == How::Ruinous {
-            self.record.ruin(self.connection, self.queued);
+            self.record.ruined.push((self.connection, self.queued));
             self.waiting.push_back((content::huge(self.format, self.id, number), Ends::Event(event, how)));
             return true;
         }
@@ -305,7 +301,7 @@ impl FrontEnd {
         }
         if let Some((base, left)) = &mut self.reset {
             *left = left.saturating_sub(1);
-            self.record.lie(event - *base, event);
+            self.record.lies.push((event - *base, event));
             return (event - *base, How::Misnumbered);
         }
         let right = self.resync.filter(|&resync| event >= resync).map_or(event, |resync| event + 1 - resync);
@@ -333,9 +329,7 @@ impl Drive for FrontEnd {
         [retry, due, self.endpoints.next_deadline()].into_iter().flatten().min()
     }
 
-    fn prepare_wait(&mut self) -> bool {
-        self.endpoints.prepare_wait()
-    }
+    forward!(mut endpoints: prepare_wait -> bool);
 
     fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
 
@@ -395,9 +389,9 @@ pub(in crate::campaign) struct Record {
     /// Connections whose framing the source ruined, and their bytes before that.
     ruined: Vec<(u64, u64)>,
     /// Events whose chunk is whole, and that a reader may miss for reasons of the format.
-    doubtful: BTreeSet<u64>,
+    pub(super) doubtful: BTreeSet<u64>,
     /// Numbers that it gave to events that have others.
-    lies: Vec<(u64, u64)>,
+    pub(in crate::campaign) lies: Vec<(u64, u64)>,
     /// From when to when its counter was not the run's: until its first fragment over a new connection.
     pub(in crate::campaign) strayed: Vec<(Instant, u64)>,
 }
@@ -427,11 +421,6 @@ impl Record {
         self.doubtful.contains(&event)
     }
 
-    /// A reader may miss it.
-    pub(super) fn doubt(&mut self, event: u64) {
-        self.doubtful.insert(event);
-    }
-
     /// The event that it sent under the number of another one. A readout unit that has just begun cannot know better.
     pub(in crate::campaign) fn lied_as(&self, number: u64) -> Option<u64> {
         self.lies.iter().find(|&&(said, _)| said == number).map(|&(_, event)| event)
@@ -442,24 +431,9 @@ impl Record {
         self.lies.iter().find(|&&(_, of)| of == event).map(|&(said, _)| said)
     }
 
-    /// The first event that it gave the number of another one, because it had begun to count again.
-    pub(in crate::campaign) fn counts_again_from(&self) -> Option<u64> {
-        self.lies.iter().map(|&(_, event)| event).min()
-    }
-
-    /// It gave an event the number of another one.
-    fn lie(&mut self, number: u64, event: u64) {
-        self.lies.push((number, event));
-    }
-
     /// Whether what a connection brought up to its byte `end` lies behind something that ruined its framing.
     pub(in crate::campaign) fn is_ruined(&self, connection: u64, end: u64) -> bool {
         self.ruined.iter().any(|&(ruined, bytes)| ruined == connection && end > bytes)
-    }
-
-    /// It ruined a connection's framing behind so many bytes.
-    fn ruin(&mut self, connection: u64, bytes: u64) {
-        self.ruined.push((connection, bytes));
     }
 }
 
@@ -538,9 +512,7 @@ impl Drive for Stranger {
         retry.into_iter().chain(self.endpoints.next_deadline()).min()
     }
 
-    fn prepare_wait(&mut self) -> bool {
-        self.endpoints.prepare_wait()
-    }
+    forward!(mut endpoints: prepare_wait -> bool);
 
     fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
 

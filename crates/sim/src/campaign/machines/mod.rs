@@ -13,16 +13,15 @@ use super::endpoints::{Endpoints, Surroundings};
 use super::fault::Place;
 use super::filters;
 use super::node::{Machine, disk_of};
-use super::outcome::{Broken, Checker};
 use super::reign::{Line, SharedService};
+use super::runner::{Broken, ensure};
 use super::scenario::{End, Managers, Scenario};
 use ropewalk_engine::{
     BuilderDrive, BuilderDriveConfig, CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
-    ReadoutDriveConfig, Refusal, StandbyDrive, Standing, Storage, StorageConfig, StreamStorage,
+    ReadoutDriveConfig, StandbyDrive, Storage, StorageConfig, StreamStorage,
 };
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource};
 use ropewalk_flow::manager::{ManagerConfig, ManagerState};
-use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::simulated::{Network, SimulatedConfig};
@@ -31,7 +30,38 @@ use ropewalk_terms::{
     AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc,
 };
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
-use std::os::fd::BorrowedFd;
+
+/// A machine has its turns by the drive that is in it.
+macro_rules! turned_by {
+    ($machine:ty, $drive:ident, $drive_mut:ident) => {
+        impl ropewalk_engine::Drive for $machine {
+            fn turn(&mut self, now: Instant) -> usize {
+                self.$drive_mut().turn(now)
+            }
+
+            fn next_deadline(&self) -> Option<Instant> {
+                self.$drive().next_deadline()
+            }
+
+            fn prepare_wait(&mut self) -> bool {
+                self.$drive_mut().prepare_wait()
+            }
+
+            fn wait_descriptors<'a>(&'a self, into: &mut Vec<std::os::fd::BorrowedFd<'a>>) {
+                self.$drive().wait_descriptors(into);
+            }
+
+            fn is_done(&self) -> bool {
+                self.$drive().is_done()
+            }
+
+            fn refusal(&self) -> Option<&ropewalk_engine::Refusal> {
+                self.$drive().refusal()
+            }
+        }
+    };
+}
+pub(super) use turned_by;
 
 /// All nodes of a run have the same configuration.
 const FINGERPRINT: u64 = 7;
@@ -127,26 +157,11 @@ impl ManagerMachine {
         }
     }
 
-    fn drive_mut(&mut self) -> &mut ManagerDrive<Endpoints> {
+    pub(super) fn drive_mut(&mut self) -> &mut ManagerDrive<Endpoints> {
         match self {
             Self::Free(drive) => drive,
             Self::Contender(drive) => drive.manager_mut(),
         }
-    }
-
-    /// Gives it a command.
-    pub(super) fn command(&mut self, now: Instant, command: ropewalk_flow::control::RunCommand) {
-        self.drive_mut().command(now, command);
-    }
-
-    /// The run as it knows it.
-    pub(super) fn standing(&mut self) -> &Standing {
-        self.drive_mut().standing()
-    }
-
-    /// The lumisections that it closed, in order, each once.
-    pub(super) fn ended_lumisections(&mut self) -> Vec<LumisectionEnd> {
-        std::iter::from_fn(|| self.drive_mut().next_ended_lumisection()).collect()
     }
 
     /// The epoch in which it spoke in its last turn.
@@ -177,31 +192,7 @@ impl ManagerMachine {
     }
 }
 
-impl Drive for ManagerMachine {
-    fn turn(&mut self, now: Instant) -> usize {
-        self.turned_mut().turn(now)
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.turned().next_deadline()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.turned_mut().prepare_wait()
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.turned().wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.turned().is_done()
-    }
-
-    fn refusal(&self) -> Option<&Refusal> {
-        self.turned().refusal()
-    }
-}
+turned_by!(ManagerMachine, turned, turned_mut);
 
 impl Machine for ManagerMachine {
     fn pools(&mut self) -> Vec<PoolAccount> {
@@ -213,30 +204,24 @@ impl Machine for ManagerMachine {
             && let Some(epoch) = drive.leads()
         {
             let held = drive.coordination().held();
-            Broken::unless(held == Some(epoch), Checker::Epochs, || {
-                format!("it speaks in epoch {epoch}, and the lease that it has is {held:?}")
-            })?;
+            ensure!(Epochs, held == Some(epoch); "it speaks in epoch {epoch}, and the lease that it has is {held:?}")?;
         }
         let machine = self.drive().machine();
         let account = machine.account();
-        Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
-            format!("events assigned are not those ended and in flight: {account:?}")
-        })?;
+        ensure!(Ledger, account.assigned == account.accounted();
+            "events assigned are not those ended and in flight: {account:?}")?;
         let is_open =
             matches!(machine.state(), ManagerState::Running | ManagerState::Stopping | ManagerState::Draining);
         let (oldest, closed_below) = machine.oldest();
-        Broken::unless(!is_open || closed_below <= oldest, Checker::Keys, || {
-            format!("a lumisection is over up to {closed_below}, and {oldest} is not released")
-        })?;
+        ensure!(Keys, !is_open || closed_below <= oldest;
+            "a lumisection is over up to {closed_below}, and {oldest} is not released")?;
         for builder in 0..scenario.builders {
             let (events, _) = machine.free_credit(builder);
-            Broken::unless(events <= u64::from(scenario.rooms.slots), Checker::Credits, || {
-                format!("bu{builder} can be given {events} events and has {} slots", scenario.rooms.slots)
-            })?;
+            ensure!(Credits, events <= u64::from(scenario.rooms.slots);
+                "bu{builder} can be given {events} events and has {} slots", scenario.rooms.slots)?;
         }
-        Broken::unless(account.in_flight <= u64::from(scenario.rooms.table), Checker::Bounds, || {
-            format!("{} events are in flight", account.in_flight)
-        })
+        ensure!(Bounds, account.in_flight <= u64::from(scenario.rooms.table);
+            "{} events are in flight", account.in_flight)
     }
 }
 
@@ -309,26 +294,18 @@ impl Machine for ReadoutMachine {
         let (machine, capacity) = (self.machine(), scenario.rooms.capacity.next_power_of_two() as usize);
         for source in 0..scenario.sources_each() {
             let account = machine.account(source);
-            Broken::unless(account.received == account.accounted(), Checker::Ledger, || {
-                format!("source {source} of it: fragments received are not accounted for: {account:?}")
-            })?;
+            ensure!(Ledger, account.received == account.accounted();
+                "source {source} of it: fragments received are not accounted for: {account:?}")?;
         }
         for (served, absent) in self.served() {
-            Broken::unless(absent == 0, Checker::Bounds, || {
-                format!("{absent} subscribers of its card are kept whose connections are gone")
-            })?;
+            ensure!(Bounds, absent == 0; "{absent} subscribers of its card are kept whose connections are gone")?;
             let all = served.subscribers;
-            Broken::unless(all.is_balanced(), Checker::Ledger, || {
-                format!("chunks for subscribers are not accounted for: {all:?}")
-            })?;
+            ensure!(Ledger, all.is_balanced(); "chunks for subscribers are not accounted for: {all:?}")?;
         }
         let window = u64::from(scenario.rooms.window);
-        Broken::unless(machine.lead() <= window, Checker::Bounds, || {
-            format!("a source was read {} events past the oldest one, {window} are allowed", machine.lead())
-        })?;
-        Broken::unless(machine.held() <= capacity, Checker::Bounds, || {
-            format!("{} events are held, {capacity} are allowed", machine.held())
-        })
+        ensure!(Bounds, machine.lead() <= window;
+            "a source was read {} events past the oldest one, {window} are allowed", machine.lead())?;
+        ensure!(Bounds, machine.held() <= capacity; "{} events are held, {capacity} are allowed", machine.held())
     }
 }
 
@@ -419,15 +396,11 @@ impl Machine for BuilderMachine {
 
     fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
         let account = self.machine().account();
-        Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
-            format!("events assigned are not those ended and in flight: {account:?}")
-        })?;
+        ensure!(Ledger, account.assigned == account.accounted();
+            "events assigned are not those ended and in flight: {account:?}")?;
         let misplaced = self.machine().misplaced().filter(|_| scenario.managers == Managers::Alone);
-        Broken::unless(misplaced.is_none(), Checker::Keys, || {
-            format!("{misplaced:?} is taken for an event of another lumisection")
-        })?;
-        Broken::unless(self.machine().in_work() <= scenario.rooms.slots as usize, Checker::Bounds, || {
-            format!("{} events are in work, {} are allowed", self.machine().in_work(), scenario.rooms.slots)
-        })
+        ensure!(Keys, misplaced.is_none(); "{misplaced:?} is taken for an event of another lumisection")?;
+        ensure!(Bounds, self.machine().in_work() <= scenario.rooms.slots as usize;
+            "{} events are in work, {} are allowed", self.machine().in_work(), scenario.rooms.slots)
     }
 }

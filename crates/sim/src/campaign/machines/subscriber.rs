@@ -3,7 +3,7 @@
 
 use super::super::cards::{CardSetting, SubscriberSetting};
 use super::super::endpoints::{Endpoints, Surroundings};
-use super::super::node::Machine;
+use super::super::node::{Machine, forward};
 use super::{Site, pool};
 use ropewalk_engine::Drive;
 use ropewalk_engine::stream::{ClientConfig, ClientState, ServerConfig, StreamClient, StreamServer};
@@ -41,12 +41,8 @@ pub(in super::super) struct Visit {
     pub(in super::super) begun: Instant,
     /// In the order in which they came.
     pub(in super::super) chunks: Vec<Got>,
-    /// When it was over; none while it goes on, or where its subscriber died.
-    pub(in super::super) ended: Option<Instant>,
     /// What the server said at the end, where it did.
     pub(in super::super) end: Option<End>,
-    /// Chunks that it said it dropped.
-    pub(in super::super) lost: u64,
 }
 
 /// Everything that a subscriber got, in all its lives.
@@ -61,9 +57,8 @@ pub(in super::super) struct Subscriber {
     journal: Journal,
     /// It connects from then on.
     comes: Instant,
-    /// Connections and lost chunks that the client told before.
+    /// Connections that the client told before.
     connections: u64,
-    lost: u64,
     /// The last visit of the journal goes on.
     is_visiting: bool,
     /// The card's present ring, as the world tells it.
@@ -103,7 +98,6 @@ impl Subscriber {
             journal: Rc::clone(journal),
             comes: Instant::ZERO.after(setting.comes),
             connections: 0,
-            lost: 0,
             is_visiting: false,
             ring,
         };
@@ -119,14 +113,12 @@ impl Subscriber {
         if (is_new || *state == ClientState::Asking) && !self.is_visiting {
             self.is_visiting = true;
             let (ring, begun) = (self.ring, now);
-            journal.push(Visit { ring, begun, chunks: Vec::new(), ended: None, end: None, lost: 0 });
+            journal.push(Visit { ring, begun, chunks: Vec::new(), end: None });
         }
         let Some(visit) = journal.last_mut().filter(|_| self.is_visiting) else { return };
         visit.chunks.append(&mut self.arrivals.borrow_mut());
-        visit.lost += report.lost.chunks - self.lost;
-        self.lost = report.lost.chunks;
         if !matches!(state, ClientState::Asking | ClientState::Subscribed) {
-            (visit.ended, visit.end) = (Some(now), report.end);
+            visit.end = report.end;
             self.is_visiting = false;
         }
     }
@@ -181,15 +173,11 @@ impl Drive for Subscriber {
         self.client.next_deadline().map(|deadline| deadline.max(self.comes))
     }
 
-    fn prepare_wait(&mut self) -> bool {
-        self.client.prepare_wait()
-    }
+    forward!(mut client: prepare_wait -> bool);
 
     fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
 
-    fn is_done(&self) -> bool {
-        self.client.is_done()
-    }
+    forward!(client: is_done -> bool);
 }
 
 impl Machine for Subscriber {}

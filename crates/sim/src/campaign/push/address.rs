@@ -1,5 +1,6 @@
 //! Who is where on the simulated network.
 
+use super::scenario::Scenario;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 
@@ -10,7 +11,7 @@ const fn host(kind: u8, index: u16) -> Ipv4Addr {
 }
 
 const fn all(kind: u8) -> RangeInclusive<Ipv4Addr> {
-    Ipv4Addr::new(10, kind, 0, 0)..=Ipv4Addr::new(10, kind, 255, 255)
+    host(kind, 0)..=host(kind, u16::MAX)
 }
 
 /// Kinds of hosts.
@@ -21,50 +22,30 @@ const READER: u8 = 3;
 /// Of the first flow; those of the next flow have the next number.
 const SOURCE: u8 = 16;
 
-/// Of a gateway's ports the first one of each kind; those of the next gateway lie behind.
-const CONTROL: u16 = 6900;
-const VOICE: u16 = 6800;
+/// Of gateways' ports the first one of each kind; those of the next gateway lie behind. Here gateways listen to nodes.
+pub(super) const CONTROL: u16 = 6900;
+/// Here they send from.
+pub(super) const VOICE: u16 = 6800;
 const INPUT: u16 = 7000;
 const DECISIONS: u16 = 8000;
 /// Between the first ports of two flows; there are fewer gateways.
 const NEXT_FLOW: u16 = 100;
 
-/// Where gateways are.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Gateways {
-    /// Each on a host of its own.
-    Apart,
-    /// All on one, as the input queues of a gateway are: only their ports tell them apart.
-    Together,
+/// The port at which gateways take the packets of a flow.
+pub(super) const fn input(flow: u8) -> u16 {
+    INPUT + NEXT_FLOW * flow as u16
 }
 
-impl Gateways {
-    const fn at(self, gateway: u16, first: u16) -> SocketAddrV4 {
-        let index = match self {
-            Self::Apart => gateway,
-            Self::Together => 0,
-        };
-        SocketAddrV4::new(host(GATEWAY, index), first + gateway)
-    }
+/// The port at which readers of a flow's decisions connect to gateways.
+pub(super) const fn decisions(flow: u8) -> u16 {
+    DECISIONS + NEXT_FLOW * flow as u16
+}
 
-    /// Where a gateway takes the packets of a flow.
-    pub(super) const fn input(self, gateway: u16, flow: u8) -> SocketAddrV4 {
-        self.at(gateway, INPUT + NEXT_FLOW * flow as u16)
-    }
-
-    /// Where a gateway hears nodes.
-    pub(super) const fn control(self, gateway: u16) -> SocketAddrV4 {
-        self.at(gateway, CONTROL)
-    }
-
-    /// Where a gateway speaks from.
-    pub(super) const fn voice(self, gateway: u16) -> SocketAddrV4 {
-        self.at(gateway, VOICE)
-    }
-
-    /// Where readers of a flow's decisions connect to a gateway.
-    pub(super) const fn decisions(self, gateway: u16, flow: u8) -> SocketAddrV4 {
-        self.at(gateway, DECISIONS + NEXT_FLOW * flow as u16)
+impl Scenario {
+    /// One of the addresses of a gateway, by the first port of that kind. Gateways have a host each; as input queues of one gateway
+    /// they share it, and only their ports tell them apart.
+    pub(super) const fn address(&self, gateway: u16, first: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(host(GATEWAY, if self.are_queues { 0 } else { gateway }), first + gateway)
     }
 }
 
@@ -92,24 +73,13 @@ pub(super) const fn source(flow: u8, source: u16) -> SocketAddrV4 {
 pub(super) const STRANGER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 99, 0, 1), 2000);
 
 /// All gateways.
-pub(super) const fn gateways() -> RangeInclusive<Ipv4Addr> {
-    all(GATEWAY)
-}
-
+pub(super) const GATEWAYS: RangeInclusive<Ipv4Addr> = all(GATEWAY);
 /// All nodes.
-pub(super) const fn nodes() -> RangeInclusive<Ipv4Addr> {
-    all(NODE)
-}
-
+pub(super) const NODES: RangeInclusive<Ipv4Addr> = all(NODE);
 /// All triggers.
-pub(super) const fn triggers() -> RangeInclusive<Ipv4Addr> {
-    all(TRIGGER)
-}
-
+pub(super) const TRIGGERS: RangeInclusive<Ipv4Addr> = all(TRIGGER);
 /// All sources.
-pub(super) const fn sources() -> RangeInclusive<Ipv4Addr> {
-    *all(SOURCE).start()..=Ipv4Addr::new(10, 98, 255, 255)
-}
+pub(super) const SOURCES: RangeInclusive<Ipv4Addr> = host(SOURCE, 0)..=Ipv4Addr::new(10, 98, 255, 255);
 
 /// One host alone.
 pub(super) const fn only(at: SocketAddrV4) -> RangeInclusive<Ipv4Addr> {

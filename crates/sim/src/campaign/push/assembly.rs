@@ -1,10 +1,9 @@
 //! Which sets of one flow a gateway must have, derived only from the packets that it took, and which packets it drops of a
 //! source that has restarted its numbering.
 
-use super::readers::Due;
 use super::scenario::FlowSetting;
-use crate::campaign::outcome::{Broken, Checker};
-use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, Receiver, Recount, SourceAccount};
+use crate::campaign::runner::{Broken, ensure};
+use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, Recount, SourceAccount};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -64,10 +63,9 @@ pub(super) struct Finished {
 }
 
 /// The sets of one flow in one gateway.
-#[derive(Debug)]
 pub(super) struct Assembly {
     setting: FlowSetting,
-    sets: BTreeMap<u64, Set>,
+    pub(super) sets: BTreeMap<u64, Set>,
     /// Those in assembly, in the order in which they were begun.
     open: Vec<u64>,
     /// One past the newest set.
@@ -83,7 +81,7 @@ pub(super) struct Assembly {
     /// Everything that had come by then was taken; nothing was before the first look that found the end.
     heard: Instant,
     /// No event behind this one belongs to the run.
-    last_event: Option<u64>,
+    pub(super) last_event: Option<u64>,
     /// By source: the sets from which on it was masked and took part again, in turns.
     turns: Vec<Vec<u64>>,
     /// By source: one past the newest set of which something was refused while it was masked.
@@ -91,11 +89,10 @@ pub(super) struct Assembly {
     /// How many sets were begun in this turn, as the gateway says: how many are free depends on storage.
     room: u64,
     account: FlowAccount,
-    by_source: Vec<SourceAccount>,
+    pub(super) by_source: Vec<SourceAccount>,
     sent: Vec<Sent>,
-    histograms: Due,
     /// Those that were finished and not asked for.
-    finished: Vec<Finished>,
+    pub(super) finished: Vec<Finished>,
 }
 
 impl Assembly {
@@ -117,7 +114,6 @@ impl Assembly {
             account: FlowAccount::default(),
             by_source: vec![SourceAccount::default(); setting.wanted().into()],
             sent: vec![Sent::default(); setting.wanted().into()],
-            histograms: Due::new(setting),
             finished: Vec::new(),
         }
     }
@@ -132,16 +128,6 @@ impl Assembly {
         account
     }
 
-    /// What the gateway must say of each source.
-    pub(super) fn by_source(&self) -> &[SourceAccount] {
-        &self.by_source
-    }
-
-    /// Whether users' histograms hold what they must.
-    pub(super) fn check_histograms(&mut self, flow: u8, receiver: &Receiver) -> Result<(), Broken> {
-        self.histograms.check(flow, receiver)
-    }
-
     /// A source is out from the next set on that is newer than all that came, or in again: then newer than all of which something of it was
     /// let go, too. Turns never go back.
     pub(super) fn mask(&mut self, source: u16, is_masked: bool) {
@@ -154,7 +140,7 @@ impl Assembly {
 
     /// Sets that are begun from now on wait so long, and no other one waits longer.
     pub(super) fn set_timeout(&mut self, timeout: Duration, now: Instant) {
-        self.setting.timeout = timeout;
+        self.setting.gateway.timeout = timeout;
         for number in &self.open {
             let set = self.sets.get_mut(number).expect("open sets are there");
             set.deadline = set.deadline.min(now.after(timeout));
@@ -179,19 +165,8 @@ impl Assembly {
         let due: BTreeMap<u16, Vec<_>> = mentioned
             .map(|(source, turns)| (source, turns.iter().map(|&set| self.setting.key_of(set)).collect()))
             .collect();
-        Broken::unless(said == due, Checker::Keys, || {
-            format!("flow {flow}: sources are masked and take part again at {said:?}, and should at {due:?}")
-        })
-    }
-
-    /// The sets that were finished since this was asked last.
-    pub(super) fn take_finished(&mut self) -> Vec<Finished> {
-        std::mem::take(&mut self.finished)
-    }
-
-    /// All sets of which anything was taken.
-    pub(super) fn sets(&self) -> &BTreeMap<u64, Set> {
-        &self.sets
+        ensure!(Keys, said == due;
+            "flow {flow}: sources are masked and take part again at {said:?}, and should at {due:?}")
     }
 
     /// A turn begins, in which there is room for so many sets more. What waits comes first.
@@ -203,11 +178,6 @@ impl Assembly {
                 return;
             }
         }
-    }
-
-    /// The run's last event is known.
-    pub(super) const fn stop_after(&mut self, last_event: u64) {
-        self.last_event = Some(last_event);
     }
 
     /// Nothing is in flight any more, as the gateway says: the run may be over, and with it the wait for a second far packet.
@@ -386,8 +356,6 @@ impl Assembly {
             State::Incomplete if !set.came.contains(&source) => return Err(Cause::Late.into()),
             State::Open | State::Complete | State::Incomplete => return Err(Cause::Duplicate.into()),
         }
-        let packet = MepView::parse(bytes).map_err(|error| error.cause())?;
-        self.histograms.take(source, &packet);
         set.absent.remove(&source);
         set.came.insert(source);
         let is_whole = set.came.len() == self.due(number).len();
@@ -429,7 +397,7 @@ impl Assembly {
     fn begin(&mut self, number: u64, now: Instant) -> Result<(), Misplaced> {
         if self.room == 0 {
             // Sets that are all in assembly become free only when one of them goes.
-            if self.open.len() == usize::from(self.setting.capacity) {
+            if self.open.len() == usize::from(self.setting.gateway.sets) {
                 self.finish(self.open[0], Cause::CrowdedOut);
             }
             return Err(Misplaced::NoSet);
@@ -440,10 +408,10 @@ impl Assembly {
         self.room -= 1;
         self.end = self.end.max(number + 1);
         self.account.opened += 1;
-        if self.open.len() == usize::from(self.setting.assembling) {
+        if self.open.len() == usize::from(self.setting.gateway.assembling) {
             self.finish(self.open[0], Cause::CrowdedOut);
         }
-        let deadline = now.after(self.setting.timeout);
+        let deadline = now.after(self.setting.gateway.timeout);
         let wrong = self.wrong.take_if(|wrong| wrong.0 == number).filter(|wrong| self.takes_part(number, wrong.1));
         let absent = wrong.into_iter().map(|(_, source, cause)| (source, cause)).collect();
         let set = Set { state: State::Open, opened: now, deadline, came: BTreeSet::new(), absent };
@@ -459,8 +427,8 @@ impl Assembly {
         while let Some(&oldest) = self.open.first() {
             let deadline = self.sets[&oldest].deadline;
             // By then everything else is decided, and waits for this set alone if decisions leave in order.
-            let is_ordered = self.setting.output == Output::Stream;
-            let holds_up = is_ordered && deadline.after(self.setting.decision_timeout) <= now;
+            let is_ordered = self.setting.gateway.output == Output::Stream;
+            let holds_up = is_ordered && deadline.after(self.setting.gateway.decision_timeout) <= now;
             if deadline > heard && !holds_up {
                 return;
             }
@@ -487,7 +455,7 @@ impl Assembly {
                 self.by_source[usize::from(source)].missing += 1;
                 self.account.missing.add(*set.absent.entry(source).or_insert(cause), 1);
             }
-            if self.setting.incomplete == Incomplete::Drop {
+            if self.setting.gateway.incomplete == Incomplete::Drop {
                 dropped = Some(Cause::IncompletePolicy);
                 self.account.dropped.add(Cause::IncompletePolicy, 1);
                 self.account.packets.dropped.add(Cause::IncompletePolicy, received);

@@ -6,8 +6,8 @@
 use super::address;
 use super::assembly::Finished;
 use super::scenario::{Scenario, source_id};
-use crate::campaign::outcome::{Broken, Checker};
-use ropewalk_flow::gateway::{FarmAccount, Naming, Output};
+use crate::campaign::runner::{Broken, Checker, ensure};
+use ropewalk_flow::gateway::{DefaultDecision, FarmAccount, Naming, Output};
 use ropewalk_terms::{Attempt, Cause, Incarnation, Instant, SourceId};
 use ropewalk_wire::gateway::{
     Credit, Decision, Decisions, EventFlags, Frame, Kind, MOST_OUTSTANDING, Message, PieceHead, Progress, PushView,
@@ -65,8 +65,8 @@ enum Entry {
 
 /// A node, as a gateway must know it.
 #[derive(Clone, Debug, Default)]
-struct Node {
-    incarnation: Option<Incarnation>,
+pub(super) struct Node {
+    pub(super) incarnation: Option<Incarnation>,
     window: u64,
     heard: Instant,
     next: u64,
@@ -91,7 +91,6 @@ impl Node {
 }
 
 /// The farm of one gateway.
-#[derive(Debug)]
 pub(super) struct Farm {
     scenario: Rc<Scenario>,
     gateway: u16,
@@ -99,8 +98,8 @@ pub(super) struct Farm {
     pub(super) life: Incarnation,
     /// Sets whose events are to be decided, or are.
     pub(super) sets: BTreeMap<(u8, u64), Held>,
-    nodes: Vec<Node>,
-    accounts: Vec<FarmAccount>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) accounts: Vec<FarmAccount>,
     /// By flow: decisions that left in order.
     pub(super) streamed: Vec<Vec<StreamEntry>>,
     /// Sets with undecided events, and events that wait for a node.
@@ -148,12 +147,12 @@ impl Farm {
         let account = &mut self.accounts[usize::from(flow)];
         account.events.assigned += u64::from(packing);
         let has_passed = self.streamed[usize::from(flow)].last().is_some_and(|last| key < last.key);
-        let late = (setting.output == Output::Stream && has_passed).then_some(Cause::Late);
+        let late = (setting.gateway.output == Output::Stream && has_passed).then_some(Cause::Late);
         if let Some(cause) = finished.dropped.or(late) {
             account.events.incomplete_dropped.add(cause, u64::from(packing));
             return;
         }
-        let deadline = now.after(setting.decision_timeout);
+        let deadline = now.after(setting.gateway.decision_timeout);
         let events = vec![Event::default(); usize::from(packing)];
         let set = finished.set;
         let held = Held { came: set.came, absent: set.absent, opened: set.opened, deadline, events };
@@ -173,7 +172,8 @@ impl Farm {
         };
         for place in overdue.flat_map(open).collect::<Vec<_>>() {
             let setting = &self.scenario.flows[usize::from(place.0)];
-            let ruling = Ruling { accept: setting.default_accept, word: setting.default_word(), by_default: true };
+            let DefaultDecision { accept, word } = setting.gateway.default_decision;
+            let ruling = Ruling { accept, word, by_default: true };
             if let Some((node, sequence)) = self.event(place).with {
                 self.nodes[usize::from(node)].entries.insert(sequence, Entry::GivenUp(place.0));
             }
@@ -207,7 +207,7 @@ impl Farm {
         *(if is_whole { &mut account.events.built } else { &mut account.events.incomplete_emitted }) += 1;
         *(if ruling.accept { &mut account.events.accepted } else { &mut account.events.rejected }) += 1;
         *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
-        account.in_budget += u64::from(now.since(held.opened) <= setting.budget);
+        account.in_budget += u64::from(now.since(held.opened) <= setting.gateway.budget);
     }
 
     /// An event waits for a node again.
@@ -227,7 +227,7 @@ impl Farm {
 
     /// A node said that it is there.
     pub(super) fn on_credit(&mut self, credit: &Credit, now: Instant) {
-        let most = u64::from(self.scenario.farm.outstanding);
+        let most = u64::from(self.scenario.farm.most_outstanding);
         let Some(node) = self.nodes.get_mut(usize::from(credit.node)) else { return };
         if node.incarnation.is_some_and(|known| known > credit.incarnation) {
             return;
@@ -278,9 +278,8 @@ impl Farm {
     pub(super) fn on_push(&mut self, node: u16, push: &PushView<'_>) -> Result<(), Broken> {
         self.pushes += 1;
         let head = push.head();
-        Broken::unless((head.gateway, head.incarnation) == (self.gateway, self.life), Checker::Content, || {
-            format!("a push says that it is another gateway's: {head:?}")
-        })?;
+        ensure!(Content, (head.gateway, head.incarnation) == (self.gateway, self.life);
+            "a push says that it is another gateway's: {head:?}")?;
         for (piece, bytes) in push.pieces() {
             self.on_piece(node, &piece, bytes)?;
         }
@@ -289,25 +288,20 @@ impl Farm {
 
     fn check_floor(&self, node: u16, floor: u64) -> Result<(), Broken> {
         let awaited = self.nodes[usize::from(node)].awaited_from();
-        Broken::unless(floor == awaited, Checker::Credits, || {
-            format!("node{node} is told that nothing below {floor} is awaited, and {awaited} is")
-        })
+        ensure!(Credits, floor == awaited; "node{node} hears of the floor {floor}, and {awaited} is awaited")
     }
 
     fn on_piece(&mut self, node: u16, piece: &PieceHead, bytes: &[u8]) -> Result<(), Broken> {
-        let broken = |checker, words: &str| Broken::new(checker, format!("node{node} gets {piece:?}: {words}"));
-        let place = self.place_of(piece).ok_or_else(|| broken(Checker::Keys, "no such event is to be decided"))?;
+        let unknown =
+            || Broken::new(Checker::Keys, format!("node{node} gets {piece:?}: no such event is to be decided"));
+        let place = self.place_of(piece).ok_or_else(unknown)?;
         let known = &mut self.nodes[usize::from(node)];
         if piece.sequence == known.next {
-            if known.credit() == 0 {
-                return Err(broken(Checker::Credits, "it has no credit"));
-            }
+            ensure!(Credits, known.credit() > 0; "node{node} gets {piece:?}: it has no credit")?;
             known.next += 1;
             known.entries.insert(piece.sequence, Entry::Awaited(place));
             let event = self.event(place);
-            if event.ruling.is_some() || event.with.is_some() {
-                return Err(broken(Checker::Keys, "it is decided, or a node has it"));
-            }
+            ensure!(Keys, event.ruling.is_none() && event.with.is_none(); "node{node} gets {piece:?}, and {event:?}")?;
             event.with = Some((node, piece.sequence));
             event.attempt += 1;
             let attempt = event.attempt;
@@ -315,21 +309,19 @@ impl Farm {
             let account = &mut self.accounts[usize::from(place.0)];
             account.pushed_bytes += u64::from(piece.total);
             *(if attempt == 1 { &mut account.pushed } else { &mut account.pushed_again }) += 1;
-        } else if known.entries.get(&piece.sequence) != Some(&Entry::Awaited(place)) {
-            return Err(broken(Checker::Keys, "this number is not the event's"));
+        } else {
+            let is_its = known.entries.get(&piece.sequence) == Some(&Entry::Awaited(place));
+            ensure!(Keys, is_its; "node{node} gets {piece:?}: this number is not the event's")?;
         }
         let attempt = self.event(place).attempt;
         let is_whole = self.sets[&(place.0, place.1)].absent.is_empty();
         let flags = (piece.flags.has(EventFlags::INCOMPLETE), piece.flags.has(EventFlags::SENT_AGAIN));
-        if piece.attempt != Attempt(attempt) || flags != (!is_whole, attempt > 1) {
-            return Err(broken(Checker::Content, "another attempt, or other flags, than it has"));
-        }
+        ensure!(Content, piece.attempt == Attempt(attempt) && flags == (!is_whole, attempt > 1);
+            "node{node} gets {piece:?}: another attempt, or other flags, than it has")?;
         let expected = self.bytes_of(place);
         let range = piece.offset as usize..(piece.offset + piece.length) as usize;
-        if expected.len() != piece.total as usize || expected.get(range) != Some(bytes) {
-            return Err(broken(Checker::Content, "it is not what the sources sent"));
-        }
-        Ok(())
+        ensure!(Content, expected.len() == piece.total as usize && expected.get(range) == Some(bytes);
+            "node{node} gets {piece:?}: it is not what the sources sent")
     }
 
     fn place_of(&self, piece: &PieceHead) -> Option<Place> {
@@ -350,9 +342,8 @@ impl Farm {
     /// The gateway said how far a node's numbers have come.
     pub(super) fn on_progress(&self, node: u16, progress: &Progress) -> Result<(), Broken> {
         let next = self.nodes[usize::from(node)].next;
-        Broken::unless(progress.next == next, Checker::Credits, || {
-            format!("node{node} is told of numbers up to {}, and there are {next}", progress.next)
-        })?;
+        ensure!(Credits, progress.next == next;
+            "node{node} hears of numbers up to {}, and there are {next}", progress.next)?;
         self.check_floor(node, progress.floor)
     }
 
@@ -360,22 +351,19 @@ impl Farm {
     pub(super) fn on_stream(&mut self, stream: &Stream) -> Result<(), Broken> {
         let left = &self.streamed[usize::from(stream.flow)];
         let (total, mut last) = (left.len() as u64, left.last().map(|entry| entry.key));
-        Broken::unless(stream.before == total, Checker::Order, || {
-            format!("flow {}: {} decisions went before, and {total} did", stream.flow, stream.before)
-        })?;
+        ensure!(Order, stream.before == total;
+            "flow {}: {} decisions went before, and {total} did", stream.flow, stream.before)?;
         for entry in &stream.entries {
             let (key, flow) = (entry.key, stream.flow);
-            Broken::unless(last.is_none_or(|last| last < key), Checker::Order, || {
-                format!("flow {flow}: the decision on {key} leaves behind that on {last:?}")
-            })?;
+            ensure!(Order, last.is_none_or(|last| last < key);
+                "flow {flow}: the decision on {key} leaves behind that on {last:?}")?;
             last = Some(key);
             let place = self.scenario.flows[usize::from(flow)].place_of(key);
             let held = place.and_then(|(set, event)| self.sets.get(&(flow, set))?.events.get(usize::from(event)));
             let ruling = held.and_then(|event| event.ruling);
             let said = Ruling { accept: entry.accept, word: entry.word, by_default: entry.by_default };
-            Broken::unless(ruling == Some(said), Checker::Keys, || {
-                format!("flow {flow}: {said:?} leaves for {key}, and the ruling is {ruling:?}")
-            })?;
+            ensure!(Keys, ruling == Some(said);
+                "flow {flow}: {said:?} leaves for {key}, and the ruling is {ruling:?}")?;
         }
         let entries = stream.entries.len() as u64;
         self.accounts[usize::from(stream.flow)].streamed += entries;
@@ -386,28 +374,8 @@ impl Farm {
     /// Checks that no event waits for a node while one has room, at the end of a turn with fewer pushes than allowed.
     pub(super) fn check_rest(&self) -> Result<(), Broken> {
         let willing = self.nodes.iter().position(|node| node.credit() > 0);
-        match (willing, self.waiting.first()) {
-            (Some(node), Some(place)) if self.pushes < PUSHES => {
-                let words = format!("event {place:?} (flow, set, place) waits, and node{node} has credit");
-                Err(Broken::new(Checker::Liveness, words))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether anything was decided.
-    pub(super) fn has_decided(&self) -> bool {
-        self.accounts.iter().any(|account| account.decided + account.by_default > 0)
-    }
-
-    /// How many nodes there may be.
-    pub(super) fn node_count(&self) -> u16 {
-        self.nodes.len() as u16
-    }
-
-    /// Whether a node is there.
-    pub(super) fn has_nodes(&self) -> bool {
-        self.nodes.iter().any(|node| node.incarnation.is_some())
+        let both = willing.zip(self.waiting.first()).filter(|_| self.pushes < PUSHES);
+        ensure!(Liveness, both.is_none(); "a node has credit, and an event (flow, set, place) waits: {both:?}")
     }
 }
 
@@ -416,7 +384,7 @@ const PUSHES: usize = 250;
 
 /// What a node, in its present life, heard from one gateway and said to it.
 #[derive(Clone, Debug, Default)]
-struct Talk {
+pub(super) struct Talk {
     /// Which life of the gateway.
     life: Incarnation,
     /// The gateway has said that no decision is awaited below this number.
@@ -461,11 +429,10 @@ pub(super) struct Decided {
 }
 
 /// Nodes, triggers and readers of decisions: every member but the gateways.
-#[derive(Debug)]
 pub(super) struct Voices {
     scenario: Rc<Scenario>,
     /// By node, then by gateway.
-    talks: Vec<Vec<Talk>>,
+    pub(super) talks: Vec<Vec<Talk>>,
     /// By flow, then by gateway.
     known: Vec<Vec<Known>>,
     /// By flow.
@@ -487,11 +454,6 @@ impl Voices {
             ],
             named: vec![BTreeMap::new(); scenario.flows.len()],
         }
-    }
-
-    /// A node begins another life.
-    pub(super) fn forget_node(&mut self, node: u16) {
-        self.talks[usize::from(node)].fill(Talk::default());
     }
 
     /// A node took a message.
@@ -528,14 +490,12 @@ impl Voices {
         }
         for &Decision { sequence, verdict, word } in &decisions.entries {
             let before = *talk.said.entry(sequence).or_insert((verdict, word));
-            Broken::unless(before == (verdict, word) && sequence < talk.next, Checker::Keys, || {
-                format!("node{node} says {verdict:?} of number {sequence} of gw{gateway}, and said {before:?}")
-            })?;
+            ensure!(Keys, before == (verdict, word) && sequence < talk.next;
+                "node{node} says {verdict:?} of number {sequence} of gw{gateway}, and said {before:?}")?;
         }
         let unsaid = (talk.floor..talk.next).find(|&one| decisions.covers(one) && !talk.said.contains_key(&one));
-        Broken::unless(unsaid.is_none(), Checker::Credits, || {
-            format!("node{node} calls number {unsaid:?} of gw{gateway} decided, and never said how: {decisions:?}")
-        })
+        ensure!(Credits, unsaid.is_none();
+            "node{node} calls number {unsaid:?} of gw{gateway} decided, and never said how: {decisions:?}")
     }
 
     /// A trigger took a message.
@@ -583,9 +543,7 @@ impl Voices {
         let Some(set) = set_of(setting, bytes) else { return Ok(()) };
         let before = self.named[usize::from(flow)].insert(set, gateway);
         if let Some(before) = before {
-            return Broken::unless(before == gateway, Checker::Keys, || {
-                format!("set {set} of flow {flow} goes to gw{before} and to gw{gateway}")
-            });
+            return ensure!(Keys, before == gateway; "set {set} of flow {flow} goes to gw{before} and to gw{gateway}");
         }
         let known = &mut self.known[usize::from(flow)][usize::from(gateway)];
         known.named += 1;
@@ -593,13 +551,10 @@ impl Voices {
         let is_at_once = setting.sources.jitter.is_zero() && setting.sources.reordered == 0.0;
         let asked = if is_at_once { known.asked } else { known.asked + known.left };
         let is_asked = self.scenario.naming == Naming::RoundRobin || known.named <= asked;
-        Broken::unless(is_asked, Checker::Credits, || {
-            format!("flow {flow}: gw{gateway} asked for {} sets and gets {}", known.asked, known.named)
-        })?;
+        ensure!(Credits, is_asked; "flow {flow}: gw{gateway} asked for {} sets and gets {}", known.asked, known.named)?;
         let is_heard = known.heard.is_some_and(|heard| now < heard.after(self.scenario.trigger_silence));
-        Broken::unless(!is_at_once || (is_heard && known.state.is_open()), Checker::Bounds, || {
-            format!("flow {flow}: gw{gateway} is {:?}, heard at {:?}, and gets set {set}", known.state, known.heard)
-        })
+        ensure!(Bounds, !is_at_once || (is_heard && known.state.is_open());
+            "flow {flow}: gw{gateway} is {:?}, heard at {:?}, and gets set {set}", known.state, known.heard)
     }
 }
 

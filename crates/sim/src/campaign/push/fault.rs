@@ -3,8 +3,7 @@
 use super::scenario::{
     FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, source_id,
 };
-use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
-use crate::campaign::schedule::{moment, scheduled};
+use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled, moment, scheduled};
 use ropewalk_engine::gateway::Order;
 use ropewalk_flow::source::Random;
 use std::ops::RangeInclusive;
@@ -12,15 +11,10 @@ use std::time::Duration;
 
 /// Whether a member is away meanwhile that the run waits for. Readers of decisions come and go as they like.
 pub(super) const fn keeps_away(fault: &Fault) -> bool {
+    use FaultKind::*;
     matches!(
         fault.kind,
-        FaultKind::NodeSleeps
-            | FaultKind::GatewaySleeps
-            | FaultKind::TriggerSleeps
-            | FaultKind::GatewayKilled
-            | FaultKind::NodeKilled
-            | FaultKind::NodeCutOff
-            | FaultKind::NodeDeaf
+        NodeSleeps | GatewaySleeps | TriggerSleeps | GatewayKilled | NodeKilled | NodeCutOff | NodeDeaf
     )
 }
 
@@ -203,6 +197,7 @@ fn more_fault(draw: &mut Random, scenario: &Scenario) -> Fault {
 }
 
 fn fault(draw: &mut Random, scenario: &Scenario) -> Fault {
+    use FaultKind::*;
     let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_PUSH..FaultKind::FIRST_OF_LIVES]);
     let flow = draw.below(scenario.flows.len() as u64) as u8;
     let sources = scenario.flows[usize::from(flow)].sources.sources;
@@ -211,25 +206,21 @@ fn fault(draw: &mut Random, scenario: &Scenario) -> Fault {
     let node = Place::Node(draw.below(scenario.nodes.len() as u64) as u16);
     let count = draw.between(1, 6).cast_signed();
     match kind {
-        FaultKind::SourceSilent => Fault::at(kind, source),
-        FaultKind::PacketCutShort => Fault::at(kind, source).with_number(count + 8 * draw.of(&[0, 5, 14, 60])),
-        FaultKind::PacketMisnumbered => Fault::at(kind, source).with_number(draw.below(32).cast_signed()),
-        FaultKind::PacketWrongPacking | FaultKind::PacketWrongPartition | FaultKind::PacketMalformed => {
-            Fault::at(kind, source).with_number(count)
-        }
-        FaultKind::StrangerPackets => Fault::new(kind),
-        FaultKind::NodeKilled | FaultKind::NodeSleeps | FaultKind::NodeCutOff | FaultKind::NodeDeaf => {
-            Fault::at(kind, node)
-        }
-        FaultKind::NodeSlow => Fault::at(kind, node).with_number(draw.between(2, 50).cast_signed()),
-        FaultKind::GatewaySleeps => Fault::at(kind, gateway),
-        FaultKind::TriggerSleeps => Fault::at(kind, Place::Trigger(flow)),
-        FaultKind::QueueShort => match draw.below(8) {
-            0 => Fault::at(FaultKind::ClockDrift, gateway).with_number(draw.of(&[-50_000, 50_000])),
-            1 => Fault::at(FaultKind::DiskErrors, gateway),
+        SourceSilent => Fault::at(kind, source),
+        PacketCutShort => Fault::at(kind, source).with_number(count + 8 * draw.of(&[0, 5, 14, 60])),
+        PacketMisnumbered => Fault::at(kind, source).with_number(draw.below(32).cast_signed()),
+        PacketWrongPacking | PacketWrongPartition | PacketMalformed => Fault::at(kind, source).with_number(count),
+        StrangerPackets => Fault::new(kind),
+        NodeKilled | NodeSleeps | NodeCutOff | NodeDeaf => Fault::at(kind, node),
+        NodeSlow => Fault::at(kind, node).with_number(draw.between(2, 50).cast_signed()),
+        GatewaySleeps => Fault::at(kind, gateway),
+        TriggerSleeps => Fault::at(kind, Place::Trigger(flow)),
+        QueueShort => match draw.below(8) {
+            0 => Fault::at(ClockDrift, gateway).with_number(draw.of(&[-50_000, 50_000])),
+            1 => Fault::at(DiskErrors, gateway),
             2 => {
                 let latency = draw.time(Duration::from_millis(1), Duration::from_millis(60));
-                Fault::at(FaultKind::DiskSlow, gateway).with_time(latency)
+                Fault::at(DiskSlow, gateway).with_time(latency)
             }
             _ => Fault::new(kind),
         },

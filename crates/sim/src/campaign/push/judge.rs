@@ -7,8 +7,8 @@ use super::referee::{Identity, Twin};
 use super::scenario::{FlowSetting, Scenario, source_of};
 use super::world::World;
 use crate::campaign::fault::{Fault, FaultKind, Place};
-use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::referee::{found_in, read_events};
+use crate::campaign::runner::{Broken, Checker, ensure};
 use ropewalk_flow::gateway::Output;
 use ropewalk_terms::{Attempt, Cause, Instant};
 use ropewalk_wire::run_file::EventView;
@@ -41,28 +41,21 @@ impl World {
             let report = trigger.machine.as_ref().map(|drive| drive.notice().read()).unwrap_or_default();
             let sets = report.sets;
             let is_all = self.scenario.stop.is_some() || sets == setting.sets;
-            Broken::unless(is_all, Checker::Loss, || {
-                format!("flow {flow}: {sets} sets were sent, and there are {}", setting.sets)
-            })?;
+            ensure!(Loss, is_all; "flow {flow}: {sets} sets were sent, and there are {}", setting.sets)?;
             let are_plausible = named.keys().all(|set| *set < sets);
             // A set whose sources lost all of its packets on purpose is never seen.
             let lost =
                 (0..sets).filter(|set| (0..setting.sources.sources).all(|one| setting.sources.is_lost(*set, one)));
-            let was_away = !report.is_over && self.was_asleep(flow);
+            // Gateways that hear nothing for long behind the last trigger end without sources that were away for a while.
+            let asleep = Fault::at(FaultKind::TriggerSleeps, Place::Trigger(flow));
+            let was_asleep = self.scenario.faults.iter().any(|scheduled| scheduled.fault == asleep);
+            let was_away = !report.is_over && was_asleep;
             let is_unseen = self.scenario.stop.is_some() || report.failed > 0 || was_away;
             let seen = (named.len() + lost.count()) as u64;
             let is_gapless = is_unseen || (seen..=seen + self.spoilt(flow)).contains(&sets);
-            Broken::unless(are_plausible && is_gapless, Checker::Keys, || {
-                format!("flow {flow}: of {sets} sets {:?} were sent", named.keys())
-            })?;
+            ensure!(Keys, are_plausible && is_gapless; "flow {flow}: of {sets} sets {:?} were sent", named.keys())?;
         }
         Ok(())
-    }
-
-    /// Whether sources were away for a while: gateways that hear nothing for long behind the last trigger end without them.
-    fn was_asleep(&self, flow: u8) -> bool {
-        let asleep = Fault::at(FaultKind::TriggerSleeps, Place::Trigger(flow));
-        self.scenario.faults.iter().any(|scheduled| scheduled.fault == asleep)
     }
 
     /// Packets of a flow that were spoilt, and do not say whose they are. Each may have been the only one of its set.
@@ -81,16 +74,14 @@ impl World {
                 let packets = twin.flows[usize::from(flow)].account();
                 let events = twin.farm.account(flow);
                 let in_flight = (packets.packets.in_flight, packets.open, events.events.in_flight);
-                Broken::unless(in_flight == (0, 0, 0), Checker::Ledger, || {
-                    format!("gw{gateway}, flow {flow}: packets, sets and events in flight at the end: {in_flight:?}")
-                })?;
+                ensure!(Ledger, in_flight == (0, 0, 0);
+                    "gw{gateway}, flow {flow}: packets, sets and events in flight at the end: {in_flight:?}")?;
                 let held = twin.farm.sets.iter().filter(|((of, _), _)| *of == flow);
                 let decided = held.map(|(_, held)| held.events.len() as u64).sum::<u64>();
-                let due = if setting.output == Output::Stream { decided } else { 0 };
+                let due = if setting.gateway.output == Output::Stream { decided } else { 0 };
                 let streamed = twin.farm.streamed[usize::from(flow)].len() as u64;
-                Broken::unless(streamed == due, Checker::Loss, || {
-                    format!("gw{gateway}, flow {flow}: {streamed} decisions left in order, and {due} should have")
-                })?;
+                ensure!(Loss, streamed == due;
+                    "gw{gateway}, flow {flow}: {streamed} decisions left in order, and {due} should have")?;
             }
         }
         Ok(())
@@ -108,29 +99,28 @@ impl World {
         let referee = self.referee.borrow();
         for (gateway, twin) in (0u16..).zip(&referee.twins) {
             for (flow, assembly) in (0u8..).zip(&twin.flows) {
-                let incomplete = assembly.sets().iter().filter(|(_, set)| set.is_incomplete());
+                let incomplete = assembly.sets.iter().filter(|(_, set)| set.is_incomplete());
                 for (&number, set) in incomplete {
                     let deadline = set.deadline;
                     let given_up = set.absent.iter().filter(|(_, cause)| **cause == Cause::TimedOut);
                     for (&source, _) in given_up {
                         let fate = referee.fates.get(&(gateway, (flow, number, source)));
                         let arrivals = fate.map(|fate| fate.arrivals.as_slice()).unwrap_or_default();
-                        let in_time = arrivals.iter().filter(|&&at| at < never_before(deadline)).count();
+                        // Before this time of the world no gateway's clock showed the deadline.
+                        let least = deadline.since(Instant::ZERO).div_f64(1.0 + WORST_DRIFT);
+                        let in_time = arrivals.iter().filter(|at| at.since(Instant::ZERO) < least).count();
                         let lost = fate.map_or(0, |fate| fate.overflown);
                         let setting = &self.scenario.flows[usize::from(flow)];
                         // It held up the order of decisions, while what it lacked waited behind packets of later sets.
-                        let held_up = setting.output == Output::Stream
+                        let held_up = setting.gateway.output == Output::Stream
                             && twin
                                 .closed
                                 .get(&(flow, number))
-                                .is_some_and(|&at| at >= deadline.after(setting.decision_timeout));
+                                .is_some_and(|&at| at >= deadline.after(setting.gateway.decision_timeout));
                         let is_right = in_time <= lost || held_up || is_dry.contains(&(gateway, flow));
-                        Broken::unless(is_right, Checker::TimeOut, || {
-                            format!(
-                                "gw{gateway}, flow {flow}, set {number}: source {source} is missing, and arrived at \
-                                 {arrivals:?}, before {deadline:?}"
-                            )
-                        })?;
+                        ensure!(TimeOut, is_right;
+                            "gw{gateway}, flow {flow}, set {number}: source {source} is missing, and arrived at \
+                             {arrivals:?}, before {deadline:?}")?;
                     }
                 }
             }
@@ -143,9 +133,7 @@ impl World {
         let referee = self.referee.borrow();
         for ((flow, setting), lost) in (0u8..).zip(&self.scenario.flows).zip(&referee.overflown) {
             let is_right = *lost == 0 || !leaves_room(&self.scenario, flow, setting);
-            Broken::unless(is_right, Checker::Bounds, || {
-                format!("flow {flow}: {lost} packets were lost although the throttle was heard")
-            })?;
+            ensure!(Bounds, is_right; "flow {flow}: {lost} packets were lost although the throttle was heard")?;
         }
         Ok(())
     }
@@ -162,16 +150,13 @@ impl World {
                     && told.events.events == events.events
                     && told.unclaimed == 0
                     && told.is_handed_over(packing);
-                Broken::unless(is_right && report.is_over, Checker::Ledger, || {
-                    format!("gw{gateway}, flow {flow}: it ends with {told:?}")
-                })?;
+                ensure!(Ledger, is_right && report.is_over; "gw{gateway}, flow {flow}: it ends with {told:?}")?;
             }
         }
         for ((flow, due), member) in (0..).zip(&referee.voices.decisions).zip(&self.triggers) {
             let Some(told) = member.machine.as_ref().map(|drive| drive.notice().read()) else { continue };
-            Broken::unless((told.decisions, told.missed) == (due.came, due.missed), Checker::Ledger, || {
-                format!("trigger{flow} heard {} decisions and missed {}, and tells {told:?}", due.came, due.missed)
-            })?;
+            ensure!(Ledger, (told.decisions, told.missed) == (due.came, due.missed);
+                "trigger{flow} heard {} decisions and missed {}, and tells {told:?}", due.came, due.missed)?;
         }
         Ok(())
     }
@@ -187,14 +172,12 @@ impl World {
                 let due = lives
                     .find(|twin| twin.farm.life == *life)
                     .and_then(|twin| twin.farm.streamed[flow].get(*index as usize));
-                Broken::unless(due == Some(entry), Checker::Content, || {
-                    format!("reader{number} was told {entry:?} as decision {index} of {life:?}, and that is {due:?}")
-                })?;
+                ensure!(Content, due == Some(entry);
+                    "reader{number} was told {entry:?} as decision {index} of {life:?}, and that is {due:?}")?;
             }
             let all = referee.twins[usize::from(reader.gateway)].farm.streamed[flow].len() as u64;
-            Broken::unless(reader.told.is_none_or(|(_, told)| told == all), Checker::Loss, || {
-                format!("reader{number} was connected to the end, and has {:?} of {all} decisions", reader.told)
-            })?;
+            ensure!(Loss, reader.told.is_none_or(|(_, told)| told == all);
+                "reader{number} was connected to the end, and has {:?} of {all} decisions", reader.told)?;
         }
         Ok(())
     }
@@ -205,62 +188,13 @@ impl World {
             let Some(drive) = &mut member.machine else { continue };
             for (flow, used) in (0..).zip(drive.memory_in_use()) {
                 // One block is being filled.
-                Broken::unless(used.held <= 1, Checker::Pools, || {
-                    format!("gw{gateway}, flow {flow}: {} of {} blocks are held after the end", used.held, used.all)
-                })?;
+                ensure!(Pools, used.held <= 1;
+                    "gw{gateway}, flow {flow}: {} of {} blocks are held after the end", used.held, used.all)?;
             }
         }
         Ok(())
     }
-}
 
-/// The world's time before which no gateway's clock showed this. How the clock went before its last change is unknown.
-fn never_before(local: Instant) -> Instant {
-    Instant::ZERO.after(local.since(Instant::ZERO).div_f64(1.0 + WORST_DRIFT))
-}
-
-/// How much too fast a clock may be.
-const WORST_DRIFT: f64 = 0.06;
-
-/// Whether what waits in front of gateways leaves enough room for what comes until the trigger has stopped. So much is said in
-/// advance, whatever else is full: what cannot be taken waits there.
-fn leaves_room(scenario: &Scenario, flow: u8, setting: &FlowSetting) -> bool {
-    let network = scenario.network;
-    if !scenario.is_heard() {
-        return false;
-    }
-    let held_up = if network.disorder > 0.0 { network.held_up } else { Duration::ZERO };
-    let away = scenario.faults.iter().map(|scheduled| away(scenario, &scheduled.fault)).max().unwrap_or_default();
-    let reaction = LOOK + away + 2 * (network.latency + held_up) + setting.sources.jitter + Duration::from_micros(10);
-    let burst = if setting.is_random { 5.0 } else { 1.0 };
-    let coming = (reaction.as_secs_f64() / setting.pace.as_secs_f64() * burst).ceil() as u64;
-    let reordered = if setting.sources.reordered > 0.0 { u64::from(setting.sources.delay_sets) } else { 0 };
-    let doubled = 1 + u64::from(setting.sources.duplicates > 0.0);
-    // Strangers say something, too.
-    let strangers =
-        scenario.faults.iter().filter(|scheduled| scheduled.fault.kind == FaultKind::StrangerPackets).count() as u64
-            * 2;
-    let packets = (coming + reordered + 2) * u64::from(setting.sources.sources) * doubled + strangers;
-    let room = scenario.rooms.queue as u64;
-    let wanted = scenario.gateway_config(0, 1).wanted_queue(&[flow], 1);
-    wanted.unwrap_or_else(|| room.div_ceil(8)).min(room / 2) >= packets
-}
-
-/// How often gateways look how much waits.
-const LOOK: Duration = Duration::from_micros(200);
-
-/// How long a gateway may not look how much waits in front of it, before triggers take it for dead.
-fn away(scenario: &Scenario, fault: &Fault) -> Duration {
-    match fault.kind {
-        // It looks, and looks again in its next turn.
-        FaultKind::GatewaySlow => 2 * fault.time,
-        FaultKind::GatewaySleeps if matches!(fault.place(), Place::Sending(_)) => Duration::ZERO,
-        FaultKind::GatewaySleeps | FaultKind::GatewayKilled => scenario.trigger_silence,
-        _ => Duration::ZERO,
-    }
-}
-
-impl World {
     /// Accepted events of flows that are stored are in their gateway's files, each once, and nothing else is.
     pub(super) fn judge_files(&self) -> Result<(), Broken> {
         let referee = self.referee.borrow();
@@ -270,11 +204,9 @@ impl World {
             // What a life that was killed had not written is gone.
             let due = self.accepted(twin);
             let may_be = lives.iter().flat_map(|life| self.accepted(life)).collect::<BTreeSet<Identity>>();
-            Broken::unless(due.is_subset(&found) && found.is_subset(&may_be), Checker::Loss, || {
-                let (lost, made): (Vec<_>, Vec<_>) =
-                    (due.difference(&found).collect(), found.difference(&may_be).collect());
-                format!("gw{gateway}: events {lost:?} were accepted and are in no file, and {made:?} are there unasked")
-            })?;
+            let (lost, made) = (&due - &found, &found - &may_be);
+            ensure!(Loss, lost.is_empty() && made.is_empty();
+                "gw{gateway}: events {lost:?} were accepted and are in no file, and {made:?} are there unasked")?;
         }
         Ok(())
     }
@@ -283,7 +215,7 @@ impl World {
     fn accepted(&self, twin: &Twin) -> BTreeSet<Identity> {
         let mut accepted = BTreeSet::new();
         for (&(flow, set), held) in &twin.farm.sets {
-            if self.scenario.flows[usize::from(flow)].output == Output::Storage {
+            if self.scenario.flows[usize::from(flow)].gateway.output == Output::Storage {
                 let wanted = (0..).zip(&held.events).filter(|(_, event)| event.ruling.is_some_and(|one| one.accept));
                 accepted.extend(wanted.map(|(event, _)| (flow, set, event)));
             }
@@ -303,9 +235,7 @@ impl World {
             // Each life may have had some of its packets.
             let times = found.entry(event_place).or_default();
             *times += 1;
-            Broken::unless(*times <= lives.len(), Checker::Keys, || {
-                format!("{place}: {event_place:?} is stored {times} times")
-            })
+            ensure!(Keys, *times <= lives.len(); "{place}: {event_place:?} is stored {times} times")
         })?;
         Ok(found.into_keys().collect())
     }
@@ -348,6 +278,47 @@ impl World {
         let head = event.head();
         let is_right = Some(head.trigger_type) == word && head.attempt == Attempt(known.attempt);
         if is_right { Ok(()) } else { Err(format!("{place:?}: {head:?}, and it is {known:?}")) }
+    }
+}
+
+/// How much too fast a clock may be.
+const WORST_DRIFT: f64 = 0.06;
+
+/// Whether the queues in front of gateways have room for all packets that come before the trigger stops. Gateways reserve this room
+/// at all times: packets that they cannot take wait there.
+fn leaves_room(scenario: &Scenario, flow: u8, setting: &FlowSetting) -> bool {
+    let network = scenario.network;
+    if !scenario.is_heard() {
+        return false;
+    }
+    let held_up = if network.disorder > 0.0 { network.held_up } else { Duration::ZERO };
+    let away = scenario.faults.iter().map(|scheduled| away(scenario, &scheduled.fault)).max().unwrap_or_default();
+    let reaction = LOOK + away + 2 * (network.latency + held_up) + setting.sources.jitter + Duration::from_micros(10);
+    let burst = if setting.is_random { 5.0 } else { 1.0 };
+    let coming = (reaction.as_secs_f64() / setting.pace.as_secs_f64() * burst).ceil() as u64;
+    let reordered = if setting.sources.reordered > 0.0 { u64::from(setting.sources.delay_sets) } else { 0 };
+    let doubled = 1 + u64::from(setting.sources.duplicates > 0.0);
+    // Strangers say something, too.
+    let strangers =
+        scenario.faults.iter().filter(|scheduled| scheduled.fault.kind == FaultKind::StrangerPackets).count() as u64
+            * 2;
+    let packets = (coming + reordered + 2) * u64::from(setting.sources.sources) * doubled + strangers;
+    let room = scenario.rooms.queue as u64;
+    let wanted = scenario.gateway_config(0, 1).wanted_queue(&[flow], 1);
+    wanted.unwrap_or_else(|| room.div_ceil(8)).min(room / 2) >= packets
+}
+
+/// How often gateways look how much waits.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// How long a gateway may not look how much waits in front of it, before triggers take it for dead.
+fn away(scenario: &Scenario, fault: &Fault) -> Duration {
+    match fault.kind {
+        // It looks, and looks again in its next turn.
+        FaultKind::GatewaySlow => 2 * fault.time,
+        FaultKind::GatewaySleeps if matches!(fault.place(), Place::Sending(_)) => Duration::ZERO,
+        FaultKind::GatewaySleeps | FaultKind::GatewayKilled => scenario.trigger_silence,
+        _ => Duration::ZERO,
     }
 }
 

@@ -1,33 +1,43 @@
 //! A member of a push system: its drive, and how that is wired to the simulated network and disk.
 //!
-//! A gateway is one drive, or two halves that sleep and are woken by each other.
+//! A gateway is one drive, or two halves that sleep and are woken by each other. What users see of it: a [`Reader`] of decisions
+//! connects, leaves, reads slowly, and keeps what it received; a [`Watcher`] takes samples all the time.
 
 use super::address;
-use super::readers::Reader;
-use super::scenario::source_id;
-use super::wires::{Inlet, Line, Lines, Outlet, Tampering};
+use super::farm::Held;
+use super::judge::banks;
+use super::referee::Shared;
+use super::scenario::{Scenario, source_id, source_of};
+use super::wires::{Inlet, Line, Outlet, Tampering};
 use super::world::World;
 use crate::campaign::cluster::{LeastWait, Process};
+use crate::campaign::endpoints::{Endpoints, Surroundings};
 use crate::campaign::fault::Place;
-use crate::campaign::machines::pool;
-use crate::campaign::node::{NodeClock, disk_of};
+use crate::campaign::machines::{pool, turned_by};
+use crate::campaign::node::{NodeClock, disk_of, forward};
+use crate::campaign::runner::{Broken, Checker, ensure};
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
     GatewayDrive, GatewayDriveConfig, GatewayReport, Gathering, Link, NodeFilterConfig, Notice, PacketSourceDrive,
     PacketSourceDriveConfig, ReceivingDrive, ReceivingParts, SendingDrive, SendingParts, halves,
 };
+use ropewalk_engine::tap::{Asked, EventSample, EventSelection, Tap};
 use ropewalk_engine::{Drive, Storage, StorageConfig};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, TriggerConfig};
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_io::disk::SimulatedDisk;
 use ropewalk_io::packet::{Flow, MemoryInUse, ReceiveConfig, SendConfig};
-use ropewalk_memory::{Pool, Staging};
+use ropewalk_io::simulated::SimulatedConfig;
+use ropewalk_io::{Dispatcher, Endpoint, Event};
+use ropewalk_memory::{ByteQueue, Pool, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc};
-use ropewalk_wire::gateway::Copying;
-use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+use ropewalk_wire::gateway::{Copying, FRAME_BYTES, Frame, Message, Stream, StreamEntry};
+use ropewalk_wire::run_file::{EventFlags, SourceEntry, SourceFormat};
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,67 +55,48 @@ type FarmLink = Box<dyn Link>;
 type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet>;
 /// The half that sends.
 pub(super) type SendingMachine = Half<SendingDrive<FarmLink, Outlet>>;
+/// A life of a gateway, and its sending half if that has a separate thread.
+type GatewayLife = (GatewayMachine, Option<SendingMachine>);
+/// The parts of a gateway.
+type GatewayParts = (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet>);
 /// Who reads a flow's decisions.
 type Readers = Option<Box<dyn DecisionReaders + Send>>;
-
-/// Readers behind connections.
-fn decision_readers(connections: Connections<Lines>) -> Readers {
-    Some(Box::new(connections))
-}
-
-/// A half that says whether something has woken it.
-pub(super) trait Woken: Drive {
-    /// Whether something would have ended its thread's sleep.
-    fn is_woken(&mut self) -> bool;
-}
-
-impl Woken for ReceivingDrive<Inlet, Outlet> {
-    fn is_woken(&mut self) -> bool {
-        Self::is_woken(self)
-    }
-}
-
-impl Woken for SendingDrive<FarmLink, Outlet> {
-    fn is_woken(&mut self) -> bool {
-        Self::is_woken(self)
-    }
-}
 
 /// A half of a gateway: once it sleeps only what wakes its thread gives it a turn.
 pub(super) struct Half<D> {
     pub(super) drive: D,
     is_asleep: bool,
+    /// Whether something would have ended its thread's sleep.
+    is_woken: fn(&mut D) -> bool,
 }
 
-impl<D: Woken> Half<D> {
-    pub(super) const fn new(drive: D) -> Self {
-        Self { drive, is_asleep: false }
+impl<D: Drive> Half<D> {
+    const fn new(drive: D, is_woken: fn(&mut D) -> bool) -> Self {
+        Self { drive, is_asleep: false, is_woken }
     }
 
     /// Its thread would sleep.
     pub(super) fn is_asleep(&mut self) -> bool {
-        self.is_asleep && !self.drive.is_woken()
+        self.is_asleep && !(self.is_woken)(&mut self.drive)
     }
 
     /// Asleep, though there is something for it to do.
     pub(super) fn sleeps_over_work(&mut self) -> bool {
-        self.is_asleep && !self.drive.is_done() && !self.drive.is_woken() && !self.drive.prepare_wait()
+        self.is_asleep && !self.drive.is_done() && !(self.is_woken)(&mut self.drive) && !self.drive.prepare_wait()
     }
 }
 
-impl<D: Woken> Drive for Half<D> {
+impl<D: Drive> Drive for Half<D> {
     fn turn(&mut self, now: Instant) -> usize {
         self.is_asleep = false;
         self.drive.turn(now)
     }
 
-    fn next_deadline(&self) -> Option<Instant> {
-        self.drive.next_deadline()
-    }
+    forward!(drive: next_deadline -> Option<Instant>, is_done -> bool);
 
     fn prepare_wait(&mut self) -> bool {
         if self.is_asleep {
-            return !self.drive.is_woken();
+            return !(self.is_woken)(&mut self.drive);
         }
         self.is_asleep = self.drive.prepare_wait();
         self.is_asleep
@@ -113,10 +104,6 @@ impl<D: Woken> Drive for Half<D> {
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         self.drive.wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.drive.is_done()
     }
 }
 
@@ -184,27 +171,7 @@ impl GatewayMachine {
     }
 }
 
-impl Drive for GatewayMachine {
-    fn turn(&mut self, now: Instant) -> usize {
-        self.drive_mut().turn(now)
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.drive().next_deadline()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.drive_mut().prepare_wait()
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.drive().wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.drive().is_done()
-    }
-}
+turned_by!(GatewayMachine, drive, drive_mut);
 
 /// Drives on simulated sockets and disks.
 pub(super) type NodeMachine = FarmNodeDrive<FarmLink>;
@@ -224,13 +191,13 @@ impl World {
         let batch = self.scenario.rooms.batch;
         let config = ReceiveConfig { batch, largest: LARGEST, ..ReceiveConfig::new(Flow::Udp, at) };
         let inner = self.network.receiver(config, pool).expect("no other receiver has this address");
-        Inlet::new(inner, place, clock.clone(), self.referee.clone())
+        Inlet { inner, place, clock: clock.clone(), referee: self.referee.clone() }
     }
 
     fn outlet(&self, place: Place, clock: &NodeClock, from: SocketAddrV4) -> Outlet {
         let staging = Staging::new(pool("sends", LARGEST, 8));
         let inner = self.network.sender(SendConfig::new(Flow::Udp, from), staging);
-        Outlet::new(inner, place, clock.clone(), self.referee.clone())
+        Outlet { inner, place, clock: clock.clone(), referee: self.referee.clone(), tampering: Tampering::default() }
     }
 
     fn control(&self, place: Place, clock: &NodeClock, at: SocketAddrV4) -> Inlet {
@@ -238,8 +205,13 @@ impl World {
     }
 
     /// Endpoints on the network of connections.
-    pub(super) fn endpoints(&self, clock: &NodeClock, at: SocketAddrV4, send_queue_bytes: usize) -> Lines {
-        Lines::new(&self.lines, &self.directory, clock, at, send_queue_bytes, pool("lines", LARGEST, 64))
+    fn endpoints(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, send_queue_bytes: usize) -> Endpoints {
+        let (clock, recorder) = (clock.clone(), self.core.recorder.clone());
+        let around = Surroundings { place, clock, recorder, dry: Arc::default() };
+        let config = SimulatedConfig { send_queue_bytes, ..SimulatedConfig::default() };
+        let endpoints = Endpoints::new(&self.lines, config, pool("lines", LARGEST, 64), &around).lenient();
+        self.core.recorder.borrow_mut().addresses.insert(endpoints.host(), at);
+        endpoints
     }
 
     /// What gateways and nodes reach each other by: `at` is where they are heard, `from` where datagrams leave.
@@ -248,7 +220,8 @@ impl World {
             let receiver = self.control(place, clock, at);
             return Box::new(Datagrams { receiver, sender: self.outlet(place, clock, from) });
         }
-        let (endpoints, staging) = (self.endpoints(clock, at, SEND_QUEUE), Staging::new(pool("sends", LARGEST, 64)));
+        let (endpoints, staging) =
+            (self.endpoints(place, clock, at, SEND_QUEUE), Staging::new(pool("sends", LARGEST, 64)));
         let connections = match place {
             Place::Node(_) => Connections::connect(endpoints, staging),
             _ => {
@@ -257,7 +230,7 @@ impl World {
                     .0
             }
         };
-        Box::new(Line::new(connections, place, at, clock.clone(), self.referee.clone()))
+        Box::new(Line { inner: connections, place, at, clock: clock.clone(), referee: self.referee.clone() })
     }
 
     /// Readers of each flow's decisions.
@@ -265,52 +238,45 @@ impl World {
         let mut readers: Vec<Readers> = self.scenario.flows.iter().map(|_| None).collect();
         let room = self.scenario.readers.unwrap_or_default();
         for (_, flow) in self.scenario.reader_places().into_iter().filter(|(of, _)| *of == gateway) {
-            let at = self.scenario.gateways_at().decisions(gateway, flow);
-            let (endpoints, staging) = (self.endpoints(clock, at, room), Staging::new(pool("told", LARGEST, 64)));
+            let at = self.scenario.address(gateway, address::decisions(flow));
+            let (endpoints, staging) =
+                (self.endpoints(Place::Gateway(gateway), clock, at, room), Staging::new(pool("told", LARGEST, 64)));
             let listening = Connections::listen(endpoints, &at.to_string(), staging, Callers::Listening);
-            readers[usize::from(flow)] = decision_readers(listening.expect("no other listener has this address").0);
+            let listening = listening.expect("no other listener has this address").0;
+            readers[usize::from(flow)] = Some(Box::new(listening));
         }
         readers
     }
 
     /// A life of a gateway; of two threads, the half that sends comes second.
-    pub(super) fn gateway(
-        &self,
-        gateway: u16,
-        life: u64,
-        clock: &NodeClock,
-    ) -> (GatewayMachine, Option<SendingMachine>) {
+    pub(super) fn gateway(&self, gateway: u16, life: u64, clock: &NodeClock) -> GatewayLife {
         let (config, receiving, sending) = self.gateway_parts(gateway, life, clock);
         let now = clock.now();
         if self.scenario.threads {
             let (receiving, mut sending) =
                 halves(config, receiving, sending).expect("scenarios are drawn so that they can be");
             sending.begin(now);
-            return (GatewayMachine::Receiving(Box::new(Half::new(receiving))), Some(Half::new(sending)));
+            let receiving = Half::new(receiving, ReceivingDrive::is_woken);
+            return (GatewayMachine::Receiving(Box::new(receiving)), Some(Half::new(sending, SendingDrive::is_woken)));
         }
         let mut drive = GatewayDrive::new(config, receiving, sending).expect("scenarios are drawn so that they can be");
         drive.begin(now);
         (GatewayMachine::Whole(Box::new(drive)), None)
     }
 
-    fn gateway_parts(
-        &self,
-        gateway: u16,
-        life: u64,
-        clock: &NodeClock,
-    ) -> (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet>) {
+    fn gateway_parts(&self, gateway: u16, life: u64, clock: &NodeClock) -> GatewayParts {
         let (scenario, place) = (&self.scenario, Place::Gateway(gateway));
         let rooms = scenario.rooms;
         let flows = 0..scenario.flows.len() as u8;
         let input = |flow| {
             let memory = pool("packets", rooms.block_bytes, rooms.blocks);
-            self.inlet(place, clock, self.scenario.gateways_at().input(gateway, flow), memory)
+            self.inlet(place, clock, self.scenario.address(gateway, address::input(flow)), memory)
         };
         let gates = self.gates.iter().map(|gate| scenario.knows_last.then(|| Arc::clone(gate))).collect();
         let by_copy = Gathering::Copy(if scenario.seed.is_multiple_of(2) { Copying::Short } else { Copying::Library });
         let config = GatewayDriveConfig {
             machine: scenario.gateway_config(gateway, life),
-            gathering: if scenario.farm.by_reference { Gathering::Iovec } else { by_copy },
+            gathering: if scenario.by_reference { Gathering::Iovec } else { by_copy },
             triggers: flows.clone().map(|flow| Some(address::trigger(flow))).collect(),
             requests: scenario.naming == Naming::Request,
             run: RunNumber(1),
@@ -326,16 +292,12 @@ impl World {
             evacuate_above: EVACUATE_ABOVE,
         };
         let storage = self.storage(gateway, clock);
-        let farm = self.link(
-            place,
-            clock,
-            self.scenario.gateways_at().control(gateway),
-            self.scenario.gateways_at().voice(gateway),
-        );
-        let triggers = self.outlet(place, clock, self.scenario.gateways_at().voice(gateway));
+        let [control, voice] = [address::CONTROL, address::VOICE].map(|first| scenario.address(gateway, first));
+        let farm = self.link(place, clock, control, voice);
+        let triggers = self.outlet(place, clock, voice);
         let receiving = ReceivingParts {
             inputs: flows.map(input).collect(),
-            triggers: self.outlet(place, clock, self.scenario.gateways_at().voice(gateway)),
+            triggers: self.outlet(place, clock, voice),
             board: None,
             evacuated: Staging::new(pool("moved", LARGEST, 64)),
         };
@@ -359,13 +321,13 @@ impl World {
     /// A reader of a flow's decisions in a gateway.
     pub(super) fn reader(&self, reader: u16, clock: &NodeClock) -> Reader {
         let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
-        let lines = self.endpoints(clock, address::reader(reader), SEND_QUEUE);
-        let at = self.scenario.gateways_at().decisions(gateway, flow);
+        let lines = self.endpoints(Place::Reader(reader), clock, address::reader(reader), SEND_QUEUE);
+        let at = self.scenario.address(gateway, address::decisions(flow));
         Reader::new(lines, at, (gateway, flow), self.referee.clone())
     }
 
     fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<SimulatedDisk> {
-        let stored = (0..).zip(&self.scenario.flows).filter(|(_, flow)| flow.output == Output::Storage);
+        let stored = (0..).zip(&self.scenario.flows).filter(|(_, flow)| flow.gateway.output == Output::Storage);
         let entry = |(flow, source)| {
             let id = source_id(flow, source);
             SourceEntry { id, format: SourceFormat::BANKS, name: format!("source-{id}") }
@@ -393,13 +355,13 @@ impl World {
             incarnation: Incarnation(life),
             gateway: 0,
             window: setting.window,
-            heartbeat: scenario.farm.node_heartbeat,
-            patience: scenario.farm.patience,
+            heartbeat: scenario.node_heartbeat,
+            patience: scenario.patience,
             largest_event: 1 << 20,
         };
         let config = FarmNodeDriveConfig {
             machine,
-            gateways: (0..scenario.gateways).map(|gateway| scenario.gateways_at().control(gateway)).collect(),
+            gateways: (0..scenario.gateways).map(|gateway| scenario.address(gateway, address::CONTROL)).collect(),
             filter: NodeFilterConfig::Emulated(EmulatedFilterConfig {
                 times: setting.times,
                 at_once: setting.at_once,
@@ -426,13 +388,249 @@ impl World {
                 silence: scenario.trigger_silence,
             },
             rate: if setting.is_random { TriggerRate::Poisson { hertz } } else { TriggerRate::Periodic { hertz } },
-            gateways: (0..scenario.gateways).map(|gateway| self.scenario.gateways_at().input(gateway, flow)).collect(),
+            gateways: (0..scenario.gateways)
+                .map(|gateway| self.scenario.address(gateway, address::input(flow)))
+                .collect(),
             gate: Arc::clone(&self.gates[usize::from(flow)]),
         };
         let sources = 0..setting.sources.sources;
         let senders: Vec<Outlet> =
             sources.map(|source| self.outlet(place, clock, address::source(flow, source))).collect();
-        let tampering = senders.iter().map(Outlet::tampering).collect();
+        let tampering = senders.iter().map(|sender| Rc::clone(&sender.tampering)).collect();
         (PacketSourceDrive::new(config, self.control(place, clock, address::trigger(flow)), senders), tampering)
     }
+
+    /// Checks that watchers were shown events as they were.
+    pub(super) fn judge_samples(&self) -> Result<(), Broken> {
+        let referee = self.referee.borrow();
+        for (gateway, watcher) in (0u16..).zip(&self.watchers) {
+            let sets = || referee.lives_of(gateway).flat_map(|life| &life.farm.sets);
+            for (kind, sample) in
+                watcher.kinds.iter().flat_map(|kind| kind.samples.iter().map(move |sample| (kind, sample)))
+            {
+                let broken = |words: &str| Broken::new(Checker::Content, format!("gw{gateway}: {words}: {sample:?}"));
+                let place = self.place_of_sample(sample).ok_or_else(|| broken("there is no such event"))?;
+                let mut lives = sets().filter(|(known, _)| **known == place).peekable();
+                lives.peek().ok_or_else(|| broken("a sample of a set that no node was to get"))?;
+                let is_right = lives.any(|(_, held)| is_as_held(sample, place.0, held)) && self.is_as_sent(sample);
+                let is_wanted = !kind.selection.is_incomplete || !sample.is_complete();
+                let is_named = sample.builder == NodeId::builder(gateway);
+                ensure!(Content, is_right && is_wanted && is_named; "gw{gateway}: a watcher was shown {sample:?}")?;
+            }
+            let was_something = sets().next().is_some();
+            ensure!(Loss, !was_something || !watcher.kinds[0].samples.is_empty();
+                "gw{gateway}: a watcher saw no event in the whole run")?;
+        }
+        Ok(())
+    }
+
+    /// Flow and set of a sample: its sources tell the flow.
+    fn place_of_sample(&self, sample: &EventSample) -> Option<(u8, u64)> {
+        let there = sample.fragments.iter().map(|fragment| fragment.entry.source);
+        let (flow, _) = source_of(there.chain(sample.missing.iter().map(|missing| missing.source)).next()?);
+        let (set, _) = self.scenario.flows.get(usize::from(flow))?.place_of(sample.key)?;
+        Some((flow, set))
+    }
+
+    /// Whether its fragments are what sources sent.
+    fn is_as_sent(&self, sample: &EventSample) -> bool {
+        sample.fragments.iter().all(|fragment| {
+            let (flow, source) = source_of(fragment.entry.source);
+            let sent = banks(&self.scenario.flows[usize::from(flow)], source, sample.key.number());
+            fragment.entry.length as usize == sent.len() && sample.front_of(fragment) == &sent[..sent.len().min(FRONT)]
+        })
+    }
+}
+
+/// How soon a reader who is not connected tries again.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// A reader of a flow's decisions in one gateway.
+pub(super) struct Reader {
+    lines: Endpoints,
+    at: SocketAddrV4,
+    pub(super) gateway: u16,
+    pub(super) flow: u8,
+    referee: Shared,
+    endpoint: Option<Endpoint>,
+    is_away: bool,
+    retry_at: Instant,
+    bytes: ByteQueue,
+    events: Vec<Event>,
+    /// Which life of the gateway speaks over this connection, and how many decisions it has told up to now.
+    pub(super) told: Option<(Incarnation, u64)>,
+    /// Everything it was ever told: which life's decision, which one of them.
+    pub(super) journal: Vec<(Incarnation, u64, StreamEntry)>,
+}
+
+impl Reader {
+    /// A reader of the decisions that a gateway tells at an address.
+    pub(super) fn new(lines: Endpoints, at: SocketAddrV4, (gateway, flow): (u16, u8), referee: Shared) -> Self {
+        Self {
+            lines,
+            at,
+            gateway,
+            flow,
+            referee,
+            endpoint: None,
+            is_away: false,
+            retry_at: Instant::ZERO,
+            bytes: ByteQueue::new(),
+            events: Vec::new(),
+            told: None,
+            journal: Vec::new(),
+        }
+    }
+
+    /// It goes, or comes back.
+    pub(super) fn set_away(&mut self, is_away: bool) {
+        self.is_away = is_away;
+        if let Some(endpoint) = self.endpoint.filter(|_| is_away) {
+            self.lines.close(endpoint);
+            self.forget(Instant::ZERO);
+        }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        (self.endpoint, self.told, self.bytes) = (None, None, ByteQueue::new());
+        self.retry_at = now.after(RETRY);
+    }
+
+    fn connect(&mut self) {
+        self.endpoint = self.lines.connect(&self.at.to_string()).ok();
+    }
+
+    fn read(&mut self) {
+        while let Some(message) = self.next_message() {
+            let told = message.and_then(|stream| self.note(&stream));
+            self.referee.borrow_mut().keep(told);
+        }
+    }
+
+    /// The next message that is here whole, if it is what it should be.
+    fn next_message(&mut self) -> Option<Result<Stream, Broken>> {
+        let broken = |words: String| Some(Err(Broken::new(Checker::Content, words)));
+        let head = self.bytes.peek_array::<FRAME_BYTES>(0)?;
+        let Ok(frame) = Frame::parse(&head) else { return broken(format!("a reader receives {head:?}")) };
+        let length = FRAME_BYTES + frame.body as usize;
+        if self.bytes.len() < length {
+            return None;
+        }
+        let bytes = self.bytes.take(length).to_vec();
+        match Message::decode(frame.kind, &bytes[FRAME_BYTES..]) {
+            Ok(Message::Stream(stream)) => Some(Ok(stream)),
+            other => broken(format!("a reader receives {other:?}")),
+        }
+    }
+
+    /// Decisions come without a gap.
+    fn note(&mut self, stream: &Stream) -> Result<(), Broken> {
+        let (life, due) = self.told.unwrap_or((stream.incarnation, stream.before));
+        let is_next = (stream.gateway, stream.flow) == (self.gateway, self.flow)
+            && (stream.incarnation, stream.before) == (life, due);
+        ensure!(Order, is_next;
+            "gw{}: a reader of flow {} has {due} decisions of {life:?}, and the next ones begin behind {} of {:?}",
+            self.gateway, self.flow, stream.before, stream.incarnation)?;
+        self.journal.extend((due..).zip(&stream.entries).map(|(number, entry)| (life, number, *entry)));
+        self.told = Some((life, due + stream.entries.len() as u64));
+        Ok(())
+    }
+}
+
+impl Drive for Reader {
+    fn turn(&mut self, now: Instant) -> usize {
+        if self.endpoint.is_none() && !self.is_away && now >= self.retry_at {
+            self.connect();
+        }
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.lines.poll(now, &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Received { endpoint, slice } if self.endpoint == Some(endpoint) => self.bytes.push(slice),
+                Event::Disconnected { endpoint }
+                | Event::Broken { endpoint, .. }
+                | Event::ConnectFailed { endpoint, .. }
+                    if self.endpoint == Some(endpoint) =>
+                {
+                    self.read();
+                    self.forget(now);
+                }
+                _ => {}
+            }
+        }
+        self.events = events;
+        self.read();
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let retry = (self.endpoint.is_none() && !self.is_away).then_some(self.retry_at);
+        retry.into_iter().chain(self.lines.next_deadline()).min()
+    }
+
+    forward!(mut lines: prepare_wait -> bool);
+
+    fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// Samples of each kind that are kept of a gateway.
+const MOST: usize = 32;
+/// Bytes of each fragment.
+const FRONT: usize = 256;
+
+/// One kind of events that are asked for, one after the other.
+struct Kind {
+    selection: EventSelection,
+    asked: Option<Asked>,
+    /// Turns until the next one is asked for: more from one to the next, so that samples are of the whole run.
+    rests: usize,
+    samples: Vec<EventSample>,
+}
+
+/// A client that watches a gateway through all of its lives.
+pub(super) struct Watcher {
+    pub(super) tap: Tap,
+    kinds: [Kind; 2],
+}
+
+impl Watcher {
+    /// A watcher that asks for any event, and for an incomplete one.
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let sources = scenario.flows.iter().map(|flow| usize::from(flow.sources.sources)).max();
+        let kinds = [false, true].map(|is_incomplete| Kind {
+            selection: EventSelection { is_incomplete, ..EventSelection::default() },
+            asked: None,
+            rests: 0,
+            samples: Vec::new(),
+        });
+        let mut watcher = Self { tap: Tap::new(sources.unwrap_or_default()), kinds };
+        watcher.look();
+        watcher
+    }
+
+    /// Takes the samples that have come, and asks for more.
+    pub(super) fn look(&mut self) {
+        for kind in self.kinds.iter_mut().filter(|kind| kind.samples.len() < MOST) {
+            if let Some(sample) = kind.asked.as_mut().and_then(Asked::take) {
+                kind.samples.push(sample);
+                (kind.asked, kind.rests) = (None, kind.samples.len());
+            }
+            kind.rests = kind.rests.saturating_sub(1);
+            if kind.asked.is_none() && kind.rests == 0 {
+                kind.asked = self.tap.ask(kind.selection, FRONT);
+            }
+        }
+    }
+}
+
+/// Whether a sample of a flow has the sources that had come, and says why which are missing.
+fn is_as_held(sample: &EventSample, flow: u8, held: &Held) -> bool {
+    let there = sample.fragments.iter().map(|fragment| (fragment.entry.source, None));
+    let said = there.chain(sample.missing.iter().map(|missing| (missing.source, missing.cause())));
+    said.collect::<BTreeMap<_, _>>() == held.found(flow)
+        && sample.flags.contains(EventFlags::INCOMPLETE) != held.absent.is_empty()
 }

@@ -16,13 +16,11 @@ mod address;
 mod assembly;
 mod farm;
 mod fault;
-mod inject;
 mod judge;
 mod member;
-mod readers;
 mod referee;
 mod scenario;
 mod wires;
 mod world;
 
-pub use scenario::{FarmSetting, FlowSetting, NodeSetting, Rooms, Scenario};
+pub use scenario::{FlowSetting, NodeSetting, Rooms, Scenario};

@@ -5,11 +5,12 @@ use super::assembly::{Assembly, Finished};
 use super::farm::{Farm, Voices};
 use super::scenario::{Scenario, source_of};
 use crate::campaign::fault::Place;
-use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::recorder;
+use crate::campaign::runner::{Broken, Checker, ensure};
 use ropewalk_engine::gateway::{Order, OrderBoard, Read};
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
 use ropewalk_io::packet::simulated::Passage;
+use ropewalk_io::packet::{Packet, over_v4};
 use ropewalk_terms::Instant;
 use ropewalk_wire::gateway::{Frame, Kind, Message, PushView};
 use ropewalk_wire::mep::MepView;
@@ -22,34 +23,14 @@ use std::sync::Arc;
 /// Shared by everybody who takes part.
 pub(super) type Shared = Rc<RefCell<Referee>>;
 
-/// What of a gateway had a turn.
+/// What of a gateway had a turn: both halves together, or one of them.
 #[derive(Copy, Clone)]
-pub(super) enum Turned<'a> {
-    /// Both halves together.
-    Whole(&'a Receiver, &'a Sender),
-    /// One of them.
-    Receiving(&'a Receiver),
-    Sending(&'a Sender),
-}
-
-impl<'a> Turned<'a> {
-    const fn receiver(self) -> Option<&'a Receiver> {
-        match self {
-            Self::Whole(receiver, _) | Self::Receiving(receiver) => Some(receiver),
-            Self::Sending(_) => None,
-        }
-    }
-
-    const fn sender(self) -> Option<&'a Sender> {
-        match self {
-            Self::Whole(_, sender) | Self::Sending(sender) => Some(sender),
-            Self::Receiving(_) => None,
-        }
-    }
+pub(super) struct Turned<'a> {
+    pub(super) receiver: Option<&'a Receiver>,
+    pub(super) sender: Option<&'a Sender>,
 }
 
 /// What happened in a gateway's turn, in this order.
-#[derive(Debug)]
 enum Note {
     Packet {
         flow: u8,
@@ -71,7 +52,6 @@ enum Note {
 }
 
 /// One life of a gateway as it must be.
-#[derive(Debug)]
 pub(super) struct Twin {
     pub(super) flows: Vec<Assembly>,
     pub(super) farm: Farm,
@@ -99,7 +79,6 @@ pub(super) struct Fate {
 }
 
 /// The referee.
-#[derive(Debug)]
 pub(super) struct Referee {
     scenario: Rc<Scenario>,
     orders: Arc<OrderBoard>,
@@ -125,7 +104,7 @@ impl Referee {
             voices: Voices::new(scenario),
             fates: BTreeMap::new(),
             overflown: vec![0; scenario.flows.len()],
-            recorder: Rc::clone(recorder),
+            recorder: recorder.clone(),
         };
         Rc::new(RefCell::new(referee))
     }
@@ -152,11 +131,11 @@ impl Referee {
     /// Takes note of a packet.
     fn note(&self, now: Instant, bytes: &[u8], line: impl FnOnce() -> String) {
         let line = || format!("{} {} bytes: {}", line(), bytes.len(), named(bytes));
-        self.recorder.borrow_mut().note_line(now, (bytes.len() as u64, 1), line);
+        self.recorder.borrow_mut().note(now, (bytes.len() as u64, 1), line);
     }
 
     /// A process took a packet.
-    pub(super) fn taken(&mut self, by: Place, at: SocketAddrV4, from: SocketAddrV4, bytes: Vec<u8>, now: Instant) {
+    fn taken(&mut self, by: Place, at: SocketAddrV4, from: SocketAddrV4, bytes: Vec<u8>, now: Instant) {
         self.note(now, &bytes, || format!("{by} takes from {from}"));
         match by {
             Place::Gateway(gateway) | Place::Sending(gateway) => {
@@ -173,8 +152,12 @@ impl Referee {
         }
     }
 
-    /// A process looked for packets and took `count`.
-    pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, count: usize) {
+    /// A process looked for packets and took these.
+    pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, packets: &[Packet], now: Instant) {
+        for Packet { from, payload, .. } in packets {
+            self.taken(by, at, over_v4(*from), payload.to_vec(), now);
+        }
+        let count = packets.len();
         if let Place::Gateway(gateway) | Place::Sending(gateway) = by {
             let note = address::input_at(at).map_or(Note::AllHeard, |(_, flow)| Note::Looked { flow, count });
             self.twins[usize::from(gateway)].notes.push(note);
@@ -234,7 +217,7 @@ impl Referee {
         let twin = &mut twins[usize::from(gateway)];
         let in_place = |broken: Broken| Broken { words: format!("gw{gateway}: {}", broken.words), ..broken };
         let replayed = twin.replay(turned, scenario.rooms.batch, now);
-        if turned.receiver().is_some() {
+        if turned.receiver.is_some() {
             twin.read(orders, now);
         }
         replayed.and_then(|()| twin.check(turned)).map_err(in_place)
@@ -256,7 +239,7 @@ impl Twin {
 
     /// Goes through the turn.
     fn replay(&mut self, turned: Turned<'_>, batch: usize, now: Instant) -> Result<(), Broken> {
-        if let Some(receiver) = turned.receiver() {
+        if let Some(receiver) = turned.receiver {
             self.begin_turn(receiver, now);
         }
         for note in std::mem::take(&mut self.notes) {
@@ -271,7 +254,7 @@ impl Twin {
                 Note::Sent { to, bytes } => self.say(to, &bytes)?,
             }
         }
-        if matches!(turned, Turned::Receiving(_)) {
+        if turned.sender.is_none() {
             self.finish_sets(now);
         }
         Ok(())
@@ -310,7 +293,7 @@ impl Twin {
     /// Time passes in the half that sends; then it takes what the other one has finished.
     fn pass(&mut self, turned: Turned<'_>, now: Instant) {
         self.farm.pass(now);
-        if matches!(turned, Turned::Whole(..)) {
+        if turned.receiver.is_some() && turned.sender.is_some() {
             self.finish_sets(now);
         }
         for (flow, finished) in self.between.drain(..) {
@@ -322,7 +305,7 @@ impl Twin {
     fn finish_sets(&mut self, now: Instant) {
         for (flow, assembly) in (0..).zip(&mut self.flows) {
             assembly.pass(now);
-            for finished in assembly.take_finished() {
+            for finished in std::mem::take(&mut assembly.finished) {
                 if !finished.set.is_complete() {
                     self.closed.insert((flow, finished.number), now);
                 }
@@ -350,18 +333,15 @@ impl Twin {
 
     /// Whether the gateway's accounts are those that follow from its packets.
     fn check(&mut self, turned: Turned<'_>) -> Result<(), Broken> {
-        if let Some(receiver) = turned.receiver() {
+        if let Some(receiver) = turned.receiver {
             self.check_packets(receiver)?;
         }
-        if let Some(sender) = turned.sender() {
+        if let Some(sender) = turned.sender {
             self.check_events(sender)?;
             self.check_credit(sender)?;
             self.farm.check_rest()?;
         }
-        match turned {
-            Turned::Whole(receiver, _) => self.check_alarm(receiver),
-            Turned::Receiving(_) | Turned::Sending(_) => Ok(()),
-        }
+        turned.receiver.filter(|_| turned.sender.is_some()).map_or(Ok(()), |receiver| self.check_alarm(receiver))
     }
 
     fn check_packets(&mut self, receiver: &Receiver) -> Result<(), Broken> {
@@ -371,16 +351,11 @@ impl Twin {
                 assembly.rest();
             }
             let taken = assembly.account();
-            Broken::unless(packets.is_balanced(), Checker::Ledger, || format!("flow {flow}: {packets:?}"))?;
-            Broken::unless(taken == packets, Checker::Ledger, || {
-                format!("flow {flow}: the account is {packets:?}, and must be {taken:?}")
-            })?;
-            let (sources, due) = (receiver.by_source(flow), assembly.by_source());
-            Broken::unless(sources == due, Checker::Ledger, || {
-                format!("flow {flow}: its sources' accounts are {sources:?}, and must be {due:?}")
-            })?;
+            ensure!(Ledger, packets.is_balanced(); "flow {flow}: {packets:?}")?;
+            ensure!(Ledger, taken == packets; "flow {flow}: the account is {packets:?}, and must be {taken:?}")?;
+            let (sources, due) = (receiver.by_source(flow), &assembly.by_source[..]);
+            ensure!(Ledger, sources == due; "flow {flow}: its sources' accounts are {sources:?}, and must be {due:?}")?;
             assembly.check_turns(flow, receiver.masking(flow))?;
-            assembly.check_histograms(flow, receiver)?;
         }
         Ok(())
     }
@@ -388,12 +363,10 @@ impl Twin {
     fn check_events(&self, sender: &Sender) -> Result<(), Broken> {
         for flow in 0..self.flows.len() as u8 {
             let events = sender.account(flow);
-            Broken::unless(events.is_balanced(), Checker::Ledger, || format!("flow {flow}: {events:?}"))?;
+            ensure!(Ledger, events.is_balanced(); "flow {flow}: {events:?}")?;
             let FarmAccount { stored, stored_bytes, .. } = events;
             let farm = FarmAccount { stored, stored_bytes, ..self.farm.account(flow) };
-            Broken::unless(farm == events, Checker::Ledger, || {
-                format!("flow {flow}: the account is {events:?}, and must be {farm:?}")
-            })?;
+            ensure!(Ledger, farm == events; "flow {flow}: the account is {events:?}, and must be {farm:?}")?;
         }
         Ok(())
     }
@@ -402,18 +375,15 @@ impl Twin {
     pub(super) fn check_alarm(&self, receiver: &Receiver) -> Result<(), Broken> {
         // Behind the flows: memory, the queue in front of it, out of sync.
         let error = receiver.throttle().levels().nth(self.flows.len() + 3).map(|level| level.used);
-        let has_nodes = self.farm.has_nodes();
-        Broken::unless(error == Some(u64::from(!has_nodes)), Checker::Bounds, || {
-            format!("the farm has a node: {has_nodes}, and the throttle's error is {error:?}")
-        })
+        let has_nodes = self.farm.nodes.iter().any(|node| node.incarnation.is_some());
+        ensure!(Bounds, error == Some(u64::from(!has_nodes));
+            "the farm has a node: {has_nodes}, and the throttle's error is {error:?}")
     }
 
     fn check_credit(&self, sender: &Sender) -> Result<(), Broken> {
-        (0..self.farm.node_count()).try_for_each(|node| {
+        (0..self.farm.nodes.len() as u16).try_for_each(|node| {
             let (given, due) = (sender.credit(node), self.farm.credit(node));
-            Broken::unless(given == due, Checker::Credits, || {
-                format!("node{node} may have {given} more events, and should have {due}")
-            })
+            ensure!(Credits, given == due; "node{node} may have {given} more events, and should have {due}")
         })
     }
 }

@@ -1,8 +1,6 @@
 //! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
 
-use super::address::Gateways;
 use super::fault::on_way;
-use super::readers::histogram_configs;
 use super::{address, fault};
 use crate::campaign::fault::{Fault, FaultKind, Place, Scheduled};
 use ropewalk_engine::gateway::Order;
@@ -46,22 +44,8 @@ pub struct FlowSetting {
     pub pace: Duration,
     /// Triggers come at random times.
     pub is_random: bool,
-    /// Sets that a gateway holds.
-    pub capacity: u16,
-    /// Of them, sets in assembly.
-    pub assembling: u16,
-    /// How long a set waits for its packets.
-    pub timeout: Duration,
-    /// What becomes of incomplete sets.
-    pub incomplete: Incomplete,
-    /// Where decisions lead.
-    pub output: Output,
-    /// How long a set waits for decisions.
-    pub decision_timeout: Duration,
-    /// What is decided then.
-    pub default_accept: bool,
-    /// Within this time decisions should be there.
-    pub budget: Duration,
+    /// What gateways do with its events; its sources are not listed here.
+    pub gateway: FlowConfig,
     /// The number of masked sources, counted from the last: they send, and no set waits for them.
     pub masked: u16,
 }
@@ -75,25 +59,6 @@ pub struct NodeSetting {
     pub at_once: usize,
     /// Events that it takes without a decision.
     pub window: u16,
-}
-
-/// How gateways and nodes deal with each other.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct FarmSetting {
-    /// The longest push in bytes.
-    pub largest_push: usize,
-    /// The most events that a node has without a decision.
-    pub outstanding: u16,
-    /// A node that says nothing for so long has no credit.
-    pub silence: Duration,
-    /// How often a gateway says how far a node's numbers have come.
-    pub heartbeat: Duration,
-    /// How often a node says that it is there.
-    pub node_heartbeat: Duration,
-    /// How long a node waits for the rest of an event.
-    pub patience: Duration,
-    /// Events are gathered from where they lie, and not copied.
-    pub by_reference: bool,
 }
 
 /// Room of everybody.
@@ -128,8 +93,14 @@ pub struct Scenario {
     pub trigger_silence: Duration,
     /// The run is stopped then; otherwise it ends when everything was triggered.
     pub stop: Option<Duration>,
-    /// Gateways and nodes.
-    pub farm: FarmSetting,
+    /// How gateways deal with nodes.
+    pub farm: FarmConfig,
+    /// How often a node says that it is there, and how long it waits for the rest of an event.
+    pub node_heartbeat: Duration,
+    /// See above.
+    pub patience: Duration,
+    /// Events are gathered from where they lie, and not copied.
+    pub by_reference: bool,
     /// Room of everybody.
     pub rooms: Rooms,
     /// Gateways know how often events come, and leave as much room as comes within this time; otherwise an eighth.
@@ -168,14 +139,16 @@ impl FlowSetting {
             sets: 24,
             pace: Duration::from_millis(1),
             is_random: false,
-            capacity: 32,
-            assembling: 16,
-            timeout: Duration::from_millis(20),
-            incomplete: Incomplete::Emit,
-            output: if flow == 0 { Output::Stream } else { Output::Storage },
-            decision_timeout: Duration::from_millis(200),
-            default_accept: flow == 0,
-            budget: Duration::from_millis(10),
+            gateway: FlowConfig {
+                sets: 32,
+                assembling: 16,
+                timeout: Duration::from_millis(20),
+                output: if flow == 0 { Output::Stream } else { Output::Storage },
+                decision_timeout: Duration::from_millis(200),
+                default_decision: by_default(flow == 0),
+                budget: Duration::from_millis(10),
+                ..FlowConfig::new(Vec::new(), 10)
+            },
             masked: 0,
         }
     }
@@ -207,14 +180,17 @@ impl FlowSetting {
             sets: draw.between(8, 40),
             pace: draw.time(Duration::from_micros(50), milliseconds(6)),
             is_random: draw.one_in(2),
-            capacity,
-            assembling: (capacity / draw.of(&[1, 2, 4])).max(1),
-            timeout,
-            incomplete: draw.of(&[Incomplete::Emit, Incomplete::Emit, Incomplete::Drop]),
-            output: if flow == 0 && draw.one_in(2) { Output::Stream } else { random_output },
-            decision_timeout: draw.of(&[milliseconds(15), milliseconds(80), milliseconds(400)]),
-            default_accept: draw.one_in(2),
-            budget: draw.of(&[milliseconds(2), milliseconds(50)]),
+            gateway: FlowConfig {
+                sets: capacity,
+                assembling: (capacity / draw.of(&[1, 2, 4])).max(1),
+                timeout,
+                incomplete: draw.of(&[Incomplete::Emit, Incomplete::Emit, Incomplete::Drop]),
+                output: if flow == 0 && draw.one_in(2) { Output::Stream } else { random_output },
+                decision_timeout: draw.of(&[milliseconds(15), milliseconds(80), milliseconds(400)]),
+                default_decision: by_default(draw.one_in(2)),
+                budget: draw.of(&[milliseconds(2), milliseconds(50)]),
+                ..FlowConfig::new(Vec::new(), packing)
+            },
             masked: 0,
         }
     }
@@ -232,11 +208,6 @@ impl FlowSetting {
         (set < self.sets).then_some((set, event))
     }
 
-    /// The trigger word of events without a decision.
-    pub(super) fn default_word(&self) -> u32 {
-        0x40 + u32::from(self.default_accept)
-    }
-
     /// Events a second.
     pub(super) fn rate_hz(&self) -> f64 {
         f64::from(self.sources.packing) / self.pace.as_secs_f64()
@@ -246,7 +217,7 @@ impl FlowSetting {
     pub(super) fn headroom(&self, throttle: Option<Duration>) -> u64 {
         let known =
             throttle.map(|latency| headroom(latency, self.rate_hz(), 1.0 / f64::from(self.sources.packing)) + 1);
-        known.unwrap_or_else(|| u64::from(self.capacity).div_ceil(8))
+        known.unwrap_or_else(|| u64::from(self.gateway.sets).div_ceil(8))
     }
 
     /// Sources that belong to an event, unless they are masked in mid-run.
@@ -257,23 +228,19 @@ impl FlowSetting {
     fn config(&self, flow: u8) -> FlowConfig {
         let address = |index: u16| Address::of(*address::source(flow, index).ip());
         let source = |index: u16| PacketSource { id: source_id(flow, index), address: address(index) };
-        let sources = (0..self.wanted()).map(source).collect();
         FlowConfig {
+            sources: (0..self.wanted()).map(source).collect(),
             masked: (self.wanted()..self.sources.sources).map(address).collect(),
             partition: self.sources.partition,
             first_event: self.sources.first_event,
-            sets: self.capacity,
-            assembling: self.assembling,
-            timeout: self.timeout,
-            incomplete: self.incomplete,
-            output: self.output,
-            decision_timeout: self.decision_timeout,
-            default_decision: DefaultDecision { accept: self.default_accept, word: self.default_word() },
-            budget: self.budget,
-            histograms: histogram_configs(flow, self),
-            ..FlowConfig::new(sources, self.sources.packing)
+            ..self.gateway.clone()
         }
     }
+}
+
+/// What is decided where no node decides in time.
+fn by_default(accept: bool) -> DefaultDecision {
+    DefaultDecision { accept, word: 0x40 + u32::from(accept) }
 }
 
 /// The id of a source.
@@ -296,15 +263,6 @@ impl Scenario {
     pub fn quiet(seed: u64) -> Self {
         let milliseconds = Duration::from_millis;
         let times = TimeDistribution::Uniform { least: Duration::from_micros(100), most: milliseconds(1) };
-        let farm = FarmSetting {
-            largest_push: 1472,
-            outstanding: 64,
-            silence: milliseconds(100),
-            heartbeat: milliseconds(10),
-            node_heartbeat: milliseconds(10),
-            patience: milliseconds(10),
-            by_reference: false,
-        };
         Self {
             seed,
             gateways: 2,
@@ -314,7 +272,10 @@ impl Scenario {
             naming: Naming::RoundRobin,
             trigger_silence: milliseconds(100),
             stop: None,
-            farm,
+            farm: FarmConfig { silence: milliseconds(100), heartbeat: milliseconds(10), ..FarmConfig::new(2) },
+            node_heartbeat: milliseconds(10),
+            patience: milliseconds(10),
+            by_reference: false,
             rooms: Rooms { blocks: 32, block_bytes: 64 << 10, batch: 64, queue: 1024 },
             throttle: None,
             network: PacketFaults::default(),
@@ -362,15 +323,16 @@ impl Scenario {
             naming: draw.of(&[Naming::RoundRobin, Naming::Request]),
             trigger_silence: draw.of(&[milliseconds(30), milliseconds(100), milliseconds(500)]),
             stop: draw.one_in(6).then(|| span.mul_f64(draw.between(0, 12) as f64 / 10.0)),
-            farm: FarmSetting {
+            farm: FarmConfig {
                 largest_push: draw.of(&[100, 300, 1472, 9000]),
-                outstanding: draw.of(&[2, 16, 64, 256]),
+                most_outstanding: draw.of(&[2, 16, 64, 256]),
                 silence: draw.of(&[milliseconds(30), milliseconds(120)]),
                 heartbeat: draw.of(&[milliseconds(3), milliseconds(12)]),
-                node_heartbeat: draw.of(&[milliseconds(4), milliseconds(10)]),
-                patience: draw.of(&[milliseconds(2), milliseconds(15)]),
-                by_reference: draw.one_in(2),
+                ..FarmConfig::new(nodes as u16)
             },
+            node_heartbeat: draw.of(&[milliseconds(4), milliseconds(10)]),
+            patience: draw.of(&[milliseconds(2), milliseconds(15)]),
+            by_reference: draw.one_in(2),
             rooms: Self::draw_rooms(&mut draw),
             throttle: draw.one_in(2).then_some(LATENCY),
             network: Self::draw_network(&mut draw),
@@ -397,11 +359,6 @@ impl Scenario {
             flow.masked = u16::from(flow.sources.sources > 2 && draw.one_in(6));
         }
         self.are_queues = Random::new(self.seed, PLACES_STREAM).one_in(3);
-    }
-
-    /// Where gateways are.
-    pub(super) const fn gateways_at(&self) -> Gateways {
-        if self.are_queues { Gateways::Together } else { Gateways::Apart }
     }
 
     /// In some runs in which triggers hear gateways and nothing is lost on its way, gateways cannot keep up, and what waits in front
@@ -433,13 +390,13 @@ impl Scenario {
     /// A gateway that must leave more room than it has would never take anything.
     fn make_room(&mut self) {
         for flow in &mut self.flows {
-            flow.capacity = flow.capacity.max(flow.headroom(self.throttle) as u16 + 2);
+            flow.gateway.sets = flow.gateway.sets.max(flow.headroom(self.throttle) as u16 + 2);
         }
     }
 
     /// Readers of decisions: one of each gateway and each flow whose decisions leave in order.
     pub(super) fn reader_places(&self) -> Vec<(u16, u8)> {
-        let streams = (0..).zip(&self.flows).filter(|(_, flow)| flow.output == Output::Stream);
+        let streams = (0..).zip(&self.flows).filter(|(_, flow)| flow.gateway.output == Output::Stream);
         let flows: Vec<u8> = streams.filter(|_| self.readers.is_some()).map(|(flow, _)| flow).collect();
         (0..self.gateways).flat_map(|gateway| flows.iter().map(move |&flow| (gateway, flow))).collect()
     }
@@ -483,13 +440,6 @@ impl Scenario {
 
     /// What a gateway's machine is told.
     pub(super) fn gateway_config(&self, gateway: u16, life: u64) -> GatewayConfig {
-        let farm = FarmConfig {
-            largest_push: self.farm.largest_push,
-            most_outstanding: self.farm.outstanding,
-            silence: self.farm.silence,
-            heartbeat: self.farm.heartbeat,
-            ..FarmConfig::new(self.nodes.len() as u16)
-        };
         let flows: Vec<FlowConfig> = (0..).zip(&self.flows).map(|(index, flow)| flow.config(index)).collect();
         let throttle = match self.throttle {
             None => ThrottleConfig::default(),
@@ -498,7 +448,7 @@ impl Scenario {
                 ThrottleConfig { latency, silence: self.trigger_silence, event_rates_hz, ..ThrottleConfig::default() }
             }
         };
-        GatewayConfig { throttle, incarnation: Incarnation(life), ..GatewayConfig::new(gateway, flows, farm) }
+        GatewayConfig { throttle, incarnation: Incarnation(life), ..GatewayConfig::new(gateway, flows, self.farm) }
     }
 
     /// The drift of a member's clock.
@@ -515,37 +465,22 @@ impl Scenario {
 impl fmt::Display for Scenario {
     /// What is needed to understand a schedule of faults, which follows line by line.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, gateways, naming, stop, farm, rooms, throttle, readers, .. } = self;
+        let at = if self.are_queues { " at one address" } else { "" };
+        let of = if self.threads { " of two threads" } else { "" };
+        let over = if self.connections { " over connections" } else { "" };
         writeln!(
             out,
-            "seed {}: {} gateways{}{}, {} nodes{}, named by {:?}, stopped {:?}, {:?}, {:?}, throttle {:?}, readers {:?}",
-            self.seed,
-            self.gateways,
-            if self.are_queues { " at one address" } else { "" },
-            if self.threads { " of two threads" } else { "" },
+            "seed {seed}: {gateways} gateways{at}{of}, {} nodes{over}, named by {naming:?}, stopped {stop:?}, {farm:?}, \
+             {rooms:?}, throttle {throttle:?}, readers {readers:?}",
             self.nodes.len(),
-            if self.connections { " over connections" } else { "" },
-            self.naming,
-            self.stop,
-            self.farm,
-            self.rooms,
-            self.throttle,
-            self.readers,
         )?;
-        for flow in &self.flows {
+        for FlowSetting { sources: MepSourceConfig { sources, packing, .. }, masked, sets, pace, gateway, .. } in
+            &self.flows
+        {
             writeln!(
                 out,
-                "  flow: {} sources ({} masked), {} sets of {} events every {:?}, {} held, {} in assembly, {:?}, {:?}, {:?}, {:?}",
-                flow.sources.sources,
-                flow.masked,
-                flow.sets,
-                flow.sources.packing,
-                flow.pace,
-                flow.capacity,
-                flow.assembling,
-                flow.timeout,
-                flow.incomplete,
-                flow.output,
-                flow.decision_timeout,
+                "  flow: {sources} sources ({masked} masked), {sets} sets of {packing} events every {pace:?}, {gateway:?}"
             )?;
         }
         self.orders.iter().try_for_each(|(at, order)| writeln!(out, "  at {at:?}: {order:?}"))?;

@@ -1,26 +1,30 @@
-//! The members of a push system, the clock that turns them, and how far the run is.
+//! The members of a push system, the clock that turns them, how far the run is, and what faults do to members, network and disks.
 
-use super::fault::keeps_away;
-use super::member::{GatewayMachine, NodeMachine, SendingMachine, TriggerMachine, member};
-use super::readers::{Reader, Watcher};
+use super::address;
+use super::fault::{Spoiling, keeps_away, on_way};
+use super::member::{GatewayMachine, NodeMachine, Reader, SendingMachine, TriggerMachine, Watcher, member};
 use super::referee::{Referee, Shared, Turned};
 use super::scenario::{FlowSetting, Scenario};
-use super::wires::{Directory, Tampering};
-use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded};
+use super::wires::Tampering;
+use crate::campaign::cluster::{Active, Cluster, Core, Process, Seeded, seeded};
+use crate::campaign::content::mixed;
 use crate::campaign::fault::{FaultKind, Place, Scheduled};
+use crate::campaign::machines::pool;
 use crate::campaign::node::NodeClock;
-use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::recorder::Recorder;
-use crate::campaign::runner::{Situation, SystemKind};
+use crate::campaign::runner::{Broken, Situation, SystemKind, ensure};
 use ropewalk_engine::Drive;
 use ropewalk_engine::gateway::{Order, OrderBoard};
 use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
-use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork};
-use ropewalk_io::simulated::Network;
+use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork, PacketPath};
+use ropewalk_io::packet::{Flow, SendConfig, Sender};
+use ropewalk_io::simulated::{Faults, Network};
+use ropewalk_memory::Staging;
 use ropewalk_terms::Instant;
 use std::collections::VecDeque;
+use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +40,8 @@ pub struct World {
     pub(super) core: Core,
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: PacketNetwork,
-    /// The network of connections, and who is where on it.
+    /// The network of connections.
     pub(super) lines: Network,
-    pub(super) directory: Directory,
     pub(super) storages: Vec<SimulatedStorage>,
     pub(super) referee: Shared,
     pub(super) gateways: Vec<Process<GatewayMachine>>,
@@ -57,29 +60,10 @@ pub struct World {
     pub(super) orders: Arc<OrderBoard>,
     /// What is still to be ordered.
     to_order: VecDeque<(Duration, Order)>,
-    /// How many lives each node had, and each gateway.
-    pub(super) lives: Vec<u64>,
-    gateway_lives: Vec<u64>,
     have_come: bool,
 }
 
-impl Seeded for Scenario {
-    type World = World;
-
-    const KIND: SystemKind = SystemKind::Push;
-
-    fn world(self, recorder: Recorder) -> World {
-        World::new(self, recorder)
-    }
-
-    fn faults(&self) -> &[Scheduled] {
-        &self.faults
-    }
-
-    fn faults_mut(&mut self) -> &mut Vec<Scheduled> {
-        &mut self.faults
-    }
-}
+seeded!(Push);
 
 impl World {
     /// All members of a scenario; no member has had a turn yet.
@@ -104,7 +88,6 @@ impl World {
             readers: Vec::new(),
             watchers: (0..scenario.gateways).map(|_| Watcher::new(&scenario)).collect(),
             lines: Network::new(scenario.seed, scenario.lines.clone()),
-            directory: Directory::default(),
             nodes: nodes.map(|node| member(clock_of(Place::Node(node)))).collect(),
             triggers: Vec::new(),
             tampering: Vec::new(),
@@ -112,8 +95,6 @@ impl World {
             is_over: Arc::default(),
             orders,
             to_order: scenario.orders.iter().copied().collect(),
-            lives: vec![0; scenario.nodes.len()],
-            gateway_lives: vec![0; usize::from(scenario.gateways)],
             have_come: false,
             network,
             core,
@@ -145,8 +126,7 @@ impl World {
     /// A gateway begins a life.
     pub(super) fn start_gateway(&mut self, gateway: u16) {
         let index = usize::from(gateway);
-        self.gateway_lives[index] += 1;
-        let life = self.gateway_lives[index];
+        let life = u64::from(self.gateways[index].life + 1);
         if life > 1 {
             self.referee.borrow_mut().begin_life(gateway, life);
         }
@@ -169,9 +149,8 @@ impl World {
 
     fn start_node(&mut self, node: u16) {
         let index = usize::from(node);
-        self.lives[index] += 1;
-        let drive = self.node(node, self.lives[index], &self.nodes[index].clock);
-        self.referee.borrow_mut().voices.forget_node(node);
+        let drive = self.node(node, u64::from(self.nodes[index].life + 1), &self.nodes[index].clock);
+        self.referee.borrow_mut().voices.talks[index].fill(Default::default());
         self.nodes[index].start(drive);
     }
 
@@ -180,7 +159,7 @@ impl World {
         let done = turn(member);
         if let (Some(_), Some(drive)) = (done, &member.machine) {
             let receiver = drive.receiver();
-            let turned = drive.sender().map_or(Turned::Receiving(receiver), |sender| Turned::Whole(receiver, sender));
+            let turned = Turned { receiver: Some(receiver), sender: drive.sender() };
             self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
             check_throttle(receiver, self.scenario.flows.len())?;
             self.tell_last_events(index);
@@ -193,27 +172,10 @@ impl World {
         let member = &mut self.senders[index];
         let done = turn(member);
         if let (Some(_), Some(half)) = (done, &member.machine) {
-            let turned = Turned::Sending(half.drive.machine());
+            let turned = Turned { receiver: None, sender: Some(half.drive.machine()) };
             self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
         }
         Ok(done)
-    }
-
-    /// No process has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
-    fn check_rest(&mut self) -> Result<(), Broken> {
-        for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
-            let are_up = gateway.is_up() && sender.is_up();
-            let receiving = gateway.machine.as_mut().filter(|_| are_up).and_then(GatewayMachine::half);
-            let (Some(receiving), Some(sending)) = (receiving, &mut sender.machine) else { continue };
-            let sleeps = receiving.sleeps_over_work() || sending.sleeps_over_work();
-            Broken::unless(!sleeps, Checker::Liveness, || {
-                format!("gw{index}: one half has something for the other one, which sleeps and was not woken")
-            })?;
-            if receiving.is_asleep() && !receiving.is_done() && !sending.is_done() {
-                self.referee.borrow().twins[index].check_alarm(receiving.drive.machine())?;
-            }
-        }
-        Ok(())
     }
 
     /// Delivers the messages that were sent to readers before the end, over lines that are fast again: a run does not wait
@@ -240,7 +202,7 @@ impl World {
             self.gates.iter().zip(&self.scenario.flows).zip(&mut referee.twins[gateway].flows)
         {
             if let Some(issued) = gate.last() {
-                twin.stop_after((setting.sources.first_event + issued).saturating_sub(1));
+                twin.last_event = Some((setting.sources.first_event + issued).saturating_sub(1));
             }
         }
     }
@@ -274,6 +236,189 @@ impl World {
         let have_received = self.gateways.iter().all(|member| member.machine.as_ref().is_some_and(Drive::is_done));
         have_received && self.senders.iter().all(|member| member.machine.as_ref().is_none_or(Drive::is_done))
     }
+
+    fn set_drift(&self, place: Place, ppm: i32) {
+        match place {
+            Place::Node(node) => self.nodes[usize::from(node)].clock.set_drift(ppm),
+            _ => self.gateways[usize::from(place.index())].clock.set_drift(ppm),
+        }
+    }
+
+    fn change_pauses(&mut self, place: Place, by: i32) {
+        match place {
+            Place::Gateway(gateway) => {
+                self.gateways[usize::from(gateway)].pause(by);
+                self.senders[usize::from(gateway)].pause(by);
+            }
+            Place::Sending(gateway) => self.senders[usize::from(gateway)].pause(by),
+            Place::Reader(reader) => self.readers[usize::from(reader)].pause(by),
+            Place::Node(node) => self.nodes[usize::from(node)].pause(by),
+            Place::Trigger(flow) => self.triggers[usize::from(flow)].pause(by),
+            // A source has its turns with its trigger.
+            _ => {}
+        }
+    }
+
+    fn set_reader_away(&mut self, reader: u16, is_away: bool) {
+        let member = &mut self.readers[usize::from(reader)];
+        if let Some(drive) = &mut member.machine {
+            drive.set_away(is_away);
+        }
+        member.wake();
+    }
+
+    /// The connections of a node break.
+    fn disconnect(&self, node: u16) {
+        for host in self.core.recorder.borrow().hosts_of(*address::node(node).ip()) {
+            for (_, endpoint) in self.lines.connections_of(host) {
+                self.lines.reset(host, endpoint);
+            }
+        }
+    }
+
+    /// How often gateways have turns now.
+    pub(super) fn set_paces(&mut self) {
+        for (number, gateway) in (0..).zip(&mut self.gateways) {
+            let slow = self.core.schedule.active().filter(|fault| fault.kind == FaultKind::GatewaySlow);
+            let paces = slow.filter(|fault| fault.places == [Place::Gateway(number)]).map(|fault| fault.time);
+            gateway.set_pace(paces.max().unwrap_or_default());
+        }
+    }
+
+    /// Whether this goes wrong now.
+    pub(super) fn suffers(&self, kind: FaultKind, places: &[Place]) -> bool {
+        self.core.schedule.active().any(|active| active.kind == kind && active.places == places)
+    }
+
+    /// A gateway that nothing keeps away any more begins its next life.
+    fn restart_gateway(&mut self, gateway: u16) {
+        let is_dead = self.suffers(FaultKind::GatewayKilled, &[Place::Gateway(gateway)]);
+        if !is_dead && self.gateways[usize::from(gateway)].machine.is_none() {
+            self.start_gateway(gateway);
+        }
+    }
+
+    /// Who hears whom over connections now.
+    pub(super) fn set_lines(&self) {
+        for node in 0..self.scenario.nodes.len() as u16 {
+            let is_cut_off = self.suffers(FaultKind::NodeCutOff, &[Place::Node(node)]);
+            let is_deaf = self.suffers(FaultKind::NodeDeaf, &[Place::Node(node)]);
+            for gateway in 0..self.scenario.gateways {
+                let ours = self.core.recorder.borrow().hosts_of(*self.scenario.address(gateway, address::CONTROL).ip());
+                for there in self.core.recorder.borrow().hosts_of(*address::node(node).ip()) {
+                    for &here in &ours {
+                        self.lines.heal(here, there);
+                        if is_cut_off {
+                            self.lines.partition(here, there);
+                        } else if is_deaf {
+                            self.lines.partition_one_way(here, there);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Readers who are slow now, at gateways that may have begun another life.
+    pub(super) fn set_rates(&self) {
+        for fault in self.core.schedule.active().filter(|fault| fault.kind == FaultKind::ReaderSlow) {
+            self.set_rate(fault.place().index(), Some(fault.count()));
+        }
+    }
+
+    /// Limits the bytes a second that a reader of decisions receives; without a number only the network does.
+    pub(super) fn set_rate(&self, reader: u16, bandwidth: Option<u64>) {
+        let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
+        let faults = bandwidth.map(|_| Faults { bandwidth, ..self.scenario.lines.clone() });
+        for here in self.core.recorder.borrow().hosts_of(*self.scenario.address(gateway, address::decisions(flow)).ip())
+        {
+            for there in self.core.recorder.borrow().hosts_of(*address::reader(reader).ip()) {
+                self.lines.set_link(here, there, faults.clone());
+            }
+        }
+    }
+
+    /// What goes wrong on gateways' disks now.
+    pub(super) fn set_disks(&self) {
+        for (gateway, storage) in (0..).zip(&self.storages) {
+            let mut disk = DiskFaults::default();
+            let own = self.core.schedule.active().filter(|fault| fault.places == [Place::Gateway(gateway)]);
+            own.for_each(|fault| fault.strike_disk(&mut disk));
+            storage.set_faults(disk);
+        }
+    }
+
+    /// What goes wrong on the network now, all of it together.
+    pub(super) fn set_network(&self) {
+        let base = PacketFaults { queue: self.scenario.rooms.queue, ..self.scenario.network };
+        let is_short = self.suffers(FaultKind::QueueShort, &[]);
+        self.network.set_faults(PacketFaults { queue: if is_short { SHORT_QUEUE } else { base.queue }, ..base });
+        let silence = PacketFaults { loss: 1.0, ..base };
+        let mut paths = Vec::new();
+        for fault in self.core.schedule.active() {
+            match (fault.kind, fault.places.first()) {
+                (FaultKind::SourceSilent, Some(&Place::FlowSource(flow, source))) => {
+                    let from = address::only(address::source(flow, source));
+                    paths.push(PacketPath { from, to: address::GATEWAYS, faults: silence });
+                }
+                (kind @ (FaultKind::NodeDeaf | FaultKind::NodeCutOff), Some(&Place::Node(node))) => {
+                    let to = address::only(address::node(node));
+                    paths.push(PacketPath { from: address::GATEWAYS, to: to.clone(), faults: silence });
+                    if kind == FaultKind::NodeCutOff {
+                        paths.push(PacketPath { from: to, to: address::GATEWAYS, faults: silence });
+                    }
+                }
+                _ => {}
+            }
+        }
+        let ways = [
+            (address::SOURCES, address::GATEWAYS),
+            (address::GATEWAYS, address::NODES),
+            (address::NODES, address::GATEWAYS),
+            (address::GATEWAYS, address::TRIGGERS),
+        ];
+        for (way, (from, to)) in ways.into_iter().enumerate() {
+            let mut faults = base;
+            for fault in self.core.schedule.active() {
+                let Some((_, manner)) = on_way(fault.kind).filter(|(of, _)| *of == way) else { continue };
+                match manner {
+                    0 => faults.loss = faults.loss.max(fault.number as f64 / 100.0),
+                    1 => faults.duplication = fault.number as f64 / 100.0,
+                    2 => (faults.disorder, faults.held_up) = (0.5, faults.held_up.max(fault.time)),
+                    _ => faults.latency = faults.latency.max(fault.time),
+                }
+            }
+            paths.push(PacketPath { from, to, faults });
+        }
+        self.network.set_paths(paths);
+    }
+
+    /// Nonsense to every door, from a stranger's address and from a source's.
+    fn speak_nonsense(&mut self, now: Instant) {
+        let flows = 0..self.scenario.flows.len() as u8;
+        let mut doors: Vec<SocketAddrV4> = flows.clone().map(address::trigger).collect();
+        doors.extend((0..self.nodes.len() as u16).map(address::node));
+        for gateway in 0..self.scenario.gateways {
+            doors.push(self.scenario.address(gateway, address::CONTROL));
+            doors.extend(flows.clone().map(|flow| self.scenario.address(gateway, address::input(flow))));
+        }
+        for (index, from) in (0..).zip([address::STRANGER, address::source(0, 0)]) {
+            let staging = Staging::new(pool("nonsense", 1 << 12, 2));
+            let mut sender = self.network.sender(SendConfig::new(Flow::Udp, from), staging);
+            for (door, &to) in (0..).zip(&doors) {
+                let number = mixed(self.scenario.seed, index, door ^ now.as_nanoseconds());
+                let length = (number % 80) as usize;
+                let mut fill = |room: &mut [u8]| {
+                    let bytes = (0..length as u64).map(|place| mixed(number, place, 2) as u8);
+                    room.iter_mut().zip(bytes).for_each(|(byte, nonsense)| *byte = nonsense);
+                    length
+                };
+                // Where there is no room for nonsense it goes unsaid.
+                let _ = sender.send_with(to, length.max(1), &mut fill);
+                sender.flush(now);
+            }
+        }
+    }
 }
 
 impl Cluster for World {
@@ -286,7 +431,8 @@ impl Cluster for World {
 
     fn situation(&self) -> Option<Situation> {
         let referee = self.referee.borrow();
-        let decided = referee.twins.iter().any(|twin| twin.farm.has_decided());
+        let decided =
+            referee.twins.iter().any(|twin| twin.farm.accounts.iter().any(|one| one.decided + one.by_default > 0));
         let situation = if self.have_closed() {
             return None;
         } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
@@ -304,12 +450,52 @@ impl Cluster for World {
     }
 
     fn begin(&mut self, now: Instant, active: &mut Active) -> bool {
-        self.begin_fault(now, &active.scheduled.fault);
+        let fault = &active.scheduled.fault;
+        if let Some(spoiling) = Spoiling::of(fault) {
+            let Place::FlowSource(flow, source) = fault.place() else { return false };
+            self.tampering[usize::from(flow)][usize::from(source)].set(Some(spoiling));
+            return true;
+        }
+        let index = fault.places.first().map_or(0, |place| place.index());
+        match fault.kind {
+            FaultKind::StrangerPackets => self.speak_nonsense(now),
+            FaultKind::NodeKilled => self.nodes[usize::from(index)].machine = None,
+            FaultKind::GatewayKilled => {
+                self.gateways[usize::from(index)].machine = None;
+                self.senders[usize::from(index)].machine = None;
+            }
+            FaultKind::NodeDisconnected => self.disconnect(index),
+            FaultKind::ReaderLeaves => self.set_reader_away(index, true),
+            FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
+                self.change_pauses(fault.place(), 1);
+            }
+            FaultKind::NodeSlow => {
+                let slower = 1_000_000 - 1_000_000 / (fault.number as i32).max(1);
+                self.set_drift(fault.place(), -slower);
+            }
+            FaultKind::ClockDrift => self.set_drift(fault.place(), fault.number as i32),
+            // Network, disks and the scheduler read the active faults themselves.
+            _ => {}
+        }
         true
     }
 
     fn end(&mut self, active: &Active) {
-        self.end_fault(&active.scheduled.fault);
+        let fault = &active.scheduled.fault;
+        match fault.kind {
+            FaultKind::NodeKilled => self.start_nodes(),
+            FaultKind::GatewayKilled => self.restart_gateway(fault.place().index()),
+            FaultKind::ReaderLeaves => self.set_reader_away(fault.place().index(), false),
+            // Other faults that still slow the same reader set its rate again.
+            FaultKind::ReaderSlow => self.set_rate(fault.place().index(), None),
+            FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
+                self.change_pauses(fault.place(), -1);
+            }
+            FaultKind::NodeSlow | FaultKind::ClockDrift => {
+                self.set_drift(fault.place(), self.scenario.drift(fault.place()));
+            }
+            _ => {}
+        }
     }
 
     fn after_faults(&mut self) {
@@ -325,7 +511,7 @@ impl Cluster for World {
         let now = self.core.now().since(Instant::ZERO);
         while let Some((_, order)) = self.to_order.pop_front_if(|(at, _)| *at <= now) {
             let number = if matches!(order, Order::Mask(..)) { 8 } else { 9 };
-            self.core.recorder.borrow_mut().note_line(self.core.now(), (number, 0), || format!("{order:?}"));
+            self.core.recorder.borrow_mut().note(self.core.now(), (number, 0), || format!("{order:?}"));
             match order {
                 Order::Mask(source, is_masked) => self.orders.mask(source, is_masked),
                 Order::SetTimeout(flow, timeout) => self.orders.set_timeout(flow, timeout),
@@ -365,15 +551,26 @@ impl Cluster for World {
             any |= done.is_some();
             work += done.unwrap_or_default();
             self.core.recorder.borrow().verdict()?;
-            self.directory.verdict()?;
         }
         let passages = self.network.take_passages();
         self.referee.borrow_mut().on_passages(passages);
         Ok((any, work))
     }
 
+    /// No process has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
     fn rest(&mut self) -> Result<(), Broken> {
-        self.check_rest()
+        for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
+            let are_up = gateway.is_up() && sender.is_up();
+            let receiving = gateway.machine.as_mut().filter(|_| are_up).and_then(GatewayMachine::half);
+            let (Some(receiving), Some(sending)) = (receiving, &mut sender.machine) else { continue };
+            let sleeps = receiving.sleeps_over_work() || sending.sleeps_over_work();
+            ensure!(Liveness, !sleeps;
+                "gw{index}: one half has something for the other one, which sleeps and was not woken")?;
+            if receiving.is_asleep() && !receiving.is_done() && !sending.is_done() {
+                self.referee.borrow().twins[index].check_alarm(receiving.drive.machine())?;
+            }
+        }
+        Ok(())
     }
 
     fn next_moment(&mut self) -> Option<Instant> {
@@ -424,9 +621,10 @@ fn check_throttle(receiver: &Receiver, flows: usize) -> Result<(), Broken> {
         // More may wait in front of an input than there is room for: when the room has just become less.
         let is_bounded = level.used <= level.capacity || index == flows + 1;
         let is_right = is_bounded && !(must_stop && throttle.state().is_open());
-        Broken::unless(is_right, Checker::Bounds, || {
-            format!("level {index} of the throttle: {level:?}, and it says {:?}", throttle.state())
-        })?;
+        ensure!(Bounds, is_right; "level {index} of the throttle: {level:?}, and it says {:?}", throttle.state())?;
     }
     Ok(())
 }
+
+/// Packets that find room at a receiver while queues are short.
+const SHORT_QUEUE: usize = 8;

@@ -44,7 +44,6 @@ pub(super) struct Results {
 }
 
 /// An input queue.
-#[derive(Debug)]
 pub(super) struct InputQueue {
     pub(super) machine: Gateway,
     sockets: Vec<Socket>,
@@ -272,7 +271,6 @@ struct Task {
 }
 
 /// A node.
-#[derive(Debug)]
 pub(super) struct Node {
     /// By queue of its gateway.
     machines: Vec<FarmNode>,

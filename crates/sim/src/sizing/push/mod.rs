@@ -11,7 +11,6 @@
 //! what a whole detector sends.
 
 mod gateway;
-mod outcome;
 mod sources;
 mod system;
 mod world;

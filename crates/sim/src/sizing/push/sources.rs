@@ -20,7 +20,6 @@ const SILENCE: Duration = Duration::from_millis(500);
 const REMEMBERED: usize = 1 << 16;
 
 /// A set whose packets are on their way.
-#[derive(Debug)]
 struct Flight {
     queue: u16,
     packets: Vec<Payload>,
@@ -28,7 +27,6 @@ struct Flight {
 }
 
 /// Trigger and sources of one flow.
-#[derive(Debug)]
 pub(super) struct FlowSources {
     trigger: Trigger,
     sequence: TriggerSequence,
@@ -171,7 +169,6 @@ impl Memory {
 }
 
 /// Makes a flow's packets.
-#[derive(Debug)]
 struct PacketMaker {
     size: SizeDistribution,
     most_banks: u32,
@@ -213,7 +210,7 @@ impl PacketMaker {
 }
 
 /// A link and its buffer.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Port {
     pace: Pace,
     buffer: u64,
@@ -230,17 +227,7 @@ pub(super) struct Port {
 impl Port {
     /// A link of so many bytes a second behind a buffer of so many bytes.
     pub(super) fn new(bytes_per_second: f64, buffer: u64) -> Self {
-        Self {
-            pace: Pace::new(bytes_per_second),
-            buffer,
-            queue: VecDeque::new(),
-            held: 0,
-            free_at: 0,
-            most_held: 0,
-            load: Load::default(),
-            packets: 0,
-            lost: 0,
-        }
+        Self { pace: Pace::new(bytes_per_second), buffer, ..Self::default() }
     }
 
     fn forget_until(&mut self, now: u64) {

@@ -1,7 +1,7 @@
 //! The sections of a sizing file of a push system, and what they must fulfil beyond their syntax. `docs/sizing.md` describes
 //! them.
 
-use crate::sizing::system::{check_head, drain, duration, needs, one_u64, warm_up};
+use crate::sizing::system::{check_head, milliseconds, needs, one_u64, sections};
 use ropewalk_config::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_config::{ConfigurationError, Fault, parse_as};
 use ropewalk_flow::gateway::Output;
@@ -23,13 +23,13 @@ pub struct PushSystem {
     #[serde(default = "one_u64")]
     pub seed: u64,
     /// How long triggers come, in simulated time.
-    #[serde(default = "duration")]
+    #[serde(default = "milliseconds::<1000>")]
     pub duration: Time,
     /// The first part of it is not counted.
-    #[serde(default = "warm_up")]
+    #[serde(default = "milliseconds::<100>")]
     pub warm_up: Time,
     /// How long events may take to be decided after the last trigger.
-    #[serde(default = "drain")]
+    #[serde(default = "milliseconds::<2000>")]
     pub drain: Time,
     /// Gateway hosts.
     pub gateways: u16,
@@ -68,7 +68,7 @@ pub struct FlowSection {
     #[serde(default = "sets")]
     pub sets: u16,
     /// How long a set waits for its packets.
-    #[serde(default = "timeout")]
+    #[serde(default = "milliseconds::<100>")]
     pub timeout: Time,
     /// Where decisions lead.
     #[serde(default)]
@@ -76,10 +76,10 @@ pub struct FlowSection {
     /// How long a decision takes a core of a node.
     pub decision_time: Times,
     /// How long a set waits for decisions.
-    #[serde(default = "decision_timeout")]
+    #[serde(default = "milliseconds::<1000>")]
     pub decision_timeout: Time,
     /// Within this time of an event's first packet its decision should be there.
-    #[serde(default = "budget")]
+    #[serde(default = "milliseconds::<50>")]
     pub budget: Time,
     /// Which part of all events is accepted, 0 to 1.
     #[serde(default = "accept")]
@@ -102,21 +102,63 @@ impl FlowSection {
     }
 }
 
-/// The network from the sources to the gateways: raw IP over Ethernet, without acknowledgements.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct NetworkSection {
-    /// The longest IP packet; longer ones are cut.
-    pub mtu: Bytes,
-    /// Memory of the switch for each input queue; what finds no room is lost.
-    pub buffer: Bytes,
-    /// From the switch to the receiver's memory, and from anybody to anybody else.
-    pub latency: Time,
-}
+sections! {
+    /// The network from the sources to the gateways: raw IP over Ethernet, without acknowledgements.
+    NetworkSection {
+        /// The longest IP packet; longer ones are cut.
+        mtu: Bytes = Bytes(1500),
+        /// Memory of the switch for each input queue; packets without room are lost.
+        buffer: Bytes = Bytes(1 << 20),
+        /// From the switch to the receiver's memory, and from anybody to anybody else.
+        latency: Time = Time(Duration::from_micros(5)),
+    }
 
-impl Default for NetworkSection {
-    fn default() -> Self {
-        Self { mtu: Bytes(1500), buffer: Bytes(1 << 20), latency: Time(Duration::from_micros(5)) }
+    /// A gateway host: one or several input queues, each with a core, a link in and a link out, that run to completion.
+    GatewaySection {
+        /// Input queues.
+        queues: u16 = 1,
+        /// A queue's link from the sources.
+        input: Bandwidth = gigabit(),
+        /// A queue's link to the nodes.
+        output: Bandwidth = gigabit(),
+        /// Bytes that a queue's socket holds; packets without room are lost.
+        socket: Bytes = Bytes(4 << 20),
+        /// Packets taken at once.
+        batch: u32 = 64,
+        /// The longest packet to a node, in bytes of IP's payload.
+        largest_push: Bytes = Bytes(1480),
+        /// The longest IP packet to a node that is one frame.
+        mtu: Bytes = Bytes(1500),
+        /// Until the trigger acts on the throttle.
+        throttle: Time = Time(Duration::from_millis(1)),
+        /// What work costs.
+        host: PushHostSection = PushHostSection::default(),
+    }
+
+    /// What work costs one core, the kernel's part included.
+    PushHostSection {
+        /// What looking for work costs, each time, beside the work.
+        turn: Time = Time(Duration::from_micros(5)),
+        /// Each packet received.
+        per_packet: Time = Time(Duration::from_micros(1)),
+        /// How fast bytes are received.
+        receive: Bandwidth = Bandwidth { bytes_per_second: 5e9 },
+        /// Each packet sent.
+        per_push: Time = Time(Duration::from_micros(1)),
+        /// How fast events are put together and sent.
+        send: Bandwidth = Bandwidth { bytes_per_second: 5e9 },
+        /// Each message of a node, or to one.
+        per_message: Time = Time(Duration::from_micros(1)),
+    }
+
+    /// The nodes behind each gateway.
+    FarmSection {
+        /// Nodes of each gateway.
+        nodes: u16 = 16,
+        /// Events that a node decides on at the same time.
+        cores: u32 = 2,
+        /// The most events that a node has of each queue without a decision.
+        outstanding: u16 = 64,
     }
 }
 
@@ -135,96 +177,6 @@ pub(super) const fn on_the_wire(mtu: u64, bytes: u64) -> u64 {
     bytes + frames(mtu, bytes) * FRAME_OVERHEAD
 }
 
-/// A gateway host: one or several input queues, each with a core, a link in and a link out, that run to completion.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GatewaySection {
-    /// Input queues.
-    pub queues: u16,
-    /// A queue's link from the sources.
-    pub input: Bandwidth,
-    /// A queue's link to the nodes.
-    pub output: Bandwidth,
-    /// What a queue's socket holds; what finds no room is lost.
-    pub socket: Bytes,
-    /// Packets taken at once.
-    pub batch: u32,
-    /// The longest packet to a node, in bytes of IP's payload.
-    pub largest_push: Bytes,
-    /// The longest IP packet to a node that is one frame.
-    pub mtu: Bytes,
-    /// Until the trigger acts on the throttle.
-    pub throttle: Time,
-    /// What work costs.
-    pub host: PushHostSection,
-}
-
-impl Default for GatewaySection {
-    fn default() -> Self {
-        Self {
-            queues: 1,
-            input: gigabit(),
-            output: gigabit(),
-            socket: Bytes(4 << 20),
-            batch: 64,
-            largest_push: Bytes(1480),
-            mtu: Bytes(1500),
-            throttle: Time(Duration::from_millis(1)),
-            host: PushHostSection::default(),
-        }
-    }
-}
-
-/// What work costs one core, the kernel's part included.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PushHostSection {
-    /// What looking for work costs, each time, beside the work.
-    pub turn: Time,
-    /// Each packet received.
-    pub per_packet: Time,
-    /// How fast bytes are received.
-    pub receive: Bandwidth,
-    /// Each packet sent.
-    pub per_push: Time,
-    /// How fast events are put together and sent.
-    pub send: Bandwidth,
-    /// Each message of a node, or to one.
-    pub per_message: Time,
-}
-
-impl Default for PushHostSection {
-    fn default() -> Self {
-        let (microseconds, bytes_per_second) = (Duration::from_micros, 5e9);
-        Self {
-            turn: Time(microseconds(5)),
-            per_packet: Time(microseconds(1)),
-            receive: Bandwidth { bytes_per_second },
-            per_push: Time(microseconds(1)),
-            send: Bandwidth { bytes_per_second },
-            per_message: Time(microseconds(1)),
-        }
-    }
-}
-
-/// The nodes behind each gateway.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FarmSection {
-    /// Nodes of each gateway.
-    pub nodes: u16,
-    /// Events that a node decides on at the same time.
-    pub cores: u32,
-    /// The most events that a node has of each queue without a decision.
-    pub outstanding: u16,
-}
-
-impl Default for FarmSection {
-    fn default() -> Self {
-        Self { nodes: 16, cores: 2, outstanding: 64 }
-    }
-}
-
 const fn fragment_size() -> ChunkBytes {
     ChunkBytes(SizeDistribution::Fixed(32))
 }
@@ -235,18 +187,6 @@ const fn gigabit() -> Bandwidth {
 
 const fn sets() -> u16 {
     64
-}
-
-const fn timeout() -> Time {
-    Time(Duration::from_millis(100))
-}
-
-const fn decision_timeout() -> Time {
-    Time(Duration::from_secs(1))
-}
-
-const fn budget() -> Time {
-    Time(Duration::from_millis(50))
 }
 
 const fn accept() -> f64 {

@@ -170,11 +170,6 @@ impl Link {
         self.encoder.format()
     }
 
-    /// A new ring, from which nothing has been received yet.
-    pub(super) fn begin_ring(&mut self) {
-        self.tally = Tally::default();
-    }
-
     /// Something is to go wrong with it.
     pub(super) fn order(&mut self, until: Instant, fault: &Fault) {
         match fault.kind {
@@ -393,14 +388,14 @@ impl Link {
                 chunk.begun = Some((life, start));
                 chunk.is_doubtful = chunk.may_be_an_end() && !view.is_sure;
                 if chunk.is_doubtful {
-                    tally.is_perhaps(end);
+                    tally.perhaps.push(end);
                 } else {
-                    tally.begins(end);
+                    tally.begun.push(end);
                     view.is_sure = chunk.ends;
                 }
             } else if chunk.begun.is_none_or(|(begun, _)| begun != life) {
                 chunk.is_spoilt = true;
-                tally.is_perhaps(end);
+                tally.perhaps.push(end);
             }
         }
         while self.under_way.front().is_some_and(|chunk| chunk.last == block) {
@@ -414,14 +409,14 @@ impl Link {
     fn finish(&mut self, at: Instant, chunk: UnderWay, (connection, end): (u64, u64), fate: Fate, most_open: u64) {
         if let Some((_, start)) = chunk.begun.filter(|&(ring, _)| ring == connection) {
             let has_ended = chunk.ends && fate == Fate::Good;
-            if has_ended { self.tally.was_open(start, end) } else { self.tally.stays_open(start) }
+            if has_ended { self.tally.spans.push((start, end)) } else { self.tally.endless.push(start) }
         }
         let span = chunk.begun.filter(|_| !chunk.is_spoilt).map(|(_, start)| end - start);
         let is_doubtful = chunk.is_doubtful || span.is_some_and(|span| span > most_open);
         let event = chunk.event;
         if span.is_some() && chunk.how != How::Spoilt {
             if !chunk.is_doubtful {
-                self.tally.is_whole(end);
+                self.tally.whole.push(end);
             }
             let number = if chunk.how == How::Misnumbered { event + FAR } else { event };
             let (ring, status, bytes) = (connection, chunk.status, chunk.bytes);
@@ -432,7 +427,7 @@ impl Link {
             return;
         }
         if is_doubtful {
-            self.record.doubt(event);
+            self.record.doubtful.insert(event);
         }
         self.record.note(event, Made { at, connection, end, how });
     }
@@ -472,28 +467,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn begins(&mut self, end: u64) {
-        self.begun.push(end);
-    }
-
-    pub(super) fn is_whole(&mut self, end: u64) {
-        self.whole.push(end);
-    }
-
-    fn is_perhaps(&mut self, end: u64) {
-        self.perhaps.push(end);
-    }
-
-    /// A chunk that began at `start` was open until the block that ends at `end`.
-    fn was_open(&mut self, start: u64, end: u64) {
-        self.spans.push((start, end));
-    }
-
-    /// A chunk that began at `start` has no end: the next good block of the e-link shows that.
-    fn stays_open(&mut self, start: u64) {
-        self.endless.push(start);
-    }
-
     /// A good block that ends at `end`.
     fn goes_on(&mut self, end: u64) {
         self.spans.extend(self.endless.drain(..).map(|start| (start, end)));

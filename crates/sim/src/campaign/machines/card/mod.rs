@@ -115,7 +115,7 @@ impl Card {
         self.ring = Some(writer);
         self.life += 1;
         (self.is_closed, self.handed_on, self.seen, self.stands_since) = (false, 0, 0, None);
-        self.links.iter_mut().for_each(Link::begin_ring);
+        self.links.iter_mut().for_each(|link| link.tally = Default::default());
         host
     }
 

@@ -1,10 +1,10 @@
 //! Texts that people write, fed with anything: configurations, sizing files and quantities. The fuzz targets call these functions with
 //! bytes that reach new code; the tests here call them with random ones.
 
-use crate::sizing::SizingFile;
 use ropewalk_config::quantity::{Bandwidth, Bytes, Rate, Size, Time, Times};
 use ropewalk_config::{ConfigurationError, parse};
 use ropewalk_flow::source::Random;
+use ropewalk_sim::sizing::SizingFile;
 use ropewalk_wire::run_file::SegmentName;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
