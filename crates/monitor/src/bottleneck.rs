@@ -179,15 +179,17 @@ fn disk_failing(view: &View<'_>) -> Option<Finding> {
     let failing = |node: &&crate::NodeSample| node.numbers.get(Counter::DiskFailing) > 0;
     let node = view.now.nodes.iter().find(failing)?;
     let error = node.numbers.get(Counter::DiskFailing);
+    let (name, place) = (node.node, view.now.place_of(node.node));
     let sentence =
-        format!("stopped by {}: its disk refuses what is written (error {error} of the operating system)", node.node);
+        format!("stopped by {name}: its disk refuses what is written{place}, error {error} of the operating system");
     Some(finding(Limit::DiskFailing, node.node, sentence, vec![(of(Counter::DiskFailing, node.node), error as f64)]))
 }
 
 fn disk_full(view: &View<'_>) -> Option<Finding> {
     let node = view.now.nodes.iter().find(|node| node.numbers.get(Counter::DiskFull) > 0)?;
     let waiting = node.numbers.get(Counter::DiskFull);
-    let sentence = format!("stopped by {}: its disk is full; make room, the run goes on by itself", node.node);
+    let (name, place) = (node.node, view.now.place_of(node.node));
+    let sentence = format!("stopped by {name}: its disk is full{place}; make room, the run goes on by itself");
     Some(finding(Limit::DiskFull, node.node, sentence, vec![(of(Counter::DiskFull, node.node), waiting as f64)]))
 }
 

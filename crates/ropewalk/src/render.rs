@@ -8,6 +8,7 @@ pub(crate) use ropewalk_console::grouped;
 use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::NumberingKind;
+use ropewalk_monitor::Sample;
 use ropewalk_monitor::quality::{QualityMonitor, Relation, counted, disagreements};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{
@@ -389,7 +390,7 @@ impl Progress {
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
         self.quality.observe(Arc::clone(&view.sample));
         // A new problem of the data, and a disk that is full or fails, need the operator: show them at once.
-        let (disks, problem) = (waiting_disks(snapshot), self.worst_problem());
+        let (disks, problem) = (waiting_disks(snapshot, &view.sample), self.worst_problem());
         if self.shown.elapsed() < refresh && disks == self.disks && problem == self.problem {
             return;
         }
@@ -398,7 +399,9 @@ impl Progress {
         let totals = Totals::of(snapshot);
         let (then, before) = std::mem::replace(&mut self.before, (self.shown, totals));
         let rates = totals.per_second(&before, self.shown.duration_since(then));
-        let left = left.filter(|left| left.time.is_some()).map_or_else(String::new, |left| format!("  disk {left}"));
+        let left = left
+            .filter(|left| left.time.is_some() && self.disks.is_empty())
+            .map_or_else(String::new, |left| format!("  disk {left}"));
         if self.terminal {
             let spinner = SPINNER[self.drawn % SPINNER.len()];
             self.drawn += 1;
@@ -501,16 +504,18 @@ fn table(snapshot: &RunSnapshot, totals: Totals, rates: Totals, left: &str, disk
 }
 
 /// Which disks the run waits for, and why.
-fn waiting_disks(snapshot: &RunSnapshot) -> String {
+fn waiting_disks(snapshot: &RunSnapshot, sample: &Sample) -> String {
     let mut text = String::new();
-    if snapshot.counter(Counter::DiskFull) > 0 {
-        text.push_str("  DISK FULL: paused until there is room");
+    for node in sample.nodes.iter().filter(|node| node.numbers.get(Counter::DiskFull) > 0).map(|node| node.node) {
+        let place = sample.place_of(node);
+        let _ = write!(text, "  DISK FULL at {node}{place}: the run goes on by itself when there is room");
     }
     for (node, error) in &snapshot.failing_disks {
         // A pipe is not connected while no program reads it.
         let is_pipe = std::io::Error::from_raw_os_error(*error).kind() == std::io::ErrorKind::NotConnected;
         let what = if is_pipe { "PIPE WAITS" } else { "DISK FAILS" };
-        let _ = write!(text, "  {what} at {node}: {}; tried again and again", disk_error(*error));
+        let place = sample.place_of(*node);
+        let _ = write!(text, "  {what} at {node}{place}: {}; tried again and again", disk_error(*error));
     }
     text
 }

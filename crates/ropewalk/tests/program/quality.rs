@@ -276,7 +276,7 @@ fn a_disk_that_is_full_raises_its_alarm() {
     shift.begun = Instant::now();
     shift.send_all(1..=50);
     let sentence = shift.alarm("disk_full");
-    assert!(sentence.contains("its disk is full"), "{sentence}");
+    assert!(sentence.contains(&format!("its disk is full ({})", setup.output().display())), "{sentence}");
     std::fs::remove_file(setup.output().join("others")).expect("it is ours");
     shift.controlled.good("stop");
     shift.controlled.good("shutdown");

@@ -214,7 +214,7 @@ fn a_full_disk_is_reported_at_once() {
     let mut front_end = FrontEnd::ferol(&program.expect_error_line("ru0 listens on "), 841).with_size(2048);
     std::thread::scope(|scope| {
         scope.spawn(|| front_end.send(1..=2000));
-        program.expect_error_line_with("DISK FULL");
+        program.expect_error_line_with(&format!("DISK FULL at bu0 ({}): ", output.display()));
         fs::remove_file(&filler).expect("it is ours");
     });
     let account = program.end().expect_status(0).account();
@@ -275,7 +275,7 @@ fn a_disk_that_fails_is_reported_with_its_error_and_is_no_full_disk() {
     wait_for("a second file", || is_closed("run000001-bu0-000002.rwk"));
     replace_with_file(&output);
     front_end.send(26..=60);
-    program.expect_error_line_with("DISK FAILS at bu0: ");
+    program.expect_error_line_with("DISK FAILS at bu0 (");
     program.interrupt();
     let ended = program.end();
     let account = ended.expect_status(3).account();
