@@ -221,6 +221,25 @@ fn a_full_disk_is_reported_at_once() {
     assert_eq!(account["events"]["written"], 2000, "{account:#}");
 }
 
+#[test]
+fn verify_names_recover_for_open_files_and_recover_leaves_files_in_use() {
+    let setup = Setup::new("open-files", &[841]);
+    let file = setup.file();
+    let mut program = Program::start(["run".as_ref(), file.as_os_str()]);
+    FrontEnd::ferol(&program.expect_error_line("ru0 listens on "), 841).send(1..=50);
+    let run = setup.output().join("run000001");
+    let on = |command: &str| Program::run([command.as_ref(), run.as_os_str()]);
+    let advice = format!("`ropewalk recover {}`", run.display());
+    let verified = wait_for("an open file", || Some(on("verify")).filter(|ended| ended.errors.contains(&advice)));
+    verified.expect_status(1);
+    let recovered = on("recover");
+    let line = "in use by a running builder unit: not closed";
+    assert!(recovered.expect_status(0).out.iter().any(|said| said.ends_with(line)), "{recovered:#?}");
+    program.interrupt();
+    program.end().expect_status(0);
+    assert!(!on("verify").expect_status(0).errors.contains("advice"));
+}
+
 /// Nothing is lost and nothing is missing, so that the run is good; its files are not what a checksum says they are.
 #[test]
 fn wrong_checksums_of_a_front_end_are_reported_by_the_run_and_are_an_error_to_verify() {
