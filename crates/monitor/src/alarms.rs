@@ -313,7 +313,7 @@ pub struct Alarm {
     pub sentence: String,
 }
 
-/// What the sentence of an alarm begins with when the cause is over.
+/// The sentence of an alarm whose cause is over begins with this.
 const EARLIER: &str = "earlier: ";
 
 /// The part of an operator's name that is kept.
