@@ -31,7 +31,7 @@ export function show(live) {
   set("pool", pools.blocks ? percent(pools.held / pools.blocks) : "–");
   set("age", span(live.age_s));
   set("disk", live.disk_free_bytes === null ? "–" : bytes(live.disk_free_bytes));
-  set("disk-until", live.disk_left_s === null ? "" : `full in about ${ago(live.disk_left_s)}`);
+  set("disk-until", live.disk_left_s === null ? "" : live.disk_left_s === 0 ? "full" : `full in about ${ago(live.disk_left_s)}`);
   for (const [id, series, unit] of COMPARED) {
     const before = beforeNow(series);
     set(`${id}-before`, before ? `run ${before.run}: ${unit(before.value)}` : "");

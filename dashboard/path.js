@@ -13,7 +13,7 @@ const LEAST_WAIT = 0.05;
 const MOST_CELLS = 64;
 const SVG = "http://www.w3.org/2000/svg";
 // Lengths of the picture, across and down: a box, and the arrow behind it.
-const ACROSS = { box: [186, 116], arrow: 36, stages: 5 };
+const ACROSS = { box: [180, 116], arrow: 44, stages: 5 };
 const DOWN = { box: [360, 106], arrow: 20, stages: 5 };
 // On a narrower page the boxes are one below the other.
 const NARROW_PIXELS = 720;
@@ -172,7 +172,7 @@ function buildArrow(svg, isNarrow, x, y, width, height, length) {
   const [fromX, fromY] = isNarrow ? [width / 2, y + height] : [x + width, height / 2];
   const turn = isNarrow ? 90 : 0;
   const group = draw("g", { transform: `translate(${fromX} ${fromY}) rotate(${turn})` }, svg);
-  draw("path", { class: "arrow", d: `M3 0 H${length - 12} M${length - 14} -7 L${length - 3} 0 L${length - 14} 7` }, group);
+  draw("path", { class: "arrow", d: `M3 0 H${length - 15} M${length - 17} -7 L${length - 6} 0 L${length - 17} 7` }, group);
   const text = draw("text", isNarrow ? { x: fromX + 16, y: fromY + length / 2 + 4 } : { "text-anchor": "middle" }, svg);
   // Across, one word is above the arrow and one below it.
   for (const y of [fromY - 14, fromY + 24]) draw("tspan", isNarrow ? {} : { x: fromX + length / 2, y }, text);

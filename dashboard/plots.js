@@ -9,7 +9,7 @@ import { give } from "./requests.js";
 const SPANS = { 600: { step: 2, every: 2 }, 3600: { step: 5, every: 5 }, 604800: { step: 600, every: 60 } };
 const HEIGHT = 120;
 
-const milliseconds = (seconds) => (seconds === null || seconds === undefined ? "–" : `${(1000 * seconds).toPrecision(3)} ms`);
+const milliseconds = (seconds) => (seconds === null || seconds === undefined ? "–" : seconds < 1e-6 ? "0 ms" : `${(1000 * seconds).toPrecision(3)} ms`);
 const PLOTS = [
   { title: "Event rate", unit: (value) => `${grouped(value)} /s`, lines: [["events_per_second", "events"], ["incomplete_per_second", "incomplete"], ["doubtful_per_second", "doubtful"]] },
   { title: "Bandwidth", unit: bandwidth, lines: [["bytes_in_per_second", "in"], ["bytes_to_disk_per_second", "to disk"]] },

@@ -129,7 +129,8 @@ impl Authorisation {
         if let Some(token) = &self.token {
             let shown = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
             if !shown.is_some_and(|shown| token.is(shown.trim())) {
-                let why = "commands need `Authorization: Bearer TOKEN`, with the token of the server's file";
+                let why = "commands need a token: `ropewalk ctl --token FILE` with the file of --control-token, or the header \
+                           `Authorization: Bearer TOKEN`";
                 return Err((StatusCode::UNAUTHORIZED, why.to_owned()));
             }
         }

@@ -70,8 +70,7 @@ fn each_limit_is_found_by_its_figures() {
 #[test]
 fn its_rate_is_reported_for_several_numbers_of_streams() {
     let verdict = Verdict::of(&measured(), &[]);
-    let line =
-        "fragments of 2 KiB: 4.00 GB/s built, 2.0 MHz of them: 16 at 122.1 kHz, 64 at 30.5 kHz, 700 at 2.8 kHz streams";
+    let line = "fragments of 2 KiB: 4.00 GB/s built, 2.0 MHz in total; per stream 122.1 kHz for 16, 30.5 kHz for 64, 2.8 kHz for 700 streams";
     assert_eq!(verdict.can_do[1], line);
     assert!(verdict.can_do[0].starts_with("fragments of 256 B: 1.00 GB/s built, 3.9 MHz"), "{}", verdict.can_do[0]);
     assert!(verdict.can_do[2].contains("built and written"), "{}", verdict.can_do[2]);

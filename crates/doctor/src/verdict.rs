@@ -75,7 +75,8 @@ fn limit(measured: &Measured) -> (Limit, String) {
     let unwritten = measured.built.iter().find(same_size).map_or(built, |built| built.gigabytes_per_second);
     if written < 0.8 * unwritten && measured.disk * CACHED < unwritten {
         let why = format!(
-            "the disk: {:.2} GB/s reach it, and {unwritten:.2} GB/s can be built; runs that are written do {written:.2} GB/s",
+            "the disk: it takes {:.2} GB/s when nothing is cached; runs build {unwritten:.2} GB/s without files, \
+             {written:.2} GB/s with files",
             measured.disk
         );
         return (Limit::Disk, why);
@@ -107,10 +108,10 @@ fn limit(measured: &Measured) -> (Limit, String) {
 
 fn can_do(built: &Built) -> String {
     let rates =
-        STREAMS.map(|streams| format!("{streams} at {}", frequency(built.fragments_per_second() / streams as f64)));
+        STREAMS.map(|streams| format!("{} for {streams}", frequency(built.fragments_per_second() / streams as f64)));
     let what = if built.is_written { "built and written" } else { "built" };
     format!(
-        "fragments of {}: {:.2} GB/s {what}, {} of them: {} streams",
+        "fragments of {}: {:.2} GB/s {what}, {} in total; per stream {} streams",
         size(built.fragment_bytes),
         built.gigabytes_per_second,
         frequency(built.fragments_per_second()),

@@ -210,6 +210,16 @@ pub struct Rule {
     pub is_latched: bool,
 }
 
+impl Rule {
+    /// Rates and counts are those of a run that takes data: without one, and while it is paused or drains, they are low.
+    fn applies_in(&self, phase: &str) -> bool {
+        use Quantity::{BytesIn, BytesToDisk, EventRate, FromReference, Growth, LiveShare, Value};
+        let takes_data = phase == "running" || phase == "draining" && matches!(self.condition, Condition::Above(_));
+        let is_of_data = matches!(self.quantity, Value(_) | Growth(_) | EventRate | BytesIn | BytesToDisk);
+        takes_data || !(is_of_data || matches!(self.quantity, LiveShare | FromReference(_)))
+    }
+}
+
 /// The rules that every run has.
 pub fn built_in() -> Vec<Rule> {
     let rule = |name: &str, severity, quantity, seconds, is_latched| Rule {
@@ -311,9 +321,12 @@ pub struct Alarm {
     pub shelved_until: Option<Instant>,
     /// Who shelved it.
     pub shelved_by: Option<String>,
-    /// What is wrong, in a sentence, of a problem of the data or a limit; else empty.
+    /// What is or was wrong, in a sentence, of a problem of the data or a limit; else empty.
     pub sentence: String,
 }
+
+/// The sentence of an alarm whose cause is over begins with this.
+const EARLIER: &str = "earlier: ";
 
 /// The part of an operator's name that is kept.
 fn short(by: &str) -> String {
@@ -456,9 +469,10 @@ impl Alarms {
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
             alarm.pass(look.now.time);
-            if let Some(value) = alarm.rule.quantity.of(look) {
-                alarm.value = Some(value);
-                let holds = alarm.rule.condition.holds(value);
+            let applies = alarm.rule.applies_in(look.now.phase);
+            if let Some(value) = alarm.rule.quantity.of(look).or((!applies).then_some(0.0)) {
+                alarm.value = Some(value).filter(|_| applies);
+                let holds = applies && alarm.rule.condition.holds(value);
                 if holds {
                     alarm.sentence = alarm.rule.quantity.sentence(finding, look);
                 }
@@ -557,6 +571,10 @@ impl Alarms {
         let from = core::mem::replace(&mut alarm.state, to);
         if from == to {
             return;
+        }
+        let (was_raised, is_over) = (matches!(from, State::Active | State::Acknowledged), to != State::Acknowledged);
+        if was_raised && is_over && !alarm.sentence.is_empty() {
+            alarm.sentence.insert_str(0, EARLIER);
         }
         alarm.since = self.now.0;
         alarm.known_by = by.filter(|_| to == State::Acknowledged).map(short);

@@ -172,9 +172,7 @@ pub fn find(before: &Sample, now: &Sample, activity: &Activity) -> Option<Findin
     let rates = Rates::between(before, now)?;
     if now.phase != "running" {
         let sentence = match now.missing_nodes().filter(|_| now.phase == "initial") {
-            Some((_, nodes)) => {
-                format!("the run cannot begin: {nodes} not connected to the event manager; start the node")
-            }
+            Some((.., sentence)) => format!("the run cannot begin: {sentence}; start the node"),
             None => format!("the run does not take data: it is {}", now.phase),
         };
         return Some(finding(Limit::NotRunning, now.phase, sentence, Vec::new()));
@@ -192,17 +190,17 @@ fn disk_failing(view: &View<'_>) -> Option<Finding> {
     let failing = |node: &&crate::NodeSample| node.numbers.get(Counter::DiskFailing) > 0;
     let node = view.now.nodes.iter().find(failing)?;
     let error = node.numbers.get(Counter::DiskFailing);
-    let name = view.name(node.node);
+    let (name, place) = (view.name(node.node), view.now.place_of(node.node));
     let sentence =
-        format!("stopped by {name}: its disk refuses what is written (error {error} of the operating system)");
+        format!("stopped by {name}: its disk refuses what is written{place}, error {error} of the operating system");
     Some(finding(Limit::DiskFailing, node.node, sentence, vec![(of(Counter::DiskFailing, &name), error as f64)]))
 }
 
 fn disk_full(view: &View<'_>) -> Option<Finding> {
     let node = view.now.nodes.iter().find(|node| node.numbers.get(Counter::DiskFull) > 0)?;
     let waiting = node.numbers.get(Counter::DiskFull);
-    let name = view.name(node.node);
-    let sentence = format!("stopped by {name}: its disk is full; make room, the run goes on by itself");
+    let (name, place) = (view.name(node.node), view.now.place_of(node.node));
+    let sentence = format!("stopped by {name}: its disk is full{place}; make room, the run goes on by itself");
     Some(finding(Limit::DiskFull, node.node, sentence, vec![(of(Counter::DiskFull, &name), waiting as f64)]))
 }
 

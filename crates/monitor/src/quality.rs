@@ -399,10 +399,12 @@ fn summed_up(problems: &[Problem], state: QualityState, complete: u64) -> String
         (1, _) => " (and 1 more problem)".to_owned(),
         (others, _) => format!(" (and {others} more problems)"),
     };
-    let until =
-        if worst.is_current { String::new() } else { format!("; until {} UTC", Utc(worst.last_ns).time_of_day()) };
     let behind = if complete.is_empty() { String::new() } else { format!("{complete}; ") };
-    format!("{behind}{}{until}{more}", worst.sentence)
+    if worst.is_current {
+        return format!("{behind}{}{more}", worst.sentence);
+    }
+    let [begin, end] = [worst.since_ns, worst.last_ns].map(|time| Utc(time).time_of_day());
+    format!("{behind}earlier ({begin} to {end} UTC): {}{more}", worst.sentence)
 }
 
 /// Events without a required source, kept or dropped.
@@ -681,6 +683,11 @@ fn datagrams(count: u64) -> String {
 /// `1 frame`, `1,002 frames`.
 pub fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// `90 s`, `10 min`.
+pub fn lasting(seconds: u64) -> String {
+    if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }
 
 /// With commas between thousands.

@@ -155,6 +155,8 @@ pub struct Sample {
     pub names: Arc<BTreeMap<SourceId, String>>,
     /// Configured names of nodes, as far as they differ from the ids.
     pub node_names: Arc<BTreeMap<NodeId, String>>,
+    /// Directories to which nodes of this process write.
+    pub outputs: Arc<BTreeMap<NodeId, String>>,
     /// Datagrams that were lost before they could be taken, where several sources send to one port.
     pub lost_datagrams: ByCause,
     /// The disk that is full first; `None` if no builder unit of this process writes to one.
@@ -190,6 +192,11 @@ impl Sample {
     /// The name of a node with its id: `crate-1 (ru0)`; `ru0` where that is its name.
     pub fn name_of_node(&self, node: NodeId) -> String {
         self.node_names.get(&node).map_or_else(|| node.to_string(), |name| format!("{name} ({node})"))
+    }
+
+    /// The directories to which a node writes, as ` (/data0)`; empty if another process has the node.
+    pub fn place_of(&self, node: NodeId) -> String {
+        self.outputs.get(&node).map_or_else(String::new, |output| format!(" ({output})"))
     }
 
     /// Nodes that are away: the first one, or the gateway from which nodes of its farm are, how many, and a sentence; none if all are

@@ -487,13 +487,16 @@ pub(crate) struct ControlOptions {
     pub(crate) control_token: Option<PathBuf>,
 }
 
+/// The environment variable with the URL of run control.
+pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
+
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Keys: Tab and 1-5 switch pages, s and r sort sources, Enter shows one source,\n? shows help, q quits."
 )]
 pub(crate) struct TopOptions {
     /// URL of run control.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
+    #[arg(long, value_name = "URL", env = URL_VARIABLE, hide_env_values = true, default_value = "http://127.0.0.1:8900")]
     pub(crate) url: String,
     /// Print the screen once and exit; needs no terminal.
     #[arg(long)]
@@ -517,7 +520,7 @@ pub(crate) struct RunLimits {
     /// Bytes of fragments to receive; then the run stops.
     #[arg(long, value_name = "SIZE")]
     pub(crate) bytes: Option<Bytes>,
-    /// Action after a run that ends by itself [default: wait with --control and without a limit, otherwise over].
+    /// Action after a run that ends by itself [default: over; wait with --control but without a limit].
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) then: Option<Then>,
     /// Disk space for run files; the oldest files are deleted, and the account lists them.
@@ -567,7 +570,10 @@ Several runs, each started on the dashboard or with `ropewalk ctl start`:
   ropewalk node readout setup.toml --name ru0 --then next
   ropewalk node builder setup.toml --name bu0 --then next
 Replace an event manager that died:
-  ropewalk node manager setup.toml --take-over")]
+  ropewalk node manager setup.toml --take-over
+
+readout and builder need --name; --take-over is only for manager, and
+--control, --field and --json only for manager and gateway.")]
 pub(crate) struct NodeOptions {
     /// Role of the node.
     #[arg(value_enum)]

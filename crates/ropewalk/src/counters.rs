@@ -20,11 +20,14 @@ use std::time::Duration;
   ropewalk counters
   ropewalk counters --watch
   ropewalk counters /dev/shm/ropewalk-1000 --sources --json
-  ropewalk counters --remove")]
+  ropewalk counters --remove --output /data")]
 pub(crate) struct CountersOptions {
     /// Directories of counter pages, or pages; by default those of all nodes on this machine.
     #[arg(value_name = "DIR|FILE")]
     pub(crate) places: Vec<PathBuf>,
+    /// Only nodes whose output directory is DIR.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Repeat with rates, every TIME [default: 1s].
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s")]
     pub(crate) watch: Option<Time>,
@@ -37,7 +40,7 @@ pub(crate) struct CountersOptions {
     /// Show the pages of ended processes, too.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Remove the pages of processes that have ended, after showing them.
+    /// Remove the pages of processes that have ended, of all runs or of those with --output, and print their number.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) remove: bool,
 }
@@ -45,7 +48,11 @@ pub(crate) struct CountersOptions {
 pub(crate) fn counters(options: &CountersOptions) -> Result<u8, Failure> {
     let mut earlier = Vec::new();
     loop {
-        let found = find(&options.places);
+        let mut found = find(&options.places);
+        if let Some(output) = &options.output {
+            let output = std::path::absolute(output).unwrap_or_else(|_| output.clone()).display().to_string();
+            found.pages.retain(|page| page.label().output == output);
+        }
         if options.watch.is_none() {
             report(&found)?;
         }
@@ -75,6 +82,8 @@ fn show(found: &Findings, earlier: &[PageReading], options: &CountersOptions) ->
     let text = if options.json {
         let report = serde_json::to_string(&PagesReport::new(&found.pages, earlier, found.at));
         report.map_err(|error| Failure::Environment(error.to_string()))? + "\n"
+    } else if options.remove {
+        String::new()
     } else {
         text(found, earlier, options)
     };
@@ -92,7 +101,7 @@ fn remove(pages: &[PageReading]) -> Result<(), Failure> {
         let removed = page.remove_if_left().map_err(|error: PageError| Failure::Environment(error.to_string()))?;
         count += usize::from(removed);
     }
-    tell!("{} of processes that are gone removed", counted(count, "page"));
+    tell!("{} of ended processes removed", counted(count, "page"));
     Ok(())
 }
 
@@ -104,7 +113,7 @@ fn text(found: &Findings, earlier: &[PageReading], options: &CountersOptions) ->
         text.push_str("no node has a page here\n");
     }
     let is_over = |page: &&PageReading| matches!(page.state(found.at), PageState::Ended | PageState::Gone);
-    let hides = !options.all && !options.remove && options.places.is_empty();
+    let hides = !options.all && options.places.is_empty();
     for page in found.pages.iter().filter(|page| !hides || !is_over(page)) {
         let before = earlier.iter().find(|earlier| earlier.file() == page.file());
         text.push_str(&head(page, found.at));

@@ -667,9 +667,9 @@ pub(crate) struct ServeOptions {
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
 pub(crate) enum PolicyName {
-    /// Wait: hold the card back, lose nothing.
+    /// Hold the card back; nothing is lost.
     Wait,
-    /// Drop and count chunks.
+    /// Drop chunks and count them.
     Drop,
 }
 
@@ -696,7 +696,7 @@ pub(crate) struct SubscribeOptions {
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) elinks: ELinks,
     /// Action of the server when the queue is full.
-    #[arg(long, value_enum, default_value = "wait")]
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
     pub(crate) when_full: PolicyName,
     /// Group whose members share the chunks: each chunk goes to one of them.
     #[arg(long, value_name = "N")]

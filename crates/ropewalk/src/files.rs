@@ -15,7 +15,7 @@ use ropewalk_run::session::{AfterRun, Launcher, Patience};
 use ropewalk_terms::SourceId;
 use ropewalk_tools::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
 use ropewalk_tools::foreign::{Converted, Recorded, of_recordings};
-use ropewalk_tools::{OfflineError, segment_files};
+use ropewalk_tools::{OfflineError, RecoverAction, segment_files};
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::Path;
@@ -56,6 +56,14 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
         for stream in &report.streams {
             let (events, duplicates) = (grouped(stream.events), grouped(stream.duplicates));
             say!("stream {}: {events} events, {duplicates} second copies", stream.name);
+        }
+    }
+    if report.unfinished_segments > 0 {
+        for directory in &options.directories {
+            tell!(
+                "advice: after the end of the run, `ropewalk recover {}` closes unfinished files",
+                directory.display()
+            );
         }
     }
     Ok(exit::with_reasons(&report.status))
@@ -125,7 +133,17 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
         for segment in &report.segments {
             let last = segment.last_key.as_deref().unwrap_or("none");
             let lost = segment.cut_bytes + segment.damaged_bytes;
-            let what = format!("{:?}", segment.action).to_lowercase();
+            let what = match segment.action {
+                RecoverAction::InUse => {
+                    say!("{}: in use by a running builder unit: not closed", segment.file);
+                    continue;
+                }
+                RecoverAction::Closed => "closed",
+                RecoverAction::Rebuilt => "rebuilt",
+                RecoverAction::Finished => "earlier recovery finished",
+                RecoverAction::Empty => "empty",
+                RecoverAction::Conflict => "a closed file of this name has other events: left alone",
+            };
             say!("{}: {what}, {} events, last key {last}, {lost} bytes lost", segment.file, segment.events);
         }
     }

@@ -229,7 +229,9 @@ mod tests {
         let (choices, default) = (quoted(choices), quoted(default));
         let is_needless = |text: &str| text.is_empty() || text == "`true`, `false`" || text == "`false`";
         let part = |word: &str, text: &str| if is_needless(text) { String::new() } else { format!("; {word} {text}") };
-        format!("{help}{}{}", part("one of", &choices), part("default", &default))
+        let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+        let (choices, variable) = (part("one of", &choices), part("environment variable", &variable));
+        format!("{help}{choices}{variable}{}", part("default", &default))
     }
 
     /// To update the pages: `ROPEWALK_BLESS=1 cargo test -p ropewalk --bin ropewalk pages`.

@@ -120,7 +120,7 @@ pub(crate) fn lines(masks: &[Value], names: &Names) -> Vec<String> {
         let is_masked = mask["is_masked"] == true;
         let now = match mask["in_run"].as_str() {
             _ if is_masked => "takes no part",
-            Some("asked_back") => "takes part again as soon as it sends what goes on with the run's numbers",
+            Some("asked_back") => "takes part again with its first fragment that continues the run's event numbers",
             _ => "takes part",
         };
         let event = |event: &Value| event.as_str().unwrap_or("?").to_owned();
@@ -190,7 +190,7 @@ mod tests {
         ]);
         let expected = [
             "veto (source 3) takes no part; masked from event 5 on",
-            "source 4 takes part again as soon as it sends what goes on with the run's numbers; masked from event 5 on",
+            "source 4 takes part again with its first fragment that continues the run's event numbers; masked from event 5 on",
             "source 5 takes part; masked from event 1 to before 9, from event 1:2 to before 1:8",
             "source 6 takes no part",
         ];

@@ -415,7 +415,9 @@ impl Progress {
         let totals = Totals::of(snapshot);
         let (then, before) = std::mem::replace(&mut self.before, (self.shown, totals));
         let rates = totals.per_second(&before, self.shown.duration_since(then));
-        let left = left.filter(|left| left.time.is_some()).map_or_else(String::new, |left| format!("  disk {left}"));
+        let left = left
+            .filter(|left| left.time.is_some() && self.disks.is_empty())
+            .map_or_else(String::new, |left| format!("  disk {left}"));
         if self.terminal {
             let spinner = SPINNER[self.drawn % SPINNER.len()];
             self.drawn += 1;
@@ -528,17 +530,18 @@ fn table((snapshot, names): (&RunSnapshot, &Sample), totals: Totals, rates: Tota
 }
 
 /// Which disks the run waits for, and why.
-fn waiting_disks(snapshot: &RunSnapshot, names: &Sample) -> String {
+fn waiting_disks(snapshot: &RunSnapshot, sample: &Sample) -> String {
     let mut text = String::new();
-    if snapshot.counter(Counter::DiskFull) > 0 {
-        text.push_str("  DISK FULL: paused until there is room");
+    for node in sample.nodes.iter().filter(|node| node.numbers.get(Counter::DiskFull) > 0).map(|node| node.node) {
+        let (node, place) = (sample.name_of_node(node), sample.place_of(node));
+        let _ = write!(text, "  DISK FULL at {node}{place}: the run goes on by itself when there is room");
     }
     for (node, error) in &snapshot.failing_disks {
         // A pipe is not connected while no program reads it.
         let is_pipe = std::io::Error::from_raw_os_error(*error).kind() == std::io::ErrorKind::NotConnected;
         let what = if is_pipe { "PIPE WAITS" } else { "DISK FAILS" };
-        let node = names.name_of_node(*node);
-        let _ = write!(text, "  {what} at {node}: {}; tried again and again", disk_error(*error));
+        let (node, place) = (sample.name_of_node(*node), sample.place_of(*node));
+        let _ = write!(text, "  {what} at {node}{place}: {}; tried again and again", disk_error(*error));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! Taking a run: start, watch, stop, report.
 
-use crate::arguments::{self, RunOptions, Then};
+use crate::arguments::{self, RunOptions, Then, URL_VARIABLE};
 use crate::exit::{self, Failure};
 use crate::output::print_json;
 use crate::render::{
@@ -275,16 +275,19 @@ fn serve(control: &Controlled, handle: &ControlHandle) -> Result<Server, Failure
     let server = server.map_err(|error| match error {
         ControlError::Open(_) => Failure::Usage(format!("--control {error}")),
         ControlError::Command { .. } => Failure::Usage(error.to_string()),
-        ControlError::Listen { ref source, .. } if source.kind() == ErrorKind::AddrInUse => Failure::Environment(
-            format!("--control {error}; another program has this port: choose another one, and give it to `ctl --url`"),
-        ),
+        ControlError::Listen { address, ref source } if source.kind() == ErrorKind::AddrInUse => {
+            Failure::Environment(format!(
+                "--control {address}: another program uses this port; choose another one, or 0 for any free one; `ropewalk \
+                 ctl` and `ropewalk top` need its URL as --url or in {URL_VARIABLE}"
+            ))
+        }
         _ => Failure::Environment(format!("--control {error}")),
     })?;
     let scheme = if control.config.identity.is_some() { "https" } else { "http" };
     let address = server.address();
     tell!("run control and dashboard: {scheme}://{address}/");
     if address.port() != DASHBOARD.port() {
-        tell!("{taken}`ropewalk ctl` and `ropewalk top` need --url {scheme}://{address}");
+        tell!("{taken}for `ropewalk ctl` and `ropewalk top`: export {URL_VARIABLE}={scheme}://{address}");
     }
     Ok(server)
 }

@@ -326,7 +326,7 @@ fn clock(record: &RunRecord) -> String {
     match record.clock.worst() {
         None => String::new(),
         Some((true, microseconds)) => format!("synchronised, within {:.3} ms", microseconds as f64 / 1e3),
-        Some((false, _)) => "not synchronised with UTC".to_owned(),
+        Some((false, _)) => "not synchronised with UTC: times may be wrong".to_owned(),
     }
 }
 
@@ -366,7 +366,7 @@ fn without_account(directory: &Path) -> &'static str {
         Ok(files) if !files.iter().any(is_open) => {
             "no account here: recovered, or written by an event manager elsewhere"
         }
-        _ => "no account: still running, or killed",
+        _ => "no account: not begun, still running, or killed",
     }
 }
 
@@ -417,9 +417,10 @@ fn measure(record: &RunRecord, name: &str) -> String {
         MeasureUnit::Bytes => grouped(*value as u64),
         MeasureUnit::Seconds => format!("{:.3}", value * 1e3),
     };
-    let unit = if *unit == MeasureUnit::Bytes { "bytes" } else { "ms" };
+    let (unit, count) = (if *unit == MeasureUnit::Bytes { "bytes" } else { "ms" }, grouped(*count));
     let [p50, p90, p99, p99_9, max] = [p50, p90, p99, p99_9, max].map(shown);
-    format!("50 % {p50}, 90 % {p90}, 99 % {p99}, 99.9 % {p99_9}, maximum {max} {unit}, {} values", grouped(*count))
+    let shares = format!("90 % up to {p90}, 99 % up to {p99}, 99.9 % up to {p99_9}");
+    format!("median {p50} {unit}, {shares}, maximum {max}; {count} values")
 }
 
 fn csv_line(record: &RunRecord, notes: &str) -> String {

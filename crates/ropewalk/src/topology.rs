@@ -115,7 +115,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
             }
             Some(_) => {
                 text.push_str(&format!(
-                    "\n{}: messages to e-links are refused: no down-link is connected\n",
+                    "\n{}: `serve` sends chunks only from the card: messages to e-links are refused\n",
                     card.name
                 ));
             }

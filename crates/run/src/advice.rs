@@ -7,8 +7,11 @@ use ropewalk_config::{ByteOrigin, Configuration, NumberType, SourceInput, Source
 use ropewalk_flow::messages::NumberingKind;
 use ropewalk_terms::{Counter, Requirement};
 
-/// One line for each source that has a problem, with its name and id.
+/// One line for each source that has a problem, with its name and id; or one for a run that did not begin.
 pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String> {
+    if summary.run == 0 {
+        return vec!["the run did not begin: start all nodes of the configuration".to_owned()];
+    }
     let mut lines = Vec::new();
     for source in &configuration.source {
         let Some(account) = summary.by_source.get(&source.id.to_string()) else { continue };

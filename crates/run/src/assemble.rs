@@ -432,10 +432,12 @@ pub(crate) fn take_over(
     let before = Duration::from_nanos(MonotonicClock.utc().0.saturating_sub(record.started.0).max(0) as u64);
     let epoch = record.epoch;
     let managing = Managing::Successor { first: record.first, last: record.last, epoch, before };
+    let news = format!("took over run {} (epoch {epoch})", directory.run);
     let mut start = Start::new(directory, &resolved, &placement);
     start.front_ends(front_ends, None, resolved.fixed_data_addresses()?);
     start.manage(manager, managing, workshop.manager_page(index))?;
     let mut handle = start.finish(&workshop)?;
+    handle.base.news.push(news);
     handle.describe(record.fields);
     Ok(handle)
 }
@@ -524,6 +526,7 @@ impl RunBase {
         let directories =
             filings.iter().map(|filing| filing.directory.clone()).chain(outputs.iter().cloned()).collect();
         self.start_room = StartRoom::here(directories, section.start_room());
+        self.outputs = Arc::new(run_files::outputs_by_node(writers));
         let keep = configuration.run.keep.map(|keep| keep.0);
         if !outputs.is_empty() || !rooms.is_empty() {
             self.disk_watch = Some(DiskWatch::start(outputs, (section.least_free_bytes(), keep), rooms)?);

@@ -72,6 +72,8 @@ pub(super) struct RunBase {
     known: KnownSources,
     /// Configured names of nodes.
     node_names: Arc<BTreeMap<NodeId, String>>,
+    /// Directories to which the nodes of this process write.
+    pub(super) outputs: Arc<BTreeMap<NodeId, String>>,
     /// Since when sources have been silent that stopped before others.
     silent_since: BTreeMap<SourceId, Utc>,
     /// Sources that were connected and had sent nothing when the run was stopped.
@@ -130,6 +132,7 @@ impl RunBase {
             sources: configuration.source.len() + of_flows,
             known: KnownSources::of(configuration),
             node_names: Arc::new(node_names(configuration)),
+            outputs: Arc::default(),
             silent_since: BTreeMap::new(),
             idle: BTreeSet::new(),
             streams: configuration.streams().names().collect(),
@@ -281,7 +284,8 @@ impl RunHandle {
             let deleted = sample.total(Counter::BytesDeleted);
             watch.note_written(sample.total(Counter::BytesWritten).saturating_sub(deleted));
         }
-        Sample { node_names: Arc::clone(&self.base.node_names), ..self.base.known.describe(sample) }
+        let (node_names, outputs) = (Arc::clone(&self.base.node_names), Arc::clone(&self.base.outputs));
+        Sample { node_names, outputs, ..self.base.known.describe(sample) }
     }
 
     /// Free space of the disks that this process writes to; `None` without such a disk.

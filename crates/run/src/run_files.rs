@@ -12,6 +12,7 @@ use ropewalk_io::disk::{RealDiskConfig, free_bytes};
 use ropewalk_monitor::Sample;
 use ropewalk_terms::{Counter, Instant, NodeId, Role, StreamIndex};
 use ropewalk_wire::run_file::StreamName;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,6 +126,13 @@ fn places(writers: &[StorageConfig]) -> Vec<(PathBuf, Option<PathBuf>)> {
     places.sort();
     places.dedup();
     places
+}
+
+/// Where each of these writers writes to, as text.
+pub(super) fn outputs_by_node(writers: &[StorageConfig]) -> BTreeMap<NodeId, String> {
+    let text = |output: &PathBuf| std::path::absolute(output).as_ref().unwrap_or(output).display().to_string();
+    let of = |writer: &StorageConfig| outputs(std::slice::from_ref(writer)).iter().map(text).collect::<Vec<_>>();
+    writers.iter().map(|writer| (writer.writer, of(writer).join(", "))).collect()
 }
 
 /// Where these writers write to, each place once.

@@ -8,7 +8,7 @@ use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ropewalk_monitor::alarms::AlarmError;
-use ropewalk_monitor::quality::Quality;
+use ropewalk_monitor::quality::{Quality, lasting};
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
@@ -165,7 +165,7 @@ async fn test(Commander(shared): Commander, Query(manner): Query<Manner>) -> Res
 )]
 async fn acknowledge(Commander(shared): Commander, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
     let by = manner.by();
-    after_alarm(&shared, shared.health.acknowledge(&name, &by), &by, || format!("alarm {name}: {by} knows"))
+    after_alarm(&shared, shared.health.acknowledge(&name, &by), &by, || format!("alarm {name}: acknowledged by {by}"))
 }
 
 #[derive(Deserialize)]
@@ -199,7 +199,7 @@ async fn shelve(
 ) -> Response {
     let time = Duration::from_secs(seconds.min(LONGEST_SHELF));
     let by = manner.by();
-    let said = || format!("alarm {name}: {by} shelves it for {} s", time.as_secs());
+    let said = || format!("alarm {name}: shelved by {by} for {}", lasting(time.as_secs()));
     after_alarm(&shared, shared.health.shelve(&name, time, &by), &by, said)
 }
 

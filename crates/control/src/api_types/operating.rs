@@ -118,7 +118,7 @@ impl Restarted {
         };
         let (answer, text) = match told.outcome {
             RestartOutcome::Done => {
-                ("done", "they take part again as soon as they send what goes on with the run's numbers")
+                ("done", "they take part again with their first fragment that continues the run's event numbers")
             }
             RestartOutcome::Late => (
                 "late",

@@ -209,6 +209,41 @@ fn changes_are_numbered_and_the_oldest_are_forgotten() {
 }
 
 #[test]
+fn rules_on_rates_and_counts_hold_only_while_a_run_takes_data() {
+    let slow = Rule { quantity: Quantity::EventRate, condition: Condition::Below(5.0), ..rule(Duration::ZERO, false) };
+    let mut alarms = Alarms::new(vec![Rule { name: "slow".to_owned(), ..slow }, rule(Duration::ZERO, false)])
+        .expect("their names differ");
+    for (second, phase, states) in [
+        (1, "configured", [State::Normal; 2]),
+        (2, "configured", [State::Normal; 2]),
+        (3, "running", [State::Active; 2]),
+        (4, crate::PAUSED, [State::Normal; 2]),
+        (5, "draining", [State::Normal, State::Active]),
+        (6, "ended", [State::Normal; 2]),
+    ] {
+        alarms.observe(Sample { phase, ..holding(second, 11) }, None, &Quality::default());
+        assert_eq!([0, 1].map(|place| alarms.all()[place].state), states, "{phase}");
+    }
+}
+
+#[test]
+fn the_sentence_of_an_alarm_that_is_over_says_so() {
+    let missing =
+        Rule { quantity: Quantity::NodesMissing, condition: Condition::Above(0.0), ..rule(Duration::ZERO, true) };
+    let mut alarms = alarms(missing);
+    let mut sentence = |second, is_connected| {
+        let mut sample = holding(second, 0);
+        sample.nodes[0].is_connected = is_connected;
+        alarms.observe(sample, None, &Quality::default());
+        alarms.all()[0].sentence.clone()
+    };
+    let (now, earlier) = ("ru0 not connected", "earlier: ru0 not connected");
+    for (second, is_connected, expected) in [(1, false, now), (2, true, earlier), (3, true, earlier), (4, false, now)] {
+        assert_eq!(sentence(second, is_connected), expected, "second {second}");
+    }
+}
+
+#[test]
 fn a_name_that_is_too_long_is_cut_between_characters() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
     states(&mut alarms, 1, &[11]);

@@ -97,6 +97,10 @@ fn a_disk_that_refuses_or_is_full_is_named_with_its_node() {
     now.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskFull, 1)]);
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::DiskFull, "bu0"));
+    assert_eq!(finding.sentence, "stopped by bu0: its disk is full; make room, the run goes on by itself");
+    now.outputs = Arc::new([(NodeId::builder(0), "/data0".to_owned())].into());
+    let sentence = found(&before, &now).sentence;
+    assert_eq!(sentence, "stopped by bu0: its disk is full (/data0); make room, the run goes on by itself");
     now.nodes[1].numbers.add(Counter::DiskFailing, 5);
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.evidence[0].value), (Limit::DiskFailing, 5.0));

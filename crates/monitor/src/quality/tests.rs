@@ -80,7 +80,7 @@ fn a_problem_whose_count_rests_is_over_and_stays_in_the_list() {
     assert!(only(&quality).is_current);
     let quality = after([late(1, 0), late(2, 5), late(12, 5)]);
     assert!(!only(&quality).is_current && !quality.is_current);
-    assert_eq!(quality.sentence, "source 1: 5 fragments lost: 5 late; until 00:00:02 UTC");
+    assert_eq!(quality.sentence, "earlier (00:00:02 to 00:00:02 UTC): source 1: 5 fragments lost: 5 late");
     assert_eq!(quality.state, QualityState::Incomplete);
     let quality = after([late(1, 0), late(2, 5), late(12, 5), late(13, 6)]);
     assert!(only(&quality).is_current);

@@ -2,6 +2,7 @@
 
 mod text;
 
+use crate::arguments::URL_VARIABLE;
 use crate::exit::{self, Failure};
 use crate::masks::{self, Names, Sources};
 use crate::samples::{self, SampleOptions};
@@ -33,8 +34,8 @@ pub(crate) struct CtlOptions {
     #[command(subcommand)]
     command: CtlCommand,
     /// URL of run control.
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:8900")]
-    #[arg(help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "URL", env = URL_VARIABLE, hide_env_values = true)]
+    #[arg(default_value = "http://127.0.0.1:8900", help_heading = CONNECTION)]
     url: String,
     /// PEM file with trusted certificates for https:// [default: those of the system].
     #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
@@ -42,7 +43,7 @@ pub(crate) struct CtlOptions {
     /// File with the token for commands.
     #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
     token: Option<PathBuf>,
-    /// Name of the operator [default: $USER].
+    /// Name of the operator [default: $USER, or `the command line`].
     #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
     by: Option<String>,
     /// Print the answer as JSON.
@@ -51,7 +52,7 @@ pub(crate) struct CtlOptions {
 }
 
 /// The heading of the options that every command has.
-const CONNECTION: &str = "Connection";
+const CONNECTION: &str = "Connection and operator";
 
 /// The commands in groups, as the help lists them.
 pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
@@ -93,10 +94,10 @@ enum CtlCommand {
 /// A command with one answer.
 #[derive(Debug, Subcommand)]
 enum Request {
-    /// Read the configuration again and set up the next run.
+    /// Read the configuration again and set up the next run (also: `conf`).
     #[command(alias = "conf")]
     Configure,
-    /// Start the next run.
+    /// Start the next run (also: `enable`).
     #[command(alias = "enable")]
     Start {
         /// Field of the run's account, such as beam=120GeV; repeatable.
@@ -109,7 +110,7 @@ enum Request {
     Resume,
     /// Stop the run: finish its events, close its files and its account.
     Stop,
-    /// Abort the run and release everything.
+    /// Abort the run and release everything (also: `halt`).
     #[command(alias = "halt")]
     Reset,
     /// Stop the run and end the program.

@@ -7,6 +7,7 @@ use crate::runs;
 use comfy_table::{Cell, CellAlignment, Color};
 use ratatui::crossterm::style::Stylize;
 use ropewalk_control::Replied;
+use ropewalk_monitor::quality::lasting;
 use serde_json::Value;
 
 /// The lines that show an answer. An answer with status 404 has none: it is printed as an error.
@@ -140,11 +141,13 @@ fn quality(body: &Value) -> Vec<String> {
     });
     let problems = body["problems"].as_array().into_iter().flatten().map(|problem| {
         let last = problem["last_ns"].as_i64().unwrap_or(0);
-        let until =
-            if problem["is_current"] == true { String::new() } else { format!(", until {} UTC", time_of_day(last)) };
-        format!("  {} (alarm {}{until})", text(&problem["sentence"]), text(&problem["kind"]))
+        let (earlier, until) = match problem["is_current"].as_bool() {
+            Some(true) => ("", String::new()),
+            _ => ("earlier: ", format!(", until {} UTC", time_of_day(last))),
+        };
+        format!("  {earlier}{} (alarm {}{until})", text(&problem["sentence"]), text(&problem["kind"]))
     });
-    [format!("{}: {}", text(&body["state"]), text(&body["sentence"]))]
+    [format!("{}: {}", words(text(&body["state"])), text(&body["sentence"]))]
         .into_iter()
         .chain(events)
         .chain(problems)
@@ -174,7 +177,7 @@ fn alarms(all: &[Value]) -> String {
 fn handled(alarm: &Value) -> impl Iterator<Item = String> {
     let acknowledged = alarm["known_by"].as_str().map(|by| format!("acknowledged by {by}"));
     let shelved = alarm["shelved_by"].as_str().zip(alarm["shelved_seconds"].as_u64());
-    let shelved = shelved.map(|(by, seconds)| format!("shelved by {by} for {seconds} s"));
+    let shelved = shelved.map(|(by, seconds)| format!("shelved by {by} for {}", lasting(seconds)));
     acknowledged.into_iter().chain(shelved)
 }
 
@@ -390,12 +393,12 @@ mod tests {
     #[test]
     fn the_quality_has_events_and_problems() {
         let problem = json!({ "kind": "source_silent", "is_current": false, "last_ns": 4_000_000_000_i64, "sentence": "source 3: no data for 4.0 s" });
-        let body = json!({ "state": "incomplete", "sentence": "source 3: no data for 4.0 s; until 00:00:04 UTC",
+        let body = json!({ "state": "incomplete", "sentence": "earlier (00:00:01 to 00:00:04 UTC): source 3: no data for 4.0 s",
             "complete": { "total": 12345, "per_second": 99.5 }, "problems": [problem] });
         let shown = quality(&body);
-        assert_eq!(shown[0], "incomplete: source 3: no data for 4.0 s; until 00:00:04 UTC");
+        assert_eq!(shown[0], "incomplete: earlier (00:00:01 to 00:00:04 UTC): source 3: no data for 4.0 s");
         assert_eq!(shown[1], "  complete    12,345 events, 99 per second");
-        assert_eq!(shown[4], "  source 3: no data for 4.0 s (alarm source_silent, until 00:00:04 UTC)");
+        assert_eq!(shown[4], "  earlier: source 3: no data for 4.0 s (alarm source_silent, until 00:00:04 UTC)");
     }
 
     #[test]

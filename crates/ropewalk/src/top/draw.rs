@@ -349,7 +349,8 @@ fn draw_numbers(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
     let events = &live.ledger.events;
     let lost = count(&live.ledger.fragments, "lost");
     let disk = live.disk_free_bytes.map_or_else(|| "-".to_owned(), |free| Bytes(free).to_string());
-    let left_for = live.disk_left_s.map_or_else(String::new, |seconds| format!(" for {}", span(seconds as f64)));
+    let left_for = live.disk_left_s.filter(|seconds| *seconds > 0);
+    let left_for = left_for.map_or_else(String::new, |seconds| format!(" for {}", span(seconds as f64)));
     let lines = vec![
         Line::from(vec![
             Span::styled(format!("{:>11} events/s", grouped(rates.events_hz as u64)), Modifier::BOLD),

@@ -1,4 +1,4 @@
-//! Changing settings, and taking it back.
+//! Changing settings, and undoing the changes.
 
 use super::{ChangeOptions, JournalOptions, ToldApplied, ToldUndone, place};
 use crate::exit::{self, Failure};
@@ -74,12 +74,12 @@ pub(super) fn apply(options: &ApplyOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&ToldApplied::new(&applied, &file))?;
     } else {
-        say_applied(&applied, &file);
+        say_applied(&applied, &options.journal.undo(root));
     }
-    failed(&applied).map_or(Ok(exit::GOOD), Err)
+    failed(&applied, &options.journal.undo(root)).map_or(Ok(exit::GOOD), Err)
 }
 
-fn say_applied(applied: &Applied, file: &Path) {
+fn say_applied(applied: &Applied, undo: &str) {
     for Change { setting, from, to, .. } in &applied.changed {
         say!("{setting}: {from} -> {to}");
     }
@@ -87,14 +87,13 @@ fn say_applied(applied: &Applied, file: &Path) {
         _ if applied.failure.is_some() => {}
         0 => say!("nothing to change"),
         count => {
-            let changed = counted(count, "setting");
-            say!("{changed} changed; `ropewalk tune undo` takes it back by {}", file.display());
+            say!("{} changed; to undo: `{undo}`", counted(count, "setting"));
         }
     }
 }
 
 /// Why it is not applied.
-fn failed(applied: &Applied) -> Option<Failure> {
+fn failed(applied: &Applied, undo: &str) -> Option<Failure> {
     let failure = applied.failure.as_ref()?;
     let setting = failure.setting.as_ref().filter(|setting| !names(&failure.why, setting));
     let setting = setting.map(|setting| format!("{setting}: ")).unwrap_or_default();
@@ -103,7 +102,7 @@ fn failed(applied: &Applied) -> Option<Failure> {
         "nothing is changed".to_owned()
     } else {
         let count = counted(failure.not_brought_back.len(), "setting");
-        format!("{count} could not be brought back; `ropewalk tune undo` tries again")
+        format!("{count} could not be restored; `{undo}` tries again")
     };
     Some(Failure::Environment(format!("{setting}{}; {state}", failure.why)))
 }
@@ -115,7 +114,7 @@ fn names(text: &str, setting: &Setting) -> bool {
 
 fn say_troubles(troubles: &[Trouble]) {
     for Trouble { setting, value, why } in troubles {
-        tell!("warning: {setting} could not be brought back to {value}: {why}");
+        tell!("warning: {setting} could not be restored to {value}: {why}");
     }
 }
 
@@ -135,11 +134,11 @@ pub(super) fn undo(options: &UndoOptions) -> Result<u8, Failure> {
                 print_json(&ToldUndone::new(&undone, &history, &file))?;
                 status(&undone)?
             } else {
-                say_undone(&undone, &history)?
+                say_undone(&undone, &history, &options.journal.undo(&options.root))?
             };
             let persisted = options.root.join(SYSCTL_FILE);
             if persisted.exists() {
-                tell!("note: {} is read at each start all the same; delete it if it shall not", persisted.display());
+                tell!("note: {} is still read at boot; delete it to undo this, too", persisted.display());
             }
             Ok(status)
         }
@@ -149,24 +148,24 @@ pub(super) fn undo(options: &UndoOptions) -> Result<u8, Failure> {
             Ok(exit::GOOD)
         }
         None => {
-            say!("nothing to take back: there is no {}", file.display());
+            say!("nothing to undo: {} does not exist", file.display());
             Ok(exit::GOOD)
         }
     }
 }
 
-fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
+fn say_undone(undone: &Undone, history: &History, command: &str) -> Result<u8, Failure> {
     let in_trouble = |setting: &Setting| undone.troubles.iter().any(|trouble| trouble.setting == *setting);
     for (setting, fate) in undone.fates.iter().filter(|(setting, _)| !in_trouble(setting)) {
         let old = history.old(setting).unwrap_or_default();
         match fate {
             Fate::BroughtBack { from } => say!("{setting}: {from} -> {old}"),
             Fate::AlreadyBack => {}
-            Fate::Gone if undone.is_put_away => tell!("note: {setting}: this machine does not have it any more"),
-            Fate::Gone => tell!(
-                "warning: {setting}: this machine does not have it now; if it comes back, `ropewalk tune undo` takes it back"
-            ),
-            Fate::Ended => tell!("note: {setting}: it has ended, and nothing is left to be brought back"),
+            Fate::Gone if undone.is_put_away => tell!("note: {setting} does not exist any more"),
+            Fate::Gone => {
+                tell!("warning: {setting} does not exist now; if it comes back, `{command}` restores it");
+            }
+            Fate::Ended => tell!("note: {setting}: the thread has ended, nothing to restore"),
             Fate::Unreadable { why } => tell!("warning: {setting} cannot be read: {why}"),
             Fate::Foreign { present } => {
                 tell!(
@@ -177,17 +176,17 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
     }
     say_troubles(&undone.troubles);
     if undone.fault.is_none() && undone.is_put_away {
-        say!("everything is taken back");
+        say!("all changes are undone");
         return Ok(exit::GOOD);
     }
     let has = |is_it: fn(&Fate) -> bool| undone.fault.is_none() && undone.fates.iter().any(|(_, fate)| is_it(fate));
     if has(|fate| matches!(fate, Fate::Foreign { .. })) {
-        tell!(
-            "note: `ropewalk tune undo --force` writes the old values all the same, `--keep` leaves these as they are"
-        );
+        tell!("note: `{command} --force` restores the old values of these, too; `--keep` keeps the present ones");
     }
     if has(|fate| *fate == Fate::Gone) {
-        tell!("note: for what is not there the journal stays until the machine is started again, or `--keep` is said");
+        tell!(
+            "note: the journal keeps missing settings until the machine is booted again, or until `{command} --keep`"
+        );
     }
     status(undone)
 }

@@ -97,6 +97,14 @@ impl JournalOptions {
     fn file(&self, root: &Path) -> PathBuf {
         self.journal.clone().unwrap_or_else(|| root.join(JOURNAL))
     }
+
+    /// The command that undoes what this journal records.
+    fn undo(&self, root: &Path) -> String {
+        let option = |name, path: &Path| format!(" {name} {}", path.display());
+        let journal = self.journal.as_deref().map(|path| option("--journal", path)).unwrap_or_default();
+        let root = if root == Path::new("/") { String::new() } else { option("--root", root) };
+        format!("ropewalk tune undo{journal}{root}")
+    }
 }
 
 pub(crate) fn tune(command: &TuneCommand) -> Result<u8, Failure> {
@@ -267,7 +275,9 @@ fn text(findings: &[Finding], counts: Counts) -> String {
         text.push('\n');
     }
     let Counts { harmful, could_be_better, told, good } = counts;
-    text.push_str(&format!("\n{harmful} harmful, {could_be_better} could be better, {told} told, {good} good\n"));
+    text.push_str(&format!(
+        "\n{harmful} harmful, {could_be_better} could be better, {told} information, {good} good\n"
+    ));
     text
 }
 
@@ -303,7 +313,7 @@ fn table(findings: &[&Finding]) -> Table {
 const fn grade(grade: Grade) -> &'static str {
     match grade {
         Grade::Good => "good",
-        Grade::Told => "told",
+        Grade::Told => "information",
         Grade::CouldBeBetter => "could be better",
         Grade::Harmful => "harmful",
     }

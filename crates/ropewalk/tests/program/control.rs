@@ -653,10 +653,11 @@ fn a_taken_port_is_named_with_the_url_of_this_program() {
     let mut demo = Program::start(["demo", "--duration", "1s", "--output", &output]);
     let url = demo.expect_error_line("run control and dashboard: ");
     let advice = demo.expect_error_line("another program listens on 127.0.0.1:8900; ");
-    assert!(advice.ends_with(&format!("--url {}", url.trim_end_matches('/'))), "{advice}");
+    assert!(advice.ends_with(&format!("ROPEWALK_URL={}", url.trim_end_matches('/'))), "{advice}");
     demo.end().expect_status(0);
     let refused = Program::run(["demo", "--duration", "1s", "--output", &output, "--control", "127.0.0.1:8900"]);
-    assert!(refused.expect_status(4).errors.contains("choose another port"), "{refused:#?}");
+    let errors = &refused.expect_status(4).errors;
+    assert!(errors.contains("another program uses this port") && errors.contains("ROPEWALK_URL"), "{refused:#?}");
 }
 
 #[test]
@@ -664,6 +665,8 @@ fn ctl_takes_names_and_prints_which_run_a_command_is_for() {
     let setup = Setup::new("control-names", &[841]).source("id = 843\nname = \"veto\"\nreadout = \"ru0\"");
     let controlled = Controlled::start(&setup, &["--idle"]);
     controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+    let state = Program::with_variable(("ROPEWALK_URL", &controlled.url), ["ctl", "state", "--json"]).end();
+    assert_eq!(state.expect_status(0).account()["run"], 1);
     // The names are known when the readout unit has reported.
     while controlled.good("sources").as_array().is_none_or(Vec::is_empty) {
         std::thread::sleep(std::time::Duration::from_millis(20));

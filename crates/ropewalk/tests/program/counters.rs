@@ -82,7 +82,13 @@ fn a_killed_builder_unit_still_tells_its_last_numbers_and_that_its_process_is_go
         cluster.take(name).end().expect_status(0);
     }
     assert_eq!(pages(&directory).keys().collect::<Vec<_>>(), ["bu0"], "what ends in order leaves no page");
-    Program::run(["counters".as_ref(), directory.as_os_str(), "--remove".as_ref()]).expect_status(0);
+    let output = cluster.run_directory("bu0").parent().expect("the output directory").to_owned();
+    for (output, removed) in [(directory.as_path(), "0 pages"), (&output, "1 page")] {
+        let arguments = ["--remove".as_ref(), "--output".as_ref(), output.as_os_str()];
+        let ended = Program::run(["counters".as_ref(), directory.as_os_str()].into_iter().chain(arguments));
+        assert_eq!(ended.expect_status(0).errors, format!("{removed} of ended processes removed"));
+        assert!(ended.out.is_empty(), "{ended:#?}");
+    }
     assert!(pages(&directory).is_empty());
 }
 

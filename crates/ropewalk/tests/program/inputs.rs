@@ -349,7 +349,7 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
     let began = told("started_ns")[0].as_i64().expect("a time") / 1_000_000_000;
     assert!((before..=seconds_since_1970()).contains(&began), "{began}");
     let table = runs(output, &["list"]).expect_status(0).out.join("\n");
-    assert!(table.contains("no account: still running, or killed"), "{table}");
+    assert!(table.contains("no account: not begun, still running, or killed"), "{table}");
 
     runs(output, &["note", "2", "target, moved", "--by", "ada"]).expect_status(0);
     let shown = runs(output, &["show", "2", "--json"]).expect_status(0).account();

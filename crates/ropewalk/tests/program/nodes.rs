@@ -204,6 +204,19 @@ fn a_run_ends_where_a_readout_unit_dies_while_its_sources_leave() {
     cluster.take("bu0").end().expect_status(0);
 }
 
+#[test]
+fn the_advice_after_a_run_that_did_not_begin_is_on_nodes() {
+    let mut cluster = Cluster::new(Setup::new("never-began", &[841]));
+    cluster.start("manager", &[]);
+    cluster.start("ru0", &[]);
+    let manager = cluster.take("manager");
+    manager.interrupt();
+    let ended = manager.end();
+    assert!(ended.out.iter().any(|line| line.contains("ledger")), "{ended:#?}");
+    assert!(ended.errors.contains("advice: the run did not begin: start all nodes"), "{ended:#?}");
+    assert!(!ended.errors.contains("is the board on"), "{ended:#?}");
+}
+
 // ---- event managers
 
 /// A run of two readout and two builder units that waits for its front ends.
@@ -305,6 +318,7 @@ fn a_run_that_was_taken_over_stops_at_a_signal() {
     front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS / 2));
     cluster.kill("manager");
     cluster.start("manager", &["--take-over", "--json"]);
+    cluster.node("manager").expect_error_line_with("took over run 1 (epoch ");
     front_ends.iter_mut().for_each(|front_end| front_end.send(EVENTS / 2 + 1..=EVENTS));
     cluster.node("manager").expect_error_line_with("  2,000 events");
     cluster.node("manager").interrupt();

@@ -214,11 +214,30 @@ fn a_full_disk_is_reported_at_once() {
     let mut front_end = FrontEnd::ferol(&program.expect_error_line("ru0 listens on "), 841).with_size(2048);
     std::thread::scope(|scope| {
         scope.spawn(|| front_end.send(1..=2000));
-        program.expect_error_line_with("DISK FULL");
+        program.expect_error_line_with(&format!("DISK FULL at bu0 ({}): ", output.display()));
         fs::remove_file(&filler).expect("it is ours");
     });
     let account = program.end().expect_status(0).account();
     assert_eq!(account["events"]["written"], 2000, "{account:#}");
+}
+
+#[test]
+fn verify_names_recover_for_open_files_and_recover_leaves_files_in_use() {
+    let setup = Setup::new("open-files", &[841]);
+    let file = setup.file();
+    let mut program = Program::start(["run".as_ref(), file.as_os_str()]);
+    FrontEnd::ferol(&program.expect_error_line("ru0 listens on "), 841).send(1..=50);
+    let run = setup.output().join("run000001");
+    let on = |command: &str| Program::run([command.as_ref(), run.as_os_str()]);
+    let advice = format!("`ropewalk recover {}`", run.display());
+    let verified = wait_for("an open file", || Some(on("verify")).filter(|ended| ended.errors.contains(&advice)));
+    verified.expect_status(1);
+    let recovered = on("recover");
+    let line = "in use by a running builder unit: not closed";
+    assert!(recovered.expect_status(0).out.iter().any(|said| said.ends_with(line)), "{recovered:#?}");
+    program.interrupt();
+    program.end().expect_status(0);
+    assert!(!on("verify").expect_status(0).errors.contains("advice"));
 }
 
 /// Nothing is lost and nothing is missing, so that the run is good; its files are not what a checksum says they are.
@@ -275,7 +294,7 @@ fn a_disk_that_fails_is_reported_with_its_error_and_is_no_full_disk() {
     wait_for("a second file", || is_closed("run000001-bu0-000002.rwk"));
     replace_with_file(&output);
     front_end.send(26..=60);
-    program.expect_error_line_with("DISK FAILS at bu0: ");
+    program.expect_error_line_with("DISK FAILS at bu0 (");
     program.interrupt();
     let ended = program.end();
     let account = ended.expect_status(3).account();

@@ -122,16 +122,21 @@ fn what_is_applied_is_undone() {
     let applied = machine.tune(&["apply"]);
     let said = applied.expect_status(0).out.join("\n");
     assert!(
-        said.contains("net.core.rmem_max: 212992 -> ") && said.contains("`ropewalk tune undo` takes it back"),
+        said.contains("net.core.rmem_max: 212992 -> ") && said.contains("to undo: `ropewalk tune undo --"),
         "{said}"
     );
     assert!(machine.state() != before);
     assert_eq!(machine.tune(&["plan"]).expect_status(0).out, ["# nothing to change"]);
     assert_eq!(machine.tune(&["apply"]).expect_status(0).out, ["nothing to change"]);
     let undone = machine.tune(&["undo"]);
-    assert_eq!(undone.expect_status(0).out.last().expect("a line"), "everything is taken back");
+    assert_eq!(undone.expect_status(0).out.last().expect("a line"), "all changes are undone");
     machine.expect(&before);
-    assert!(machine.tune(&["undo"]).expect_status(0).out[0].starts_with("nothing to take back: there is no "));
+    assert!(machine.tune(&["undo"]).expect_status(0).out[0].starts_with("nothing to undo: "));
+    let (journal, root) = (machine.root().join("own.journal").display().to_string(), machine.root());
+    let applied = machine.tune(&["apply", "--journal", &journal]);
+    let command = format!("to undo: `ropewalk tune undo --journal {journal} --root {}`", root.display());
+    assert!(applied.expect_status(0).out.last().is_some_and(|line| line.ends_with(&command)), "{applied:#?}");
+    machine.tune(&["undo", "--journal", &journal]).expect_status(0);
 }
 
 #[test]
@@ -205,11 +210,8 @@ fn what_is_away_keeps_the_journal() {
     let applied = fs::read_to_string(&path).expect("it is there");
     fs::remove_file(&path).expect("it is there");
     let undone = machine.tune(&["undo"]);
-    let line = "warning: net.core.rmem_max: this machine does not have it now; if it comes back";
-    assert!(
-        undone.expect_status(1).errors.contains(line) && undone.errors.contains("or `--keep` is said"),
-        "{undone:#?}"
-    );
+    let line = "warning: net.core.rmem_max does not exist now; if it comes back, `ropewalk tune undo --root ";
+    assert!(undone.expect_status(1).errors.contains(line) && undone.errors.contains(" --keep`"), "{undone:#?}");
     machine.write("proc/sys/net/core/rmem_max", &applied);
     machine.tune(&["undo"]).expect_status(0);
     machine.expect(&before);
@@ -229,7 +231,7 @@ fn kernel_parameters_are_made_to_last() {
     assert!(text.starts_with("# Written by `ropewalk tune persist`"), "{text}");
     assert!(text.contains("\nnet.ipv4.tcp_rmem = 4096 131072 "), "{text}");
     let undone = machine.tune(&["undo"]);
-    let note = "90-ropewalk.conf is read at each start all the same; delete it if it shall not";
+    let note = "90-ropewalk.conf is still read at boot; delete it to undo this, too";
     assert!(undone.expect_status(0).errors.contains(note), "{undone:#?}");
     machine.tune(&["apply", "--only", "network"]).expect_status(0);
     // After a restart with the file nothing is left to be planned, and there is no journal.
@@ -486,9 +488,7 @@ fn threads_of_a_run_that_goes_on_are_put_where_they_belong_and_back() {
     fs::remove_dir_all(machine.root().join("proc/4711/task/4714")).expect("it is there");
     let undone = machine.tune(&["undo"]);
     for name in ["4713 (ru0)", "4714 (ru1)"] {
-        let note = format!(
-            "note: CPUs of thread {name} of process 4711: it has ended, and nothing is left to be brought back"
-        );
+        let note = format!("note: CPUs of thread {name} of process 4711: the thread has ended, nothing to restore");
         assert!(undone.expect_status(0).errors.contains(&note), "{undone:#?}");
     }
     assert_eq!([4713, 4716].map(cpus), ["4", "0-15"], "it is another one now");

@@ -197,7 +197,7 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         what: "The congestion control of TCP, `net.ipv4.tcp_congestion_control`: `cubic` instead of `bbr`.",
         why: "bbr paces each connection with a timer and estimates the bandwidth of the path, which helps on long and \
               lossy paths. Inside a hall, and over loopback, its timers cost more than sending.",
-        source: "paper 3 has its time's usual one; measured with Ropewalk",
+        source: "measured with Ropewalk; paper 3 does not change the default of its kernel",
         worth: "16 streams over loopback, without TCP_NODELAY: 0.86 GB/s with bbr against 1.8 with cubic where each \
                send has \
                 2 KiB, 4.1 against 7.7 where it has 64 KiB; `ropewalk bench tcpla --case untuned` has one stream",
@@ -244,10 +244,10 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         group: Group::Network,
         what: "`net.ipv4.tcp_no_metrics_save`, which forbids to keep what was learned of a path for the next connection. \
                1.",
-        why: "What was learned in a bad moment slows the next run down. Paper 3 writes 0 beneath the comment \"disable \
+        why: "Values that were learned while the network was disturbed slow the next run down. Paper 3 writes 0 beneath the comment \"disable \
               caching\", which contradicts itself: 0 keeps the cache, 1 disables it.",
         source: "paper 3, Fig. 8, whose comment is right and whose value is not; the kernel's networking/ip-sysctl.rst",
-        worth: "runs that begin alike; no bench of Ropewalk shows it: it takes a path that had a bad moment \
+        worth: "runs that begin alike; no bench of Ropewalk shows it: it takes a path that was disturbed \
                (networking/ip-sysctl.rst)",
         sureness: Sureness::Documented,
         look: tcp_metrics,

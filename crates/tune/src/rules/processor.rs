@@ -172,7 +172,7 @@ fn guest_halt_poll(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
         return Ok(vec![match driver.filter(|name| !name.is_empty() && *name != "none") {
             None if is_guest => Seen::told(
                 SUBJECT,
-                "a virtual machine without the driver haltpoll: each CPU without work is given back at once",
+                "a virtual machine without the driver haltpoll: an idle CPU returns to the host at once",
                 "load it, where the host is KVM: `modprobe cpuidle_haltpoll force=1`",
             ),
             _ => Seen::good(SUBJECT, "is not used here"),
