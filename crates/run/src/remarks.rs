@@ -23,6 +23,8 @@ pub(super) struct KnownSources {
     datagrams: BTreeSet<SourceId>,
     /// Sources that have to send something in a run: they are required, and read no file.
     required: BTreeSet<SourceId>,
+    /// Sources in which a slip stays unseen, in a sentence.
+    unchecked_step: Option<Arc<str>>,
 }
 
 impl KnownSources {
@@ -35,15 +37,16 @@ impl KnownSources {
             names: Arc::new(configuration.source.iter().filter_map(name).collect()),
             datagrams: ids(SourceSection::comes_in_datagrams),
             required: ids(|one| one.requirement == Requirement::Required && !one.is_read()),
+            unchecked_step: configuration.unchecked_step().map(Arc::from),
         }
     }
 
-    /// Adds names to a sample, and which sources have no connections.
+    /// Adds to a sample names, which sources have no connections, and which are not checked for slips.
     pub(super) fn describe(&self, mut sample: Sample) -> Sample {
         for source in &mut sample.sources {
             source.sends_datagrams |= self.datagrams.contains(&source.source);
         }
-        Sample { names: Arc::clone(&self.names), ..sample }
+        Sample { names: Arc::clone(&self.names), unchecked_step: self.unchecked_step.clone(), ..sample }
     }
 }
 
@@ -102,6 +105,8 @@ impl Remarks<'_> {
             sentences.extend(self.masked(source, &name));
             sentences.extend(one.numbering.recovery(&name).map(|(_, sentence)| sentence));
         }
+        // What went wrong comes first.
+        sentences.extend(self.known.unchecked_step.as_deref().map(str::to_owned));
         sentences
     }
 
