@@ -10,7 +10,7 @@ use super::felix::ELinkSection;
 use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
 };
-use super::model::Settings;
+use super::model::{Settings, SynchronyAction};
 use super::parse::Faults;
 use super::run::BlackBoxSection;
 use crate::quantity::{Bytes, Form, Rate, Size, SizeDistribution, Time, read_from_text};
@@ -562,6 +562,19 @@ impl SourceSection {
         is_open && !self.numbers_grow() && self.description().is_some_and(|description| description.runs_free())
     }
 
+    /// Whether its fragments may have a time, and a bunch crossing: they show a slip against other sources. Emulated sources
+    /// never slip, and numbers that grow are times themselves.
+    fn step_keys(&self) -> [bool; 2] {
+        let has_crossing = self.bunch_crossing.mask != 0;
+        let may_have_both = self.emulate.is_some() || self.splitter.is_some() || self.link().is_some();
+        match self.format {
+            _ if may_have_both || self.numbers_grow() => [true; 2],
+            _ if self.has_layout() => [self.time.is_some(), false],
+            FormatName::Ferol | FormatName::Foreign(ForeignFormat::Fed | ForeignFormat::Ferol) => [false, has_crossing],
+            FormatName::Generic | FormatName::Foreign(_) => [true, has_crossing],
+        }
+    }
+
     /// The number of its first event, and why it is that, for people.
     fn first_text(&self) -> String {
         let description = self.description();
@@ -581,7 +594,7 @@ impl SourceSection {
             (Some(first), FormatName::Foreign(format)) => {
                 format!("{first}, as {} counts; `first` changes it", format.name())
             }
-            _ => "1, the default; `first` changes it".to_owned(),
+            _ => "1, or the one that the sources agree on; `first` changes it".to_owned(),
         }
     }
 }
@@ -589,19 +602,54 @@ impl SourceSection {
 impl Configuration {
     /// A line for each way in which sources' numbers begin: which number, why, and whose.
     pub fn first_lines(&self) -> Vec<String> {
-        const MOST_NAMES: usize = 4;
         let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for source in &self.source {
             by_text.entry(source.first_text()).or_default().push(source.name_or_id());
         }
-        let line = |(text, names): (String, Vec<String>)| {
-            let more = names.len().saturating_sub(MOST_NAMES);
-            let named = names.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("first event number {text}: {named}{more}")
-        };
-        by_text.into_iter().map(line).collect()
+        by_text.into_iter().map(|(text, names)| format!("first event number {text}: {}", some_of(&names))).collect()
     }
+
+    /// Sources in which a slip by one event stays unseen, and what they lack; `None` if each is compared with the reference
+    /// of `[synchrony]`, or none is to be.
+    pub fn unchecked_step(&self) -> Option<String> {
+        if self.has_gateways() || self.synchrony.action == SynchronyAction::Off {
+            return None;
+        }
+        let of = |source: &SourceSection| (source.name_or_id(), source.step_keys());
+        let sources = self.source.iter().filter(|source| source.requirement != Requirement::Masked);
+        let reference = self.synchrony.reference.and_then(|id| sources.clone().find(|source| source.id == id));
+        let sources: Vec<_> = sources.map(of).collect();
+        if sources.len() < 2 {
+            return None;
+        }
+        let reference = reference.map(of).or_else(|| sources.iter().find(|(_, keys)| keys.contains(&true)).cloned());
+        let (name, keys) = reference.unwrap_or_default();
+        let shares = |own: &[bool; 2]| own.iter().zip(&keys).any(|(one, other)| *one && *other);
+        let names = |is: &dyn Fn(&[bool; 2]) -> bool| -> Vec<String> {
+            sources.iter().filter(|(_, own)| is(own)).map(|(name, _)| name.clone()).collect()
+        };
+        let without = names(&|own| !own.contains(&true));
+        let apart = names(&|own| own.contains(&true) && !shares(own));
+        let has = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
+        let mut parts = Vec::new();
+        if !without.is_empty() {
+            parts.push(format!("{} {} neither `time` nor a bunch crossing", some_of(&without), has(&without)));
+        }
+        if !apart.is_empty() && keys.contains(&true) {
+            let (names, has) = (some_of(&apart), has(&apart));
+            parts.push(format!("{names} {has} no `time` or bunch crossing in common with {name}"));
+        }
+        (!parts.is_empty()).then(|| format!("step not checked: {}", parts.join("; ")))
+    }
+}
+
+/// The first few names, and the number of the others.
+fn some_of(names: &[String]) -> String {
+    const MOST_NAMES: usize = 4;
+    let more = names.len().saturating_sub(MOST_NAMES);
+    let named = names.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{named}{more}")
 }
 
 #[cfg(test)]
@@ -618,6 +666,38 @@ mod tests {
     }
 
     #[test]
+    fn sources_in_which_a_slip_stays_unseen_are_named_with_what_they_lack() {
+        let board = |id, keys: &str| {
+            let layout = "frame = { length = { at = 0, type = \"u16le\" } }\nevent = { at = 4, type = \"u32le\" }";
+            source(id, &format!("{layout}\n{keys}"))
+        };
+        let time = "time = { at = 8, type = \"u32le\", tick = \"10ns\" }";
+        let step = |sources: &[String], more: &str| {
+            let text = format!(
+                "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{}{more}",
+                sources.concat()
+            );
+            parse("test.toml", &text, &|_: &str| None).expect("a good configuration").unchecked_step()
+        };
+        let two = |one: &str, two: &str| step(&[board(1, one), board(2, two)], "");
+        let lacks = "neither `time` nor a bunch crossing";
+        assert_eq!(two(time, time), None);
+        assert_eq!(two(time, "emulate = true"), None);
+        assert_eq!(two("emulate = true", "emulate = true"), None);
+        assert_eq!(two(time, ""), Some(format!("step not checked: source-2 has {lacks}")));
+        assert_eq!(two("", ""), Some(format!("step not checked: source-1, source-2 have {lacks}")));
+        assert_eq!(step(&[board(1, "")], ""), None, "there is nothing to compare it with");
+        assert_eq!(step(&[board(1, ""), board(2, "")], "[synchrony]\naction = \"off\"\n"), None);
+        let fed = |id| source(id, "format = \"fed\"");
+        assert_eq!(step(&[fed(1), fed(2)], ""), None);
+        let apart = "step not checked: source-3 has no `time` or bunch crossing in common with source-1";
+        assert_eq!(step(&[fed(1), fed(2), board(3, time)], ""), Some(apart.to_owned()));
+        let reference = "[synchrony]\nreference = 3\n";
+        let others = "step not checked: source-1, source-2 have no `time` or bunch crossing in common with source-3";
+        assert_eq!(step(&[fed(1), fed(2), board(3, time)], reference), Some(others.to_owned()));
+    }
+
+    #[test]
     fn each_source_says_where_its_numbers_begin_and_why() {
         let eudaq = source(1, "format = \"eudaq\"");
         let given = source(2, "format = \"eudaq\"\nfirst = 7");
@@ -627,7 +707,7 @@ mod tests {
             lines(&[eudaq, given, fed, midas].concat()),
             [
                 "first event number 0, as eudaq counts; `first` changes it: source-1",
-                "first event number 1, the default; `first` changes it: source-3, source-4",
+                "first event number 1, or the one that the sources agree on; `first` changes it: source-3, source-4",
                 "first event number 1: its frames are counted as they come: source-5",
                 "first event number 7, as `first` says: source-2",
             ]

@@ -91,6 +91,8 @@ pub(super) struct Datagrams {
 const AT_ONCE: usize = 512;
 /// Frames of one source that are handed on at a time: fewer than there is room for, since one may bring others that waited for it.
 const MOST_FRAMES: usize = 96;
+/// How often a receiver is asked at the end for datagrams that were not read.
+const MOST_UNREAD: usize = 1 << 14;
 /// Datagrams for which there is room from the start.
 const ROOM: usize = 2048;
 /// So much of a receiver's memory may be held before what is oldest moves, in percent.
@@ -165,8 +167,10 @@ impl Datagrams {
         self.inputs.iter_mut().map(|input| input.turn(now, readout, &mut self.received)).sum()
     }
 
-    /// The run is over: what is divided or gathered and waits will not be taken any more.
-    pub(super) fn abandon_waiting(&mut self, readout: &mut Readout) {
+    /// The run is over: what is divided or gathered and waits will not be taken any more, nor what waits at a port that was not
+    /// read.
+    pub(super) fn abandon_waiting(&mut self, now: Instant, readout: &mut Readout) {
+        self.inputs.iter_mut().for_each(|input| input.abandon_unread(now, readout));
         for route in self.inputs.iter_mut().flat_map(|input| &mut input.routes) {
             let fragments = route.dividing.as_mut().map_or(0, |dividing| dividing.abandon());
             readout.abandon(route.source, fragments + route.framer.abandon());
@@ -242,6 +246,26 @@ impl Input {
     /// Whether something may come that can be taken.
     const fn is_heard(&self) -> bool {
         self.blocked_by.is_none() && !self.has_ended
+    }
+
+    /// Counts datagrams that came while their source had no room, and those behind them, and drops them.
+    fn abandon_unread(&mut self, now: Instant, readout: &mut Readout) {
+        if self.blocked_by.is_none() {
+            return;
+        }
+        // Senders go on: what comes meanwhile is not of the run.
+        for _ in 0..MOST_UNREAD {
+            for packet in self.waiting.drain(..) {
+                match self.demux.route_of(&packet, &self.routes) {
+                    Some(index) => readout.abandon(self.routes[index].source, 1),
+                    None => self.nobodys += 1,
+                }
+            }
+            if !self.is_live || self.receiver.receive(now, &mut self.packets) == 0 {
+                break;
+            }
+            self.waiting.extend(self.packets.drain(..));
+        }
     }
 
     /// Asks what was lost since the run began.

@@ -580,7 +580,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.last_word = None;
         self.front_ends.abandon_waiting(&mut self.readout);
-        self.datagrams.abandon_waiting(&mut self.readout);
+        self.datagrams.abandon_waiting(now, &mut self.readout);
         self.histograms_due = now;
         self.report(now);
         self.unsent.push_back(Message::Finished(finished));

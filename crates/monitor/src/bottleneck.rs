@@ -16,11 +16,11 @@ mod tests;
 use core::time::Duration;
 use std::sync::Arc;
 
-use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role, SourceId};
+use ropewalk_terms::{Cause, Counter, FragmentAccount, Instant, NodeId, Role, SourceId};
 use serde::{Deserialize, Serialize};
 
 use crate::numbering::wrong_beginnings;
-use crate::quality::{SILENT, filters_given_up, grouped, never_sent};
+use crate::quality::{RESTARTED, SILENT, exchanged, filters_given_up, grouped, have_all_restarted, never_sent};
 use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.
@@ -39,6 +39,10 @@ pub enum Limit {
     DatagramsLost,
     /// The first number of a source does not fit the run, and its fragments are in no event.
     WrongFirstNumber,
+    /// Every source restarted counting, and no event can be built.
+    SourcesRestarted,
+    /// Fragments fail their checks as if two sources were exchanged, and no event is built.
+    SourcesExchanged,
     /// A source has stopped while others go on or wait.
     SourceSilent,
     /// No source has sent anything in this run.
@@ -69,6 +73,8 @@ pub enum Limit {
     FilterStuck,
     /// Nothing limits the rate, but events are incomplete, or no filter decides on them.
     Incomplete,
+    /// Nothing limits the rate, but fragments are in no event.
+    FragmentsLost,
     /// Nothing: all that sources send is taken.
     Sources,
 }
@@ -84,6 +90,8 @@ impl Limit {
                 | Self::NodeMissing
                 | Self::DatagramsLost
                 | Self::WrongFirstNumber
+                | Self::SourcesRestarted
+                | Self::SourcesExchanged
                 | Self::SourceSilent
         )
     }
@@ -135,6 +143,17 @@ impl View<'_> {
         self.now.name_of_node(node)
     }
 
+    /// Events that were built in between.
+    fn built(&self) -> u64 {
+        self.now.events.since(&self.before.events).built
+    }
+
+    /// Fragments that were lost in between, by this count.
+    fn lost(&self, count: impl Fn(&FragmentAccount) -> u64) -> u64 {
+        let total = |sample: &Sample| -> u64 { sample.sources.iter().map(|source| count(&source.account)).sum() };
+        total(self.now).saturating_sub(total(self.before))
+    }
+
     /// What comes in is held up: a readout unit's pool is full, or every source waits.
     fn is_held_up(&self) -> bool {
         fullest_pool(self).is_some_and(|(_, share)| share >= FULL)
@@ -153,6 +172,8 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     node_missing,
     datagrams_lost,
     wrong_first_number,
+    sources_restarted,
+    sources_exchanged,
     source_silent,
     throttle,
     filter_stuck,
@@ -220,6 +241,22 @@ fn wrong_first_number(view: &View<'_>) -> Option<Finding> {
     let subject = format!("source {source}");
     let evidence = vec![(format!("fragments of {subject} in no event"), count as f64)];
     Some(finding(Limit::WrongFirstNumber, subject, sentence, evidence))
+}
+
+/// No fragment of an event has a place any more.
+fn sources_restarted(view: &View<'_>) -> Option<Finding> {
+    let count = view.lost(|account| account.dropped.get(Cause::OutOfSync));
+    if count == 0 || view.built() > 0 || !have_all_restarted(view.now) {
+        return None;
+    }
+    let evidence = vec![("fragments out of sync".to_owned(), count as f64)];
+    Some(finding(Limit::SourcesRestarted, "", format!("no event is built: {RESTARTED}"), evidence))
+}
+
+fn sources_exchanged(view: &View<'_>) -> Option<Finding> {
+    let (sources, sentence) = exchanged(view.now).filter(|_| view.built() == 0)?;
+    let evidence = vec![("sources whose fragments fail their checks".to_owned(), sources.len() as f64)];
+    Some(finding(Limit::SourcesExchanged, "", sentence, evidence))
 }
 
 fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
@@ -387,18 +424,16 @@ fn not_limited(view: &View<'_>) -> Finding {
         let evidence = vec![("filter units given up".to_owned(), count as f64)];
         return finding(Limit::Incomplete, "", format!("the rate is not limited, but {sentence}"), evidence);
     }
-    let all_lost = |sample: &Sample| sample.sources.iter().map(|source| source.account.lost()).sum::<u64>();
-    let lost = all_lost(view.now).saturating_sub(all_lost(view.before));
+    let lost = view.lost(in_no_event);
     if lost > 0 {
-        let came = (fragments * view.rates.seconds).round() as u64;
-        let sentence =
-            format!("the rate is not limited, but fragments are lost: {} of the last {}", grouped(lost), grouped(came));
-        return finding(
-            Limit::Incomplete,
-            "",
-            sentence,
-            vec![("lost fragments of the last ones".to_owned(), lost as f64)],
+        let all = view.lost(|account| account.received).max(lost);
+        let sentence = format!(
+            "the rate is not limited, but fragments are in no event: {} of the last {}",
+            grouped(lost),
+            grouped(all)
         );
+        let evidence = vec![("fragments of the last ones that are in no event".to_owned(), lost as f64)];
+        return finding(Limit::FragmentsLost, "", sentence, evidence);
     }
     let sentence = format!(
         "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
@@ -410,6 +445,12 @@ fn not_limited(view: &View<'_>) -> Finding {
         ("fragments per second of all sources".to_owned(), fragments),
     ];
     finding(Limit::Sources, "", sentence, evidence)
+}
+
+/// Fragments that were taken and are in no event; those of masked sources are meant to be in none.
+fn in_no_event(account: &FragmentAccount) -> u64 {
+    let FragmentAccount { late, duplicate, corrupt, stale, dropped, .. } = account;
+    late + duplicate + corrupt + stale + dropped.total() - dropped.get(Cause::Masked)
 }
 
 fn of(counter: Counter, node: &str) -> String {
@@ -508,9 +549,9 @@ fn disk_or_filter(view: &View<'_>) -> Option<Finding> {
 
 /// Fragments come, events wait for a filter, and none was decided between the two samples.
 fn filter_stuck(view: &View<'_>) -> Option<Finding> {
-    let decided = view.now.events.since(&view.before.events).built;
     let builders = view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Builder);
-    let (rates, share) = greatest(builders, |rates| rates.shares.filter_busy_share, BUSY).filter(|_| decided == 0)?;
+    let (rates, share) =
+        greatest(builders, |rates| rates.shares.filter_busy_share, BUSY).filter(|_| view.built() == 0)?;
     let name = view.name(rates.node);
     let sentence = format!(
         "stopped by the filter of builder unit {name}: its units are {} busy and decide nothing; a unit that hangs is restarted after `filter.timeout`",

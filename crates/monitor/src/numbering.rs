@@ -96,7 +96,8 @@ impl<'a> Numbered<'a> {
 
     /// The number that it began with, where this number is known: the run's first one unless it says otherwise.
     fn first(&self, of_run: u64) -> Option<u64> {
-        let usual = self.is_in_events().then_some(of_run);
+        let begins_there = self.is_in_events() || self.account.received > 0 && self.account.stale == 0;
+        let usual = begins_there.then_some(of_run);
         self.numbering.begun.map(|begun| begun.came).or(usual)
     }
 }
@@ -186,6 +187,12 @@ mod tests {
         assert_eq!(sentences(&apart)[1], "straw sends numbers from 7000, calo from 5000: reset both");
         let silent = [(300, 300, 0, Some((0, 5000, None))), (0, 0, 0, None)];
         assert!(sentences(&silent)[0].ends_with("(first): reset the board, or delete \"first\""));
+    }
+
+    #[test]
+    fn a_board_that_set_the_beginning_is_named_before_any_event_is_built() {
+        let waiting = [(300, 300, 0, Some((1, 500, None))), (300, 0, 0, None)];
+        assert_eq!(sentences(&waiting), ["calo sends numbers from 500, straw from 1: reset both"]);
     }
 
     #[test]

@@ -257,9 +257,10 @@ impl QualityMonitor {
     fn findings(&self, before: Option<&Sample>, sample: &Sample) -> Vec<Finding> {
         let mut found = Vec::new();
         let beginnings = beginnings(before, sample, &mut found);
+        let all_restarted = self.all_restarted(sample);
         for source in &sample.sources {
             let name = sample.name_of(source.source);
-            restart(source, &name, sample, &mut found);
+            restart(source, &name, (sample, all_restarted.as_deref()), &mut found);
             doubts(source, &name, &mut found);
             losses(source, &name, beginnings.contains(&source.source), &mut found);
             self.absence(source, &name, (before, sample), &mut found);
@@ -269,9 +270,23 @@ impl QualityMonitor {
             let holds = kind == ProblemKind::FiltersGivenUp && sample.phase == "running";
             Finding { kind, source: None, count, holds, sentence }
         }));
+        if let Some((sources, sentence)) = exchanged(sample) {
+            let kind = ProblemKind::WrongSource;
+            let found_of =
+                |source| Finding { kind, source: Some(source), count: 0, holds: true, sentence: sentence.clone() };
+            found.extend(sources.into_iter().map(found_of));
+        }
         incomplete(sample, &mut found);
         self.standstill(before, sample, &mut found);
         found
+    }
+
+    /// Every source restarted counting, and no event has ended since: then none will.
+    fn all_restarted(&self, sample: &Sample) -> Option<String> {
+        let time = sample.time.since(self.ended.1);
+        let stands = sample.phase == "running" && time >= SILENT && have_all_restarted(sample);
+        let since = Utc(sample.utc.0 - i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
+        stands.then(|| format!("no event is built since {} UTC: {RESTARTED}", since.time_of_day()))
     }
 
     /// Nodes that are away, and a run that builds nothing although it should.
@@ -366,7 +381,7 @@ impl QualityMonitor {
             QualityState::NoData if complete.total > 0 && !is_dead => QualityState::Good,
             state => state,
         };
-        let sentence = summed_up(&problems, state, complete.total);
+        let sentence = summed_up(&problems, state, complete.total, sample);
         Quality {
             state,
             is_current: problems.first().is_some_and(|problem| problem.is_current),
@@ -380,14 +395,17 @@ impl QualityMonitor {
 }
 
 /// The worst problem and how many others there are, or that all is well.
-fn summed_up(problems: &[Problem], state: QualityState, complete: u64) -> String {
+fn summed_up(problems: &[Problem], state: QualityState, complete: u64, sample: &Sample) -> String {
+    let unchecked = || sample.unchecked_step.as_deref().map_or_else(String::new, |sentence| format!("; {sentence}"));
     let complete = match state {
-        QualityState::Good => format!("all {} events are complete", grouped(complete)),
+        QualityState::Good => format!("all {} events are complete{}", grouped(complete), unchecked()),
         _ if problems.is_empty() => "no events yet".to_owned(),
         _ => String::new(),
     };
     let Some(worst) = problems.first() else { return complete };
-    let others = || problems[1..].iter().filter(|problem| problem.is_current == worst.is_current);
+    // One sentence may be about several sources.
+    let is_other = |problem: &&Problem| problem.sentence != worst.sentence;
+    let others = || problems[1..].iter().filter(|problem| problem.is_current == worst.is_current).filter(is_other);
     let mut sources: Vec<_> = others().filter_map(|problem| problem.source).collect();
     sources.sort_unstable();
     sources.dedup();
@@ -434,7 +452,49 @@ fn beginnings(before: Option<&Sample>, sample: &Sample, found: &mut Vec<Finding>
     sources
 }
 
-fn restart(source: &SourceSample, name: &str, sample: &Sample, found: &mut Vec<Finding>) {
+/// What to say if all sources restarted counting, and what to do.
+pub(crate) const RESTARTED: &str = "all sources restarted counting: stop this run and start a new one";
+
+/// Whether every source that sends restarted counting so that its fragments fit no event.
+pub(crate) fn have_all_restarted(sample: &Sample) -> bool {
+    let mut sending = sample.sources.iter().filter(|source| source.account.received > 0 && !source.has_ended());
+    let is_out = |source: &SourceSample| source.numbering.restarted_at.is_some();
+    sending.next().is_some_and(is_out) && sending.all(is_out)
+}
+
+/// Whether nearly all fragments of a source fail their checksum or `match`.
+pub const fn is_misfit(received: u64, failed: u64) -> bool {
+    failed >= SOME && failed * 10 >= received * 9
+}
+
+/// Fewer fragments than these say nothing about a source.
+const SOME: u64 = 16;
+
+/// Two or more sources of which nearly all fragments have failed their checks since the run began, and a sentence.
+pub(crate) fn exchanged(sample: &Sample) -> Option<(Vec<SourceId>, String)> {
+    let fails = |source: &&SourceSample| {
+        let failed = wrong_checksums(source) + source.account.dropped.get(Cause::NotMatched);
+        is_misfit(source.account.received, failed)
+    };
+    let sources: Vec<_> = sample.sources.iter().filter(fails).map(|source| source.source).collect();
+    let names: Vec<_> = sources.iter().map(|source| sample.name_of(*source)).collect();
+    (sources.len() > 1).then(|| (sources, misfits(&names)))
+}
+
+/// `nearly all fragments of board-1 and board-2 fail their checksum or "match": are the ports or cables exchanged?`
+pub fn misfits(names: &[String]) -> String {
+    let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(" and ");
+    let more = names.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {}", counted(more as u64, "more source")) } else { String::new() };
+    format!("nearly all fragments of {named}{more} fail their checksum or `match`: are the ports or cables exchanged?")
+}
+
+fn wrong_checksums(source: &SourceSample) -> u64 {
+    let flagged = source.doubts.iter().find(|(name, _)| *name == "crc_errors").map_or(0, |(_, count)| *count);
+    flagged.max(source.numbers.get(Counter::CrcErrors))
+}
+
+fn restart(source: &SourceSample, name: &str, (sample, all): (&Sample, Option<&str>), found: &mut Vec<Finding>) {
     if let Some((count, sentence)) = source.numbering.recovery(name) {
         let kind = ProblemKind::SourceRecovered;
         found.push(Finding { kind, source: Some(source.source), count, holds: false, sentence });
@@ -449,7 +509,7 @@ fn restart(source: &SourceSample, name: &str, sample: &Sample, found: &mut Vec<F
             source: Some(source.source),
             count: dropped,
             holds: false,
-            sentence: format!("{name} restarted counting at event {event}{events}"),
+            sentence: all.map_or_else(|| format!("{name} restarted counting at event {event}{events}"), str::to_owned),
         });
     }
 }
@@ -524,7 +584,7 @@ fn doubts(source: &SourceSample, name: &str, found: &mut Vec<Finding>) {
         crossing,
         format!("{name}: {} with another bunch crossing than the other sources", fragments(crossing)),
     );
-    let checksums = count_of("crc_errors").max(source.numbers.get(Counter::CrcErrors));
+    let checksums = wrong_checksums(source);
     report(ProblemKind::ChecksumsWrong, checksums, format!("{name}: {} with a wrong checksum", fragments(checksums)));
     let faults = [
         ("malformed", "malformed"),
@@ -628,7 +688,7 @@ pub struct Relation {
     pub since: EventKey,
 }
 
-/// Names the sources that disagree with most others; where two sources disagree and no third one can tell, both.
+/// Names the sources that disagree with most others; if no third source can tell which of two is wrong, both.
 fn out_of_step(sample: &Sample, found: &mut Vec<Finding>) {
     for (source, sentence) in disagreements(&sample.synchrony, |source| sample.name_of(source)) {
         let kind = ProblemKind::SourceOutOfStep;
@@ -636,7 +696,8 @@ fn out_of_step(sample: &Sample, found: &mut Vec<Finding>) {
     }
 }
 
-/// The sources that are out of step, each with a sentence. `all` holds the reference source with offset 0.
+/// The sources that are out of step, each with a sentence; of two that disagree each with the same one. `all` holds the
+/// reference source with offset 0. The event in a sentence is the first that holds data of two triggers.
 pub fn disagreements(all: &[(SourceId, Relation)], name_of: impl Fn(SourceId) -> String) -> Vec<(SourceId, String)> {
     let mut found = Vec::new();
     for (source, relation) in all.iter().filter(|(_, relation)| relation.offset.is_none()) {
@@ -657,14 +718,27 @@ pub fn disagreements(all: &[(SourceId, Relation)], name_of: impl Fn(SourceId) ->
     for (source, offset, since) in placed().filter(|(_, offset, _)| *offset != base) {
         let (name, by) = (name_of(source), offset - base);
         let since = if offset == 0 { first } else { since };
-        let other = at(base).find(|(other, ..)| *other != source).map(|(other, ..)| name_of(other));
-        let sentence = match other.filter(|_| is_tie) {
-            Some(other) => format!("{other} and {name} disagree by {} since event {since}", events(by)),
+        let other = at(base).map(|(other, ..)| other).find(|other| *other != source).filter(|_| is_tie);
+        // A relation is known since the first trigger that both sources have. If the reference lost some, its own event
+        // with that trigger comes as many earlier.
+        let is_of_reference = offset == 0 || other.is_some();
+        let since = if is_of_reference { earlier(since, if offset == 0 { base } else { offset }) } else { since };
+        let sentence = match other {
+            Some(other) => format!("{} and {name} disagree by {} since event {since}", name_of(other), events(by)),
             None => format!("{name} is {} {} since event {since}", events(by), if by > 0 { "early" } else { "late" }),
         };
+        if let Some(other) = other.filter(|other| found.iter().all(|(known, _)| known != other)) {
+            found.push((other, sentence.clone()));
+        }
         found.push((source, sentence));
     }
     found
+}
+
+/// The event that comes so many earlier as an offset is negative.
+fn earlier(event: EventKey, offset: i16) -> EventKey {
+    let number = event.number().saturating_sub(u64::from(offset.min(0).unsigned_abs())).max(1);
+    EventKey::new(event.resync(), number)
 }
 
 fn events(by: i16) -> String {

@@ -157,6 +157,8 @@ pub struct Sample {
     pub node_names: Arc<BTreeMap<NodeId, String>>,
     /// Directories to which nodes of this process write.
     pub outputs: Arc<BTreeMap<NodeId, String>>,
+    /// Sources in which a slip by one event stays unseen, in a sentence; `None` if all are checked.
+    pub unchecked_step: Option<Arc<str>>,
     /// Datagrams that were lost before they could be taken, where several sources send to one port.
     pub lost_datagrams: ByCause,
     /// The disk that is full first; `None` if no builder unit of this process writes to one.

@@ -11,12 +11,10 @@ use ropewalk_flow::messages::NumberingKind;
 use ropewalk_monitor::Sample;
 use ropewalk_monitor::alarms::{Alarm, Alarms, Rule, Severity, State};
 use ropewalk_monitor::bottleneck::Finder;
-use ropewalk_monitor::quality::{Problem, QualityMonitor, Relation, counted, disagreements};
+use ropewalk_monitor::quality::{Problem, QualityMonitor, counted};
 use ropewalk_run::session::SessionView;
-use ropewalk_run::{
-    DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronySummary, SynchronyVerdict, disk_error,
-};
-use ropewalk_terms::{ByCause, Cause, Counter, Place, SourceId};
+use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
+use ropewalk_terms::{ByCause, Cause, Counter, Place};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
@@ -30,7 +28,10 @@ pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
         .filter(|&(_, count)| count > 0)
         .map(|(id, count)| {
             let fragments = if count == 1 { "fragment" } else { "fragments" };
-            format!("{}: {} {fragments} with a wrong checksum, kept and flagged", summary.name_of(id), grouped(count))
+            let account = &summary.by_source[id];
+            let are_kept = account.in_complete_events + account.in_incomplete_events > 0;
+            let kept = if are_kept { "kept and flagged" } else { "in no event" };
+            format!("{}: {} {fragments} with a wrong checksum, {kept}", summary.name_of(id), grouped(count))
         })
         .collect()
 }
@@ -51,7 +52,9 @@ pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
     let flagged = summary.by_source.iter().map(|(id, account)| (id, &account.flagged));
     let flagged = flagged.filter(|(_, flags)| !flags.is_empty());
     let line = |(id, flags): (&String, &BTreeMap<_, _>)| {
-        format!("{}: fragments in doubt, kept and flagged: {}", summary.name_of(id), named(flags))
+        let reference = summary.reference().filter(|_| flags.contains_key("displaced"));
+        let against = reference.map_or_else(String::new, |name| format!(" (against {name})"));
+        format!("{}: fragments in doubt, kept and flagged: {}{against}", summary.name_of(id), named(flags))
     };
     flagged.map(line).collect()
 }
@@ -304,22 +307,6 @@ fn event_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     }
 }
 
-/// A line for each source that is out of step.
-pub(crate) fn synchrony_lines(summary: &RunSummary) -> Vec<String> {
-    let relation = |state: &SynchronySummary| {
-        let offset = match state.verdict {
-            SynchronyVerdict::InSync => Some(0),
-            SynchronyVerdict::Offset => Some(state.offset),
-            SynchronyVerdict::Lost => None,
-            SynchronyVerdict::CannotTell => return None,
-        };
-        Some((SourceId(state.source), Relation { offset, since: state.since.parse().ok()? }))
-    };
-    let relations: Vec<_> = summary.synchrony.iter().filter_map(relation).collect();
-    let found = disagreements(&relations, |source| summary.name_of(&source.to_string()));
-    found.into_iter().map(|(_, sentence)| sentence).collect()
-}
-
 const REFRESH: Duration = Duration::from_millis(250);
 const PIPE_REFRESH: Duration = Duration::from_secs(5);
 /// Between two samples for limits and alarms, whose rates need some time.
@@ -423,7 +410,8 @@ impl Progress {
             self.drawn += 1;
             let names = &view.sample;
             let table = table((snapshot, names), totals, rates, &left, &self.disks) + &self.data();
-            output::live(Some(format!("{spinner} {}s {table}", self.begin.elapsed().as_secs())));
+            let text = format!("{spinner} {}s {table}", self.begin.elapsed().as_secs());
+            output::live(Some(wrapped(&text, Table::new().width().map_or(usize::MAX, usize::from))));
         } else {
             tell!("{}{left}{}", line((snapshot, &view.sample), totals, rates, &self.disks), self.data());
         }
@@ -464,6 +452,20 @@ impl Progress {
     }
 }
 
+/// The lines of a text, continued in the next line of a terminal that is narrower.
+fn wrapped(text: &str, width: usize) -> String {
+    let (mut wrapped, mut column) = (String::new(), 0);
+    for character in text.chars() {
+        column = if character == '\n' { 0 } else { column + 1 };
+        if column > width {
+            wrapped.push('\n');
+            column = 1;
+        }
+        wrapped.push(character);
+    }
+    wrapped
+}
+
 /// Part of the readout units' buffers that is held, in percent.
 fn held(snapshot: &RunSnapshot) -> u64 {
     snapshot.counter(Counter::PoolHeld) * 100 / snapshot.counter(Counter::PoolBlocks).max(1)
@@ -497,7 +499,7 @@ fn not_taken(snapshot: &RunSnapshot) -> String {
 
 fn line((snapshot, names): (&RunSnapshot, &Sample), totals: Totals, rates: Totals, disks: &str) -> String {
     format!(
-        "run {} {}  {} events  {} events/s  {}/s  pool {} %  {}{}{disks}",
+        "run {} {}  {} events  {} events/s  {}/s  buffers {} %  {}{}{disks}",
         snapshot.run,
         snapshot.phase.name(),
         grouped(totals.events),
@@ -550,6 +552,12 @@ fn waiting_disks(snapshot: &RunSnapshot, sample: &Sample) -> String {
 mod tests {
     use super::*;
     use ropewalk_terms::NodeId;
+
+    #[test]
+    fn lines_that_are_longer_than_the_terminal_go_on_below() {
+        assert_eq!(wrapped("run 1\n  DATA: lost\nend", 8), "run 1\n  DATA: \nlost\nend");
+        assert_eq!(wrapped("12345678", 8), "12345678");
+    }
 
     #[test]
     fn one_long_value_makes_no_line_of_the_ledger_long() {
@@ -617,7 +625,7 @@ mod tests {
         let line = line((&snapshot, &names), totals, rates, "");
         assert_eq!(
             line,
-            "run 0 initial  12,000 events  5,000 events/s  1.0 MiB/s  pool 25 %  lost 0 fragments  waiting for bu1"
+            "run 0 initial  12,000 events  5,000 events/s  1.0 MiB/s  buffers 25 %  lost 0 fragments  waiting for bu1"
         );
     }
 }

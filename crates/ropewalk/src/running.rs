@@ -5,7 +5,7 @@ use crate::exit::{self, Failure};
 use crate::output::print_json;
 use crate::render::{
     Progress, begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table,
-    partial_lines, remark_lines, synchrony_lines,
+    partial_lines, remark_lines,
 };
 use crate::{push, topology};
 use ropewalk_config::fields::Fields;
@@ -390,7 +390,7 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
     say!("{}", ledger_table(summary));
     let lines = [
         partial_lines,
-        synchrony_lines,
+        RunSummary::out_of_step,
         checksum_lines,
         begin_lines,
         remark_lines,

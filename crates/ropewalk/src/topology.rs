@@ -87,6 +87,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         let (all, first) = (unknown.join(", "), unknown[0]);
         tell!("note: `address` of {all} has port 0: `ropewalk node builder` needs --at {first}=ADDRESS then");
     }
+    note_unchecked_step(&configuration);
     // A table in which the kernel places everything is left to `topology`.
     let shows_plan =
         plan.placements.iter().any(Placement::is_placed) || !plan.unused_rules.is_empty() || !plan.remarks.is_empty();
@@ -126,6 +127,13 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     // A page long: a reader such as `head` may close the pipe early.
     write_results(text.as_bytes());
     Ok(exit::GOOD)
+}
+
+/// Names the sources in which a slip stays unseen.
+fn note_unchecked_step(configuration: &Configuration) {
+    if let Some(sentence) = configuration.unchecked_step() {
+        tell!("note: {sentence}; if a source slips by one event, complete events hold data of two triggers");
+    }
 }
 
 /// Says what will not be as the configuration wants it, before a run begins.

@@ -5,15 +5,22 @@ use super::source_summary::{FragmentSummary, NumberingSummary};
 use super::summary::RunSummary;
 use ropewalk_config::{ByteOrigin, Configuration, NumberType, SourceInput, SourceSection};
 use ropewalk_flow::messages::NumberingKind;
-use ropewalk_terms::{Counter, Requirement};
+use ropewalk_monitor::quality::{is_misfit, misfits};
+use ropewalk_terms::{Cause, Counter, Requirement};
 
 /// One line for each source that has a problem, with its name and id; or one for a run that did not begin.
 pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String> {
     if summary.run == 0 {
         return vec!["the run did not begin: start all nodes of the configuration".to_owned()];
     }
-    let mut lines = Vec::new();
-    for source in &configuration.source {
+    let mut lines: Vec<_> =
+        summary.out_of_step().into_iter().map(|sentence| format!("{sentence}: {SLIPPED}")).collect();
+    let exchanged = exchanged(summary);
+    lines.extend((!exchanged.is_empty()).then(|| misfits(&exchanged)));
+    lines.extend(have_all_restarted(summary).then(|| ALL_RESTARTED.to_owned()));
+    for source in
+        configuration.source.iter().filter(|source| !exchanged.contains(&summary.name_of(&source.id.to_string())))
+    {
         let Some(account) = summary.by_source.get(&source.id.to_string()) else { continue };
         let numbering = summary.numbering.get(&source.id.to_string()).map_or(&[][..], Vec::as_slice);
         let others = || summary.by_source.iter().filter(|(id, _)| **id != source.id.to_string());
@@ -25,6 +32,9 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
             jumped: account.counts.get(Counter::NumbersJumped),
             events_of_others: others().map(|(_, other)| other.received - other.duplicate).max(),
             numbering,
+            beginner: others()
+                .find(|(id, other)| other.received > 0 && !summary.numbering.contains_key(*id))
+                .map(|(id, _)| summary.name_of(id)),
         };
         lines.extend(
             about(source, account, &evidence)
@@ -32,6 +42,33 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
         );
     }
     lines
+}
+
+/// What to do about sources that are out of step.
+const SLIPPED: &str = "a trigger was missed or counted twice; check the trigger cables, reset all boards and start a new run. The \
+                       events before are good";
+
+/// What to do if all sources restarted.
+const ALL_RESTARTED: &str = "all sources restarted counting, and no event was built since then: after a reset of all boards \
+                             stop the run and start a new one";
+
+/// Whether two or more sources sent data, and all of them restarted so that their fragments fit no event.
+fn have_all_restarted(summary: &RunSummary) -> bool {
+    let sending: Vec<_> = summary.by_source.iter().filter(|(_, account)| account.received > 0).collect();
+    let is_out = |one: &NumberingSummary| one.is(NumberingKind::OutOfSync);
+    sending.len() > 1
+        && sending.iter().all(|(id, _)| summary.numbering.get(*id).is_some_and(|all| all.iter().any(is_out)))
+}
+
+/// The names of sources that may be exchanged: nearly all fragments of two or more fail their checks.
+fn exchanged(summary: &RunSummary) -> Vec<String> {
+    let fails = |account: &FragmentSummary| {
+        let failed = account.counts.get(Counter::CrcErrors) + account.dropped.get(Cause::NotMatched);
+        is_misfit(account.received, failed)
+    };
+    let sources = summary.by_source.iter().filter(|(_, account)| fails(account));
+    let names: Vec<_> = sources.map(|(id, _)| summary.name_of(id)).collect();
+    if names.len() > 1 { names } else { Vec::new() }
 }
 
 /// What a run knows of the event numbers of a source.
@@ -47,6 +84,8 @@ struct Evidence<'a> {
     /// The most event numbers that another source sent.
     events_of_others: Option<u64>,
     numbering: &'a [NumberingSummary],
+    /// Another source whose numbers begin where the run does.
+    beginner: Option<String>,
 }
 
 fn about(source: &SourceSection, account: &FragmentSummary, evidence: &Evidence<'_>) -> Option<String> {
@@ -64,11 +103,7 @@ fn about(source: &SourceSection, account: &FragmentSummary, evidence: &Evidence<
     let causes = account.dropped.iter().map(|(cause, count)| (cause.name(), count));
     let kinds = [("corrupt", account.corrupt), ("stale", account.stale)];
     if let Some(begun) = evidence.elsewhere(account) {
-        let (first, came) = (begun.from, begun.to);
-        return Some(format!(
-            "its numbers begin with {came}, but the first event of the run is {first} (first): reset the board before the run, with all \
-             others, or delete \"first\""
-        ));
+        return Some(evidence.begins_apart(source, begun));
     }
     let (cause, count) = causes.chain(kinds).max_by_key(|(_, count)| *count)?;
     if count <= received / 2 {
@@ -99,6 +134,22 @@ impl Evidence<'_> {
         let is_regular = (self.fell + self.repeated + self.jumped) * 10 <= self.received;
         let [begun] = self.numbering else { return None };
         (is_outside && is_regular && begun.is(NumberingKind::LeftOver) && begun.to > begun.from).then_some(begun)
+    }
+
+    /// It began with another number than the run, and what to do.
+    fn begins_apart(&self, source: &SourceSection, begun: &NumberingSummary) -> String {
+        let (first, came) = (begun.from, begun.to);
+        let remedy = match (&source.input, source.given_first_event()) {
+            (_, Some(_)) => "reset the board before the run, with all others, or delete \"first\"",
+            (SourceInput::File(..), None) => "the recordings do not begin with the same event",
+            (_, None) => "reset all boards before the run",
+        };
+        match &self.beginner {
+            Some(other) if source.given_first_event().is_none() => {
+                format!("its numbers begin with {came}, those of {other} with {first}: {remedy}")
+            }
+            _ => format!("its numbers begin with {came}, but the first event of the run is {first} (first): {remedy}"),
+        }
     }
 
     /// Why numbers come more than once. Frames of one event follow each other, and other sources send as many events.

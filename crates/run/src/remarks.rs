@@ -25,6 +25,8 @@ pub(super) struct KnownSources {
     required: BTreeSet<SourceId>,
     /// Gateways receive packets of several events, and know no ranges of events in which a source is missing.
     are_in_flows: bool,
+    /// Sources in which a slip stays unseen, in a sentence.
+    unchecked_step: Option<Arc<str>>,
 }
 
 impl KnownSources {
@@ -41,15 +43,16 @@ impl KnownSources {
             datagrams: ids(SourceSection::comes_in_datagrams),
             required: ids(|one| one.requirement == Requirement::Required && !one.is_read()),
             are_in_flows: !configuration.flow.is_empty(),
+            unchecked_step: configuration.unchecked_step().map(Arc::from),
         }
     }
 
-    /// Adds names to a sample, and which sources have no connections.
+    /// Adds to a sample names, which sources have no connections, and which are not checked for slips.
     pub(super) fn describe(&self, mut sample: Sample) -> Sample {
         for source in &mut sample.sources {
             source.sends_datagrams |= self.datagrams.contains(&source.source);
         }
-        Sample { names: Arc::clone(&self.names), ..sample }
+        Sample { names: Arc::clone(&self.names), unchecked_step: self.unchecked_step.clone(), ..sample }
     }
 }
 
@@ -112,6 +115,8 @@ impl Remarks<'_> {
             sentences.extend(one.numbering.recovery(&name).map(|(_, sentence)| sentence));
         }
         sentences.extend(filter_problems(self.sample).into_iter().map(|(.., sentence)| sentence));
+        // What went wrong comes first.
+        sentences.extend(self.known.unchecked_step.as_deref().map(str::to_owned));
         sentences
     }
 

@@ -3,6 +3,7 @@
 use ropewalk_config::ByteOrigin;
 use ropewalk_engine::{Doubts, MaskRecord, MaskedInterval, RunSnapshot};
 use ropewalk_flow::messages::{FragmentFlags, Gap, NumberingAnomaly, NumberingKind, SynchronyState};
+use ropewalk_monitor::quality::Relation;
 use ropewalk_terms::{Cause, Counter, Fact, Facts, FragmentAccount, SourceCounts, SourceId};
 use ropewalk_tools::Packing;
 use ropewalk_tools::foreign::{CutOff, HoleReport, Passed};
@@ -233,6 +234,17 @@ impl SynchronySummary {
             _ => SynchronyVerdict::CannotTell,
         };
         Self { source: state.source.0, verdict, offset: state.offset, since: state.since.to_string() }
+    }
+
+    /// Its relation to the reference; `None` while too little is known.
+    pub(super) fn relation(&self) -> Option<(SourceId, Relation)> {
+        let offset = match self.verdict {
+            SynchronyVerdict::InSync => Some(0),
+            SynchronyVerdict::Offset => Some(self.offset),
+            SynchronyVerdict::Lost => None,
+            SynchronyVerdict::CannotTell => return None,
+        };
+        Some((SourceId(self.source), Relation { offset, since: self.since.parse().ok()? }))
     }
 
     /// Whether it is displaced or lost.

@@ -8,7 +8,7 @@ use super::histograms::SourceHistograms;
 use super::registry::{ACCOUNT, ConfigurationSummary, TakeoverRecord};
 use super::remarks::Remarks;
 use super::source_summary::{
-    FragmentSummary, GapSummary, InputSummary, MaskedSummary, NumberingSummary, SynchronySummary,
+    FragmentSummary, GapSummary, InputSummary, MaskedSummary, NumberingSummary, SynchronySummary, SynchronyVerdict,
 };
 use super::summary_sections::{
     CardSummary, ClockSummary, DeletedSummary, DiskSummary, FilterSummary, LedgerSummary, LumisectionSummary,
@@ -21,6 +21,7 @@ use ropewalk_engine::gateway::FarmNodeReport;
 use ropewalk_engine::{RunSnapshot, Unknown};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::LumisectionEnd;
+use ropewalk_monitor::quality::disagreements;
 use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, StreamAccount, Utc};
 use ropewalk_tools::status::StatusSummary;
 use ropewalk_wire::run_file::StreamName;
@@ -441,6 +442,21 @@ impl RunSummary {
     /// Nothing was lost, misplaced or doubtful.
     pub const fn is_lossless(&self) -> bool {
         self.status.is_good()
+    }
+
+    /// Sentences on sources that are out of step.
+    pub fn out_of_step(&self) -> Vec<String> {
+        let relations: Vec<_> = self.synchrony.iter().filter_map(SynchronySummary::relation).collect();
+        let found = disagreements(&relations, |source| self.name_of(&source.to_string()));
+        let mut sentences: Vec<_> = found.into_iter().map(|(_, sentence)| sentence).collect();
+        sentences.dedup();
+        sentences
+    }
+
+    /// The name of the source that others are compared with, or of one that is in step with it.
+    pub fn reference(&self) -> Option<String> {
+        let in_sync = self.synchrony.iter().find(|state| state.verdict == SynchronyVerdict::InSync)?;
+        Some(self.name_of(&in_sync.source.to_string()))
     }
 
     /// What its exit status depends on.

@@ -138,7 +138,7 @@ pub enum OfflineError {
         begin: String,
     },
     /// A capture has no datagram or connection of a known format.
-    #[error("{}: nothing in this capture is of a known format; {}", path.display(), name_it())]
+    #[error("{}: nothing in this capture is of a known format; {}; boards with a layout of their own: `convert --by board.toml`", path.display(), name_it())]
     NothingKnown {
         /// The capture.
         path: PathBuf,

@@ -449,9 +449,10 @@ impl<S: Dispatcher> FrontEnds<S> {
         if let Some(black_box) = &mut self.black_boxes[source] {
             black_box.look(now, &self.received, &counts);
         }
+        // A gap is known before what shows that there was none.
+        readout.note_frames(source, counts);
         readout.receive(now, source, &mut self.received);
         self.received.clear();
-        readout.note_frames(source, counts);
     }
 
     fn end(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool, readout: &mut Readout) {

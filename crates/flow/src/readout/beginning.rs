@@ -7,6 +7,7 @@
 //! ```
 //! Where the first number is not known, most sources decide. A source joins near the first event, or where the others are when its
 //! fragments come. What follows its first numbers tells left-overs from lost events. A recording waits for the others, and may begin later.
+//! Counters of different widths are compared in the bits that both have.
 
 use super::doubt::{NEAR, is_unreliable};
 use super::machine::Readout;
@@ -193,16 +194,17 @@ impl Readout {
             for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
                 let agree = begun.iter().filter(|&&(other, begun)| is_begun(other, begun, begin)).count();
                 // If as many show several numbers, the usual one is taken, then the lowest one.
-                let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin);
+                let bits = input.sequence.bits();
+                let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin, bits);
                 best = best.max(Some(vote));
             }
         }
-        let Some((.., begin)) = best else { return };
-        self.begin_at(now, begin);
+        let Some((.., begin, bits)) = best else { return };
+        self.begin_at(now, begin, bits);
     }
 
-    /// The run's first event has this number at all sources.
-    fn begin_at(&mut self, now: Instant, begin: Begin) {
+    /// The run's first event has this number at all sources, as a counter of so many bits has shown.
+    fn begin_at(&mut self, now: Instant, begin: Begin, bits: u32) {
         self.first_is_open = false;
         let key = self.timeline.key(ORIGIN);
         for input in self.sources.iter_mut().filter(|input| !input.trusts_numbers && !input.runs_free) {
@@ -210,6 +212,7 @@ impl Readout {
             let first = begin.number(usual);
             input.sequence.begin_at(first);
             input.begins_anywhere = false;
+            input.first_bits = (first != usual && bits < input.sequence.bits()).then_some(bits);
             let shows = |one: &Received| one.meta.raw_id == first && !is_unreliable(one);
             if first != usual && input.doubt.held().any(shows) {
                 input.numbering.note(NumberingKind::Begin, key, usual, first, 0);
@@ -219,6 +222,30 @@ impl Readout {
         for source in (0..self.sources.len()).chain(0..self.sources.len()) {
             self.weigh(now, source, false);
             self.admit_believed(now, source);
+        }
+    }
+}
+
+/// A wide counter whose lower bits are farther from those of the run counts other triggers.
+const NEAR_BY_LOWER_BITS: u64 = 256;
+
+impl Readout {
+    /// A counter with fewer bits gave the run's first number, such as 5072 for 70608. The first number of a wider one is the same in
+    /// these bits; the upper ones follow from what it shows, if that is near where the run is.
+    pub(super) fn complete_first(&mut self, source: usize, is_last_word: bool) {
+        let come = self.opened().saturating_sub(ORIGIN);
+        let input = &mut self.sources[source];
+        let Some(bits) = input.first_bits.filter(|_| !input.has_joined) else { return };
+        let begun = input.doubt.beginning(&input.sequence);
+        let is_shown = |length| length >= ENOUGH || is_last_word || input.doubt.is_full();
+        let Some((raw, ..)) = begun.filter(|&(_, length, _)| is_shown(length)) else { return };
+        let (turn, first) = (1 << bits, input.sequence.first());
+        let now = first.saturating_add(come);
+        let turns = raw.saturating_sub(now).saturating_add(turn / 2) / turn;
+        let is_near = now.saturating_add(turns * turn).abs_diff(raw) <= NEAR_BY_LOWER_BITS.min(turn / 16);
+        if turns > 0 && is_near {
+            input.sequence.begin_at(first.wrapping_add(turns * turn));
+            input.first_bits = None;
         }
     }
 }

@@ -278,6 +278,7 @@ impl Readout {
             self.stray_all(now, source);
             return;
         }
+        self.complete_first(source, is_last_word);
         self.drop_left_overs(source, is_last_word);
         if self.sources[source].doubt.is_empty() {
             return;

@@ -186,6 +186,9 @@ impl Readout {
     pub fn note_frames(&mut self, source: usize, counts: FrameCounts) {
         let statistics = &mut self.sources[source].statistics;
         statistics.frames_missing = (statistics.frames_missing + counts.missing).saturating_sub(counts.found);
+        if counts.missing > 0 {
+            statistics.last_gap = counts.missing;
+        }
         let out_of_order = statistics.frames_out_of_order + counts.out_of_order + counts.repeated;
         statistics.frames_out_of_order = out_of_order.saturating_sub(counts.forgiven);
         statistics.garbage_bytes += counts.skipped_bytes;

@@ -470,6 +470,7 @@ impl Readout {
         let (from, to) = (input.sequence.last_raw(), input.doubt.raw(start));
         input.numbering.note(NumberingKind::Restart, next, from, to, 0);
         input.numbering.note(NumberingKind::Recovered, key, from, to, position - 1 - input.sequence.last());
+        input.statistics.forgive_jump(input.sequence.between(input.sequence.next(), to));
         input.sequence.renumber(position, to);
         self.follow(source, anew, is_last_word);
     }

@@ -112,6 +112,11 @@ impl Sequence {
         }
     }
 
+    /// The width of the counter.
+    pub(super) const fn bits(&self) -> u32 {
+        64 - self.unused
+    }
+
     /// Whether the counter can show this.
     pub(super) const fn holds(&self, raw: u64) -> bool {
         raw <= self.mask

@@ -73,6 +73,8 @@ pub(super) struct Statistics {
     pub(super) filler_bytes: u64,
     pub(super) framing_errors: u64,
     pub(super) frames_missing: u64,
+    /// How many of them were found missing at once, last.
+    pub(super) last_gap: u64,
     pub(super) frames_out_of_order: u64,
     /// The same of fragments whose times tell.
     pub(super) times_out_of_order: u64,
@@ -87,6 +89,14 @@ impl Statistics {
     pub(super) fn add_payload(&mut self, fragment: &FragmentMeta) {
         self.payload_bytes += u64::from(fragment.length);
         self.empty += u64::from(fragment.length == 0 && fragment.missing_cause().is_none());
+    }
+
+    /// The source set its counter forward by so many, as its times show: the frames between never were.
+    pub(super) fn forgive_jump(&mut self, by: u64) {
+        if self.last_gap == by {
+            self.frames_missing = self.frames_missing.saturating_sub(by);
+            self.last_gap = 0;
+        }
     }
 
     /// Counts how the number of a fragment follows the one before. Fragments that plainly go on set the number only.
@@ -117,6 +127,8 @@ pub(super) struct Source {
     pub(super) trusts_numbers: bool,
     /// Counting may begin with another number than the configured one.
     pub(super) begins_anywhere: bool,
+    /// Its first number was shown by a counter of fewer bits, so many: the upper ones are its own.
+    pub(super) first_bits: Option<u32>,
     /// Its counter runs for itself.
     pub(super) runs_free: bool,
     /// It has shown where that begins.
@@ -192,6 +204,7 @@ impl Source {
             sequence,
             trusts_numbers,
             begins_anywhere: config.begins_anywhere,
+            first_bits: None,
             runs_free: config.runs_free,
             has_begun: false,
             may_repeat: config.gather.is_some(),

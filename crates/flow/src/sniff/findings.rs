@@ -193,7 +193,10 @@ impl fmt::Display for Guess {
             }
             Meaning::Constant { at, bytes } => {
                 let text: String = bytes.iter().map(|byte| format!(" {byte:02x}")).collect();
-                write!(out, "bytes {at} to {} are always{text}", at + bytes.len() - 1)?;
+                match bytes.len() {
+                    1 => write!(out, "byte {at} is always{text}")?,
+                    count => write!(out, "bytes {at} to {} are always{text}", at + count - 1)?,
+                }
                 if bytes.len() > 2 && bytes.iter().all(u8::is_ascii_graphic) {
                     write!(out, " (\"{}\")", String::from_utf8_lossy(bytes))?;
                 }

@@ -5,7 +5,7 @@ use crate::made_up::{held_back, node, sample, source};
 use crate::numbering::Begun;
 use crate::{Activity, Sample};
 use core::time::Duration;
-use ropewalk_terms::{Cause, Counter, NodeId, RunNumber};
+use ropewalk_terms::{Cause, Counter, EventKey, NodeId, RunNumber};
 use std::sync::Arc;
 
 /// What is found between two samples of a run, of which nothing was seen before. Every finding has a row in the manual.
@@ -56,10 +56,43 @@ fn a_run_whose_events_are_incomplete_is_never_said_to_be_well() {
     let finding = found(&before, &now);
     assert_eq!(finding.limit, Limit::Incomplete);
     assert_eq!(finding.sentence, "the rate is not limited, but events are incomplete: 100 of the last 1,000");
+}
+
+#[test]
+fn a_run_that_drops_fragments_is_never_said_to_take_everything() {
     let (before, mut now) = healthy();
-    now.sources[1].account.dropped.add(Cause::OutOfSync, 300);
+    (now.events.built, now.sources[1].account.late) = (900, 100);
     let finding = found(&before, &now);
-    assert_eq!(finding.sentence, "the rate is not limited, but fragments are lost: 300 of the last 2,000");
+    assert_eq!(finding.limit, Limit::FragmentsLost);
+    assert_eq!(finding.sentence, "the rate is not limited, but fragments are in no event: 100 of the last 2,000");
+    now.sources[1].account.late = 0;
+    now.sources[1].account.dropped.add(Cause::Masked, 100);
+    assert_eq!(found(&before, &now).limit, Limit::Sources, "it was masked on purpose");
+}
+
+#[test]
+fn a_restart_of_every_source_says_to_start_a_new_run() {
+    let (before, mut now) = healthy();
+    for source in &mut now.sources {
+        source.numbering.restarted_at = Some(EventKey::new(0, 1154));
+        source.account.dropped.add(Cause::OutOfSync, 1_000);
+    }
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::SourcesRestarted);
+    let sentence = "no event is built: all sources restarted counting: stop this run and start a new one";
+    assert_eq!(finding.sentence, sentence);
+    now.sources[0].numbering.restarted_at = None;
+    assert_eq!(found(&before, &now).limit, Limit::FragmentsLost, "one of them goes on");
+}
+
+#[test]
+fn boards_whose_fragments_all_fail_their_checks_may_be_exchanged() {
+    let (before, mut now) = healthy();
+    now.sources[0].doubts = vec![("crc_errors", 1_990)];
+    now.sources[1].account.dropped.add(Cause::NotMatched, 2_000);
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::SourcesExchanged);
+    assert!(finding.sentence.ends_with("are the ports or cables exchanged?"), "{}", finding.sentence);
 }
 
 #[test]

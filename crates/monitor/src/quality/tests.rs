@@ -99,7 +99,7 @@ fn a_source_that_counts_already_is_named_after_two_looks_and_a_left_over_is_not(
     let outside = |second: u64| look(second, |look| begins_at(look, 826, 4521, 8 * second));
     let quality = after([outside(1), outside(2)]);
     let problem = only(&quality);
-    let sentence = "source 1 sends number 4521, but the first event of the run is 826 (first): reset the board, or delete \"first\"";
+    let sentence = "source 1 sends numbers from 4521, source 2 from 826: reset both";
     assert_eq!((problem.kind, problem.count, &*problem.sentence), (ProblemKind::WrongFirstNumber, 16, sentence));
     assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, true));
     let joined = look(2, |look| {
@@ -300,7 +300,7 @@ fn the_source_that_all_others_disagree_with_is_named_also_if_it_is_the_reference
     assert_eq!(disagreement(&[same, same, late]), ["board3(3) is 3 events late since event 703"]);
     // All others are displaced by the same: the reference lost a trigger the other way round.
     assert_eq!(disagreement(&[same, early, early]), ["board1(1) is one event late since event 702"]);
-    assert_eq!(disagreement(&[same, late, late, late]), ["board1(1) is 3 events early since event 702"]);
+    assert_eq!(disagreement(&[same, late, late, late]), ["board1(1) is 3 events early since event 699"]);
     assert_eq!(
         disagreement(&[same, same, None]),
         ["board3(3) has no fixed relation to the other sources since event 703"]
@@ -308,10 +308,60 @@ fn the_source_that_all_others_disagree_with_is_named_also_if_it_is_the_reference
 }
 
 #[test]
-fn of_two_sources_that_disagree_both_are_named() {
-    let two = ["board1(1) and board2(2) disagree by one event since event 702"];
-    assert_eq!(disagreement(&[Some(0), Some(1)]), two);
+fn of_two_sources_that_disagree_both_are_named_and_marked() {
+    let both = |since| vec![format!("board1(1) and board2(2) disagree by one event since event {since}"); 2];
+    assert_eq!(disagreement(&[Some(0), Some(1)]), both(702));
+    assert_eq!(
+        disagreement(&[Some(0), Some(-1)]),
+        both(701),
+        "event 701 of board1 has the trigger of event 702 of board2"
+    );
     let four = disagreement(&[Some(0), Some(0), Some(2), Some(2)]);
-    assert_eq!(four.len(), 2);
+    assert_eq!(four.len(), 3);
     assert!(four.iter().all(|sentence| sentence.contains("disagree by 2 events")), "{four:?}");
+    let quality = after([look(1, |look| {
+        let relation = |offset, since| Relation { offset: Some(offset), since: EventKey::new(0, since) };
+        look.synchrony = vec![(SourceId(1), relation(0, 1)), (SourceId(2), relation(-1, 702))];
+    })]);
+    assert_eq!(quality.sentence, "source 1 and source 2 disagree by one event since event 701", "it is one problem");
+}
+
+#[test]
+fn a_restart_of_every_source_says_since_when_nothing_is_built_and_what_to_do() {
+    let reset = |second: u64, sources: usize| {
+        look(second, |look| {
+            look.events.built = 100;
+            for source in &mut look.sources[..sources] {
+                source.numbering.restarted_at = Some(EventKey::new(0, 101));
+                source.account.dropped.add(Cause::OutOfSync, 100 * second);
+            }
+        })
+    };
+    let quality = after([look(1, |_| ()), reset(2, 2), reset(3, 2)]);
+    let sentence =
+        "no event is built since 00:00:01 UTC: all sources restarted counting: stop this run and start a new one";
+    assert_eq!(quality.sentence, sentence);
+    let quality = after([look(1, |_| ()), reset(2, 1), reset(3, 1)]);
+    assert_eq!(quality.sentence, "source 1 restarted counting at event 101");
+}
+
+#[test]
+fn boards_whose_fragments_all_fail_their_checks_may_be_exchanged() {
+    let quality = |failed: [u64; 2]| {
+        after([look(1, |look| {
+            look.sources[0].doubts = vec![("crc_errors", failed[0])];
+            look.sources[1].account.dropped.add(Cause::NotMatched, failed[1]);
+        })])
+    };
+    let sentence = "nearly all fragments of source 1 and source 2 fail their checksum or `match`: are the ports or cables exchanged?";
+    assert!(quality([100, 95]).sentence.starts_with(sentence), "{}", quality([100, 95]).sentence);
+    assert!(!quality([100, 40]).sentence.contains("exchanged"), "one of them is right");
+}
+
+#[test]
+fn good_data_whose_step_is_not_checked_say_so() {
+    let unchecked = |look: &mut Sample| look.unchecked_step = Some(Arc::from("step not checked: straw has no `time`"));
+    let quality = after([look(1, unchecked)]);
+    assert_eq!((quality.state, quality.problems.len()), (QualityState::Good, 0));
+    assert_eq!(quality.sentence, "all 100 events are complete; step not checked: straw has no `time`");
 }

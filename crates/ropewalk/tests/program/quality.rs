@@ -570,3 +570,57 @@ fn nodes_of_a_farm_that_die_are_counted() {
     push.stage("push: farm dies", good);
     push.shift.end_of("push: farm dies");
 }
+
+#[test]
+fn a_reset_of_all_boards_says_to_start_a_new_run() {
+    let mut shift = Shift::begin(&setup("all-reset"), &[841, 843]);
+    shift.send_all(1..=50);
+    wait_for("all events", || (shift.get("/api/v1/quality")["complete"]["total"] == 50).then_some(()));
+    shift.begun = Instant::now();
+    shift.send_all(1..=60);
+    let words = "all sources restarted counting: stop this run and start a new one";
+    wait_for("what to do", || {
+        let sentence = shift.get("/api/v1/quality")["sentence"].as_str().expect("text").to_owned();
+        (sentence.starts_with("no event is built since ") && sentence.ends_with(words)).then_some(())
+    });
+    let ended = shift.end();
+    let advice = "advice: all sources restarted counting, and no event was built since then: ";
+    assert!(ended.expect_status(3).errors.contains(advice), "{ended:#?}");
+}
+
+/// Boards that send to each other's port; their frames have no time.
+#[test]
+fn boards_with_exchanged_ports_are_named_and_all_that_they_sent_is_counted() {
+    const SENT: u32 = 3000;
+    let board = |setup: Setup, id: u32, begin: &str| {
+        let frame = format!(
+            "frame = \"datagram\"\nmatch = {{ at = 0, bytes = {begin:?} }}\nevent = {{ at = 4, type = \"u32be\" }}"
+        );
+        let input = "readout = \"ru0\"\nlisten = \"udp://127.0.0.1:0\"";
+        setup.source(&format!("id = {id}\nname = \"board{id}\"\n{input}\n{frame}"))
+    };
+    let setup = board(board(Setup::new("quality-ports", &[]).timeout("300ms"), 1, "AAAA"), 2, "BBBB");
+    let file = setup.file();
+    let checked = Program::run(["config".as_ref(), "check".as_ref(), file.as_os_str()]);
+    let step = "step not checked: board1, board2 have neither `time` nor a bunch crossing";
+    assert!(checked.expect_status(0).errors.contains(&format!("note: {step}")), "{checked:#?}");
+    let mut shift = Shift::begin(&setup, &[]);
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("any port");
+    let ports = [1, 2].map(|id| shift.controlled.program.expect_error_line(&format!("board{id} listens on ")));
+    for event in 1..=SENT {
+        for (port, begin) in ports.iter().zip(["BBBB", "AAAA"]) {
+            let frame = [begin.as_bytes(), &event.to_be_bytes()].concat();
+            socket.send_to(&frame, port.trim_start_matches("udp://")).expect("it listens");
+        }
+        std::thread::sleep(PAUSE / 4);
+    }
+    let sentence = shift.alarm("wrong_source");
+    let words =
+        "nearly all fragments of board1 (source 1) and board2 (source 2) fail their checksum or `match`: are the ports";
+    assert!(sentence.starts_with(words), "{sentence}");
+    let ended = shift.end();
+    expect_told(&ended, words);
+    assert!(ended.errors.contains(&format!("advice: {words}")), "{ended:#?}");
+    expect_remark(&ended, step);
+    assert_eq!(ended.account()["fragments"]["received"], 2 * SENT, "{ended:#?}");
+}

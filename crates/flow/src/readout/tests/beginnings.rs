@@ -183,6 +183,49 @@ fn counting_begins_where_the_sources_agree() {
     }
 }
 
+/// The same triggers, counted in 16 and in 32 bits. One of the boards is connected when the other one has sent for a while.
+#[test]
+fn a_narrow_and_a_wide_counter_that_are_connected_one_after_the_other_agree_in_the_bits_of_both() {
+    for (first, late) in [0, 1, 5, 40, 89].into_iter().flat_map(|late| [(0, late), (1, late)]) {
+        let mut config = ReadoutConfig { window: 2048, ..open(2) };
+        (config.sources[0].counter_bits, config.sources[1].counter_bits) = (16, 32);
+        let mut rig = started(config);
+        let one = |source: u32, event: u64| truly(source, event, if source == 0 { event & 0xffff } else { event });
+        for event in 70_608..70_608 + late {
+            rig.feed_fragments(first, vec![one(first as u32, event)]);
+            rig.wait(Duration::from_millis(5));
+        }
+        for event in 70_608 + late..71_000 {
+            (0..2).for_each(|source| rig.feed_fragments(source as usize, vec![one(source, event)]));
+            rig.wait(Duration::from_millis(5));
+        }
+        rig.wait(SOURCE_TIMEOUT);
+        let case = format!("{late} later than source {first}");
+        let full = rig.held.iter().filter(|entry| entry.fragments == 2).count() as u64;
+        let times = |entry: &AnnounceEntry| -> Vec<u64> {
+            let fragments = rig.fragments(entry.key).into_iter();
+            fragments.filter(|one| one.meta.missing_cause().is_none()).map(|one| one.meta.time).collect()
+        };
+        assert!(rig.held.iter().map(times).all(|times| times.windows(2).all(|pair| pair[0] == pair[1])), "{case}");
+        assert!(full >= 392 - late - 8, "{case}: {full}, {:?}", kinds(&rig, 1 - first));
+    }
+}
+
+#[test]
+fn a_wide_counter_of_other_triggers_is_not_placed_by_its_lower_bits() {
+    let mut config = ReadoutConfig { window: 2048, ..open(2) };
+    (config.sources[0].counter_bits, config.sources[1].counter_bits) = (16, 32);
+    let mut rig = started(config);
+    (0..40).for_each(|event| rig.feed(0, [5072 + event]));
+    rig.wait(SOURCE_TIMEOUT);
+    for event in 40..200 {
+        rig.feed(0, [5072 + event]);
+        rig.feed(1, [70_608 + 30_000 + event]);
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.held.iter().filter(|entry| entry.fragments == 2).count(), 0);
+}
+
 /// Files of a few frames: nothing else comes that could prove what is held.
 #[test]
 fn sources_that_end_are_decided_at_once() {

@@ -586,3 +586,25 @@ proptest! {
         }
     }
 }
+
+/// A counter that is set forward looks like a loss until the times show the place.
+#[test]
+fn numbers_between_the_counts_of_a_board_that_was_set_forward_are_no_missing_frames() {
+    for lost in [0, 3] {
+        let mut rig = started(wide(2));
+        let time = |number: u64| number * 1000 + number * number * 7 % 900;
+        for number in 1..=200 {
+            let jumps = number == 100;
+            let raw = if number < 100 { number } else { number + 90_000 };
+            for missing in [lost * u64::from(number == 50), 90_000 * u64::from(jumps)] {
+                rig.readout.note_frames(1, FrameCounts { missing, ..FrameCounts::NONE });
+            }
+            rig.feed_fragments(0, vec![truly(0, time(number), number)]);
+            rig.feed_fragments(1, vec![truly(1, time(number), raw)]);
+        }
+        rig.wait(SOURCE_TIMEOUT);
+        assert!(kinds(&rig, 1).iter().any(|(kind, ..)| *kind == NumberingKind::Recovered), "{:?}", kinds(&rig, 1));
+        assert_eq!(rig.readout.sources[1].statistics.frames_missing, lost);
+        assert_eq!(rig.account(1).in_flight, 200);
+    }
+}
