@@ -203,7 +203,7 @@ impl Readout {
         self.begin_at(now, begin, bits);
     }
 
-    /// The run's first event has this number at all sources, as a counter of so many bits has shown.
+    /// The run's first event has this number at all sources, as a counter of this width in bits has shown.
     fn begin_at(&mut self, now: Instant, begin: Begin, bits: u32) {
         self.first_is_open = false;
         let key = self.timeline.key(ORIGIN);

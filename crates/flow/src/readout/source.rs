@@ -91,7 +91,7 @@ impl Statistics {
         self.empty += u64::from(fragment.length == 0 && fragment.missing_cause().is_none());
     }
 
-    /// The source set its counter forward by so many, as its times show: the frames between never were.
+    /// The source set its counter forward by this number, as its times show: it sent no frames in between.
     pub(super) fn forgive_jump(&mut self, by: u64) {
         if self.last_gap == by {
             self.frames_missing = self.frames_missing.saturating_sub(by);
@@ -127,7 +127,7 @@ pub(super) struct Source {
     pub(super) trusts_numbers: bool,
     /// Counting may begin with another number than the configured one.
     pub(super) begins_anywhere: bool,
-    /// Its first number was shown by a counter of fewer bits, so many: the upper ones are its own.
+    /// Its first number was shown by a counter of fewer bits, whose number this is: the upper bits are its own.
     pub(super) first_bits: Option<u32>,
     /// Its counter runs for itself.
     pub(super) runs_free: bool,

@@ -237,7 +237,7 @@ fn the_sentence_of_an_alarm_that_is_over_says_so() {
         alarms.observe(sample, None, &Quality::default());
         alarms.all()[0].sentence.clone()
     };
-    let (now, earlier) = ("ru0 not connected", "earlier: ru0 not connected");
+    let (now, earlier) = ("ru0 not connected to the event manager", "earlier: ru0 not connected to the event manager");
     for (second, is_connected, expected) in [(1, false, now), (2, true, earlier), (3, true, earlier), (4, false, now)] {
         assert_eq!(sentence(second, is_connected), expected, "second {second}");
     }

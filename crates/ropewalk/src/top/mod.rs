@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long a key is waited for before what came meanwhile is drawn.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Columns and lines of a screen that is printed where there is no terminal.
+/// Columns and lines of a screen that is printed without a terminal.
 const PRINTED: (u16, u16) = (160, 40);
 
 pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {

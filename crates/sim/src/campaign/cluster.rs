@@ -266,7 +266,7 @@ pub trait Cluster {
     /// How far the run is; none once it is over.
     fn situation(&self) -> Option<Situation>;
 
-    /// Carries out a fault; false where there is nothing to go wrong.
+    /// Carries out a fault; false if nothing can go wrong.
     fn begin(&mut self, now: Instant, active: &mut Active) -> bool;
 
     /// A fault is over.

@@ -204,7 +204,7 @@ impl World {
         front_ends.chain(self.cards.iter().filter_map(|node| Some(node.machine()?.next()))).collect()
     }
 
-    /// Carries out a fault; false where there is nothing to go wrong.
+    /// Carries out a fault; false if nothing can go wrong.
     fn begin_fault(&mut self, now: Instant, active: &mut Active) -> bool {
         use FaultKind::*;
         let (until, fault) = (active.until, &active.scheduled.fault);

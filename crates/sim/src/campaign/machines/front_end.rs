@@ -482,7 +482,7 @@ impl Stranger {
         let bytes: Vec<u8> = (0..draw % 200).map(|index| mixed(draw, index, 1) as u8).collect();
         let mut message: Vec<_> = self.staging.write(&bytes).into_iter().filter(|slice| !slice.is_empty()).collect();
         if !message.is_empty() {
-            // Where there is no room for nonsense it goes unsaid.
+            // Without room for nonsense it is left out.
             let _ = self.endpoints.send(endpoint, &mut message);
         }
     }

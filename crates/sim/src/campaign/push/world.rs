@@ -413,7 +413,7 @@ impl World {
                     room.iter_mut().zip(bytes).for_each(|(byte, nonsense)| *byte = nonsense);
                     length
                 };
-                // Where there is no room for nonsense it goes unsaid.
+                // Without room for nonsense it is left out.
                 let _ = sender.send_with(to, length.max(1), &mut fill);
                 sender.flush(now);
             }
