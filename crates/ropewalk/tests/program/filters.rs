@@ -252,7 +252,7 @@ fn a_filter_that_always_ends_is_given_up_and_every_event_is_kept() {
     compile(directory.path(), &["-DENDS_OVER=1"]);
     let output = directory.path().display().to_string();
     let run = Program::start(["run", &config, "--json", "--output", &output, "--events", "500"]);
-    let account = run.end().expect_status(0).account();
+    let account = run.end().expect_status(3).account();
     assert_eq!(
         (&account["events"]["quarantined"], &account["filter"]["given_up"]),
         (&500.into(), &1.into()),

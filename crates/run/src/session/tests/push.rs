@@ -145,7 +145,9 @@ fn many_short_runs_in_a_hurry_leave_nothing_behind() {
             wait_for(&control, "events", |view| assigned(view) > 0);
         }
         let account = account(&ask(&control, Command::Stop));
-        assert!(account.run == run && account.is_balanced() && account.is_lossless(), "{account:#?}");
+        assert!(account.run == run && account.is_balanced(), "{account:#?}");
+        // A run may be over before its sources send.
+        assert!(account.status.reasons.keys().all(|reason| *reason == "nothing"), "{account:#?}");
     }
     ask(&control, Command::Shutdown);
     assert_eq!(output.names().len(), runs as usize);

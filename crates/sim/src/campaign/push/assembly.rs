@@ -249,14 +249,16 @@ impl Assembly {
         if source >= self.setting.wanted() {
             return Err(Cause::Masked.into());
         }
-        let header = bytes.first_chunk::<MEP_HEADER_BYTES>().ok_or(Cause::ShortPacket)?;
+        let Some(header) = bytes.first_chunk::<MEP_HEADER_BYTES>() else {
+            return Err(self.corrupt(source, Cause::ShortPacket));
+        };
         let header = MepHeader::from_bytes(header);
         if header.partition != self.setting.sources.partition {
-            return Err(Cause::WrongPartition.into());
+            return Err(self.corrupt(source, Cause::WrongPartition));
         }
         if let Some(cause) = self.what_is_wrong(&header, bytes) {
             self.note_absent(header.first_event, source, cause);
-            return Err(cause.into());
+            return Err(self.corrupt(source, cause));
         }
         let run = self.newest() as u32;
         let is_masked = self.number_of(header.first_event).is_ok_and(|(number, _)| !self.takes_part(number, source));
@@ -273,6 +275,11 @@ impl Assembly {
             self.put_far(now)?;
         }
         self.put(number, source, bytes, now)
+    }
+
+    fn corrupt(&mut self, source: u16, cause: Cause) -> Misplaced {
+        self.by_source[usize::from(source)].corrupt += 1;
+        cause.into()
     }
 
     fn what_is_wrong(&self, header: &MepHeader, bytes: &[u8]) -> Option<Cause> {
