@@ -735,7 +735,7 @@ pub fn disagreements(all: &[(SourceId, Relation)], name_of: impl Fn(SourceId) ->
     found
 }
 
-/// The event that comes so many earlier as an offset is negative.
+/// The earlier event to which a negative offset leads.
 fn earlier(event: EventKey, offset: i16) -> EventKey {
     let number = event.number().saturating_sub(u64::from(offset.min(0).unsigned_abs())).max(1);
     EventKey::new(event.resync(), number)
