@@ -47,12 +47,12 @@ impl World {
         let mut owner: BTreeMap<Place, usize> = BTreeMap::new();
         for (index, visits) in members {
             for &place in visits.iter().flatten() {
-                // What was said twice in the same words cannot be told apart: where one of two did not come, it is the one that a
-                // reader may miss (seed 42152).
+                // Chunks with the same content are exchangeable. If one of two did not come, assume the one that a reader may
+                // miss (seed 42152), then the earlier one: the member may have come between the two (seed 200124).
                 let free =
                     (0..card.said_by(place.0)).map(|number| (place.0, number)).filter(|at| !owner.contains_key(at));
                 let twins = free.filter(|&twin| twin == place || card.said(twin).is_same_as(card.said(place)));
-                let Some(own) = twins.min_by_key(|&twin| card.said(twin).is_doubtful) else {
+                let Some(own) = twins.max_by_key(|&twin| (!card.said(twin).is_doubtful, twin)) else {
                     let words = format!("{place:?} went to two members of a group, one of them {index}");
                     return Err(Broken::new(Checker::Content, words));
                 };
@@ -65,8 +65,8 @@ impl World {
         let settings = || members.iter().map(|&(index, _)| &setting.subscribers[index - first]);
         let is_strict = settings().all(|one| one.policy == Policy::BackPressure && one.one_in == 1)
             && members.iter().all(|&(index, _)| !self.has_left(index));
-        let begin = members.iter().filter_map(|(_, visits)| visits.iter().flatten().map(|&at| card.said(at).end).min());
-        let (Some(begin), Some(one)) = (begin.min().filter(|_| is_strict), settings().next()) else { return Ok(()) };
+        let begin = owner.keys().map(|&place| card.said(place).end).min();
+        let (Some(begin), Some(one)) = (begin.filter(|_| is_strict), settings().next()) else { return Ok(()) };
         let end = if card.is_closed() && card.handed_on == card.written() { card.handed_on } else { 0 };
         for place in card.places(card.life(), one.links()) {
             let said = card.said(place);
@@ -98,8 +98,8 @@ impl World {
             return Ok(());
         };
         let is_of_now = |place: &&Place| card.said(**place).ring == card.life();
-        let of_stayer = stayer.iter().filter(is_of_now);
-        let Some(begin) = of_stayer.map(|&place| card.said(place).end).min() else { return Ok(()) };
+        let of_stayer = owner.iter().filter(|&(place, member)| *member == stayer && is_of_now(&place));
+        let Some(begin) = of_stayer.map(|(&place, _)| card.said(place).end).min() else { return Ok(()) };
         let end = if card.is_closed() && card.handed_on == card.written() { card.handed_on } else { 0 };
         let is_due = |said: &Said| said.end > begin && said.end <= end && !said.is_doubtful;
         let all = setting.subscribers[0].links();
@@ -113,8 +113,8 @@ impl World {
             members that left: {lost} are missing, {came} came of {sent} that were sent, first {first:?}")
     }
 
-    /// What came to a member that was there before all others in the life of a readout unit, and until its end.
-    fn stayer<'a>(&self, card: &Card, members: &'a [Member]) -> Option<&'a BTreeSet<Place>> {
+    /// The member that was there before all others in the life of a readout unit, and until its end.
+    fn stayer(&self, card: &Card, members: &[Member]) -> Option<usize> {
         let of_now = |&(index, _): &&Member| {
             let journal = self.journals[*index].borrow();
             let visits = journal.iter().filter(|visit| visit.ring == card.life());
@@ -123,7 +123,7 @@ impl World {
         let first =
             members.iter().min_by_key(|member| of_now(member).first().map_or(Instant::FAR_FUTURE, |one| one.0))?;
         let stays = matches!(of_now(&first)[..], [(_, true)]);
-        first.1.last().filter(|_| stays)
+        (stays && !first.1.is_empty()).then_some(first.0)
     }
 
     /// Whether a visit of a subscriber ended otherwise than with the server's word, or goes on.
