@@ -109,17 +109,26 @@ impl Readout {
             return 0;
         }
         let input = &mut self.sources[source];
-        let mut lane = self.table.lane(source, input.triggers);
-        for (index, fragment) in fragments.iter_mut().enumerate() {
-            let plain = !fragment.restarts && !is_unreliable(fragment);
-            let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
-            let Some(position) = step.filter(|&position| position >= self.head && plain) else { return index };
-            input.sequence.advance(position, fragment.meta.raw_id);
-            if !lane.place(position, fragment) {
-                input.account.late += 1;
+        let mut placed = 0;
+        'lane: loop {
+            let slots_end = self.table.slots_end();
+            let mut lane = self.table.lane(source, input.triggers);
+            for fragment in &mut fragments[placed..] {
+                let plain = !fragment.restarts && !is_unreliable(fragment);
+                let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
+                let Some(position) = step.filter(|&position| position >= self.head && plain) else { return placed };
+                if position >= slots_end {
+                    self.table.reach(position + 1);
+                    continue 'lane;
+                }
+                input.sequence.advance(position, fragment.meta.raw_id);
+                if !lane.place(position, fragment) {
+                    input.account.late += 1;
+                }
+                placed += 1;
             }
+            return placed;
         }
-        fragments.len()
     }
 
     /// Why no fragment is taken at all, where none is: the run has not begun, or is over, here or for all.
@@ -142,6 +151,7 @@ impl Readout {
     fn place(&mut self, source: usize, position: Position, mut fragment: Received) {
         let input = &mut self.sources[source];
         input.sequence.advance(position, fragment.meta.raw_id);
+        self.table.reach(position + 1);
         if !self.table.lane(source, input.triggers).place(position, &mut fragment) {
             input.account.late += 1;
         }

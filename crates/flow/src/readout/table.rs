@@ -1,6 +1,9 @@
 //! The events that a readout unit holds: a ring of slots over consecutive positions, and for each slot one place per
 //! source. Laid out once; nothing is allocated, hashed or searched for later.
 //!
+//! The ring uses only the first slots of its memory, as many as the events in flight need, so that they stay in the
+//! cache. It doubles when an event has no slot, up to the capacity, and halves when a quarter is enough.
+//!
 //! ```text
 //!            slot  0     1     2     3    ...            what is known of the event
 //!   source 0     [   ] [ x ] [ x ] [   ]                 one lane per source: a source's fragments lie side by
@@ -74,7 +77,7 @@ pub(super) struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Moves a fragment into its place, which must lie before [`Table::limit`] and be vacant; false, and the fragment
+    /// Moves a fragment into its place, which must lie before [`Table::slots_end`] and be vacant; false, and the fragment
     /// stays as it is, where the event was released.
     #[inline]
     pub(super) fn place(&mut self, position: Position, fragment: &mut Received) -> bool {
@@ -95,9 +98,13 @@ impl Lane<'_> {
     }
 }
 
+/// Slots that are in use at first.
+const FIRST_SLOTS: usize = 1024;
+
 /// Every event that is held.
 #[derive(Debug)]
 pub(super) struct Table {
+    /// All of them; those up to `mask` are in use.
     slots: Box<[Slot]>,
     /// Lanes of `stride` places, one lane per source.
     places: Box<[Place]>,
@@ -106,6 +113,8 @@ pub(super) struct Table {
     stride: usize,
     base: Position,
     end: Position,
+    /// One past the latest event that was settled or released.
+    marked: Position,
     /// Events before this one were offered for evacuation.
     visited: Position,
 }
@@ -119,10 +128,11 @@ impl Table {
             slots: vec![Slot::new(Position::MAX, State::Released); capacity].into_boxed_slice(),
             places: core::iter::repeat_with(Place::default).take(stride * sources).collect(),
             sources,
-            mask: capacity as Position - 1,
+            mask: capacity.min(FIRST_SLOTS) as Position - 1,
             stride,
             base: start,
             end: start,
+            marked: start,
             visited: start,
         }
     }
@@ -139,7 +149,57 @@ impl Table {
 
     /// One past the last event that there is room for.
     pub(super) const fn limit(&self) -> Position {
+        self.base + self.slots.len() as Position
+    }
+
+    /// One past the last event that has a slot now; [`Table::reach`] gives slots to later ones.
+    #[inline]
+    pub(super) const fn slots_end(&self) -> Position {
         self.base + self.mask + 1
+    }
+
+    /// Gives slots to all events before `end`, which lies at most at [`Table::limit`].
+    #[inline]
+    pub(super) fn reach(&mut self, end: Position) {
+        while end > self.slots_end() {
+            self.double();
+        }
+    }
+
+    #[cold]
+    fn double(&mut self) {
+        let size = self.mask as usize + 1;
+        for index in 0..size {
+            let position = self.slots[index].position;
+            if position != Position::MAX && position & size as Position != 0 {
+                self.move_slot(index, index + size);
+            }
+        }
+        self.mask = 2 * size as Position - 1;
+    }
+
+    /// Halves the ring where a quarter of it is enough.
+    fn shrink(&mut self) {
+        let size = self.mask as usize + 1;
+        let used = self.end.max(self.marked).saturating_sub(self.base);
+        if size <= FIRST_SLOTS || used > size as Position / 4 {
+            return;
+        }
+        let half = size / 2;
+        for index in half..size {
+            if (self.base..self.base + used).contains(&self.slots[index].position) {
+                self.move_slot(index, index - half);
+            }
+        }
+        self.mask = half as Position - 1;
+    }
+
+    /// Moves all that is known of an event to a slot that holds none.
+    fn move_slot(&mut self, from: usize, to: usize) {
+        self.slots[to] = core::mem::replace(&mut self.slots[from], Slot::new(Position::MAX, State::Released));
+        for lane in self.places.chunks_exact_mut(self.stride) {
+            lane[to] = core::mem::take(&mut lane[from]);
+        }
     }
 
     #[inline]
@@ -180,7 +240,7 @@ impl Table {
         self.slot(position).is_some() && matches!(self.at(source, position), Place::Held(_))
     }
 
-    /// A source's lane, to be filled. `triggers` where it is the trigger source.
+    /// A source's lane, to be filled up to [`Table::slots_end`]. `triggers` where it is the trigger source.
     #[inline]
     pub(super) fn lane(&mut self, source: usize, triggers: bool) -> Lane<'_> {
         let places = &mut self.places[source * self.stride..][..self.stride];
@@ -194,7 +254,9 @@ impl Table {
         positions: Range<Position>,
         mut cause: impl FnMut(usize, Position) -> Option<Cause>,
     ) {
-        for position in positions.start..positions.end.min(self.limit()) {
+        let end = positions.end.min(self.limit());
+        self.mark(end);
+        for position in positions.start..end {
             let index = self.index(position);
             let slot = &mut self.slots[index];
             if slot.position != position {
@@ -213,6 +275,12 @@ impl Table {
                 }
             }
         }
+    }
+
+    /// Events before `end` are to be settled or released.
+    fn mark(&mut self, end: Position) {
+        self.marked = self.marked.max(end);
+        self.reach(end);
     }
 
     fn note_missing(&mut self, position: Position, cause: &mut impl FnMut(usize, Position) -> Option<Cause>) {
@@ -235,6 +303,7 @@ impl Table {
         if positions.is_empty() {
             return;
         }
+        self.mark(positions.end);
         for source in 0..self.sources {
             let lane = &mut self.places[source * self.stride..][..self.stride];
             let mut count = 0;
@@ -269,6 +338,7 @@ impl Table {
             }
             self.base += 1;
         }
+        self.shrink();
     }
 
     /// What is known of a source's fragment of an event, where it is held.
@@ -475,11 +545,99 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use ropewalk_terms::SourceId;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn two_segments() -> Timeline {
         let mut timeline = Timeline::new(EventKey::new(0, 5));
         timeline.begin_segment(ORIGIN + 10, EventKey::new(1, 1));
         timeline
+    }
+
+    fn place(table: &mut Table, source: usize, position: Position) -> bool {
+        table.reach(position + 1);
+        let id = SourceId(source as u32);
+        let meta = FragmentMeta { length: position as u32, ..FragmentMeta::missing(id, Cause::NotHeld) };
+        let mut fragment = Received { meta, restarts: false, payload: Payload::default() };
+        table.lane(source, false).place(position, &mut fragment)
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// The source's next fragment, so many events further on than the last one.
+        Place(usize, u64),
+        Settle(u64),
+        Release(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0..3_usize, prop_oneof![9 => 1..300_u64, 1 => 1..5000_u64]).prop_map(|(source, by)| Step::Place(source, by)),
+            2 => (1..3000_u64).prop_map(Step::Settle),
+            2 => (1..3000_u64).prop_map(Step::Release),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_ring_that_grows_and_shrinks_holds_what_a_map_holds(steps in prop::collection::vec(step(), 1..200)) {
+            let mut table = Table::new(1 << 14, 3, ORIGIN);
+            let (mut held, mut next, mut head, mut oldest) = (BTreeMap::new(), [ORIGIN; 3], ORIGIN, ORIGIN);
+            for step in steps {
+                match step {
+                    Step::Place(source, by) if next[source] + by <= table.limit() => {
+                        let position = (next[source] + by - 1).max(head);
+                        if position < table.limit() {
+                            next[source] = position + 1;
+                            prop_assert!(place(&mut table, source, position));
+                            held.insert((position, source), position as u32);
+                        }
+                    }
+                    Step::Place(..) => {}
+                    Step::Settle(count) => {
+                        let end = (head + count).min(table.limit());
+                        table.settle(head..end, |_, _| Some(Cause::Skipped));
+                        head = end;
+                        table.close_gap(head);
+                    }
+                    Step::Release(count) => {
+                        let end = (oldest + count).min(head);
+                        table.release(oldest..end, |_, _| {});
+                        held.retain(|&(position, _), _| position >= end);
+                        oldest = end;
+                        table.close_gap(head);
+                    }
+                }
+                let found = (oldest..table.limit()).flat_map(|position| {
+                    let table = &table;
+                    (0..3).filter_map(move |source| Some(((position, source), table.meta(source, position)?.length)))
+                });
+                prop_assert_eq!(found.collect::<BTreeMap<_, _>>(), held.clone());
+                for position in oldest..head {
+                    let state = table.slot(position).map(|slot| slot.state);
+                    let is_held = (0..3).any(|source| held.contains_key(&(position, source)));
+                    let expected = if is_held { State::Settled } else { State::Empty(Cause::Skipped) };
+                    prop_assert!(state.is_none_or(|state| state == expected), "{position}: {state:?}");
+                    prop_assert!(!is_held || state.is_some());
+                }
+                prop_assert_eq!(table.held(), held.keys().map(|&(position, _)| position).collect::<BTreeSet<_>>().len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_returns_to_its_first_slots_when_few_events_are_held() {
+        let mut table = Table::new(1 << 14, 1, ORIGIN);
+        (ORIGIN..ORIGIN + 5000).for_each(|position| assert!(place(&mut table, 0, position)));
+        assert_eq!(table.slots_end() - table.base(), 8192);
+        table.settle(ORIGIN..ORIGIN + 5000, |_, _| None);
+        for first in (ORIGIN..ORIGIN + 5000).step_by(1000) {
+            table.release(first..first + 1000, |_, count| assert_eq!(count, 1000));
+            table.close_gap(ORIGIN + 5000);
+        }
+        table.close_gap(ORIGIN + 5000);
+        assert_eq!(table.slots_end() - table.base(), FIRST_SLOTS as Position);
     }
 
     #[test]
