@@ -60,6 +60,7 @@ const PROBLEMS = {
   source_out_of_step: "out of step",
   wrong_source: "wrong source",
   bunch_crossing_mismatch: "wrong bunch crossing",
+  source_stays_out: "not in events",
   checksums_wrong: "wrong checksums",
   fragments_faulty: "faulty fragments",
   fragments_lost: "fragments lost",
@@ -71,7 +72,7 @@ function statusOf(source, live, problems) {
   const silent = silentFor(source, live);
   if (live.state !== "running") return ["–", 3];
   if (source.taking === "masked") return ["masked", 1];
-  if (source.taking === "asked_back") return ["rejoining", 1];
+  if (source.taking === "asked_back") return ["unmasked, not in events", 1];
   if (source.has_ended) return ["ended", 3];
   if (isAway(source)) return ["not connected", 0];
   if (hasNeverSent(source, live)) return ["never sent", 0];

@@ -1,7 +1,7 @@
 //! Looks once a second at what limits the run, at alarms and incidents, and keeps the rate history, which a background thread writes to a
 //! file so that nothing waits for the disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -90,6 +90,13 @@ impl Heard {
     }
 }
 
+/// The names of the alarms that an operator acknowledged or shelved.
+fn quiet(alarms: &Alarms) -> BTreeSet<String> {
+    let is_quiet =
+        |alarm: &&ropewalk_monitor::alarms::Alarm| alarm.state == State::Acknowledged || alarm.shelved_until.is_some();
+    alarms.all().iter().filter(is_quiet).map(|alarm| alarm.rule.name.clone()).collect()
+}
+
 /// Entries of the journal about alarms begin with it.
 const ALARM: &str = "alarm ";
 
@@ -135,11 +142,9 @@ impl Wrong {
             self.change = change.number + 1;
             let name = &change.name;
             match (change.from, change.to) {
-                (State::Latched, State::Active) | (State::Pending, State::Normal) => {}
                 (_, State::Active) => {
                     let alarm = alarms.all().iter().find(|alarm| alarm.rule.name == *name);
-                    let sentence = alarm.map(|alarm| &*alarm.sentence).filter(|sentence| !sentence.is_empty());
-                    let text = format!("{ALARM}{name}: {}", sentence.unwrap_or("raised"));
+                    let text = format!("{ALARM}{name}: {}", alarm.map_or("raised", |alarm| &*alarm.sentence));
                     let occurrence = Occurrence { cause: "alarm", subject: name, text: &text, data: &[] };
                     self.incidents.note(occurrence, Utc(change.utc_nanoseconds));
                     entries.push(text);
@@ -262,6 +267,7 @@ impl HealthMonitor {
                 })
             };
             entries.into_iter().for_each(|text| control.incident(text));
+            control.set_quiet_alarms(self.with(|readers| quiet(&readers.alarms)));
             if self.with(|readers| readers.closed) != view.last.as_ref().map(|account| account.run) {
                 let (health, view) = (Arc::clone(&self), Arc::clone(&view));
                 // A disk may take its time.

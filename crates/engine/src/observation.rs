@@ -4,7 +4,7 @@ use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{FragmentFlags, NumberingAnomaly, NumberingKind, ReportEntry, SynchronyState};
 use ropewalk_monitor::numbering::{Begun, Recovery, SourceNumbering};
-use ropewalk_monitor::quality::Relation;
+use ropewalk_monitor::synchrony::Relation;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{CounterKind, EventKey, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;

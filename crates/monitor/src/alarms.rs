@@ -153,10 +153,11 @@ impl Quantity {
         matches!(self, Self::Data(_) | Self::NodesMissing | Self::Dead | Self::LimitedBy(DiskFailing | DiskFull))
     }
 
-    /// What is wrong; empty where only a number says so.
-    fn sentence(self, finding: Option<&Finding>, look: Look<'_>) -> String {
+    /// What is wrong; empty where only a number says so. Problems of the data that are over are named too if they were
+    /// seen after `raised`, in nanoseconds since 1970 UTC.
+    fn sentence(self, finding: Option<&Finding>, look: Look<'_>, raised: Option<i64>) -> String {
         match self {
-            Self::Data(kind) => look.quality.worst(kind).map(|problem| problem.sentence.clone()),
+            Self::Data(kind) => Some(problems_since(kind, look.quality, raised)),
             Self::NodesMissing => look.now.missing_nodes().map(|(.., sentence)| sentence),
             Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
             Self::NotSent => look.not_sent.map(not_sent_sentence),
@@ -168,6 +169,29 @@ impl Quantity {
         }
         .unwrap_or_default()
     }
+}
+
+/// Problems that a sentence names at most.
+const NAMED: usize = 3;
+
+/// `calo: 1 fragment lost; earlier: muon: 3 fragments lost`.
+fn problems_since(kind: ProblemKind, quality: &Quality, raised: Option<i64>) -> String {
+    let mut sentences: Vec<String> = Vec::new();
+    for problem in quality.problems.iter().filter(|problem| problem.kind == kind) {
+        let sentence = match (problem.is_current, raised) {
+            (true, _) => problem.sentence.clone(),
+            (false, Some(raised)) if problem.last_ns >= raised => format!("{EARLIER}{}", problem.sentence),
+            (false, _) => continue,
+        };
+        // One sentence may be about several sources.
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    let more = sentences.len().saturating_sub(NAMED);
+    sentences.truncate(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    sentences.join("; ") + &more
 }
 
 fn not_sent_sentence(why: &str) -> String {
@@ -211,6 +235,16 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// `events_per_second is 987, below 2000`.
+    fn comparison(&self, value: f64) -> String {
+        let (than, limit) = match self.condition {
+            Condition::Above(limit) => ("above", limit),
+            Condition::Below(limit) => ("below", limit),
+        };
+        let rounded = |value: f64| if value.abs() < 10.0 { (value * 100.0).round() / 100.0 } else { value.round() };
+        format!("{} is {}, {than} {}", self.quantity, rounded(value), rounded(limit))
+    }
+
     /// Rates and counts are those of a run that takes data: without one, and while it is paused or drains, they are low.
     fn applies_in(&self, phase: &str) -> bool {
         use Quantity::{BytesIn, BytesToDisk, EventRate, FromReference, Growth, LiveShare, Value};
@@ -245,6 +279,7 @@ pub fn built_in() -> Vec<Rule> {
         rule("source_out_of_step", Severity::Critical, data(ProblemKind::SourceOutOfStep), 0, true),
         rule("wrong_source", Severity::Critical, data(ProblemKind::WrongSource), 0, true),
         rule("bunch_crossing_mismatch", Severity::Critical, data(ProblemKind::BunchCrossingMismatch), 0, true),
+        rule("source_stays_out", Severity::Critical, data(ProblemKind::SourceStaysOut), 0, false),
         rule("source_never_sent", Severity::Critical, data(ProblemKind::SourceNeverSent), 0, false),
         rule("source_silent", Severity::Critical, data(ProblemKind::SourceSilent), 0, false),
         rule("events_incomplete", Severity::Critical, data(ProblemKind::EventsIncomplete), 0, true),
@@ -321,8 +356,10 @@ pub struct Alarm {
     pub shelved_until: Option<Instant>,
     /// Who shelved it.
     pub shelved_by: Option<String>,
-    /// What is or was wrong, in a sentence, of a problem of the data or a limit; else empty.
+    /// What is or was wrong, in a sentence.
     pub sentence: String,
+    /// When it was raised first since it was last normal, in nanoseconds since 1970 UTC.
+    raised_ns: Option<i64>,
 }
 
 /// The sentence of an alarm whose cause is over begins with this.
@@ -414,6 +451,7 @@ impl Alarms {
             shelved_until: None,
             shelved_by: None,
             sentence: String::new(),
+            raised_ns: None,
         };
         let alarms = rules.into_iter().map(of).collect();
         Ok(Self {
@@ -474,7 +512,8 @@ impl Alarms {
                 alarm.value = Some(value).filter(|_| applies);
                 let holds = applies && alarm.rule.condition.holds(value);
                 if holds {
-                    alarm.sentence = alarm.rule.quantity.sentence(finding, look);
+                    let sentence = alarm.rule.quantity.sentence(finding, look, alarm.raised_ns);
+                    alarm.sentence = if sentence.is_empty() { alarm.rule.comparison(value) } else { sentence };
                 }
                 let next = alarm.next(holds, look.now.time);
                 if next == State::Active && alarm.state != State::Active {
@@ -573,8 +612,13 @@ impl Alarms {
             return;
         }
         let (was_raised, is_over) = (matches!(from, State::Active | State::Acknowledged), to != State::Acknowledged);
-        if was_raised && is_over && !alarm.sentence.is_empty() {
+        if was_raised && is_over && !alarm.sentence.starts_with(EARLIER) {
             alarm.sentence.insert_str(0, EARLIER);
+        }
+        match to {
+            State::Active => alarm.raised_ns = alarm.raised_ns.or(Some(self.now.1.0)),
+            State::Normal => alarm.raised_ns = None,
+            _ => {}
         }
         alarm.since = self.now.0;
         alarm.known_by = by.filter(|_| to == State::Acknowledged).map(short);

@@ -8,7 +8,8 @@
 //!                                      ├── history: how it went, for an hour and for a week
 //!                                      ├── incidents: what went wrong, once for each cause and subject
 //!                                      └── quality: complete, incomplete and doubtful events, and why
-//!                                            └── numbering: first numbers and restarts of sources, in sentences
+//!                                            ├── numbering: first numbers and restarts of sources, in sentences
+//!                                            └── synchrony: sources that are out of step, in sentences
 //! ```
 //!
 //! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no
@@ -26,6 +27,7 @@ pub mod prometheus;
 pub mod quality;
 mod rates;
 mod sample;
+pub mod synchrony;
 
 pub use self::rates::{NodeRates, NodeShares, Rates, RunTrend, SourceRates};
 pub use self::sample::{

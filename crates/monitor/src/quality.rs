@@ -11,6 +11,7 @@
 mod tests;
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Instant, RunNumber, SourceId, Utc};
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbering::{never_began, wrong_beginnings};
+use crate::synchrony::disagreements;
 use crate::{Activity, NodeSample, Rates, Sample, SourceSample};
 
 /// A problem of the data, the worst first.
@@ -38,6 +40,8 @@ pub enum ProblemKind {
     BunchCrossingMismatch,
     /// Filter units failed too often and are not restarted; without any, no event is decided on.
     FiltersGivenUp,
+    /// A source was unmasked and sends, but its numbers do not go on with those of the run.
+    SourceStaysOut,
     /// A source has sent nothing since the run began.
     SourceNeverSent,
     /// A source stopped sending while others go on.
@@ -60,7 +64,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, the worst first.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::NodeMissing,
         Self::WrongFirstNumber,
         Self::SourceRestarted,
@@ -68,6 +72,7 @@ impl ProblemKind {
         Self::WrongSource,
         Self::BunchCrossingMismatch,
         Self::FiltersGivenUp,
+        Self::SourceStaysOut,
         Self::SourceNeverSent,
         Self::SourceSilent,
         Self::ChecksumsWrong,
@@ -93,6 +98,7 @@ impl ProblemKind {
             | Self::FragmentsFaulty => QualityState::Doubtful,
             Self::WrongFirstNumber
             | Self::SourceRestarted
+            | Self::SourceStaysOut
             | Self::SourceNeverSent
             | Self::SourceSilent
             | Self::FragmentsLost
@@ -215,6 +221,10 @@ pub struct QualityMonitor {
     ended: (u64, Instant),
     last: Option<Arc<Sample>>,
     known: Vec<Known>,
+    /// The last restart of each source, and the events that lacked the source before.
+    restarts: BTreeMap<SourceId, (EventKey, u64)>,
+    /// Since when each source has sent that was unmasked and is not in events again.
+    outside: BTreeMap<SourceId, Instant>,
     quality: Quality,
 }
 
@@ -254,15 +264,16 @@ impl QualityMonitor {
         &self.quality
     }
 
-    fn findings(&self, before: Option<&Sample>, sample: &Sample) -> Vec<Finding> {
+    fn findings(&mut self, before: Option<&Sample>, sample: &Sample) -> Vec<Finding> {
         let mut found = Vec::new();
         let beginnings = beginnings(before, sample, &mut found);
         let all_restarted = self.all_restarted(sample);
         for source in &sample.sources {
             let name = sample.name_of(source.source);
-            restart(source, &name, (sample, all_restarted.as_deref()), &mut found);
+            self.restart(source, &name, (before, sample), all_restarted.as_deref(), &mut found);
             doubts(source, &name, &mut found);
             losses(source, &name, beginnings.contains(&source.source), &mut found);
+            self.stays_out(source, &name, (before, sample), &mut found);
             self.absence(source, &name, (before, sample), &mut found);
         }
         out_of_step(sample, &mut found);
@@ -279,6 +290,62 @@ impl QualityMonitor {
         incomplete(sample, &mut found);
         self.standstill(before, sample, &mut found);
         found
+    }
+
+    /// A source that restarted counting: its place was found again, or its fragments fit no event. `all` says so of all sources.
+    fn restart(
+        &mut self,
+        source: &SourceSample,
+        name: &str,
+        (before, sample): (Option<&Sample>, &Sample),
+        all: Option<&str>,
+        found: &mut Vec<Finding>,
+    ) {
+        let id = source.source;
+        if let Some((count, sentence)) = source.numbering.recovery(name) {
+            let kind = ProblemKind::SourceRecovered;
+            found.push(Finding { kind, source: Some(id), count, holds: false, sentence });
+        }
+        let Some(event) = source.numbering.restarted_at else { return };
+        let lacked = before.and_then(|before| before.source(id)).map_or(0, |before| before.account.never_came());
+        let restart = self.restarts.entry(id).or_insert((event, lacked));
+        if restart.0 != event {
+            *restart = (event, lacked);
+        }
+        let incomplete = source.account.never_came().saturating_sub(restart.1).min(incomplete_events(sample));
+        let events =
+            if incomplete == 0 { String::new() } else { format!(": {}", counted(incomplete, "incomplete event")) };
+        found.push(Finding {
+            kind: ProblemKind::SourceRestarted,
+            source: Some(id),
+            count: source.account.dropped.get(Cause::OutOfSync),
+            holds: false,
+            sentence: all.map_or_else(|| format!("{name} restarted counting at event {event}{events}"), str::to_owned),
+        });
+    }
+
+    /// A source that was unmasked and sends for seconds, and is in no event.
+    fn stays_out(
+        &mut self,
+        source: &SourceSample,
+        name: &str,
+        (before, sample): (Option<&Sample>, &Sample),
+        found: &mut Vec<Finding>,
+    ) {
+        let received = before.and_then(|before| before.source(source.source)).map_or(0, |was| was.account.received);
+        if !source.is_asked_back() || sample.phase != "running" || source.account.received <= received {
+            self.outside.remove(&source.source);
+            return;
+        }
+        let since = *self.outside.entry(source.source).or_insert(sample.time);
+        if sample.time.since(since) >= NEVER_SENT {
+            let sentence = format!(
+                "{name} was unmasked and sends, but its event numbers do not go on with those of the run: its fragments \
+                 are in no event until a new run"
+            );
+            let (kind, source) = (ProblemKind::SourceStaysOut, Some(source.source));
+            found.push(Finding { kind, source, count: 0, holds: true, sentence });
+        }
     }
 
     /// Every source restarted counting, and no event has ended since: then none will.
@@ -403,8 +470,9 @@ fn summed_up(problems: &[Problem], state: QualityState, complete: u64, sample: &
         _ => String::new(),
     };
     let Some(worst) = problems.first() else { return complete };
-    // One sentence may be about several sources.
-    let is_other = |problem: &&Problem| problem.sentence != worst.sentence;
+    // One sentence may be about several sources, and a place that was found again is no problem.
+    let is_other =
+        |problem: &&Problem| problem.sentence != worst.sentence && problem.kind != ProblemKind::SourceRecovered;
     let others = || problems[1..].iter().filter(|problem| problem.is_current == worst.is_current).filter(is_other);
     let mut sources: Vec<_> = others().filter_map(|problem| problem.source).collect();
     sources.sort_unstable();
@@ -492,26 +560,6 @@ pub fn misfits(names: &[String]) -> String {
 fn wrong_checksums(source: &SourceSample) -> u64 {
     let flagged = source.doubts.iter().find(|(name, _)| *name == "crc_errors").map_or(0, |(_, count)| *count);
     flagged.max(source.numbers.get(Counter::CrcErrors))
-}
-
-fn restart(source: &SourceSample, name: &str, (sample, all): (&Sample, Option<&str>), found: &mut Vec<Finding>) {
-    if let Some((count, sentence)) = source.numbering.recovery(name) {
-        let kind = ProblemKind::SourceRecovered;
-        found.push(Finding { kind, source: Some(source.source), count, holds: false, sentence });
-    }
-    let dropped = source.account.dropped.get(Cause::OutOfSync);
-    if let Some(event) = source.numbering.restarted_at {
-        let incomplete = incomplete_events(sample);
-        let events =
-            if incomplete == 0 { String::new() } else { format!(": {} incomplete events", grouped(incomplete)) };
-        found.push(Finding {
-            kind: ProblemKind::SourceRestarted,
-            source: Some(source.source),
-            count: dropped,
-            holds: false,
-            sentence: all.map_or_else(|| format!("{name} restarted counting at event {event}{events}"), str::to_owned),
-        });
-    }
 }
 
 /// What is wrong with filters: its kind, how often, and a sentence that names the node.
@@ -678,72 +726,12 @@ fn incomplete(sample: &Sample, found: &mut Vec<Finding>) {
     });
 }
 
-/// How the events of a source relate to those of the reference source.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Relation {
-    /// Events by which it is displaced: positive if its event n holds the data of a later trigger (early). None if there is
-    /// no fixed relation any more.
-    pub offset: Option<i16>,
-    /// The first displaced event.
-    pub since: EventKey,
-}
-
 /// Names the sources that disagree with most others; if no third source can tell which of two is wrong, both.
 fn out_of_step(sample: &Sample, found: &mut Vec<Finding>) {
     for (source, sentence) in disagreements(&sample.synchrony, |source| sample.name_of(source)) {
         let kind = ProblemKind::SourceOutOfStep;
         found.push(Finding { kind, source: Some(source), count: 0, holds: true, sentence });
     }
-}
-
-/// The sources that are out of step, each with a sentence; of two that disagree each with the same one. `all` holds the
-/// reference source with offset 0. The event in a sentence is the first that holds data of two triggers.
-pub fn disagreements(all: &[(SourceId, Relation)], name_of: impl Fn(SourceId) -> String) -> Vec<(SourceId, String)> {
-    let mut found = Vec::new();
-    for (source, relation) in all.iter().filter(|(_, relation)| relation.offset.is_none()) {
-        let name = name_of(*source);
-        let sentence = format!("{name} has no fixed relation to the other sources since event {}", relation.since);
-        found.push((*source, sentence));
-    }
-    let placed = || all.iter().filter_map(|(source, relation)| Some((*source, relation.offset?, relation.since)));
-    let at = |wanted: i16| placed().filter(move |(_, offset, _)| *offset == wanted);
-    let most = placed().map(|(_, offset, _)| at(offset).count()).max().unwrap_or(0);
-    let displaced = placed().filter(|(_, offset, _)| *offset != 0);
-    let Some(first) = displaced.map(|(_, _, since)| since).min() else { return found };
-    // Offsets that as many sources have as any other: of two sources both.
-    let right: Vec<i16> = placed().map(|(_, offset, _)| offset).filter(|offset| at(*offset).count() == most).collect();
-    let reference_is_right = right.contains(&0);
-    let is_tie = right.iter().any(|offset| *offset != right[0]);
-    let base = if reference_is_right { 0 } else { right[0] };
-    for (source, offset, since) in placed().filter(|(_, offset, _)| *offset != base) {
-        let (name, by) = (name_of(source), offset - base);
-        let since = if offset == 0 { first } else { since };
-        let other = at(base).map(|(other, ..)| other).find(|other| *other != source).filter(|_| is_tie);
-        // A relation is known since the first trigger that both sources have. If the reference lost some, its own event
-        // with that trigger comes as many earlier.
-        let is_of_reference = offset == 0 || other.is_some();
-        let since = if is_of_reference { earlier(since, if offset == 0 { base } else { offset }) } else { since };
-        let sentence = match other {
-            Some(other) => format!("{} and {name} disagree by {} since event {since}", name_of(other), events(by)),
-            None => format!("{name} is {} {} since event {since}", events(by), if by > 0 { "early" } else { "late" }),
-        };
-        if let Some(other) = other.filter(|other| found.iter().all(|(known, _)| known != other)) {
-            found.push((other, sentence.clone()));
-        }
-        found.push((source, sentence));
-    }
-    found
-}
-
-/// The earlier event to which a negative offset leads.
-fn earlier(event: EventKey, offset: i16) -> EventKey {
-    let number = event.number().saturating_sub(u64::from(offset.min(0).unsigned_abs())).max(1);
-    EventKey::new(event.resync(), number)
-}
-
-fn events(by: i16) -> String {
-    let count = by.unsigned_abs();
-    if count == 1 { "one event".to_owned() } else { format!("{count} events") }
 }
 
 fn fragments(count: u64) -> String {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::numbering::{Numbered, SourceNumbering};
-use crate::quality::{Relation, SILENT, counted};
+use crate::quality::{SILENT, counted};
+use crate::synchrony::Relation;
 use ropewalk_terms::{
     ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
     StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
@@ -97,6 +98,11 @@ impl SourceSample {
     /// Nothing more is expected of it: it has ended in order, or is masked.
     pub fn has_ended(&self) -> bool {
         self.numbers.get(Counter::SourcesEnded) > 0 || self.numbers.get(Counter::SourceMasked) > 0
+    }
+
+    /// It was unmasked, and none of its fragments has gone on with the numbers of the run yet.
+    pub fn is_asked_back(&self) -> bool {
+        self.numbers.get(Counter::SourceMasked) == 2
     }
 
     /// A connection of it is open now. Always false for sources that send datagrams.

@@ -14,8 +14,8 @@ use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::quality::{Problem, QualityMonitor, counted};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
-use ropewalk_terms::{ByCause, Cause, Counter, Place};
-use std::collections::BTreeMap;
+use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -322,11 +322,15 @@ pub(crate) struct Progress {
     drawn: usize,
     shown: Instant,
     before: (Instant, Totals),
+    /// Per second, between the last two totals.
+    rates: Totals,
     /// Full or failed disks, as last shown.
     disks: String,
     quality: QualityMonitor,
     finder: Finder,
     alarms: Alarms,
+    /// Names of alarms that an operator acknowledged or shelved.
+    quiet: BTreeSet<String>,
     looked: Instant,
     /// The problem of the data, and the alarms, that were shown last.
     problem: String,
@@ -373,17 +377,20 @@ impl Progress {
             drawn: 0,
             shown: now,
             before: (now, Totals::default()),
+            rates: Totals::default(),
             disks: String::new(),
             quality: QualityMonitor::default(),
             finder: Finder::default(),
             alarms: Alarms::new(rules.to_vec()).expect("the configuration was checked"),
+            quiet: BTreeSet::new(),
             looked: now,
             problem: String::new(),
         }
     }
 
-    /// Shows where the run is, if it is time to.
-    pub(crate) fn show(&mut self, view: &SessionView) {
+    /// Shows where the run is, if it is time to. Alarms that an operator acknowledged or shelved are `quiet`.
+    pub(crate) fn show(&mut self, view: &SessionView, quiet: BTreeSet<String>) {
+        self.quiet = quiet;
         let (snapshot, left) = (&view.snapshot, view.disk_left);
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
         self.quality.observe(Arc::clone(&view.sample));
@@ -400,8 +407,14 @@ impl Progress {
         (self.disks, self.problem) = (disks, problem);
         self.shown = Instant::now();
         let totals = Totals::of(snapshot);
-        let (then, before) = std::mem::replace(&mut self.before, (self.shown, totals));
-        let rates = totals.per_second(&before, self.shown.duration_since(then));
+        let (then, before) = self.before;
+        let time = self.shown.duration_since(then);
+        // A line that a problem brought forward has no time for a rate.
+        if time >= refresh.min(LOOK) {
+            self.rates = totals.per_second(&before, time);
+            self.before = (self.shown, totals);
+        }
+        let rates = self.rates;
         let left = left
             .filter(|left| left.time.is_some() && self.disks.is_empty())
             .map_or_else(String::new, |left| format!("  disk {left}"));
@@ -427,7 +440,9 @@ impl Progress {
 
     /// Warnings that concern neither the data nor a disk that the run waits for.
     fn other_alarms(&self) -> impl Iterator<Item = &Alarm> {
-        let is_other = |rule: &Rule| rule.severity >= Severity::Warning && !rule.quantity.is_said_elsewhere();
+        let is_other = move |rule: &Rule| {
+            rule.severity >= Severity::Warning && !rule.quantity.is_said_elsewhere() && !self.quiet.contains(&rule.name)
+        };
         self.alarms.shown().into_iter().filter(move |alarm| is_other(&alarm.rule))
     }
 
@@ -497,11 +512,16 @@ fn not_taken(snapshot: &RunSnapshot) -> String {
     text
 }
 
+/// `run 7 running`; between runs only the phase.
+fn head(snapshot: &RunSnapshot) -> String {
+    let phase = snapshot.phase.name();
+    if snapshot.run == RunNumber::default() { phase.to_owned() } else { format!("run {} {phase}", snapshot.run) }
+}
+
 fn line((snapshot, names): (&RunSnapshot, &Sample), totals: Totals, rates: Totals, disks: &str) -> String {
     format!(
-        "run {} {}  {} events  {} events/s  {}/s  buffers {} %  {}{}{disks}",
-        snapshot.run,
-        snapshot.phase.name(),
+        "{}  {} events  {} events/s  {}/s  buffers {} %  {}{}{disks}",
+        head(snapshot),
         grouped(totals.events),
         grouped(rates.events),
         Bytes(rates.bytes_in),
@@ -513,7 +533,7 @@ fn line((snapshot, names): (&RunSnapshot, &Sample), totals: Totals, rates: Total
 
 /// The same in a few lines: rates beside totals.
 fn table((snapshot, names): (&RunSnapshot, &Sample), totals: Totals, rates: Totals, left: &str, disks: &str) -> String {
-    let mut text = format!("run {} {}{}{disks}\n", snapshot.run, snapshot.phase.name(), away(snapshot, names));
+    let mut text = format!("{}{}{disks}\n", head(snapshot), away(snapshot, names));
     let mut row = |name: &str, now: String, all: String| {
         let _ = writeln!(text, "  {name:<10}{now:>16}{all:>20}");
     };
@@ -625,7 +645,7 @@ mod tests {
         let line = line((&snapshot, &names), totals, rates, "");
         assert_eq!(
             line,
-            "run 0 initial  12,000 events  5,000 events/s  1.0 MiB/s  buffers 25 %  lost 0 fragments  waiting for bu1"
+            "initial  12,000 events  5,000 events/s  1.0 MiB/s  buffers 25 %  lost 0 fragments  waiting for bu1"
         );
     }
 }

@@ -336,7 +336,7 @@ fn watch(
     while !session.is_over() {
         std::thread::sleep(Duration::from_millis(10));
         let view = handle.view();
-        progress.show(&view);
+        progress.show(&view, handle.quiet_alarms());
         last_told = tell_journal(handle, last_told, is_controlled);
         if interrupts.count() > 0 && heard == 0 {
             heard = 1;

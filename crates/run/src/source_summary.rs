@@ -3,7 +3,7 @@
 use ropewalk_config::ByteOrigin;
 use ropewalk_engine::{Doubts, MaskRecord, MaskedInterval, RunSnapshot};
 use ropewalk_flow::messages::{FragmentFlags, Gap, NumberingAnomaly, NumberingKind, SynchronyState};
-use ropewalk_monitor::quality::Relation;
+use ropewalk_monitor::synchrony::Relation;
 use ropewalk_terms::{Cause, Counter, Fact, Facts, FragmentAccount, SourceCounts, SourceId};
 use ropewalk_tools::Packing;
 use ropewalk_tools::foreign::{CutOff, HoleReport, Passed};

@@ -21,7 +21,7 @@ use ropewalk_engine::gateway::FarmNodeReport;
 use ropewalk_engine::{RunSnapshot, Unknown};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::LumisectionEnd;
-use ropewalk_monitor::quality::disagreements;
+use ropewalk_monitor::synchrony::disagreements;
 use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, StreamAccount, Utc};
 use ropewalk_tools::status::StatusSummary;
 use ropewalk_wire::run_file::StreamName;

@@ -2,7 +2,7 @@
 
 use super::{AlarmError, Alarms, Condition, Quantity, Rule, Severity, State, built_in};
 use crate::made_up::{held_back, node, sample, source};
-use crate::quality::{ProblemKind, Quality, QualityMonitor};
+use crate::quality::{Problem, ProblemKind, Quality, QualityMonitor};
 use crate::{Activity, RunTrend, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Counter, EventAccount, NodeId, Utc};
@@ -241,6 +241,39 @@ fn the_sentence_of_an_alarm_that_is_over_says_so() {
     for (second, is_connected, expected) in [(1, false, now), (2, true, earlier), (3, true, earlier), (4, false, now)] {
         assert_eq!(sentence(second, is_connected), expected, "second {second}");
     }
+}
+
+#[test]
+fn an_alarm_names_all_problems_since_it_was_raised_and_until_it_is_acknowledged() {
+    let mut alarms =
+        alarms(Rule { quantity: Quantity::Data(ProblemKind::FragmentsLost), ..rule(Duration::ZERO, true) });
+    alarms.alarms[0].rule.condition = Condition::Above(0.0);
+    let problem = |source: u32, last: i64, is_current| Problem {
+        kind: ProblemKind::FragmentsLost,
+        source: Some(source),
+        count: 1,
+        since_ns: 0,
+        last_ns: last * 1_000_000_000,
+        is_current,
+        sentence: format!("source {source}: 1 fragment lost"),
+    };
+    let mut at = |second: u64, problems: Vec<Problem>| {
+        let mut sample = holding(second, 0);
+        sample.utc = Utc(second as i64 * 1_000_000_000);
+        alarms.observe(sample, None, &Quality { problems, ..Quality::default() });
+        (alarms.all()[0].state, alarms.all()[0].sentence.clone())
+    };
+    let (one, both) = ("source 1: 1 fragment lost", "source 2: 1 fragment lost; earlier: source 1: 1 fragment lost");
+    assert_eq!(at(10, vec![problem(1, 10, true), problem(3, 2, false)]), (State::Active, one.to_owned()));
+    assert_eq!(at(30, vec![problem(1, 19, false)]), (State::Latched, format!("earlier: {one}")));
+    assert_eq!(at(40, vec![problem(2, 40, true), problem(1, 19, false)]), (State::Active, both.to_owned()));
+}
+
+#[test]
+fn an_alarm_without_a_sentence_of_its_quantity_says_value_and_limit() {
+    let mut alarms = alarms(rule(Duration::ZERO, false));
+    states(&mut alarms, 1, &[11]);
+    assert_eq!(alarms.all()[0].sentence, "total:pool_held is 11, above 10");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-use super::{Problem, ProblemKind, Quality, QualityMonitor, QualityState, Relation};
+use super::{Problem, ProblemKind, Quality, QualityMonitor, QualityState};
 use crate::made_up::{held_back, node, sample, source};
 use crate::numbering::{Begun, Recovery};
+use crate::synchrony::Relation;
 use crate::{Sample, SourceSample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, EventKey, NodeId, RunNumber, SourceId, Utc};
@@ -62,6 +63,7 @@ fn a_source_that_restarted_is_named_with_its_event_and_what_followed() {
             look.names = Arc::new([(SourceId(1), "boardA".to_owned())].into());
             look.sources[0].numbering.restarted_at = Some(EventKey::new(0, 600));
             look.sources[0].account.dropped.add(Cause::OutOfSync, 100 * second);
+            look.sources[0].account.missing.add(Cause::OutOfSync, 2_049);
             look.events.incomplete_emitted = 2_049;
         })
     };
@@ -71,6 +73,57 @@ fn a_source_that_restarted_is_named_with_its_event_and_what_followed() {
     assert_eq!(worst.sentence, "boardA (source 1) restarted counting at event 600: 2,049 incomplete events");
     assert_eq!((worst.since_ns, worst.last_ns, worst.count), (10 * SECOND, 11 * SECOND, 1_100));
     assert!(quality.sentence.ends_with("2,049 incomplete events (and 1 more problem)"), "{}", quality.sentence);
+}
+
+#[test]
+fn each_restart_counts_the_events_that_lack_its_source_since() {
+    let at = |second: u64, first: u64, other: u64| {
+        look(second, |look| {
+            look.sources[0].numbering.restarted_at = Some(EventKey::new(0, 100));
+            look.sources[0].account.missing.add(Cause::OutOfSync, first);
+            look.sources[1].account.missing.add(Cause::TimedOut, 7);
+            look.sources[1].account.missing.add(Cause::OutOfSync, other);
+            look.sources[1].numbering.restarted_at = (other > 0).then_some(EventKey::new(0, 900));
+            look.events.incomplete_emitted = first + 7;
+        })
+    };
+    let quality = after([look(1, |_| ()), at(2, 50, 0), at(9, 800, 0), at(10, 950, 40), at(11, 1_100, 90)]);
+    let sentences: Vec<_> = quality.problems.iter().map(|problem| problem.sentence.as_str()).take(2).collect();
+    let expected = [
+        "source 1 restarted counting at event 100: 1,100 incomplete events",
+        "source 2 restarted counting at event 900: 90 incomplete events",
+    ];
+    assert_eq!(sentences, expected);
+}
+
+#[test]
+fn a_place_that_was_found_again_is_not_counted_as_a_further_problem() {
+    let quality = after((1..=4).map(|second| {
+        look(second, |look| {
+            let event = EventKey::new(0, 50);
+            look.sources[0].numbering.recovered = Some(Recovery { event, from: 49, to: 1, count: 1 });
+            look.sources[1].account.late = 5 * second;
+        })
+    }));
+    assert_eq!(quality.sentence, "source 2: 20 fragments lost: 20 late");
+}
+
+#[test]
+fn a_source_that_was_unmasked_and_is_in_no_event_is_named_after_seconds() {
+    let at = |second: u64, state: u64, received: u64| {
+        look(second, |look| {
+            look.sources[1].numbers.add(Counter::SourceMasked, state);
+            look.sources[1].account.received = received;
+        })
+    };
+    // Masked, unmasked without data, then with data.
+    let first = [at(1, 1, 100), at(2, 1, 200), at(3, 2, 200), at(9, 2, 200), at(10, 2, 300)];
+    let quality = after(first.clone());
+    assert_eq!(quality.problems, []);
+    let quality = after(first.into_iter().chain([at(12, 2, 400), at(15, 2, 500)]));
+    assert_eq!(only(&quality).kind, ProblemKind::SourceStaysOut);
+    assert!(quality.sentence.starts_with("source 2 was unmasked and sends, but its event numbers"), "{quality:#?}");
+    assert!(quality.is_current);
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn sources(all: &[Value]) -> String {
         let faults = [missing, sum(&["lost"]), sum(&["crc_errors", "frames_missing", "corrupt"])];
         let state = match source["taking"].as_str() {
             Some("masked") => "masked",
-            Some("asked_back") => "unmasked, no data yet",
+            Some("asked_back") => "unmasked, not in events",
             _ if source["has_ended"] == true => "ended",
             _ if source["is_connected"] == true => "connected",
             _ if source["received"] == 0 => "no data yet",

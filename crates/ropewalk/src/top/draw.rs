@@ -9,6 +9,7 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Gauge, Paragraph, Row, Sparkline, Table, TableState, Tabs, Wrap};
 use ropewalk_config::quantity::Bytes;
+use ropewalk_monitor::alarms::built_in;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -301,7 +302,10 @@ fn alarm_lines(live: &Live) -> Vec<Line<'_>> {
         let known = alarm.known_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let said = if alarm.sentence.is_empty() { alarm.name.replace('_', " ") } else { alarm.sentence.clone() };
         let run = alarm.run.filter(|_| alarm.run != live.run).map_or_else(String::new, |run| format!(" in run {run}"));
-        Line::styled(format!("{}: {said} ({}{run}{known}; manual: {})", alarm.severity, alarm.state, alarm.name), style)
+        // The manual has no page for rules of a configuration.
+        let is_built_in = built_in().iter().any(|rule| rule.name == alarm.name);
+        let manual = if is_built_in { format!("; manual: {}", alarm.name) } else { String::new() };
+        Line::styled(format!("{}: {said} ({}{run}{known}{manual})", alarm.severity, alarm.state), style)
     };
     let mut lines: Vec<Line<'_>> = alarms.iter().map(line).collect();
     let more = lines.len().saturating_sub(usize::from(ALARM_LINES));

@@ -95,11 +95,18 @@ pub(super) struct Shared {
     journal: Mutex<Journal>,
     /// Why the last attempt to set up a run failed.
     error: Mutex<Option<RunError>>,
+    /// Names of alarms that an operator acknowledged or shelved.
+    quiet_alarms: Mutex<BTreeSet<String>>,
 }
 
 impl Shared {
     pub(super) fn new(view: SessionView) -> Self {
-        Self { view: Mutex::new(Arc::new(view)), journal: Mutex::default(), error: Mutex::default() }
+        Self {
+            view: Mutex::new(Arc::new(view)),
+            journal: Mutex::default(),
+            error: Mutex::default(),
+            quiet_alarms: Mutex::default(),
+        }
     }
 
     pub(super) fn publish(&self, view: SessionView) {
@@ -161,6 +168,16 @@ impl ControlHandle {
     pub fn incident(&self, text: String) {
         let view = self.view();
         self.shared.journal(|journal| journal.add(view.at, EntryKind::Incident, view.run, None, text));
+    }
+
+    /// Sets the names of the alarms that an operator acknowledged or shelved: the terminal does not show them.
+    pub fn set_quiet_alarms(&self, names: BTreeSet<String>) {
+        *self.shared.quiet_alarms.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// The names of the alarms that an operator acknowledged or shelved.
+    pub fn quiet_alarms(&self) -> BTreeSet<String> {
+        self.shared.quiet_alarms.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes the reason why the last attempt to set up a run failed.
