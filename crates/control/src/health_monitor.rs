@@ -456,7 +456,7 @@ mod tests {
             );
             entries.extend(wrong.look_at_alarms(&alarms));
         }
-        assert_eq!(entries, ["alarm disk_full: raised", "alarm disk_full is over"]);
+        assert_eq!(entries, ["alarm disk_full: limited_by:disk_full is 1, above 0", "alarm disk_full is over"]);
         let found: Vec<_> = wrong.incidents.search("alarm disk_full").iter().map(|incident| incident.count).collect();
         assert_eq!(found, [1]);
     }

@@ -361,7 +361,10 @@ fn frames_text(group: &Group, is_stream: bool, draft: Option<&str>) -> String {
         text.push('\n');
     };
     if is_stream && group.framing.is_none() {
-        line("  no frames were found".to_owned());
+        line(
+            "  no frames were found: describe `frame` by hand (docs/layouts.md) and check it with `source test`"
+                .to_owned(),
+        );
     } else {
         let (frames, least, most) = (grouped(group.frames), group.least_frame, group.most_frame);
         let rest = match group.unframed_bytes {

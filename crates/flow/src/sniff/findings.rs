@@ -4,6 +4,7 @@ use super::PeerAccount;
 use super::fields::{FINEST, byte_order, is_slice, orders, round_tick, slow, taken};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use core::fmt;
+use core::ops::Range;
 use ropewalk_wire::layout::{
     Checksum, Clock, Counts, Frame, Layout, Length, MOST_FRAME_BYTES, Number, Pattern, Plan, Size,
 };
@@ -290,11 +291,36 @@ fn pattern(group: &Group) -> Option<Pattern> {
         _ => 0,
     };
     group.guesses.iter().find_map(|guess| match &guess.meaning {
-        Meaning::Constant { at, bytes } if bytes.len() > 1 && *at >= starts => {
-            Some(Pattern { at: *at as i32, bytes: bytes.clone(), mask: None })
+        Meaning::Constant { at, bytes } if *at >= starts => {
+            let kept = steady(*at..*at + bytes.len(), &group.guesses);
+            let bytes = bytes.get(kept.start - at..kept.end - at).filter(|bytes| bytes.len() > 1)?;
+            Some(Pattern { at: kept.start as i32, bytes: bytes.to_vec(), mask: None })
         }
         _ => None,
     })
+}
+
+/// The widest counter and the widest clock that are expected, in bytes.
+const WIDEST_COUNTER: u8 = 4;
+const WIDEST_CLOCK: u8 = 8;
+
+/// Constant bytes without those that may be the upper bytes of a counter or clock: they change when it carries, after
+/// minutes or hours.
+fn steady(mut constant: Range<usize>, guesses: &[Guess]) -> Range<usize> {
+    let numbers = guesses.iter().filter_map(|guess| match &guess.meaning {
+        Meaning::FrameCounter { number, .. } | Meaning::SlowCounter { number, .. } => Some((number, WIDEST_COUNTER)),
+        Meaning::Clock { number, .. } => Some((number, WIDEST_CLOCK)),
+        _ => None,
+    });
+    for (number, widest) in numbers {
+        let upper = usize::from(widest.saturating_sub(number.bytes));
+        if number.is_big_endian && extent(number).start == constant.end {
+            constant.end = constant.end.saturating_sub(upper).max(constant.start);
+        } else if !number.is_big_endian && extent(number).end == constant.start {
+            constant.start = (constant.start + upper).min(constant.end);
+        }
+    }
+    constant
 }
 
 fn clock(group: &Group) -> Option<Clock> {
@@ -362,6 +388,8 @@ pub enum Doubt {
     ByteOrder(Number),
     /// Its upper bits always were this: they may be something else.
     UpperBits(Number, u64),
+    /// The bytes above it always were this: they may be a part of it.
+    BytesAbove(Number, u64),
     /// Its lower bits never changed: they may be a part of it.
     LowerBits(Number),
     /// It begins anew after so few: it may count parts of an event.
@@ -397,6 +425,9 @@ impl fmt::Display for Doubt {
             }
             Self::UpperBits(number, value) => {
                 write!(out, "the upper bits of {} always were {value:#x}: they may be something else", Named(number))
+            }
+            Self::BytesAbove(number, value) => {
+                write!(out, "the bytes above {} always were {value:#x}: they may be a part of it", Named(number))
             }
             Self::LowerBits(number) => write!(out, "bits below {} never changed: it may reach there", Named(number)),
             Self::Narrow(number, count) => {
@@ -519,9 +550,14 @@ fn of_number(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
         .fold(0, |all, bits| all | bits);
     let (moved, width) = (64 - changed.leading_zeros(), bits(number));
     let wide = widened(table, number);
-    let above = table.rows().next().map_or(0, |row| read(row, &wide).checked_shr(moved).unwrap_or(0));
-    if above != 0 && (moved < width || wide != *number) {
-        doubts.push(Doubt::UpperBits(*number, above));
+    let above = |number: &Number, bits: u32| {
+        table.rows().next().map_or(0, |row| read(row, number).checked_shr(bits).unwrap_or(0))
+    };
+    let (upper, bytes) = (above(number, moved), above(&wide, width));
+    if moved < width && upper != 0 {
+        doubts.push(Doubt::UpperBits(*number, upper));
+    } else if wide != *number && bytes != 0 {
+        doubts.push(Doubt::BytesAbove(*number, bytes));
     }
     let is_known = byte_order(table, guesses) == Some((number.is_big_endian, true));
     if moved <= 8 && width > 8 && !is_known && may_be_reversed(table, number) {

@@ -392,7 +392,12 @@ fn surprise(found: f64, expected: f64) -> f64 {
 /// The length fields that lead from frame to frame: of those that find the same frames that for which most speaks.
 fn by_length(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
     let mut found: Vec<Way> = Vec::new();
+    let is_text = by_line(bytes).is_some();
     for length in possible_lengths() {
+        // Any byte is a possible length: the first frames must begin alike, as lines of text do by chance.
+        if length.number.bytes == 1 && (is_text || !begins_alike(bytes, &length, shares)) {
+            continue;
+        }
         let Some(starts) = chain(bytes, &length) else { continue };
         let looked_at = &starts[..starts.len().min(COUNTED_FRAMES)];
         let alikeness = alikeness(bytes, looked_at, shares);
@@ -448,14 +453,19 @@ fn by_size(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
 }
 
 fn possible_lengths() -> impl Iterator<Item = Length> {
-    let places = [4_u8, 2].into_iter().flat_map(|bytes| {
+    let places = [4_u8, 2, 1].into_iter().flat_map(|bytes| {
         (0..=(HEAD as i32 - i32::from(bytes))).flat_map(move |at| {
-            [false, true].map(|is_big_endian| Number { is_big_endian, ..Number::little_endian(at, bytes) })
+            let orders: &[bool] = if bytes == 1 { &[false] } else { &[false, true] };
+            orders.iter().map(move |&is_big_endian| Number { is_big_endian, ..Number::little_endian(at, bytes) })
         })
     });
     let whole: Vec<Number> = places.collect();
     let masked = whole.clone().into_iter().flat_map(|number| {
-        let masks: &[u64] = if number.bytes == 4 { &[0x0FFF_FFFF, 0x00FF_FFFF, 0xFFFF] } else { &[0x0FFF] };
+        let masks: &[u64] = match number.bytes {
+            4 => &[0x0FFF_FFFF, 0x00FF_FFFF, 0xFFFF],
+            2 => &[0x0FFF],
+            _ => &[],
+        };
         masks.iter().map(move |&mask| number.masked(mask))
     });
     whole.into_iter().chain(masked).flat_map(|number| {
@@ -502,6 +512,22 @@ fn chain(bytes: &[u8], length: &Length) -> Option<Vec<usize>> {
         }
     }
     (starts.len() >= LEAST_FRAMES).then_some(starts)
+}
+
+/// Frames of a stream that are looked at first.
+const FIRST_FRAMES: usize = 64;
+
+/// Whether the first frames to which a length leads begin alike.
+fn begins_alike(bytes: &[u8], length: &Length, shares: &[f64; 256]) -> bool {
+    let (mut starts, mut at, base) = (Vec::new(), 0, uncounted(length));
+    while starts.len() < FIRST_FRAMES && at < bytes.len() {
+        starts.push(at);
+        match stated(bytes, at, length, base) {
+            Some(frame) => at += frame,
+            None => break,
+        }
+    }
+    alikeness(bytes, &starts, shares) >= LEAST_BITS_EACH * starts.len() as f64
 }
 
 /// Whether all frames that begin at these places have one size.

@@ -197,3 +197,50 @@ fn the_longest_frame_of_a_draft_has_room_to_grow() {
         assert!(layout.max as usize >= 2 * group.most_frame, "{payload}: {} of {}", layout.max, group.most_frame);
     }
 }
+
+/// A stream of frames as `make` gives them: a board that sends to a TCP port.
+fn found_in_stream(frames: u64, make: impl Fn(u64, u64, &mut Noise) -> Vec<u8>) -> Group {
+    let (mut sniffer, mut noise, mut now) = (Sniffer::new(Limits::default()), Noise(17), 0);
+    for index in 0..frames {
+        now += 500_000 + noise.next() % 1_000_000;
+        let bytes = make(index, now, &mut noise);
+        sniffer.accept(peer(1, Transport::Tcp), at(now), &bytes);
+    }
+    only(&sniffer)
+}
+
+#[test]
+fn a_length_of_one_byte_is_found_in_a_stream() {
+    // Behind a marker, first of all, and behind the counter; of the frame, of what follows it, and in words.
+    for (place, unit, left_out) in [(1, 1, 0), (0, 1, 1), (5, 1, 6), (1, 4, 0)] {
+        let group = found_in_stream(400, |index, now, noise| {
+            let head = [&(5_000 + index as u32).to_le_bytes()[..], &((now / 8) as u32).to_le_bytes()].concat();
+            let words = 1 + noise.next() as usize % 20;
+            let mut bytes = [&[0x5A][..], &head, &vec![0; 4 * words + 2]].concat();
+            noise.fill(&mut bytes[9..]);
+            bytes.insert(place, 0);
+            bytes[place] = ((bytes.len() - left_out) / unit) as u8;
+            bytes
+        });
+        let layout = draft(&group).expect("frames are found");
+        let Frame::Length(length) = &layout.frame else { panic!("{:?}", layout.frame) };
+        // The zero byte in front of it may be its upper one.
+        let end = length.number.at + i32::from(length.number.bytes);
+        assert_eq!((end, length.unit), (place as i32 + 1, unit as u32), "{place} {unit}");
+        assert_eq!(group.unframed_bytes, 0);
+    }
+}
+
+#[test]
+fn upper_bytes_of_a_counter_are_in_no_match() {
+    let group = found(400, |index, _, noise| {
+        let counter = 5_000_000 + index as u32;
+        let mut bytes = [&[0xCA, 0xFE, 0xA7][..], &counter.to_be_bytes()[1..], &[0; 8]].concat();
+        noise.fill(&mut bytes[6..]);
+        bytes
+    });
+    let matches = draft(&group).and_then(|layout| layout.matches).expect("two bytes are steady");
+    assert_eq!((matches.at, &matches.bytes[..]), (0, &[0xCA, 0xFE][..]), "{}", told(&group));
+    let said: Vec<String> = group.doubts.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["the upper bits of u16be at 4 always were 0x9: they may be something else"]);
+}
