@@ -61,7 +61,7 @@ pub use delivery::{Answers, Delivery};
 pub use event_files::{Filing, FilingConfig, LumisectionTotal};
 pub use event_output::{EventMachine, EventOutput, EventSink, SinkEvent};
 pub use filtering::{
-    DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper,
+    DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordStore,
     RemoteNotes, RemoteUnit, Said, UnitDecision,
 };
 pub use link::{Identity, Incoming, MessageReader, Outbox, Refusal, Unsent};

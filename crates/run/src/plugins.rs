@@ -70,7 +70,7 @@ impl Filters<'_> {
             return Ok(filtering);
         }
         let names = self.configuration.streams().names().collect();
-        Ok(filtering.with_keeper(Box::new(archive.line(node, output.to_owned(), names))))
+        Ok(filtering.with_record_store(Box::new(archive.line(node, output.to_owned(), names))))
     }
 
     fn filter(

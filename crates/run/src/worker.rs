@@ -160,11 +160,11 @@ fn turn_all(mut drives: Vec<DriveWithPage>, mut waiter: Waiter, ending: &Ending)
         let now = clock.now();
         let mut work = 0;
         let mut living = false;
-        for paged in &mut drives {
-            if !paged.drive.is_done() {
+        for one in &mut drives {
+            if !one.drive.is_done() {
                 living = true;
-                work += paged.turn(now);
-                if let Some(refusal) = paged.drive.refusal() {
+                work += one.turn(now);
+                if let Some(refusal) = one.drive.refusal() {
                     ending.refused(refusal);
                 }
             }
@@ -181,7 +181,7 @@ fn turn_all(mut drives: Vec<DriveWithPage>, mut waiter: Waiter, ending: &Ending)
 fn sleep(drives: &mut [DriveWithPage], waiter: &Waiter, now: Instant) {
     let mut ready = false;
     let mut until = now.after(LONGEST_SLEEP);
-    for DriveWithPage { drive, .. } in drives.iter_mut().filter(|paged| !paged.drive.is_done()) {
+    for DriveWithPage { drive, .. } in drives.iter_mut().filter(|one| !one.drive.is_done()) {
         ready |= !drive.prepare_wait();
         if let Some(deadline) = drive.next_deadline() {
             until = until.min(deadline);

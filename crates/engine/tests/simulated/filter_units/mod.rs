@@ -20,7 +20,7 @@ use super::mixed;
 use super::stand::pool;
 use super::{seeds, unless};
 use ropewalk_engine::{
-    EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordKeeper, RemoteUnit, Storage, StorageConfig, StreamStorage,
+    EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordStore, RemoteUnit, Storage, StorageConfig, StreamStorage,
 };
 use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource};
 use ropewalk_flow::filter::{
@@ -361,7 +361,7 @@ impl World {
         let results = Staging::new(pool("results", RESULT_BYTES, scenario.results));
         let filtering = Filtering::units(farm, links, scenario.streams(), results);
         let kept = Kept::default();
-        let filtering = filtering.with_keeper(Box::new(kept.clone()));
+        let filtering = filtering.with_record_store(Box::new(kept.clone()));
         let storage = storage(&scenario, &medium, &clock);
         let patience = scenario.drain.map_or(LONGEST, |(_, patience)| patience);
         let mut output = EventOutput::new(Some(Box::new(storage)), scenario.slots).with_filtering(filtering, patience);
@@ -456,7 +456,7 @@ impl World {
 #[derive(Clone, Debug, Default)]
 struct Kept(Arc<Mutex<Vec<LumisectionRecord>>>);
 
-impl RecordKeeper for Kept {
+impl RecordStore for Kept {
     fn keep(&mut self, _: RunNumber, record: LumisectionRecord) -> Result<(), LumisectionRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
         Ok(())
