@@ -24,8 +24,8 @@ use ropewalk_config::Configuration;
 use ropewalk_engine::pages::{NodePage, PageDirectory};
 use ropewalk_engine::tap::Tap;
 use ropewalk_engine::{
-    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventSink, FilingConfig, Identity, ManagerDrive, OutputRoom,
-    ReadoutDrive, Refusal, SourceDrive, Storage, StorageConfig,
+    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventFilesConfig, EventSink, Identity, ManagerDrive,
+    OutputRoom, ReadoutDrive, Refusal, SourceDrive, Storage, StorageConfig,
 };
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::source::TriggerGate;
@@ -168,13 +168,14 @@ impl Workshop<'_> {
             self.spare_pool(PoolConfig::anonymous(&pool_of(&name, Purpose::Records), RECORDS_BLOCK, RECORDS_BLOCKS))
         };
         let storage = resolved.writer(index, epoch());
-        let sink = sink(resolved.configuration(), &name, (storage, resolved.filing(index)), self.placement, records)?;
+        let sink =
+            sink(resolved.configuration(), &name, (storage, resolved.event_files(index)), self.placement, records)?;
         let filters = Filters { configuration: resolved.configuration(), placement: self.placement };
         let output = resolved.output(index);
-        let filtering = filters.filtering(&name, config.builder.slots, (node, output), watched, archive)?;
+        let filter = filters.stage(&name, config.builder.slots, (node, output), watched, archive)?;
         let drive = BuilderDrive::new(config, peers, sink, self.staging(&name)?).map_err(endpoint(&name))?;
         // In good time before the event manager's drain time-out ends what is left.
-        let drive = drive.with_filtering(filtering, resolved.configuration().timeouts.drain.0 / 2);
+        let drive = drive.with_filter(filter, resolved.configuration().timeouts.drain.0 / 2);
         Ok(drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone()))
     }
 
@@ -281,9 +282,9 @@ pub fn launch_with(
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placement);
     start.names = std::mem::take(&mut inputs.addresses);
     start.base.tap = Some(workshop.tap.clone());
-    let filings: Vec<_> = (0..resolved.manager.builders).filter_map(|index| resolved.filing(index)).collect();
+    let event_files: Vec<_> = (0..resolved.manager.builders).filter_map(|index| resolved.event_files(index)).collect();
     start.base.file_filters =
-        start_file_filters(resolved.configuration(), &filings, workshop.placement, start.base.run)?;
+        start_file_filters(resolved.configuration(), &event_files, workshop.placement, start.base.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     let manager = (MANAGER.to_owned(), start.manager(manager, workshop.manager_page(0)));
     // In the order in which data pass.
@@ -519,12 +520,12 @@ impl RunBase {
         &mut self,
         configuration: &Configuration,
         writers: &[StorageConfig],
-        filings: &[FilingConfig],
+        event_files: &[EventFilesConfig],
         rooms: Vec<(Vec<PathBuf>, OutputRoom)>,
     ) -> Result<(), RunError> {
         let (section, outputs) = (&configuration.storage, run_files::outputs(writers));
         let directories =
-            filings.iter().map(|filing| filing.directory.clone()).chain(outputs.iter().cloned()).collect();
+            event_files.iter().map(|files| files.directory.clone()).chain(outputs.iter().cloned()).collect();
         self.start_room = StartRoom::here(directories, section.start_room());
         self.outputs = Arc::new(run_files::outputs_by_node(writers));
         let keep = configuration.run.keep.map(|keep| keep.0);
@@ -556,15 +557,15 @@ impl RunBase {
 pub(super) fn sink(
     configuration: &Configuration,
     name: &str,
-    (config, filing): (StorageConfig, Option<FilingConfig>),
+    (config, event_files): (StorageConfig, Option<EventFilesConfig>),
     placement: &ThreadPlacement,
     records: impl FnOnce(&StorageConfig) -> Result<Staging, RunError>,
 ) -> Result<Option<Box<dyn EventSink>>, RunError> {
     if !configuration.run.write {
         return Ok(None);
     }
-    if let Some(config) = filing {
-        return Ok(Some(Box::new(file_filters::filing(config, name, placement)?)));
+    if let Some(config) = event_files {
+        return Ok(Some(Box::new(file_filters::event_files(config, name, placement)?)));
     }
     let (files, records) = (RunFiles::of(configuration), records(&config)?);
     if let Some(path) = files.pipe(name) {
@@ -679,18 +680,18 @@ impl<'a> Start<'a> {
 
     /// Watches the disks of these builder units, and passes to each unit how much room it has.
     fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
-        let (mut writers, mut filings, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut writers, mut event_files, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
         for index in builders {
-            let (storage, filing) = (workshop.resolved.storage(index, Utc(0)), workshop.resolved.filing(index));
+            let (storage, files) = (workshop.resolved.storage(index, Utc(0)), workshop.resolved.event_files(index));
             let mut places = run_files::outputs(storage.as_slice());
-            places.extend(filing.iter().map(|filing| filing.directory.clone()));
+            places.extend(files.iter().map(|files| files.directory.clone()));
             if !places.is_empty() {
                 rooms.push((places, workshop.rooms[usize::from(index)].clone()));
             }
             writers.extend(storage);
-            filings.extend(filing);
+            event_files.extend(files);
         }
-        self.base.keep_files(workshop.resolved.configuration(), &writers, &filings, rooms)
+        self.base.keep_files(workshop.resolved.configuration(), &writers, &event_files, rooms)
     }
 
     /// The handle, once every thread is in its place.

@@ -5,7 +5,7 @@ use super::placement::{Purpose, ThreadPlacement, pool_of};
 use crate::monitoring::Archive;
 use ropewalk_config::{Configuration, FilterSection, SourceSection, SplitterSection};
 use ropewalk_engine::{
-    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
+    FilterLink, FilterSight, FilterStage, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
     RemoteNotes, RemoteUnit, Said, SplitterLink, UnitDecision,
 };
 use ropewalk_flow::builder::EventView;
@@ -53,24 +53,24 @@ pub(super) struct Filters<'a> {
 
 impl Filters<'_> {
     /// The filter of a builder unit or an input queue, sized by the events in work, and its later report.
-    pub(super) fn filtering(
+    pub(super) fn stage(
         &self,
         builder: &str,
         slots: u32,
         (node, output): (NodeId, &Path),
         watched: &mut Vec<Watched>,
         archive: &mut Archive,
-    ) -> Result<Filtering, RunError> {
+    ) -> Result<FilterStage, RunError> {
         let Some(section) = &self.configuration.filter else {
-            return Ok(Filtering::none(self.configuration.streams(), slots));
+            return Ok(FilterStage::none(self.configuration.streams(), slots));
         };
-        let (filtering, own) = self.filter(section, builder, slots)?;
+        let (stage, own) = self.filter(section, builder, slots)?;
         watched.extend(own);
         if !self.configuration.run.write {
-            return Ok(filtering);
+            return Ok(stage);
         }
         let names = self.configuration.streams().names().collect();
-        Ok(filtering.with_record_store(Box::new(archive.line(node, output.to_owned(), names))))
+        Ok(stage.with_record_store(Box::new(archive.line(node, output.to_owned(), names))))
     }
 
     fn filter(
@@ -78,7 +78,7 @@ impl Filters<'_> {
         section: &FilterSection,
         builder: &str,
         slots: u32,
-    ) -> Result<(Filtering, Vec<Watched>), RunError> {
+    ) -> Result<(FilterStage, Vec<Watched>), RunError> {
         let streams = self.configuration.streams();
         let results = self.results(builder, slots)?;
         if section.has_processes() {
@@ -93,7 +93,7 @@ impl Filters<'_> {
                 restarts: if is_remote { CONNECTIONS } else { section.restarts },
             };
             let config = FarmConfig { units: section.units, slots, supervision };
-            return Ok((Filtering::units(config, links, streams, results), watched));
+            return Ok((FilterStage::units(config, links, streams, results), watched));
         }
         let (filter, watched): (Box<dyn LocalFilter>, _) = match library(section) {
             None => (Box::new(section.builtin_filter()), Vec::new()),
@@ -103,7 +103,7 @@ impl Filters<'_> {
                 (Box::new(Trusted(filter)), vec![watched])
             }
         };
-        Ok((Filtering::here(filter, streams, results, slots), watched))
+        Ok((FilterStage::here(filter, streams, results, slots), watched))
     }
 
     /// The filter units of a builder unit.

@@ -1,7 +1,7 @@
 //! The configuration in the machines' own words, worked out once.
 
 use super::assemble::RunError;
-use super::file_filters::filing_config;
+use super::file_filters::event_files_config;
 use super::placement::{Purpose, pool_of};
 use super::run_files::RunFiles;
 use ropewalk_config::{
@@ -9,7 +9,8 @@ use ropewalk_config::{
     SynchronyAction,
 };
 use ropewalk_engine::{
-    BuilderDriveConfig, FilingConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
+    BuilderDriveConfig, EventFilesConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig,
+    StreamStorage,
 };
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
@@ -489,10 +490,10 @@ impl Resolved {
     }
 
     /// How a builder unit writes files of events; `None` if it does not. Each has a directory of its own.
-    pub(super) fn filing(&self, index: u16) -> Option<FilingConfig> {
+    pub(super) fn event_files(&self, index: u16) -> Option<EventFilesConfig> {
         let builder = &self.configuration.builder[usize::from(index)];
         let own = (self.configuration.builder.len() > 1).then_some(builder.name.as_str());
-        filing_config(&self.configuration, index, self.output(index), own, self.level())
+        event_files_config(&self.configuration, index, self.output(index), own, self.level())
     }
 
     /// The watch over sources that slip; `None` if it is switched off.

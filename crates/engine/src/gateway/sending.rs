@@ -426,9 +426,9 @@ impl<L: Link, S: Sender> Sending<L, S> {
             report.storage = output.storage();
             (report.written, report.not_written, report.left_out) = (counts.written, counts.failed, counts.left_out);
             report.streams.clear();
-            report.streams.extend(output.filtering().accounts());
+            report.streams.extend(output.filter().accounts());
             report.filter.clear();
-            report.filter.extend(output.filtering().numbers());
+            report.filter.extend(output.filter().numbers());
             return;
         }
         report.storage = self.sink.as_ref().map(|sink| sink.counts());

@@ -4,7 +4,7 @@ use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
 use super::inputs::{self, Inputs, Queue, carrier};
 use crate::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, sink, system};
-use crate::file_filters::{filing_config, start_file_filters};
+use crate::file_filters::{event_files_config, start_file_filters};
 use crate::handle::{Builders, RunBase, RunHandle};
 use crate::monitoring::Archive;
 use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
@@ -19,7 +19,7 @@ use ropewalk_engine::gateway::{
 };
 use ropewalk_engine::pages::{OwnerLabel, PageDirectory, PageRole};
 use ropewalk_engine::tap::Tap;
-use ropewalk_engine::{Drive, EventOutput, EventSink, FilingConfig, StorageConfig};
+use ropewalk_engine::{Drive, EventFilesConfig, EventOutput, EventSink, StorageConfig};
 use ropewalk_flow::gateway::Output;
 use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::source::TriggerGate;
@@ -342,15 +342,15 @@ impl Assembly<'_> {
         if !self.configuration.writes_to_disk() {
             return Ok(());
         }
-        let (mut writers, mut filings) = (Vec::new(), Vec::new());
+        let (mut writers, mut event_files) = (Vec::new(), Vec::new());
         for queue in self.writers_here(part) {
-            match self.filing_config(&queue) {
-                Some(filing) => filings.push(filing),
+            match self.event_files_config(&queue) {
+                Some(files) => event_files.push(files),
                 None => writers.push(self.storage_config(&queue)),
             }
         }
-        self.base.file_filters = start_file_filters(self.configuration, &filings, &self.placement, self.base.run)?;
-        self.base.keep_files(self.configuration, &writers, &filings, Vec::new())
+        self.base.file_filters = start_file_filters(self.configuration, &event_files, &self.placement, self.base.run)?;
+        self.base.keep_files(self.configuration, &writers, &event_files, Vec::new())
     }
 
     /// An input queue of a gateway.
@@ -528,17 +528,17 @@ impl Assembly<'_> {
         let slots = inputs::local_events(configuration);
         let of_unit = (NodeId::builder(queue.number), configuration.run.output.as_path());
         let filters = Filters { configuration, placement };
-        let filtering = filters.filtering(&queue.name(), slots, of_unit, &mut base.watched, archive)?;
+        let filter = filters.stage(&queue.name(), slots, of_unit, &mut base.watched, archive)?;
         // In good time before the drive gives up what is left.
         let patience = configuration.timeouts.drain.0 / 2;
-        Ok(EventOutput::new(sink, slots).with_filtering(filtering, patience))
+        Ok(EventOutput::new(sink, slots).with_filter(filter, patience))
     }
 
     /// How an input queue writes files of events; `None` without `[file_based]`.
-    fn filing_config(&self, queue: &Queue<'_>) -> Option<FilingConfig> {
+    fn event_files_config(&self, queue: &Queue<'_>) -> Option<EventFilesConfig> {
         let (configuration, name) = (self.configuration, queue.name());
         let own = (inputs::queues(configuration).count() > 1).then_some(name.as_str());
-        filing_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
+        event_files_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 
     /// What takes its accepted events; `None` if nothing is written.
@@ -550,7 +550,7 @@ impl Assembly<'_> {
             let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
             Ok(Staging::new(pool(&format!("{name}-records"), (block, blocks))?))
         };
-        let configs = (self.storage_config(queue), self.filing_config(queue));
+        let configs = (self.storage_config(queue), self.event_files_config(queue));
         sink(self.configuration, &name, configs, &self.placement, records)
     }
 

@@ -352,9 +352,7 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
         .expect("no address is wrong");
     let drive = match &scenario.filters {
         None => drive,
-        Some(filters) => {
-            drive.with_filtering(filters.filtering(scenario.rooms.slots.max(1)), scenario.time_outs.drain / 2)
-        }
+        Some(filters) => drive.with_filter(filters.filter(scenario.rooms.slots.max(1)), scenario.time_outs.drain / 2),
     };
     (drive, hosts)
 }

@@ -75,7 +75,7 @@ struct Decided {
 }
 
 /// How events are decided and selected: see the module's picture.
-pub struct Filtering {
+pub struct FilterStage {
     decider: Decider,
     streams: Streams,
     ordering: Ordering,
@@ -101,7 +101,7 @@ pub struct Filtering {
     times: Recorder,
 }
 
-impl Filtering {
+impl FilterStage {
     /// From now on a stream keeps one of this many of its events.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         self.streams.set_prescale(stream, prescale);
@@ -122,7 +122,7 @@ impl Filtering {
         this
     }
 
-    /// These filter units decide, as many as the farm's configuration says. `results` as for [`Filtering::here`].
+    /// These filter units decide, as many as the farm's configuration says. `results` as for [`FilterStage::here`].
     ///
     /// # Panics
     /// If they are not as many.
