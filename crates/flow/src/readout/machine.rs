@@ -463,11 +463,6 @@ impl Readout {
         total
     }
 
-    /// Requests that were not taken: their builder unit is not configured, or had tens of thousands already.
-    pub const fn requests_refused(&self) -> u64 {
-        self.requests.refused()
-    }
-
     /// Whether a settled event is held: its release makes room without any source.
     pub const fn holds_settled(&self) -> bool {
         self.table.base() < self.head

@@ -14,6 +14,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+impl ForeignReport {
+    /// Whether every byte belongs to a frame that is as it should be.
+    fn is_intact(&self) -> bool {
+        self.status.code != Status::Wrong as u8
+    }
+}
+
+impl TrialReport {
+    /// Whether every byte belongs to a frame that is as it should be.
+    fn is_intact(&self) -> bool {
+        self.status.code != Status::Wrong as u8
+    }
+}
+
 /// What is in some bytes.
 fn report(bytes: &[u8], format: Option<ForeignFormat>) -> Result<ForeignReport, OfflineError> {
     let options = ForeignOptions { format, ..ForeignOptions::default() };
