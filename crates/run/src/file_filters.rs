@@ -1,8 +1,7 @@
 //! File-based filter units of a run, and what they made of its files of events.
 
-use super::assemble::{RunError, system};
+use super::error::{RunError, system, unfit};
 use super::placement::{Purpose, ThreadPlacement, disk_thread, pool_of};
-use super::plugins::unfit;
 use super::summary_sections::UnbalancedSummary;
 use ropewalk_config::{Configuration, FileBasedSection};
 use ropewalk_engine::{EventFiles, EventFilesConfig};

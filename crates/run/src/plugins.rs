@@ -1,7 +1,8 @@
 //! Filters and splitters from libraries and programs: threads, processes, and the faults that they report.
 
-use super::assemble::{RunError, Workshop, endpoint};
+use super::error::{RunError, endpoint, unfit};
 use super::placement::{Purpose, ThreadPlacement, pool_of};
+use super::workshop::Workshop;
 use crate::monitoring::Archive;
 use ropewalk_config::{Configuration, FilterSection, SourceSection, SplitterSection};
 use ropewalk_engine::{
@@ -148,10 +149,6 @@ impl Filters<'_> {
     fn pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
         Ok(Staging::new(self.placement.untouched_pool(config)?))
     }
-}
-
-pub(super) fn unfit(error: impl std::fmt::Display) -> RunError {
-    RunError::Unfit(format!("the filter cannot be used: {error}"))
 }
 
 /// The library, where there is one.

@@ -2,16 +2,17 @@
 
 use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
-use super::inputs::{self, Inputs, Queue, carrier};
-use crate::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, sink, system};
+use super::inputs::{self, Inputs, carrier};
+use crate::base::RunBase;
+use crate::error::{PlacementError, RunError, packet_error, system};
 use crate::file_filters::{event_files_config, start_file_filters};
-use crate::handle::{Builders, RunBase, RunHandle};
 use crate::monitoring::Archive;
-use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::placement::{HISTOGRAMS, ThreadPlacement, disk_thread, plan_of_threads};
 use crate::plugins::Filters;
-use crate::resolve::lumisection_length;
+use crate::resolve::{Queue, lumisection_length, queues};
 use crate::run_files::RunFiles;
 use crate::worker::DriveWithPage;
+use crate::workshop::{epoch, incarnation, nowhere, run_directory, sink};
 use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
 use ropewalk_engine::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
@@ -25,9 +26,9 @@ use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
+use ropewalk_io::packet::{Flow, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, NodeId, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -95,11 +96,6 @@ pub(super) fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, 
     Ok(Pool::new_untouched(PoolConfig::anonymous(name, block, blocks))?)
 }
 
-pub(crate) fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
-    let name = name.to_owned();
-    move |error| RunError::Unfit(format!("{name}: {error}"))
-}
-
 /// What is shared while everything is set up.
 struct Assembly<'a> {
     configuration: &'a Configuration,
@@ -124,29 +120,12 @@ struct Assembly<'a> {
 /// A thread's name and what it turns.
 type Unit = (String, Vec<DriveWithPage>);
 
-/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after this many.
-///
-/// # Errors
-/// If memory, an address, a directory or a thread cannot be obtained.
-pub fn launch_part(
+/// A part of a system with gateways, whose trigger they stop until the run starts.
+pub(crate) fn prepare(
     configuration: &Configuration,
     part: &SystemPart,
     events: Option<u64>,
-) -> Result<RunHandle, RunError> {
-    let mut handle = prepare_part(configuration, part, events)?;
-    handle.start(EventKey::new(0, 1), None);
-    Ok(handle)
-}
-
-/// As [`launch_part`], but gateways stop the trigger until [`RunHandle::start`].
-///
-/// # Errors
-/// As [`launch_part`].
-pub fn prepare_part(
-    configuration: &Configuration,
-    part: &SystemPart,
-    events: Option<u64>,
-) -> Result<RunHandle, RunError> {
+) -> Result<(RunBase, Gateways), RunError> {
     let gates = gates(configuration, part, events);
     let is_over = Arc::<AtomicBool>::default();
     let of_triggers = gates.iter().flatten().cloned().collect();
@@ -214,7 +193,7 @@ fn gates(configuration: &Configuration, part: &SystemPart, events: Option<u64>) 
 /// The names of all threads, in whichever process they are.
 fn threads(configuration: &Configuration) -> Vec<String> {
     let mut names = Vec::new();
-    for queue in inputs::queues(configuration) {
+    for queue in queues(configuration) {
         let name = queue.name();
         names.extend(configuration.writes_to_disk().then(|| disk_thread(&name)));
         match queue.gateway.architecture {
@@ -247,7 +226,7 @@ fn sources_thread(flow: &FlowSection) -> String {
 }
 
 impl Assembly<'_> {
-    fn start(mut self) -> Result<RunHandle, RunError> {
+    fn start(mut self) -> Result<(RunBase, Gateways), RunError> {
         // One by one: if a thread cannot be started, the base ends the ones before it.
         for (name, drives) in self.gateways {
             self.base.worker(&name, drives, &self.placement)?;
@@ -257,7 +236,7 @@ impl Assembly<'_> {
         }
         self.base.archive(self.archive, &self.placement)?;
         self.base.warnings.extend(self.placement.finish()?);
-        Ok(RunHandle { base: self.base, builders: Builders::Gateways(Box::new(self.running)) })
+        Ok((self.base, self.running))
     }
 
     fn assemble(&mut self, part: &SystemPart) -> Result<(), RunError> {
@@ -274,7 +253,7 @@ impl Assembly<'_> {
             self.keep_files(part)?;
             self.divide(part)?;
         }
-        let queues: Vec<Queue<'_>> = inputs::queues(self.configuration).collect();
+        let queues: Vec<Queue<'_>> = queues(self.configuration).collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
             if part.has_gateway(&queues[0].gateway.name) {
                 let inputs = inputs::inputs(self.configuration, queues)?;
@@ -491,7 +470,7 @@ impl Assembly<'_> {
 
     /// The input queues of the gateways that are in this process.
     fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = Queue<'_>> {
-        inputs::queues(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
+        queues(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
     }
 
     /// How an input queue writes.
@@ -537,7 +516,7 @@ impl Assembly<'_> {
     /// How an input queue writes files of events; `None` without `[file_based]`.
     fn event_files_config(&self, queue: &Queue<'_>) -> Option<EventFilesConfig> {
         let (configuration, name) = (self.configuration, queue.name());
-        let own = (inputs::queues(configuration).count() > 1).then_some(name.as_str());
+        let own = (queues(configuration).count() > 1).then_some(name.as_str());
         event_files_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 

@@ -5,7 +5,8 @@ use super::limits::{RunLimits, task_limits};
 use super::masks::MaskRules;
 use super::parameters::Parameters;
 use super::restarts::RestartRules;
-use crate::gateway::{SystemPart, prepare_part};
+use crate::assemble::prepare_part;
+use crate::gateway::SystemPart;
 use crate::{
     Addresses, FrontEndService, RunError, RunHandle, RunSummary, advice, launch_manager, launch_with, take_over,
 };
