@@ -3,10 +3,13 @@
 //! Help texts: a command says what it does, in the imperative and in one line. An option with a value has a noun phrase, with unit and
 //! default; a flag is in the imperative.
 
+use crate::demo::DURATION;
+use crate::render::with_default;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ropewalk_config::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_config::{FileBasedSection, StreamSection, TriggerChoice};
 use ropewalk_wire::foreign::ForeignFormat;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// Event builder for particle physics: combines front-end fragments into events.
@@ -417,8 +420,10 @@ pub(crate) enum ConfigCommand {
   ropewalk demo --events 100000 --fragment-size 'uniform(1KiB,4KiB)' --json
   ropewalk demo --rate 'poisson(20kHz)' --readout-units 2 --builder-units 2")]
 pub(crate) struct DemoOptions {
-    /// Running time [default: 10s without --events; in a terminal until Ctrl-C].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help = with_default(
+        "Running time",
+        format!("{} without --events; in a terminal until Ctrl-C", DURATION.exact()),
+    ))]
     pub(crate) duration: Option<Time>,
     /// Number of events; then the demo stops.
     #[arg(long, value_name = "N")]
@@ -447,9 +452,9 @@ pub(crate) struct DemoOptions {
     /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Address of run control and dashboard [default: 127.0.0.1:8900, or a free port].
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) control: Option<std::net::SocketAddr>,
+    #[arg(help = with_default("Address of run control and dashboard", format!("{DASHBOARD}, or a free port")))]
+    pub(crate) control: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]
@@ -479,14 +484,15 @@ pub(crate) struct RunOptions {
 /// Run control.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ControlOptions {
-    /// Address of run control and dashboard, such as 127.0.0.1:8900.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) control: Option<std::net::SocketAddr>,
+    #[arg(long, value_name = "ADDRESS", help = format!("Address of run control and dashboard, such as {DASHBOARD}"))]
+    pub(crate) control: Option<SocketAddr>,
     /// File with the token for commands; created if it does not exist. Required unless ADDRESS is local.
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token: Option<PathBuf>,
 }
 
+/// Where `ctl` and `top` look for run control by default.
+pub(crate) const DASHBOARD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
 /// The environment variable with the URL of run control.
 pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
 
@@ -496,7 +502,8 @@ pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
 )]
 pub(crate) struct TopOptions {
     /// URL of run control.
-    #[arg(long, value_name = "URL", env = URL_VARIABLE, hide_env_values = true, default_value = "http://127.0.0.1:8900")]
+    #[arg(long, value_name = "URL", env = URL_VARIABLE, hide_env_values = true)]
+    #[arg(default_value_t = format!("http://{DASHBOARD}"))]
     pub(crate) url: String,
     /// Print the screen once and exit; needs no terminal.
     #[arg(long)]

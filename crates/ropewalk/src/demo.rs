@@ -1,8 +1,8 @@
 //! First steps: a run that needs nothing, and a configuration to begin with.
 
-use crate::arguments::{DemoOptions, InitKind, InitOptions};
+use crate::arguments::{DASHBOARD, DemoOptions, InitKind, InitOptions};
 use crate::exit::{self, Failure};
-use crate::running::{Controlled, DASHBOARD, Limits, take_run};
+use crate::running::{Controlled, Limits, take_run};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::quantity::{Bytes, Time};
 use ropewalk_config::{Emulate, alarm_rules, parse};
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// The demo's pools together: small enough to be touched within the first second.
 const POOL: u64 = 128 << 20;
+/// How long the demo runs by default if its output is not a terminal.
+pub(crate) const DURATION: Time = Time(Duration::from_secs(10));
 
 pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let text = text(options)?;
@@ -25,7 +27,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     configuration.written.set("run", "output", options.output.display().to_string());
     let duration = match (options.duration, options.events) {
         // Who sits before it looks at the dashboard, and says when it is enough.
-        (None, None) => (!std::io::stderr().is_terminal()).then_some(Duration::from_secs(10)),
+        (None, None) => (!std::io::stderr().is_terminal()).then_some(DURATION.0),
         (duration, _) => duration.map(|time| time.0),
     };
     if let Some(duration) = duration {

@@ -21,6 +21,11 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The help of an option, with the value that is used without it.
+pub(crate) fn with_default(text: &str, value: impl Display) -> String {
+    format!("{text} [default: {value}]")
+}
+
 /// A line for each source with wrong checksums: nothing is lost, but that front end needs attention.
 pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
     let wrong = summary.by_source.iter().map(|(id, account)| (id, account.counts.get(Counter::CrcErrors)));

@@ -1,6 +1,6 @@
 //! Taking a run: start, watch, stop, report.
 
-use crate::arguments::{self, RunOptions, Then, URL_VARIABLE};
+use crate::arguments::{self, DASHBOARD, RunOptions, Then, URL_VARIABLE};
 use crate::exit::{self, Failure};
 use crate::output::print_json;
 use crate::render::{
@@ -21,7 +21,6 @@ use ropewalk_terms::EventKey;
 use ropewalk_tools::{Footer, segment_files};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -43,9 +42,6 @@ pub(crate) struct Limits {
     /// Runs follow each other, as others say.
     pub(crate) control: Option<Controlled>,
 }
-
-/// Where `ctl` and `top` look for run control by default.
-pub(crate) const DASHBOARD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
 
 /// How others see the run and give commands.
 pub(crate) struct Controlled {
@@ -102,9 +98,9 @@ pub(crate) fn controlled(
 ) -> Result<Option<Controlled>, Failure> {
     let Some(listen) = options.control else {
         if configuration.run.then == Some(AfterRun::Wait) {
-            let why =
-                "then = \"wait\": the next run could not be started; serve run control with --control 127.0.0.1:8900";
-            return Err(Failure::Usage(why.to_owned()));
+            return Err(Failure::Usage(format!(
+                "then = \"wait\": the next run could not be started; serve run control with --control {DASHBOARD}"
+            )));
         }
         return Ok(None);
     };

@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::arguments::URL_VARIABLE;
+use crate::arguments::{DASHBOARD, URL_VARIABLE};
 use crate::exit::{self, Failure};
 use crate::masks::{self, Names, Sources};
 use crate::samples::{self, SampleOptions};
@@ -35,7 +35,7 @@ pub(crate) struct CtlOptions {
     command: CtlCommand,
     /// URL of run control.
     #[arg(long, global = true, value_name = "URL", env = URL_VARIABLE, hide_env_values = true)]
-    #[arg(default_value = "http://127.0.0.1:8900", help_heading = CONNECTION)]
+    #[arg(default_value_t = format!("http://{DASHBOARD}"), help_heading = CONNECTION)]
     url: String,
     /// PEM file with trusted certificates for https:// [default: those of the system].
     #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
