@@ -1,11 +1,11 @@
 //! The sending half of an input queue: events out, decisions in, accepted events to files, other decisions to the trigger.
 //! Viewers get samples of events from finished sets, before the events leave.
 
+use super::GatewayDriveConfig;
 use super::boards::{Order, Read};
 use super::link::{DecisionReaders, Link, contiguous, send_bytes, send_over};
 use super::lumisections::LumisectionLine;
 use super::report::GatewayReport;
-use super::{GatewayDriveConfig, Gathering};
 use crate::record::{Filed, Recorded};
 use crate::tap::{Sampled, Tap};
 use crate::{EventOutput, EventSink, Progress, SinkEvent};
@@ -228,12 +228,12 @@ impl<L: Link, S: Sender> Sending<L, S> {
 
     fn send_push(&mut self, to: SocketAddrV4) -> Result<(), Refusal> {
         let view = self.machine.farm().push_view();
-        match self.config.gathering {
-            Gathering::Copy(copying) => {
+        match self.config.gathering.copying() {
+            Some(copying) => {
                 let mut fill = |room: &mut [u8]| view.copy_to(room, copying).unwrap_or(0);
                 self.farm.send_with(to, view.length(), &mut fill)
             }
-            Gathering::Iovec => {
+            None => {
                 self.slices.clear();
                 if !view.append_slices(&mut self.staging, &mut self.slices) {
                     return Err(Refusal::Full);

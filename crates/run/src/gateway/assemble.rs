@@ -351,7 +351,7 @@ impl Assembly<'_> {
         let histograms = Notice::default();
         let config = GatewayDriveConfig {
             machine,
-            gathering: inputs::gathering(section),
+            gathering: section.gather,
             triggers: places.triggers.clone(),
             requests: inputs::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
             run: self.base.run,

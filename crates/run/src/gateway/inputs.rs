@@ -4,10 +4,9 @@ use super::assemble::{BATCH, SEND_MEMORY, pool};
 use crate::error::{RunError, packet_error};
 use crate::resolve::{Queue, queues};
 use ropewalk_config::{
-    Configuration, DefaultChoice, FARM_PROTOCOL, FilterSection, FlowSection, GatewaySection,
-    Gathering as GatheringChoice, ReceiveChoice, SendChoice, TransportChoice, TriggerNaming,
+    Configuration, DefaultChoice, FARM_PROTOCOL, FilterSection, FlowSection, GatewaySection, ReceiveChoice, SendChoice,
+    TransportChoice, TriggerNaming,
 };
-use ropewalk_engine::gateway::Gathering;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::{
     DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, PacketSource, ThrottleConfig,
@@ -22,7 +21,6 @@ use ropewalk_io::packet::{
 };
 use ropewalk_memory::{MemoryKind, Pool, PoolConfig, Staging};
 use ropewalk_terms::{Incarnation, RunNumber, SourceId};
-use ropewalk_wire::gateway::Copying;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -309,15 +307,6 @@ pub(super) fn machine(
     };
     let flows = flows(configuration);
     GatewayConfig { incarnation, run: run.0, throttle, ..GatewayConfig::new(gateway, flows, farm) }
-}
-
-/// How a gateway puts events together.
-pub(super) const fn gathering(section: &GatewaySection) -> Gathering {
-    match section.gather {
-        GatheringChoice::Iovec => Gathering::Iovec,
-        GatheringChoice::Memcpy => Gathering::Copy(Copying::Library),
-        GatheringChoice::ShortCopy => Gathering::Copy(Copying::Short),
-    }
 }
 
 /// How a socket receives packets.

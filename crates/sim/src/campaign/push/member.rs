@@ -32,7 +32,7 @@ use ropewalk_io::simulated::SimulatedConfig;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{ByteQueue, Pool, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc};
-use ropewalk_wire::gateway::{Copying, FRAME_BYTES, Frame, Message, Stream, StreamEntry};
+use ropewalk_wire::gateway::{FRAME_BYTES, Frame, Message, Stream, StreamEntry};
 use ropewalk_wire::run_file::{EventFlags, SourceEntry, SourceFormat};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -280,7 +280,7 @@ impl World {
             self.packet_receiver(place, clock, self.scenario.address(gateway, address::input(flow)), memory)
         };
         let gates = self.gates.iter().map(|gate| scenario.knows_last.then(|| Arc::clone(gate))).collect();
-        let by_copy = Gathering::Copy(if scenario.seed.is_multiple_of(2) { Copying::Short } else { Copying::Library });
+        let by_copy = if scenario.seed.is_multiple_of(2) { Gathering::ShortCopy } else { Gathering::Memcpy };
         let config = GatewayDriveConfig {
             machine: scenario.gateway_config(gateway, life),
             gathering: if scenario.by_reference { Gathering::Iovec } else { by_copy },
