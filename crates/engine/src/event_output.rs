@@ -1,5 +1,5 @@
-//! The output of a builder unit, or of a gateway without a farm: events are filtered, selected by streams and written, and the
-//! machine hears how far each is. [`EventSink`] writes: run files, or files for filter units. Gateways with a farm write to the same sinks.
+//! The output of a builder unit or a gateway: events are filtered, selected by streams and written, and the machine hears how far
+//! each is. [`EventSink`] writes: run files, or files for filter units. A farm has filtered the events of its gateway.
 //!
 //! ```text
 //!  Builder --next event--> FilterStage --to write--> EventSink --progress--> Builder: acknowledged, let go
@@ -17,12 +17,12 @@ use super::storage::{OutputRoom, Progress, StorageCounts};
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
-use ropewalk_flow::gateway::Farm;
+use ropewalk_flow::gateway::{Farm, LocalCounts};
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::DiskCause;
 use ropewalk_terms::{
     AcknowledgementLevel, Cause, Counter, EventKey, Incarnation, Instant, Measure, NodeId, PoolAccount, Recorder,
-    RunNumber, StreamSet, Verdict,
+    RunNumber, SourceId, StreamAccount, StreamIndex, StreamSet, TriggerBits, Verdict,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -148,6 +148,65 @@ pub struct EventOutput {
     tap: Option<(NodeId, Tap)>,
     /// How much is free where it writes.
     room: OutputRoom,
+    /// Events that a farm has accepted.
+    accepted: Accepted,
+}
+
+/// Events that a farm has accepted: they are let go as soon as the sink has copied them.
+#[derive(Default)]
+struct Accepted {
+    counts: LocalCounts,
+    /// The streams of the next event, if the sink had no room for it when they were selected.
+    selected: Option<StreamSet>,
+    /// Events that the sink has taken and not reported yet, by stream.
+    in_flight: Vec<u64>,
+}
+
+impl Accepted {
+    /// The sink has reported these events. In the place of a slot each has the set of its streams.
+    fn ended(&mut self, streams: &mut Streams, progress: impl Iterator<Item = (u32, Progress)>) {
+        for (of, progress) in progress {
+            let of = StreamSet::from_bits(of);
+            of.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] -= 1);
+            if progress == Progress::Failed {
+                self.counts.failed += 1;
+                streams.failed(of);
+            } else {
+                self.counts.written += 1;
+                streams.written(of);
+            }
+        }
+    }
+
+    /// Gives an event to the sink. Returns whether the sink has copied it, or will never have it.
+    fn add(&mut self, now: Instant, streams: &mut Streams, event: GatewayEvent<'_>, sink: &mut dyn EventSink) -> bool {
+        let word = event.word();
+        // Select once per event: each selection advances the prescale counters.
+        let select = || streams.select(TriggerBits(word.into()), word as u16);
+        let of = self.selected.take().unwrap_or_else(select);
+        if of.is_empty() {
+            self.counts.left_out += 1;
+            return true;
+        }
+        match sink.add_event(now, of.to_bits(), &SinkEvent::Gathered(event), of) {
+            Filed::Taken => of.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] += 1),
+            Filed::NoRoom => {
+                self.selected = Some(of);
+                return false;
+            }
+            Filed::Refused(_) => {
+                self.counts.failed += 1;
+                streams.failed(of);
+            }
+        }
+        true
+    }
+
+    /// Events on their way to the files of a stream.
+    fn in_flight(&self, stream: StreamIndex) -> u64 {
+        let waits = self.selected.is_some_and(|streams| streams.contains(stream));
+        self.in_flight.get(usize::from(stream.0)).copied().unwrap_or_default() + u64::from(waits)
+    }
 }
 
 impl EventOutput {
@@ -164,7 +223,14 @@ impl EventOutput {
             latencies: Recorder::new(Measure::BuildLatency),
             tap: None,
             room: OutputRoom::default(),
+            accepted: Accepted::default(),
         }
+    }
+
+    /// For events that a farm has accepted: these streams choose.
+    pub fn of_farm(sink: Option<Box<dyn EventSink>>, streams: Streams) -> Self {
+        let accepted = Accepted { in_flight: vec![0; streams.names().count()], ..Accepted::default() };
+        Self { filter: FilterStage::none(streams, 0), accepted, ..Self::new(sink, 0) }
     }
 
     /// The same, where events are decided and selected so; while the run drains decisions are waited for this long.
@@ -230,6 +296,51 @@ impl EventOutput {
         self.disk_busy.look(now, self.sink.as_ref().is_some_and(|sink| sink.is_writing()));
         self.disk_wait.look(now, self.filter.next_to_write().is_some());
         work
+    }
+
+    /// Gives up to `at_most` events that the farm has accepted to the sink. Returns how much happened. `sources` are the source ids of
+    /// each flow. Without a sink the events are counted and let go.
+    pub(super) fn store(&mut self, now: Instant, farm: &mut Farm, sources: &[Vec<SourceId>], at_most: usize) -> usize {
+        let Self { sink, filter, progress, accepted, .. } = self;
+        let Some(sink) = sink else {
+            while farm.next_stored().is_some() {
+                farm.stored();
+            }
+            return 0;
+        };
+        let mut work = sink.poll(now, progress);
+        accepted.ended(filter.streams_mut(), progress.drain(..));
+        for _ in 0..at_most {
+            if farm.next_stored().is_none() {
+                break;
+            }
+            let Some(event) = farm.stored_view() else { break };
+            let left_out = accepted.counts.left_out;
+            if !accepted.add(now, filter.streams_mut(), GatewayEvent::new(event, sources), sink.as_mut()) {
+                break;
+            }
+            if accepted.counts.left_out > left_out {
+                farm.unselected();
+            }
+            farm.stored();
+            work += 1;
+        }
+        sink.flush(now);
+        work
+    }
+
+    /// What became of the events that a farm has accepted.
+    pub(super) const fn accepted(&self) -> LocalCounts {
+        self.accepted.counts
+    }
+
+    /// The account of each stream, in order.
+    pub fn stream_accounts(&self) -> impl Iterator<Item = StreamAccount> {
+        let accounts = (0..).map(StreamIndex).zip(self.filter.accounts());
+        accounts.map(|(stream, account)| StreamAccount {
+            in_flight: account.in_flight + self.accepted.in_flight(stream),
+            ..account
+        })
     }
 
     /// Gives events to the sink, as long as it has room. Without a sink they have come to their end.
@@ -305,6 +416,11 @@ impl EventOutput {
             sink.finish(now);
             sink.is_closed()
         })
+    }
+
+    /// Whether the disk was given up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.has_given_up())
     }
 
     /// The run has ended.

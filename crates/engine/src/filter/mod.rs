@@ -467,6 +467,11 @@ impl FilterStage {
         if let Decider::AcceptAll = self.decider { None } else { Some(&self.times) }
     }
 
+    /// The streams that select events which were decided elsewhere.
+    pub(super) const fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
     /// The account of each stream, in order.
     pub fn accounts(&self) -> impl Iterator<Item = StreamAccount> {
         self.streams.accounts().map(|(index, account)| StreamAccount { in_flight: self.in_flight(index), ..account })

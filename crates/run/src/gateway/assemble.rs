@@ -342,10 +342,12 @@ impl Assembly<'_> {
         let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
         self.base.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let (mut sink, mut output) = (self.sink(queue)?, None);
-        if self.configuration.decides_itself() {
-            output = Some(self.output(queue, sink.take())?);
-        }
+        let sink = self.sink(queue)?;
+        let output = if self.configuration.decides_itself() {
+            self.output(queue, sink)?
+        } else {
+            EventOutput::of_farm(sink, self.configuration.streams())
+        };
         let machine = inputs::machine(self.configuration, number, section, self.incarnation, self.base.run);
         self.base.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
@@ -381,8 +383,6 @@ impl Assembly<'_> {
             farm,
             triggers: trigger_sender(&name)?,
             readers,
-            sink,
-            streams: self.configuration.streams(),
             heads,
             tap,
             lumisections: self.lumisections.next(),

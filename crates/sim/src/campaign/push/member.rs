@@ -22,7 +22,7 @@ use ropewalk_engine::gateway::{
     PacketSourceDriveConfig, ReceivingDrive, ReceivingParts, SendingDrive, SendingParts, halves,
 };
 use ropewalk_engine::tap::{Asked, EventSample, EventSelection, Tap};
-use ropewalk_engine::{Drive, Storage, StorageConfig};
+use ropewalk_engine::{Drive, EventOutput, Storage, StorageConfig};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, TriggerConfig};
 use ropewalk_flow::source::TriggerRate;
@@ -315,12 +315,10 @@ impl World {
             farm,
             triggers,
             readers,
-            sink: Some(Box::new(storage)),
-            streams: Streams::everything(),
             heads,
             tap,
             lumisections: None,
-            output: None,
+            output: EventOutput::of_farm(Some(Box::new(storage)), Streams::everything()),
         };
         (config, receiving, sending)
     }
