@@ -3,14 +3,16 @@
 //! Help texts: a command says what it does, in the imperative and in one line. An option with a value has a noun phrase, with unit and
 //! default; a flag is in the imperative.
 
-use crate::demo::DURATION;
+use crate::ctl::{DASHBOARD, URL_VARIABLE};
 use crate::render::with_default;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ropewalk_config::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_config::{FileBasedSection, StreamSection, TriggerChoice};
 use ropewalk_wire::foreign::ForeignFormat;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Event builder for particle physics: combines front-end fragments into events.
 #[derive(Debug, Parser)]
@@ -371,7 +373,7 @@ pub(crate) struct FarmNodeOptions {
     /// Configuration file.
     pub(crate) config: PathBuf,
     /// Numbers of the farm nodes to emulate, END excluded; by default all.
-    #[arg(long, value_name = "FIRST..END", value_parser = crate::push::numbers)]
+    #[arg(long, value_name = "FIRST..END", value_parser = numbers)]
     pub(crate) nodes: Option<std::ops::Range<u16>>,
     /// Time of a decision [default: the time in the configuration].
     #[arg(long, value_name = "TIMES")]
@@ -414,6 +416,9 @@ pub(crate) enum ConfigCommand {
     Schema,
 }
 
+/// How long the demo runs by default if its output is not a terminal.
+pub(crate) const DEMO_DURATION: Time = Time(Duration::from_secs(10));
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk demo
@@ -422,7 +427,7 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct DemoOptions {
     #[arg(long, value_name = "TIME", help = with_default(
         "Running time",
-        format!("{} without --events; in a terminal until Ctrl-C", DURATION.exact()),
+        format!("{} without --events; in a terminal until Ctrl-C", DEMO_DURATION.exact()),
     ))]
     pub(crate) duration: Option<Time>,
     /// Number of events; then the demo stops.
@@ -490,11 +495,6 @@ pub(crate) struct ControlOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token: Option<PathBuf>,
 }
-
-/// Where `ctl` and `top` look for run control by default.
-pub(crate) const DASHBOARD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
-/// The environment variable with the URL of run control.
-pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -759,4 +759,11 @@ pub(crate) struct TopologyOptions {
     /// Print the machine and the placement as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Numbers as `0..4`.
+fn numbers(text: &str) -> Result<Range<u16>, String> {
+    let wrong = || format!("`{text}` is no range of numbers such as 0..4");
+    let (first, end) = text.split_once("..").ok_or_else(wrong)?;
+    Ok(first.parse().map_err(|_| wrong())?..end.parse().map_err(|_| wrong())?)
 }

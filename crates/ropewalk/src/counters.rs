@@ -1,8 +1,7 @@
 //! What the nodes of this machine write into their pages, which are read without asking the nodes.
 
 use crate::exit::{self, Failure};
-use crate::files::counted;
-use crate::render::{grouped, with_default};
+use crate::render::{counted, grouped, with_default};
 use crate::runs::civil;
 use clap::Args;
 use comfy_table::presets::NOTHING;

@@ -1,10 +1,9 @@
 //! Commands on FELIX blocks.
 
 use crate::exit::{self, Failure};
-use crate::files::{counted, unless_closed};
+use crate::interrupts::Interrupts;
 use crate::output::{self, print_json, write_results};
-use crate::render::{grouped, has_colours, with_default};
-use crate::running::Interrupts;
+use crate::render::{counted, grouped, has_colours, unless_closed, with_default};
 use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};

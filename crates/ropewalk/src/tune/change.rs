@@ -2,9 +2,8 @@
 
 use super::{ChangeOptions, JournalOptions, ToldApplied, ToldUndone, place};
 use crate::exit::{self, Failure};
-use crate::files::counted;
 use crate::output::print_json;
-use crate::render::with_default;
+use crate::render::{counted, with_default};
 use clap::Args;
 use ropewalk_tune::change::{self, Action, Applied, Fate, Foreign, History, Trouble, Undone};
 use ropewalk_tune::{Change, Place, Plan, Setting, Settings};

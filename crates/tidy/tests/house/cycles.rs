@@ -35,25 +35,6 @@ const CYCLES: &[(&str, &[&str])] = &[
     ("memory", &["payload", "pool", "queue", "slice"]),
     ("monitor", &["numbering", "quality"]),
     ("plugin", &["filter", "journal", "process", "splitter"]),
-    (
-        "ropewalk",
-        &[
-            "arguments",
-            "counters",
-            "ctl",
-            "doctor",
-            "felix",
-            "files",
-            "foreign",
-            "nodes",
-            "push",
-            "running",
-            "runs",
-            "samples",
-            "topology",
-            "tune",
-        ],
-    ),
     ("tune", &["cards", "place"]),
 ];
 
