@@ -1,5 +1,6 @@
 // The tables of sources and of units. Seven hundred sources are usual: they are sorted, and filtered by id, name, unit or status.
 
+import * as counters from "./counters.js";
 import { ask, notice } from "./dialogs.js";
 import { ago, bandwidth, byId, bytes, element, fill, grouped, heads, percent, setText, sourceLabel } from "./format.js";
 import { whyNot } from "./operator.js";
@@ -175,6 +176,7 @@ function render() {
   shown.forEach((source, index) => showHead(table.tBodies[0].rows[index].cells[0], source));
   // The focus stays on the source if its row moves.
   if (focused && document.activeElement.dataset.source !== focused) table.querySelector(`[data-source="${focused}"]`)?.focus();
+  counters.show(chosen.length === 1 ? chosen[0] : null);
   showNodes(live);
 }
 
@@ -257,6 +259,7 @@ export function begin() {
   row.addEventListener("focusin", ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }));
   byId("sources").tHead.replaceChildren(row);
   showHeads();
+  counters.begin();
   heads(byId("nodes"), ["unit", "status", "rate / s", "bytes / s", "buffers", "busy", "filter", "disk"]);
   for (const [id, deed] of Object.entries(DEEDS)) {
     byId(id).addEventListener("click", () => carryOut(deed).catch((error) => notice(String(error))));

@@ -20,7 +20,7 @@ export async function many(browser, program, shots) {
   await page.screenshot({ path: join(shots, "phone.png") });
   console.log("good: 700 sources on a phone, in the dark");
   await page.setViewportSize({ width: 1400, height: 1000 });
-  await sortsAndFilters(page);
+  await sortsAndFilters(page, shots);
   await until(page, "the picture is wide", `document.querySelector("#path svg").viewBox.baseVal.width > 900`);
   await page.evaluate("window.scrollTo(0, 0)");
   await page.screenshot({ path: join(shots, "dark.png"), fullPage: true });
@@ -47,13 +47,18 @@ async function scrolls(page) {
   expect(moved > 5000, `the table scrolls to ${moved}`);
 }
 
-async function sortsAndFilters(page) {
+async function sortsAndFilters(page, shots) {
   await page.focus("#sources th button");
   await page.keyboard.press("Enter");
   await until(page, "the last comes first", `${rows}[0] === 699 && document.querySelector("#sources th").getAttribute("aria-sort") === "descending"`);
   await page.fill("#source-filter", "7, 20-22");
   await until(page, "the listed sources", `${rows}.join() === "22,21,20,7"`);
   expect((await page.evaluate(text("source-count"))).startsWith("(4 of 700"), "how many are shown is not told");
+  expect(await page.isHidden("#source-counters"), "counters of several sources are shown");
+  await page.fill("#source-filter", "7");
+  const counted = `[...document.querySelectorAll("#counters tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`;
+  await until(page, "the counters of the one source that is shown", `${text("counters-title")} === "Counters of source 7" && ${counted}.some(([name, value, help]) => name === "fragments received" && value !== "0" && help !== "")`);
+  await page.screenshot({ path: join(shots, "counters.png"), fullPage: true });
   await page.fill("#source-filter", "ru1");
   await until(page, "those of a unit", `${rows}.length === 175`);
   await page.fill("#source-filter", "");

@@ -14,9 +14,9 @@
 mod builder;
 mod cable;
 mod crc;
+mod event_files;
 mod felix;
-mod filing;
-mod filtering;
+mod filter;
 mod fragments;
 mod framing;
 mod gateway;
@@ -27,7 +27,7 @@ mod pairs;
 mod plugins;
 mod session;
 mod sizing;
-mod splitting;
+mod splitter;
 mod start;
 mod storing;
 mod tcpla;
@@ -137,9 +137,9 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "machines" => machines::bench,
         "monitoring" => monitoring::bench,
         "framing" => framing::bench,
-        "splitting" => splitting::bench,
-        "filtering" => filtering::bench,
-        "filing" => filing::bench,
+        "splitting" => splitter::bench,
+        "filtering" => filter::bench,
+        "filing" => event_files::bench,
         "crc" => crc::bench,
         "write" => write::bench,
         "storing" => storing::bench,

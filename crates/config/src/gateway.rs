@@ -10,6 +10,7 @@ use crate::quantity::{
 };
 pub use check::FARM_PROTOCOL;
 pub(super) use check::check;
+use ropewalk_engine::gateway::Gathering;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::{Address, Output, ThrottleConfig};
 use ropewalk_io::packet::XdpMode;
@@ -242,19 +243,6 @@ pub enum SendChoice {
     TxRing,
     /// Frames from which the queue of the card sends (AF_XDP). It needs `receive = "af_xdp"`.
     AfXdp,
-}
-
-/// How an event is assembled for sending (paper 1, Table III).
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Gathering {
-    /// The kernel gathers it from a list of places.
-    Iovec,
-    /// It is copied by the copy routine of the library.
-    Memcpy,
-    /// It is copied by a routine for fragments of about 32 to 100 bytes.
-    #[default]
-    ShortCopy,
 }
 
 /// When a gateway asks for fewer triggers.

@@ -39,7 +39,7 @@ pub use filter::{BytesTable, FilterSection, NotThis, RandomTable, SizeTable, Str
 pub use gateway::FARM_PROTOCOL;
 pub use gateway::{
     Addresses, Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection,
-    Gathering, ListenAddress, NodeOutage, ReceiveChoice, SendChoice, SourcesSection, TellSection, ThrottleSection,
+    ListenAddress, NodeOutage, ReceiveChoice, SendChoice, SourcesSection, TellSection, ThrottleSection,
     TransportChoice, TriggerNaming, TriggerSection,
 };
 pub use histogram::{

@@ -57,7 +57,7 @@ impl FromStr for Bytes {
 
 impl Bytes {
     /// As in a configuration: in the largest unit that gives a whole number.
-    fn exact(self) -> String {
+    pub fn exact(self) -> String {
         let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
         let unit = units.into_iter().find(|(shift, _)| self.0 > 0 && self.0.trailing_zeros() >= *shift);
         unit.map_or_else(|| self.0.to_string(), |(shift, name)| format!("{}{name}", self.0 >> shift))
@@ -85,7 +85,7 @@ impl Time {
     pub const MOST: Self = Self(TimeDistribution::MOST);
 
     /// As in a configuration: in the largest unit that gives a whole number.
-    fn exact(self) -> String {
+    pub fn exact(self) -> String {
         let units = [(60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
         let nanoseconds = self.0.as_nanos();
         let unit = units.into_iter().find(|(factor, _)| nanoseconds > 0 && nanoseconds.is_multiple_of(*factor));

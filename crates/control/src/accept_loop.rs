@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::extract::{self, State};
 use axum::http::{Request, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -273,6 +275,19 @@ pub(crate) fn make_room(connections: usize) -> usize {
 /// What came on top is for connections, and the run keeps what it had. Where that is less than half of what it had, they share.
 fn room(before: u64, now: u64, connections: usize) -> usize {
     (now - before).max(before / 2).min(connections as u64) as usize
+}
+
+/// Passes a request on, or refuses it and says when to retry.
+pub(crate) async fn bound(
+    State(accept_loop): State<Arc<AcceptLoop>>,
+    request: extract::Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get().copied();
+    match peer.and_then(|peer| accept_loop.hear(peer).err()) {
+        Some(too_many) => too_many.into_response(),
+        None => next.run(request).await,
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use crate::api_types::Problem;
 use crate::request_limits::{Bucket, Rate};
+use crate::tls::read_secret;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -12,7 +13,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -77,22 +78,6 @@ impl Token {
     fn is(&self, shown: &str) -> bool {
         self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
-}
-
-/// Reads a secret, a token or a private key, from a file that only its owner may read.
-///
-/// # Errors
-/// If the file cannot be read, or if other users may read it.
-pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
-    let mut file = std::fs::File::open(path)?;
-    let mode = file.metadata()?.permissions().mode();
-    if mode & 0o077 != 0 {
-        let why = format!("others may read it (mode {:o}): chmod 600", mode & 0o777);
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    }
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// The limit of requests that change something.

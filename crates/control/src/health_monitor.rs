@@ -536,12 +536,12 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_there_after_a_restart_and_the_file_does_not_grow() {
-        let directory = std::env::temp_dir().join(format!("ropewalk-keeper-{}", std::process::id()));
-        let (keeper, mut history) = RateHistoryFile::open(&directory).expect("a directory can be made");
+        let directory = std::env::temp_dir().join(format!("ropewalk-rate-history-{}", std::process::id()));
+        let (file, mut history) = RateHistoryFile::open(&directory).expect("a directory can be made");
         assert!(history.stretch(0, 1).times.is_empty());
         for second in 1_000..1_010 {
             history.observe(look(second));
-            keeper.keep(&history);
+            file.keep(&history);
         }
         let begun = std::time::Instant::now();
         loop {

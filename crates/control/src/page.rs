@@ -13,7 +13,7 @@ macro_rules! files {
 }
 
 const FILES: &[(&str, &[u8])] = files! {
-    "index.html" "dashboard.css" "dashboard.js" "alarms.js" "charts.js" "control.js" "dialogs.js" "events.js"
+    "index.html" "dashboard.css" "dashboard.js" "alarms.js" "charts.js" "control.js" "counters.js" "dialogs.js" "events.js"
     "format.js" "histograms.js" "incidents.js" "journal.js" "memory.js" "numbers.js" "operator.js" "parameters.js"
     "path.js" "plots.js" "quality.js" "requests.js" "runs.js" "sources.js" "tabs.js" "uplot.js" "icon.svg" "uplot.css"
     "uplot-LICENSE"

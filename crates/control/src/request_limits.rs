@@ -23,7 +23,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::accept_loop::AcceptLoop;
 use crate::api_types::Problem;
 
 /// The limit of all clients together.
@@ -79,6 +78,23 @@ pub(crate) struct TooMany {
     after: Duration,
 }
 
+impl IntoResponse for TooMany {
+    fn into_response(self) -> Response {
+        let (rate, whose) = if self.is_of_one {
+            (OF_ONE, "from one address")
+        } else {
+            (REQUESTS_TOGETHER, "from all clients together")
+        };
+        let seconds = self.after.as_secs() + 1;
+        let error = format!(
+            "more than {} requests a second {whose}: ask again in {seconds} s, and less often",
+            rate.per_second
+        );
+        let headers = [(header::RETRY_AFTER, seconds.to_string())];
+        (StatusCode::TOO_MANY_REQUESTS, headers, Json(Problem { error })).into_response()
+    }
+}
+
 /// The remaining allowances of all clients together and of each address.
 #[derive(Debug)]
 pub(crate) struct Requests {
@@ -128,21 +144,6 @@ fn owner(address: IpAddr) -> IpAddr {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
         address => address,
     }
-}
-
-/// Passes a request on, or refuses it and says when to retry.
-pub(crate) async fn bound(State(accept_loop): State<Arc<AcceptLoop>>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get().copied();
-    let Some(TooMany { is_of_one, after }) = peer.and_then(|peer| accept_loop.hear(peer).err()) else {
-        return next.run(request).await;
-    };
-    let (rate, whose) =
-        if is_of_one { (OF_ONE, "from one address") } else { (REQUESTS_TOGETHER, "from all clients together") };
-    let seconds = after.as_secs() + 1;
-    let error =
-        format!("more than {} requests a second {whose}: ask again in {seconds} s, and less often", rate.per_second);
-    let headers = [(header::RETRY_AFTER, seconds.to_string())];
-    (StatusCode::TOO_MANY_REQUESTS, headers, Json(Problem { error })).into_response()
 }
 
 /// The maximum length of a request's body, in bytes.

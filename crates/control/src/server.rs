@@ -79,7 +79,7 @@ pub enum ControlError {
 }
 
 /// The time that open connections have when the server ends.
-const FAREWELL: Duration = Duration::from_millis(300);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Threads that read accounts and notes. This also bounds how many of them are in memory before their total size is
 /// known.
@@ -125,7 +125,7 @@ impl Server {
             LogbookWriter::start(&config.output, &config.logbook, control.clone()).map_err(ControlError::Thread)?;
         let work = move || {
             runtime.block_on(serve(listener, config, control, (health, Arc::new(logbook)), stopped));
-            runtime.shutdown_timeout(FAREWELL);
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         };
         let thread =
             std::thread::Builder::new().name("control".to_owned()).spawn(work).map_err(ControlError::Thread)?;
@@ -186,5 +186,5 @@ async fn serve(
     // Pending requests, such as a shutdown, still get their response; view streams end.
     publisher.abort();
     drop(end);
-    let _ = tokio::time::timeout(FAREWELL, accept_loop.left()).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, accept_loop.left()).await;
 }

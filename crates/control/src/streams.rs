@@ -13,17 +13,41 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use ropewalk_engine::tap::{Asked, EventSelection, Tap};
-use ropewalk_run::session::ControlHandle;
+use ropewalk_run::session::{ControlHandle, SessionView};
+use ropewalk_terms::Counter;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{ReceiverStream, WatchStream};
 
-use crate::api_types::{Live, SampledEvent};
+use crate::api_types::{Balance, Live, SampledEvent, State, nodes, sources};
 use crate::health_monitor::HealthMonitor;
+
+/// Number of incidents in the live view.
+const LATEST: usize = 10;
 
 /// The interval between views.
 const LIVE_PERIOD: Duration = Duration::from_millis(500);
+
+impl Live {
+    pub(crate) fn of(view: &SessionView, health: &HealthMonitor) -> Self {
+        Self {
+            state: State::of(view),
+            ledger: Balance::of(view),
+            sources: sources(view),
+            nodes: nodes(view),
+            rates: health.rates(),
+            limit: health.limit(),
+            quality: health.quality(),
+            alarms: health.shown(),
+            incidents: health.incidents("", LATEST),
+            bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),
+            bytes_written: view.snapshot.counter(Counter::BytesWritten),
+            disk_free_bytes: view.disk_left.map(|left| left.free_bytes),
+            disk_left_s: view.disk_left.and_then(|left| left.time).map(|time| time.as_secs()),
+        }
+    }
+}
 
 /// Publishes views while clients are connected.
 pub(crate) async fn publish(control: ControlHandle, health: Arc<HealthMonitor>, sender: watch::Sender<Bytes>) {

@@ -396,7 +396,7 @@ fn an_address_that_others_reach_needs_a_token() {
 #[test]
 fn a_promised_answer_comes_although_the_server_ends() {
     for round in 0..20 {
-        let setup = Setup::new(&format!("farewell-{round}"));
+        let setup = Setup::new(&format!("shutdown-{round}"));
         let streams = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {}\r\n\r\n", setup.address());
         let mut looking = TcpStream::connect(setup.address()).expect("it listens");
         looking.write_all(streams.as_bytes()).expect("it reads");

@@ -1,8 +1,8 @@
 //! TLS: the certificate and key of a server, and the certificates that a client trusts.
 
-use crate::authorisation::read_secret;
 use ropewalk_config::ControlSection;
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
@@ -11,6 +11,22 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, CertificateError, InvalidMessage, ServerConfig};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// Reads a secret, a token or a private key, from a file that only its owner may read.
+///
+/// # Errors
+/// If the file cannot be read, or if other users may read it.
+pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let mode = file.metadata()?.permissions().mode();
+    if mode & 0o077 != 0 {
+        let why = format!("others may read it (mode {:o}): chmod 600", mode & 0o777);
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
 
 /// Files with the trusted certificate authorities of a system: Debian, Fedora, SUSE, Alpine.
 const AUTHORITIES: [&str; 4] = [

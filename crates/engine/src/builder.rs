@@ -2,7 +2,7 @@
 
 use super::delivery::Delivery;
 use super::event_output::{EventOutput, EventSink};
-use super::filtering::Filtering;
+use super::filter::FilterStage;
 use super::link::{EndpointTable, Identity, Incoming, MessageReader, Outbox, Refusal, push_report, received};
 use super::managers::{Managers, Shutdown, Welcomed};
 use super::storage::OutputRoom;
@@ -120,8 +120,8 @@ impl<P: Dispatcher> BuilderDrive<P> {
     /// The same, whose events are decided and selected so; before anything was built. While the run drains decisions are
     /// waited for as long as `patience` is; what has none then is set aside.
     #[must_use]
-    pub fn with_filtering(mut self, filtering: Filtering, patience: Duration) -> Self {
-        self.output = self.output.with_filtering(filtering, patience);
+    pub fn with_filter(mut self, filter: FilterStage, patience: Duration) -> Self {
+        self.output = self.output.with_filter(filter, patience);
         self
     }
 

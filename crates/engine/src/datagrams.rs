@@ -10,7 +10,7 @@
 //! that no old data waits there.
 
 use super::black_box::BlackBox;
-use super::splitting::Dividing;
+use super::splitter::SourceSplitter;
 use ropewalk_flow::messages::{Received, ReportEntry};
 use ropewalk_flow::readout::{
     Boards, DatagramFramer, DatagramLimits, FrameCounts, FramerLimits, Readout, SourceConfig,
@@ -50,7 +50,7 @@ struct Route {
     source: usize,
     framer: DatagramFramer<Description>,
     /// What divides its frames, where they hold several events.
-    dividing: Option<Box<Dividing>>,
+    splitter: Option<Box<SourceSplitter>>,
     has_come: bool,
     /// When the last one of a recording came, by that recording's clock; `None` for live datagrams.
     came: Option<Instant>,
@@ -106,9 +106,9 @@ impl Datagrams {
             let source = sources.iter().position(|source| source.id == id)?;
             let SourceConfig { max_fragment, check_crc, gather, .. } = sources[source];
             let limits = FramerLimits { max_fragment, check_crc, gather };
-            let dividing = Dividing::of(id, &description);
+            let splitter = SourceSplitter::of(id, &description);
             let framer = DatagramFramer::new(id, description, limits, waits).counting_from(sources[source].first);
-            Some(Route { source, framer, dividing, has_come: false, came: None, black_box: None })
+            Some(Route { source, framer, splitter, has_come: false, came: None, black_box: None })
         });
         self.inputs.push(Input {
             receiver,
@@ -129,24 +129,24 @@ impl Datagrams {
 
     /// From now on the frames of a source, by its index, are divided so. Gives the division back where the source sends no
     /// datagrams.
-    pub(super) fn divide(&mut self, source: usize, dividing: Box<Dividing>) -> Option<Box<Dividing>> {
+    pub(super) fn set_splitter(&mut self, source: usize, splitter: Box<SourceSplitter>) -> Option<Box<SourceSplitter>> {
         let mut routes = self.inputs.iter_mut().flat_map(|input| &mut input.routes);
         match routes.find(|route| route.source == source) {
             Some(route) => {
-                route.dividing = Some(dividing);
+                route.splitter = Some(splitter);
                 None
             }
-            None => Some(dividing),
+            None => Some(splitter),
         }
     }
 
     /// What is counted of sources whose frames are divided, cumulative.
     pub(super) fn divided(&self) -> impl Iterator<Item = (SourceId, Counter, u64)> {
-        self.dividings().flat_map(|dividing| dividing.counters())
+        self.splitters().flat_map(|splitter| splitter.counters())
     }
 
-    fn dividings(&self) -> impl Iterator<Item = &Dividing> {
-        self.inputs.iter().flat_map(|input| &input.routes).filter_map(|route| route.dividing.as_deref())
+    fn splitters(&self) -> impl Iterator<Item = &SourceSplitter> {
+        self.inputs.iter().flat_map(|input| &input.routes).filter_map(|route| route.splitter.as_deref())
     }
 
     /// From now on what comes last of a source, by its index, is kept. Gives the black box back where the source sends no
@@ -172,7 +172,7 @@ impl Datagrams {
     pub(super) fn abandon_waiting(&mut self, now: Instant, readout: &mut Readout) {
         self.inputs.iter_mut().for_each(|input| input.abandon_unread(now, readout));
         for route in self.inputs.iter_mut().flat_map(|input| &mut input.routes) {
-            let fragments = route.dividing.as_mut().map_or(0, |dividing| dividing.abandon());
+            let fragments = route.splitter.as_mut().map_or(0, |splitter| splitter.abandon());
             readout.abandon(route.source, fragments + route.framer.abandon());
         }
     }
@@ -220,8 +220,8 @@ impl Datagrams {
             let framers = live.filter_map(|route| route.framer.next_deadline());
             framers.chain(input.receiver.next_deadline().filter(|_| input.is_heard())).min()
         };
-        let dividings = self.dividings().filter_map(|dividing| dividing.next_deadline());
-        self.inputs.iter().filter_map(of).chain(dividings).min()
+        let splitters = self.splitters().filter_map(|splitter| splitter.next_deadline());
+        self.inputs.iter().filter_map(of).chain(splitters).min()
     }
 
     /// Before the thread sleeps: false if there is something to do right now.
@@ -238,7 +238,7 @@ impl Datagrams {
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         let heard = self.inputs.iter().filter(|input| input.is_heard());
         into.extend(heard.filter_map(|input| input.receiver.wait_descriptor()));
-        self.dividings().for_each(|dividing| dividing.descriptors(into));
+        self.splitters().for_each(|splitter| splitter.descriptors(into));
     }
 }
 
@@ -385,14 +385,14 @@ impl Input {
         readout: &mut Readout,
         received: &mut Vec<Received>,
     ) -> bool {
-        if self.routes[route].dividing.is_none() {
+        if self.routes[route].splitter.is_none() {
             return true;
         }
         self.routes[route].hand_on(now, readout, received);
         while !self.routes[route].is_divided() {
             let room = self.room(route, readout);
             let route = &mut self.routes[route];
-            route.dividing.iter_mut().for_each(|dividing| dividing.take(now, received, room));
+            route.splitter.iter_mut().for_each(|splitter| splitter.take(now, received, room));
             if received.is_empty() && !route.is_divided() {
                 return false;
             }
@@ -478,27 +478,27 @@ impl Route {
 
     /// Hands on what was framed: to the machine, or to what divides it.
     fn hand_on(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
-        match &mut self.dividing {
-            Some(dividing) => dividing.put(now, received),
+        match &mut self.splitter {
+            Some(splitter) => splitter.put(now, received),
             None => self.deliver(now, readout, received),
         }
     }
 
     /// Looks after the process that divides its frames, if there is one. Returns how much happened.
     fn look_after(&mut self, now: Instant) -> usize {
-        self.dividing.as_mut().map_or(0, |dividing| dividing.turn(now))
+        self.splitter.as_mut().map_or(0, |splitter| splitter.turn(now))
     }
 
     /// Puts a frame where frames are gathered before they are divided, and says whether more are wanted.
     fn gathers(&mut self, now: Instant, received: &mut Vec<Received>) -> bool {
-        let Some(dividing) = &mut self.dividing else { return false };
-        dividing.put(now, received);
-        dividing.gathers()
+        let Some(splitter) = &mut self.splitter else { return false };
+        splitter.put(now, received);
+        splitter.gathers()
     }
 
     /// Whether none of its frames waits to be divided, or for room for what it fell apart into.
     fn is_divided(&self) -> bool {
-        self.dividing.as_ref().is_none_or(|dividing| dividing.is_empty())
+        self.splitter.as_ref().is_none_or(|splitter| splitter.is_empty())
     }
 
     /// Gives the machine what was framed.
@@ -509,7 +509,7 @@ impl Route {
             self.note(now, beside, readout, received);
         }
         if !received.is_empty() {
-            let divided = self.dividing.as_mut().map_or(0, |dividing| dividing.take_divided());
+            let divided = self.splitter.as_mut().map_or(0, |splitter| splitter.take_divided());
             let counts = FrameCounts { divided, ..self.framer.take_counts() };
             self.note(now, counts, readout, received);
             readout.receive(now, self.source, received);

@@ -1,28 +1,28 @@
-//! The output of a builder unit, or of a gateway without a farm: events are filtered, selected by streams and written, and the
-//! machine hears how far each is. [`EventSink`] writes: run files, or files for filter units. Gateways with a farm write to the same sinks.
+//! The output of a builder unit or a gateway: events are filtered, selected by streams and written, and the machine hears how far
+//! each is. [`EventSink`] writes: run files, or files for filter units. A farm has filtered the events of its gateway.
 //!
 //! ```text
-//!  Builder --next event--> Filtering --to write--> EventSink --progress--> Builder: acknowledged, let go
+//!  Builder --next event--> FilterStage --to write--> EventSink --progress--> Builder: acknowledged, let go
 //!                              \--rejected, taken by no stream---------^
 //! ```
-//! An event waits in one of three places: in the machine until it can be decided on, in [`Filtering`] until the sink has room, and
+//! An event waits in one of three places: in the machine until it can be decided on, in [`FilterStage`] until the sink has room, and
 //! in a batch of the sink until the disk has it. Beside these, filter processes and ordered streams hold events of their own.
 
 use super::BusyTimer;
 use super::event_files::LumisectionTotal;
-use super::filtering::{DecidedEvent, Filtering};
+use super::filter::{DecidedEvent, FilterStage};
 use super::gateway::GatewayEvent;
 use super::record::Filed;
 use super::storage::{OutputRoom, Progress, StorageCounts};
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
-use ropewalk_flow::gateway::Farm;
+use ropewalk_flow::gateway::{Farm, LocalCounts};
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::DiskCause;
 use ropewalk_terms::{
     AcknowledgementLevel, Cause, Counter, EventKey, Incarnation, Instant, Measure, NodeId, PoolAccount, Recorder,
-    RunNumber, StreamSet, Verdict,
+    RunNumber, SourceId, StreamAccount, StreamIndex, StreamSet, TriggerBits, Verdict,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl EventMachine for Farm {
 
 /// The output of built events: see the picture above.
 pub struct EventOutput {
-    filtering: Filtering,
+    filter: FilterStage,
     /// `None` if events are only built and checked.
     sink: Option<Box<dyn EventSink>>,
     /// Holds nothing between two turns.
@@ -148,13 +148,72 @@ pub struct EventOutput {
     tap: Option<(NodeId, Tap)>,
     /// How much is free where it writes.
     room: OutputRoom,
+    /// Events that a farm has accepted.
+    accepted: Accepted,
+}
+
+/// Events that a farm has accepted: they are let go as soon as the sink has copied them.
+#[derive(Default)]
+struct Accepted {
+    counts: LocalCounts,
+    /// The streams of the next event, if the sink had no room for it when they were selected.
+    selected: Option<StreamSet>,
+    /// Events that the sink has taken and not reported yet, by stream.
+    in_flight: Vec<u64>,
+}
+
+impl Accepted {
+    /// The sink has reported these events. In the place of a slot each has the set of its streams.
+    fn ended(&mut self, streams: &mut Streams, progress: impl Iterator<Item = (u32, Progress)>) {
+        for (of, progress) in progress {
+            let of = StreamSet::from_bits(of);
+            of.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] -= 1);
+            if progress == Progress::Failed {
+                self.counts.failed += 1;
+                streams.failed(of);
+            } else {
+                self.counts.written += 1;
+                streams.written(of);
+            }
+        }
+    }
+
+    /// Gives an event to the sink. Returns whether the sink has copied it, or will never have it.
+    fn add(&mut self, now: Instant, streams: &mut Streams, event: GatewayEvent<'_>, sink: &mut dyn EventSink) -> bool {
+        let word = event.word();
+        // Select once per event: each selection advances the prescale counters.
+        let select = || streams.select(TriggerBits(word.into()), word as u16);
+        let of = self.selected.take().unwrap_or_else(select);
+        if of.is_empty() {
+            self.counts.left_out += 1;
+            return true;
+        }
+        match sink.add_event(now, of.to_bits(), &SinkEvent::Gathered(event), of) {
+            Filed::Taken => of.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] += 1),
+            Filed::NoRoom => {
+                self.selected = Some(of);
+                return false;
+            }
+            Filed::Refused(_) => {
+                self.counts.failed += 1;
+                streams.failed(of);
+            }
+        }
+        true
+    }
+
+    /// Events on their way to the files of a stream.
+    fn in_flight(&self, stream: StreamIndex) -> u64 {
+        let waits = self.selected.is_some_and(|streams| streams.contains(stream));
+        self.in_flight.get(usize::from(stream.0)).copied().unwrap_or_default() + u64::from(waits)
+    }
 }
 
 impl EventOutput {
     /// For a machine with this many slots: everything is accepted, and written where there is a sink.
     pub fn new(sink: Option<Box<dyn EventSink>>, slots: u32) -> Self {
         Self {
-            filtering: Filtering::none(Streams::everything(), slots),
+            filter: FilterStage::none(Streams::everything(), slots),
             sink,
             progress: Vec::with_capacity(slots.max(1024) as usize),
             filter_patience: Duration::MAX,
@@ -164,13 +223,20 @@ impl EventOutput {
             latencies: Recorder::new(Measure::BuildLatency),
             tap: None,
             room: OutputRoom::default(),
+            accepted: Accepted::default(),
         }
+    }
+
+    /// For events that a farm has accepted: these streams choose.
+    pub fn of_farm(sink: Option<Box<dyn EventSink>>, streams: Streams) -> Self {
+        let accepted = Accepted { in_flight: vec![0; streams.names().count()], ..Accepted::default() };
+        Self { filter: FilterStage::none(streams, 0), accepted, ..Self::new(sink, 0) }
     }
 
     /// The same, where events are decided and selected so; while the run drains decisions are waited for this long.
     #[must_use]
-    pub fn with_filtering(self, filtering: Filtering, filter_patience: Duration) -> Self {
-        Self { filtering, filter_patience, ..self }
+    pub fn with_filter(self, filter: FilterStage, filter_patience: Duration) -> Self {
+        Self { filter, filter_patience, ..self }
     }
 
     /// The same, with a tap through which monitoring gets an event of this unit's now and then.
@@ -186,18 +252,18 @@ impl EventOutput {
     }
 
     /// How events are decided and selected.
-    pub const fn filtering(&self) -> &Filtering {
-        &self.filtering
+    pub const fn filter(&self) -> &FilterStage {
+        &self.filter
     }
 
     /// From now on a stream keeps one of this many of its events.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
-        self.filtering.set_prescale(stream, prescale);
+        self.filter.set_prescale(stream, prescale);
     }
 
     /// A run begins.
     pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
-        self.filtering.begin(run);
+        self.filter.begin(run);
         if let Some(sink) = &mut self.sink {
             sink.begin(now, run, incarnation);
         }
@@ -205,7 +271,7 @@ impl EventOutput {
 
     /// The run drains: neither a disk that refuses everything nor a filter that decides nothing is waited for without an end.
     pub fn drain(&mut self, now: Instant) {
-        self.filtering.drain(now, self.filter_patience);
+        self.filter.drain(now, self.filter_patience);
         if let Some(sink) = &mut self.sink {
             sink.drain(now);
         }
@@ -214,8 +280,8 @@ impl EventOutput {
     /// Takes up to `at_most` events of the machine, moves earlier ones on, and tells the machine how far they have come. Returns how
     /// much happened.
     pub fn turn(&mut self, now: Instant, machine: &mut impl EventMachine, at_most: usize) -> usize {
-        let Self { filtering, tap, sizes, latencies, .. } = self;
-        let work = filtering.turn(now, machine, at_most, |machine, slot| {
+        let Self { filter, tap, sizes, latencies, .. } = self;
+        let work = filter.turn(now, machine, at_most, |machine, slot| {
             if let Some((size, age)) = machine.size_and_age(now, slot) {
                 sizes.record(size);
                 latencies.record(age.as_nanos() as u64);
@@ -224,33 +290,78 @@ impl EventOutput {
                 tap.offer(*unit, &machine.event(slot));
             }
         });
-        machine.discard(now, filtering.let_go());
+        machine.discard(now, filter.let_go());
         self.write(now, machine);
         let work = work + self.acknowledge(now, machine);
         self.disk_busy.look(now, self.sink.as_ref().is_some_and(|sink| sink.is_writing()));
-        self.disk_wait.look(now, self.filtering.next_to_write().is_some());
+        self.disk_wait.look(now, self.filter.next_to_write().is_some());
         work
+    }
+
+    /// Gives up to `at_most` events that the farm has accepted to the sink. Returns how much happened. `sources` are the source ids of
+    /// each flow. Without a sink the events are counted and let go.
+    pub(super) fn store(&mut self, now: Instant, farm: &mut Farm, sources: &[Vec<SourceId>], at_most: usize) -> usize {
+        let Self { sink, filter, progress, accepted, .. } = self;
+        let Some(sink) = sink else {
+            while farm.next_stored().is_some() {
+                farm.stored();
+            }
+            return 0;
+        };
+        let mut work = sink.poll(now, progress);
+        accepted.ended(filter.streams_mut(), progress.drain(..));
+        for _ in 0..at_most {
+            if farm.next_stored().is_none() {
+                break;
+            }
+            let Some(event) = farm.stored_view() else { break };
+            let left_out = accepted.counts.left_out;
+            if !accepted.add(now, filter.streams_mut(), GatewayEvent::new(event, sources), sink.as_mut()) {
+                break;
+            }
+            if accepted.counts.left_out > left_out {
+                farm.unselected();
+            }
+            farm.stored();
+            work += 1;
+        }
+        sink.flush(now);
+        work
+    }
+
+    /// What became of the events that a farm has accepted.
+    pub(super) const fn accepted(&self) -> LocalCounts {
+        self.accepted.counts
+    }
+
+    /// The account of each stream, in order.
+    pub fn stream_accounts(&self) -> impl Iterator<Item = StreamAccount> {
+        let accounts = (0..).map(StreamIndex).zip(self.filter.accounts());
+        accounts.map(|(stream, account)| StreamAccount {
+            in_flight: account.in_flight + self.accepted.in_flight(stream),
+            ..account
+        })
     }
 
     /// Gives events to the sink, as long as it has room. Without a sink they have come to their end.
     fn write(&mut self, now: Instant, machine: &mut impl EventMachine) {
-        let Self { sink, filtering, progress, .. } = self;
-        while let Some(slot) = filtering.next_to_write() {
+        let Self { sink, filter, progress, .. } = self;
+        while let Some(slot) = filter.next_to_write() {
             let Some(sink) = sink else {
-                machine.decided(now, slot, filtering.taken());
+                machine.decided(now, slot, filter.taken());
                 progress.push((slot, Progress::Reached(AcknowledgementLevel::Written)));
                 continue;
             };
-            let event = SinkEvent::Built(filtering.decided(slot, machine.event(slot)));
-            match sink.add_event(now, slot, &event, filtering.streams_of(slot)) {
+            let event = SinkEvent::Built(filter.decided(slot, machine.event(slot)));
+            match sink.add_event(now, slot, &event, filter.streams_of(slot)) {
                 Filed::Taken => {
-                    machine.decided(now, slot, filtering.taken());
+                    machine.decided(now, slot, filter.taken());
                     machine.all_reached(now, [slot], AcknowledgementLevel::Handed);
                 }
                 Filed::NoRoom => break,
                 Filed::Refused(cause) => {
-                    filtering.taken();
-                    filtering.ended(slot, false);
+                    filter.taken();
+                    filter.ended(slot, false);
                     machine.failed(now, slot, cause);
                 }
             }
@@ -259,7 +370,7 @@ impl EventOutput {
 
     /// Tells the machine how far events have come.
     fn acknowledge(&mut self, now: Instant, machine: &mut impl EventMachine) -> usize {
-        let Self { sink, filtering, progress, .. } = self;
+        let Self { sink, filter, progress, .. } = self;
         let work = match sink {
             Some(sink) => {
                 sink.flush(now);
@@ -268,7 +379,7 @@ impl EventOutput {
             None => progress.len(),
         };
         for &(slot, progress) in progress.iter() {
-            filtering.ended(slot, matches!(progress, Progress::Reached(_)));
+            filter.ended(slot, matches!(progress, Progress::Reached(_)));
         }
         for alike in progress.chunk_by(|(_, one), (_, other)| one == other) {
             let slots = alike.iter().map(|&(slot, _)| slot);
@@ -283,7 +394,7 @@ impl EventOutput {
 
     /// Every event of a lumisection has ended, here and elsewhere, and what was to be written of it is.
     pub fn end_lumisection(&mut self, end: &LumisectionEnd) {
-        self.filtering.close_lumisection(end.number);
+        self.filter.close_lumisection(end.number);
         if let Some(sink) = &mut self.sink {
             sink.end_lumisection(end.number, LumisectionTotal::of(end));
         }
@@ -296,7 +407,7 @@ impl EventOutput {
 
     /// Whether every event that came is with the sink.
     pub fn is_idle(&self) -> bool {
-        self.filtering.is_idle()
+        self.filter.is_idle()
     }
 
     /// Nothing more comes: files are closed. Whether they are.
@@ -307,19 +418,24 @@ impl EventOutput {
         })
     }
 
+    /// Whether the disk was given up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.has_given_up())
+    }
+
     /// The run has ended.
     pub fn end(&mut self) {
-        self.filtering.end();
+        self.filter.end();
     }
 
     /// The accounts of its pools.
     pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
-        self.sink.as_mut().map(|sink| sink.pool()).into_iter().chain(self.filtering.pool())
+        self.sink.as_mut().map(|sink| sink.pool()).into_iter().chain(self.filter.pool())
     }
 
     /// What was measured of its events and batches.
     pub(super) fn measured(&self) -> impl Iterator<Item = &Recorder> {
-        let of_events = [&self.sizes, &self.latencies].into_iter().chain(self.filtering.times());
+        let of_events = [&self.sizes, &self.latencies].into_iter().chain(self.filter.times());
         of_events.chain(self.sink.as_ref().and_then(|sink| sink.times()))
     }
 
@@ -348,24 +464,24 @@ impl EventOutput {
             what: counter as u16,
             value,
         });
-        own.chain(self.filtering.report())
+        own.chain(self.filter.report())
     }
 
     /// When the next turn is due even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.sink.as_ref().and_then(|sink| sink.next_deadline()).into_iter().chain(self.filtering.next_deadline()).min()
+        self.sink.as_ref().and_then(|sink| sink.next_deadline()).into_iter().chain(self.filter.next_deadline()).min()
     }
 
     /// False if there is something to do right now.
     pub(super) fn prepare_wait(&mut self) -> bool {
         let may_sleep = self.sink.as_mut().is_none_or(|sink| sink.prepare_wait());
-        self.filtering.prepare_wait() && may_sleep
+        self.filter.prepare_wait() && may_sleep
     }
 
     /// Appends what becomes readable when something happens.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
-        self.filtering.descriptors(into);
+        self.filter.descriptors(into);
     }
 }
 

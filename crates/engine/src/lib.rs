@@ -3,7 +3,7 @@
 //! ```text
 //!  cards --ring-------+           +--chunks--> subscribers (stream)
 //!                     v           |
-//!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --events--> EventOutput: Filtering, Storage --> io::disk
+//!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --events--> EventOutput: FilterStage, Storage --> io::disk
 //!                          |   ^                            |   ^                          ^
 //!                 announce |   | release      credit, acks  |   | assign                   +--> filter units
 //!                          v   |                            v   |
@@ -31,7 +31,7 @@ mod delivery;
 pub mod documents;
 mod event_files;
 mod event_output;
-mod filtering;
+mod filter;
 pub mod gateway;
 mod link;
 mod manager;
@@ -41,7 +41,7 @@ pub mod pages;
 mod readout;
 mod record;
 mod source;
-mod splitting;
+mod splitter;
 mod standby;
 mod storage;
 pub mod stream;
@@ -58,10 +58,10 @@ pub use connections::MOST_UNKNOWN;
 pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, FrontEndsAccount};
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
-pub use event_files::{Filing, FilingConfig, LumisectionTotal};
+pub use event_files::{EventFiles, EventFilesConfig, LumisectionTotal};
 pub use event_output::{EventMachine, EventOutput, EventSink, SinkEvent};
-pub use filtering::{
-    DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper,
+pub use filter::{
+    DecidedEvent, FilterLink, FilterSight, FilterStage, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordStore,
     RemoteNotes, RemoteUnit, Said, UnitDecision,
 };
 pub use link::{Identity, Incoming, MessageReader, Outbox, Refusal, Unsent};
@@ -71,7 +71,7 @@ pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use record::{Filed, Recorded, encode_record};
 use ropewalk_terms::Instant;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
-pub use splitting::{ProcessSight, SplitterLink};
+pub use splitter::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

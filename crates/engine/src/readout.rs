@@ -8,12 +8,12 @@
 use super::admission::{Rivals, Strangers, Verdict};
 use super::black_box::BlackBox;
 use super::cards::Cards;
-use super::connections::{Entrance, FrontEnds};
+use super::connections::{Entrance, FrontEndConnections};
 use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
 use super::link::{EndpointTable, Identity, Incoming, Outbox, Peer, Refusal, Unsent, push_report, received};
 use super::managers::{Managers, Shutdown, Welcomed};
-use super::splitting::{Dividing, SplitterLink};
+use super::splitter::{SourceSplitter, SplitterLink};
 use super::stream::{ServerReport, StreamServer};
 use super::{BusyTimer, Drive};
 use crate::pages::NodePage;
@@ -94,7 +94,7 @@ struct Times {
 
 /// A readout unit: see the module's picture.
 pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
-    front_ends: FrontEnds<S>,
+    front_ends: FrontEndConnections<S>,
     cards: Cards<S>,
     datagrams: Datagrams,
     peers: P,
@@ -138,8 +138,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         staging: Staging,
         evacuation: Staging,
     ) -> Result<Self, EndpointError> {
-        let front_ends =
-            FrontEnds::new(sources, &config.listen, config.readout.sources.clone(), &config.descriptions, evacuation)?;
+        let front_ends = FrontEndConnections::new(
+            sources,
+            &config.listen,
+            config.readout.sources.clone(),
+            &config.descriptions,
+            evacuation,
+        )?;
         let service = peers.listen(&config.address)?;
         let builders = usize::from(config.builders);
         Ok(Self {
@@ -209,14 +214,14 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// The frames of a source are divided by this, right here. To be called when all receivers are there.
     pub fn add_splitter(&mut self, source: SourceId, by: Box<dyn Divides + Send>) {
         if let Some(description) = self.description(source) {
-            self.divide(source, Dividing::here(source, &description, by));
+            self.set_splitter(source, SourceSplitter::here(source, &description, by));
         }
     }
 
     /// The frames of a source are divided by a process. To be called when all receivers are there.
     pub fn add_splitter_process(&mut self, source: SourceId, link: Box<dyn SplitterLink>, config: SupervisorConfig) {
         if let Some(description) = self.description(source) {
-            self.divide(source, Dividing::elsewhere(source, &description, link, config));
+            self.set_splitter(source, SourceSplitter::elsewhere(source, &description, link, config));
         }
     }
 
@@ -224,10 +229,10 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.config.descriptions.iter().find(|(id, _)| *id == source).map(|(_, description)| description.clone())
     }
 
-    fn divide(&mut self, source: SourceId, dividing: Box<Dividing>) {
+    fn set_splitter(&mut self, source: SourceId, splitter: Box<SourceSplitter>) {
         let Some(index) = self.config.readout.sources.iter().position(|known| known.id == source) else { return };
-        if let Some(of_stream) = self.datagrams.divide(index, dividing) {
-            self.front_ends.divide(index, of_stream);
+        if let Some(of_stream) = self.datagrams.set_splitter(index, splitter) {
+            self.front_ends.set_splitter(index, of_stream);
         }
     }
 

@@ -352,11 +352,6 @@ impl Loan {
         (self.size - self.filled) as usize
     }
 
-    /// Bytes committed but not split off yet.
-    pub fn committed_len(&self) -> usize {
-        (self.filled - self.split) as usize
-    }
-
     /// Says that the first `n` bytes of the spare tail were written.
     ///
     /// # Panics

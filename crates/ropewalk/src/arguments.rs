@@ -3,11 +3,16 @@
 //! Help texts: a command says what it does, in the imperative and in one line. An option with a value has a noun phrase, with unit and
 //! default; a flag is in the imperative.
 
+use crate::ctl::{DASHBOARD, URL_VARIABLE};
+use crate::render::with_default;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ropewalk_config::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_config::{FileBasedSection, StreamSection, TriggerChoice};
 use ropewalk_wire::foreign::ForeignFormat;
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Event builder for particle physics: combines front-end fragments into events.
 #[derive(Debug, Parser)]
@@ -368,7 +373,7 @@ pub(crate) struct FarmNodeOptions {
     /// Configuration file.
     pub(crate) config: PathBuf,
     /// Numbers of the farm nodes to emulate, END excluded; by default all.
-    #[arg(long, value_name = "FIRST..END", value_parser = crate::push::numbers)]
+    #[arg(long, value_name = "FIRST..END", value_parser = numbers)]
     pub(crate) nodes: Option<std::ops::Range<u16>>,
     /// Time of a decision [default: the time in the configuration].
     #[arg(long, value_name = "TIMES")]
@@ -411,14 +416,19 @@ pub(crate) enum ConfigCommand {
     Schema,
 }
 
+/// How long the demo runs by default if its output is not a terminal.
+pub(crate) const DEMO_DURATION: Time = Time(Duration::from_secs(10));
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk demo
   ropewalk demo --events 100000 --fragment-size 'uniform(1KiB,4KiB)' --json
   ropewalk demo --rate 'poisson(20kHz)' --readout-units 2 --builder-units 2")]
 pub(crate) struct DemoOptions {
-    /// Running time [default: 10s without --events; in a terminal until Ctrl-C].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help = with_default(
+        "Running time",
+        format!("{} without --events; in a terminal until Ctrl-C", DEMO_DURATION.exact()),
+    ))]
     pub(crate) duration: Option<Time>,
     /// Number of events; then the demo stops.
     #[arg(long, value_name = "N")]
@@ -447,9 +457,9 @@ pub(crate) struct DemoOptions {
     /// Print the account as one JSON object, in the last line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Address of run control and dashboard [default: 127.0.0.1:8900, or a free port].
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) control: Option<std::net::SocketAddr>,
+    #[arg(help = with_default("Address of run control and dashboard", format!("{DASHBOARD}, or a free port")))]
+    pub(crate) control: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]
@@ -479,16 +489,12 @@ pub(crate) struct RunOptions {
 /// Run control.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ControlOptions {
-    /// Address of run control and dashboard, such as 127.0.0.1:8900.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) control: Option<std::net::SocketAddr>,
+    #[arg(long, value_name = "ADDRESS", help = format!("Address of run control and dashboard, such as {DASHBOARD}"))]
+    pub(crate) control: Option<SocketAddr>,
     /// File with the token for commands; created if it does not exist. Required unless ADDRESS is local.
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token: Option<PathBuf>,
 }
-
-/// The environment variable with the URL of run control.
-pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -496,7 +502,8 @@ pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
 )]
 pub(crate) struct TopOptions {
     /// URL of run control.
-    #[arg(long, value_name = "URL", env = URL_VARIABLE, hide_env_values = true, default_value = "http://127.0.0.1:8900")]
+    #[arg(long, value_name = "URL", env = URL_VARIABLE, hide_env_values = true)]
+    #[arg(default_value_t = format!("http://{DASHBOARD}"))]
     pub(crate) url: String,
     /// Print the screen once and exit; needs no terminal.
     #[arg(long)]
@@ -752,4 +759,11 @@ pub(crate) struct TopologyOptions {
     /// Print the machine and the placement as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Numbers as `0..4`.
+fn numbers(text: &str) -> Result<Range<u16>, String> {
+    let wrong = || format!("`{text}` is no range of numbers such as 0..4");
+    let (first, end) = text.split_once("..").ok_or_else(wrong)?;
+    Ok(first.parse().map_err(|_| wrong())?..end.parse().map_err(|_| wrong())?)
 }

@@ -1,8 +1,7 @@
 //! What the nodes of this machine write into their pages, which are read without asking the nodes.
 
 use crate::exit::{self, Failure};
-use crate::files::counted;
-use crate::render::grouped;
+use crate::render::{counted, grouped, with_default};
 use crate::runs::civil;
 use clap::Args;
 use comfy_table::presets::NOTHING;
@@ -14,6 +13,9 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How often pages are read again by default.
+const EVERY: &str = "1s";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -28,8 +30,8 @@ pub(crate) struct CountersOptions {
     /// Only nodes whose output directory is DIR.
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Repeat with rates, every TIME [default: 1s].
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s")]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = EVERY)]
+    #[arg(help = with_default("Repeat with rates, every TIME", EVERY))]
     pub(crate) watch: Option<Time>,
     /// Show each source and stream, too.
     #[arg(long)]

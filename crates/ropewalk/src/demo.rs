@@ -1,8 +1,9 @@
 //! First steps: a run that needs nothing, and a configuration to begin with.
 
-use crate::arguments::{DemoOptions, InitKind, InitOptions};
+use crate::arguments::{DEMO_DURATION, DemoOptions, InitKind, InitOptions};
+use crate::ctl::DASHBOARD;
 use crate::exit::{self, Failure};
-use crate::running::{Controlled, DASHBOARD, Limits, take_run};
+use crate::running::{Controlled, Limits, take_run};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::quantity::{Bytes, Time};
 use ropewalk_config::{Emulate, alarm_rules, parse};
@@ -12,7 +13,6 @@ use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The demo's pools together: small enough to be touched within the first second.
 const POOL: u64 = 128 << 20;
@@ -25,7 +25,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     configuration.written.set("run", "output", options.output.display().to_string());
     let duration = match (options.duration, options.events) {
         // Who sits before it looks at the dashboard, and says when it is enough.
-        (None, None) => (!std::io::stderr().is_terminal()).then_some(Duration::from_secs(10)),
+        (None, None) => (!std::io::stderr().is_terminal()).then_some(DEMO_DURATION.0),
         (duration, _) => duration.map(|time| time.0),
     };
     if let Some(duration) = duration {

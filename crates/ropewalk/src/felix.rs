@@ -1,10 +1,9 @@
 //! Commands on FELIX blocks.
 
 use crate::exit::{self, Failure};
-use crate::files::{counted, unless_closed};
+use crate::interrupts::Interrupts;
 use crate::output::{self, print_json, write_results};
-use crate::render::{grouped, has_colours};
-use crate::running::Interrupts;
+use crate::render::{counted, grouped, has_colours, unless_closed, with_default};
 use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -119,7 +118,7 @@ fn generate(options: &GenerateOptions) -> Result<u8, Failure> {
     let faults = Faults::new(faults).map_err(|error| Failure::Usage(format!("--fault: {error}")))?;
     let card = EmulatedCardConfig::new(options.kind.0, options.elinks.iter(), options.chunk_size.0, options.seed);
     let card = EmulatedCardConfig { faults, ..card };
-    let chunks = options.chunks.or(options.size.is_none().then_some(1000));
+    let chunks = options.chunks.or(options.size.is_none().then_some(CHUNKS));
     let wanted = felix::GenerateOptions { card, chunks, bytes: options.size.map(|size| size.0) };
     let (output, stdout) = (&options.output, std::io::stdout());
     let made = if output == Path::new("-") {
@@ -183,7 +182,7 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
         vec![CardOffer {
             name: "felix".to_owned(),
             serve: ServeSection::default(),
-            memory: 64 << 20,
+            memory: RING.0,
             rules: EventRule::USUAL.into(),
             writer: OfferWriter::Blocks {
                 origin,
@@ -513,6 +512,15 @@ impl SubscribeReport {
 
 /// The longest chunk by default.
 const MAX_CHUNK: &str = "1MiB";
+/// The chunks of each e-link of a generated file by default.
+const CHUNKS: u64 = 1000;
+/// The ring of a file of blocks by default.
+const RING: Bytes = Bytes(64 << 20);
+
+/// The help of an option that overrides a key of `[felix.serve]`.
+fn serve_help(text: &str, value: impl FnOnce(ServeSection) -> String) -> String {
+    with_default(text, value(ServeSection::default()))
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FelixCommand {
@@ -599,8 +607,8 @@ pub(crate) struct GenerateOptions {
     /// Size of the chunks: 64, uniform(16,4KiB), exponential(64), lognormal(256,1.2).
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub(crate) chunk_size: ChunkBytes,
-    /// Number of chunks of each e-link [default: 1000 without --size].
     #[arg(long, value_name = "N")]
+    #[arg(help = with_default("Number of chunks of each e-link", format!("{CHUNKS} without --size")))]
     pub(crate) chunks: Option<u64>,
     /// Approximate size of the output.
     #[arg(long, value_name = "SIZE")]
@@ -627,29 +635,29 @@ Exit status: 0 everything sent, 3 chunks dropped.")]
 pub(crate) struct ServeOptions {
     /// File of blocks, FIFO, or - for standard input; or a configuration (*.toml) with `[[felix]]` cards.
     pub(crate) file: PathBuf,
-    /// Address for subscribers; port 0 selects a free port [default: 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS")]
+    #[arg(help = serve_help("Address for subscribers; port 0 selects a free port", |serve| serve.listen))]
     pub(crate) listen: Option<String>,
-    /// Number of subscribers to wait for before sending [default: 0].
     #[arg(long, value_name = "N")]
+    #[arg(help = serve_help("Number of subscribers to wait for before sending", |serve| serve.wait.to_string()))]
     pub(crate) wait: Option<u32>,
-    /// Maximum number of subscribers [default: 16].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(help = serve_help("Maximum number of subscribers", |serve| serve.subscribers.to_string()))]
     pub(crate) subscribers: Option<u8>,
-    /// Queue of each subscriber [default: 4MiB].
     #[arg(long, value_name = "SIZE")]
+    #[arg(help = serve_help("Queue of each subscriber", |serve| serve.queue.exact()))]
     pub(crate) queue: Option<Bytes>,
-    /// Ring buffer of the card [default: 64MiB].
     #[arg(long, value_name = "SIZE")]
+    #[arg(help = with_default("Ring buffer of the card", RING.exact()))]
     pub(crate) ring: Option<Bytes>,
-    /// Largest chunk of a file of blocks; longer chunks are dropped [default: 1MiB].
     #[arg(long, value_name = "SIZE")]
+    #[arg(help = with_default("Largest chunk of a file of blocks; longer chunks are dropped", Bytes(ChunkConfig::USUAL_MOST_BYTES).exact()))]
     pub(crate) max_chunk: Option<Bytes>,
-    /// Bytes that are sent without waiting for more [default: 64KiB].
     #[arg(long, value_name = "SIZE")]
+    #[arg(help = serve_help("Bytes that are sent without waiting for more", |serve| serve.coalesce.exact()))]
     pub(crate) coalesce: Option<Bytes>,
-    /// Maximum time that bytes wait for more [default: 1ms].
     #[arg(long, value_name = "TIME")]
+    #[arg(help = serve_help("Maximum time that bytes wait for more", |serve| serve.coalesce_time.exact()))]
     pub(crate) coalesce_time: Option<Time>,
     /// Repeat the file with continued sequence numbers.
     #[arg(long = "loop")]

@@ -6,7 +6,7 @@ use crate::arguments::{
 use crate::exit::{self, Failure};
 use crate::foreign::{self, is_meant};
 use crate::output::{print_json, write_results};
-use crate::render::grouped;
+use crate::render::{counted, grouped, unless_closed};
 use crate::running::{Limits, take_run};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::written_version;
@@ -15,8 +15,7 @@ use ropewalk_run::session::{AfterRun, Launcher, Patience};
 use ropewalk_terms::SourceId;
 use ropewalk_tools::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
 use ropewalk_tools::foreign::{Converted, Recorded, of_recordings};
-use ropewalk_tools::{OfflineError, RecoverAction, segment_files};
-use std::io::ErrorKind;
+use ropewalk_tools::{RecoverAction, segment_files};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -91,14 +90,6 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
     unless_closed(ropewalk_tools::inspect(&options.path, &wanted, &mut out))
 }
 
-/// A reader such as `head` may close the pipe early; that is no failure.
-pub(crate) fn unless_closed(shown: Result<(), OfflineError>) -> Result<u8, Failure> {
-    match shown {
-        Err(OfflineError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(exit::GOOD),
-        shown => shown.map(|()| exit::GOOD).map_err(Failure::from),
-    }
-}
-
 pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     if options.to.contains("://") {
         return foreign::replay(options);
@@ -148,11 +139,6 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
         }
     }
     Ok(exit::GOOD)
-}
-
-/// `1 source`, `2 sources`.
-pub(crate) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {

@@ -10,10 +10,12 @@ mod demo;
 mod doctor;
 mod felix;
 mod files;
-mod filtering;
+mod filters;
+mod flow_account;
 mod foreign;
 mod help;
 mod histograms;
+mod interrupts;
 mod laboratory;
 mod masks;
 mod nodes;
@@ -90,11 +92,11 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),
         Command::Source { command: SourceCommand::Test(options) } => source_test::test(&options),
         Command::FarmNode(options) => push::farm_node(&options),
-        Command::FilterFiles(options) => filtering::filter_files(&options),
-        Command::FilterUnit(options) => filtering::filter_unit(&options),
-        Command::FilterNode(options) => filtering::filter_node(&options),
+        Command::FilterFiles(options) => filters::filter_files(&options),
+        Command::FilterUnit(options) => filters::filter_unit(&options),
+        Command::FilterNode(options) => filters::filter_node(&options),
         Command::Histograms(options) => histograms::histograms(&options),
-        Command::Decisions(options) => filtering::decisions(&options),
+        Command::Decisions(options) => filters::decisions(&options),
         Command::SplitterProcess => {
             let served = ropewalk_plugin::process::serve();
             served.map(|()| exit::GOOD).map_err(|error| Failure::Usage(format!("splitter-process: {error}")))

@@ -2,8 +2,10 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{Interrupts, LEAVING, Limits, conduct, controlled, fields, overrule, warn};
-use crate::topology;
+use crate::interrupts::Interrupts;
+use crate::render::warn;
+use crate::running::{LEAVING, Limits, conduct, controlled, fields, overrule};
+use crate::topology::{self, unknown_addresses};
 use ropewalk_config::Configuration;
 use ropewalk_run::session::{AfterRun, Launcher, ManagerProcess, Patience};
 use ropewalk_run::{Addresses, RunError, TransferSummary, launch_unit, placement_of_node};
@@ -40,19 +42,6 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         );
     }
     unit(&configuration, addresses, role, index)
-}
-
-/// The nodes to which this unit connects, and whose configured port is 0, so that it cannot know the port.
-pub(crate) fn unknown_addresses<'a>(
-    configuration: &'a Configuration,
-    addresses: &Addresses,
-    role: Role,
-) -> Vec<&'a str> {
-    let has_no_port = |address: &String| address.ends_with(":0");
-    let readouts = configuration.readout.iter().map(|unit| unit.name.as_str()).zip(&addresses.readouts);
-    let called = [("manager", &addresses.managers[0])].into_iter();
-    let called = called.chain(readouts.filter(|_| role == Role::Builder));
-    called.filter(|(_, address)| has_no_port(address)).map(|(name, _)| name).collect()
 }
 
 /// Whether the configuration has runs follow each other.

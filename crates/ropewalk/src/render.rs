@@ -1,5 +1,6 @@
 //! What the terminal shows of a run: progress while it goes on, and its account.
 
+use crate::exit::{self, Failure};
 use crate::output;
 use comfy_table::presets::{NOTHING, UTF8_FULL_CONDENSED};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -11,15 +12,46 @@ use ropewalk_flow::messages::NumberingKind;
 use ropewalk_monitor::Sample;
 use ropewalk_monitor::alarms::{Alarm, Alarms, Rule, Severity, State};
 use ropewalk_monitor::bottleneck::Finder;
-use ropewalk_monitor::quality::{Problem, QualityMonitor, counted};
+use ropewalk_monitor::quality::{self, Problem, QualityMonitor};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
-use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber};
+use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber, Utc};
+use ropewalk_tools::OfflineError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// The help of an option, with the value that is used without it.
+pub(crate) fn with_default(text: &str, value: impl Display) -> String {
+    format!("{text} [default: {value}]")
+}
+
+/// Hours, minutes and seconds UTC of a time in nanoseconds since 1970.
+pub(crate) fn time_of_day(nanoseconds: i64) -> String {
+    Utc(nanoseconds).time_of_day()
+}
+
+/// `1 source`, `2 sources`.
+pub(crate) fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Tells what the run goes without.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        tell!("warning: {warning}");
+    }
+}
+
+/// A reader such as `head` may close the pipe early; that is no failure.
+pub(crate) fn unless_closed(shown: Result<(), OfflineError>) -> Result<u8, Failure> {
+    match shown {
+        Err(OfflineError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(exit::GOOD),
+        shown => shown.map(|()| exit::GOOD).map_err(Failure::from),
+    }
+}
 
 /// A line for each source with wrong checksums: nothing is lost, but that front end needs attention.
 pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
@@ -499,14 +531,14 @@ fn away(snapshot: &RunSnapshot, names: &Sample) -> String {
 fn not_taken(snapshot: &RunSnapshot) -> String {
     let (fragments, events) = (&snapshot.ledger.fragments, &snapshot.ledger.events);
     let lost = fragments.lost().saturating_sub(snapshot.counter(Counter::FragmentsBeforeStart));
-    let mut text = format!("lost {}", counted(lost, "fragment"));
+    let mut text = format!("lost {}", quality::counted(lost, "fragment"));
     for (what, count, unit) in [
         ("missing", fragments.never_came(), "fragment"),
         ("masked", fragments.dropped.get(Cause::Masked), "fragment"),
         ("incomplete", events.incomplete_emitted + events.incomplete_dropped.total(), "event"),
     ] {
         if count > 0 {
-            let _ = write!(text, "  {what} {}", counted(count, unit));
+            let _ = write!(text, "  {what} {}", quality::counted(count, unit));
         }
     }
     text

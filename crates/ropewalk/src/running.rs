@@ -1,13 +1,15 @@
 //! Taking a run: start, watch, stop, report.
 
-use crate::arguments::{self, RunOptions, Then, URL_VARIABLE};
+use crate::arguments::{self, RunOptions, Then};
+use crate::ctl::{DASHBOARD, URL_VARIABLE};
 use crate::exit::{self, Failure};
+use crate::interrupts::Interrupts;
 use crate::output::print_json;
 use crate::render::{
     Progress, begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table,
-    partial_lines, remark_lines,
+    partial_lines, remark_lines, warn,
 };
-use crate::{push, topology};
+use crate::{flow_account, topology};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::{Configuration, alarm_rules};
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
@@ -19,11 +21,8 @@ use ropewalk_run::session::{
 use ropewalk_run::{RunError, RunSummary, placement, user_command};
 use ropewalk_terms::EventKey;
 use ropewalk_tools::{Footer, segment_files};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,9 +42,6 @@ pub(crate) struct Limits {
     /// Runs follow each other, as others say.
     pub(crate) control: Option<Controlled>,
 }
-
-/// Where `ctl` and `top` look for run control by default.
-pub(crate) const DASHBOARD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
 
 /// How others see the run and give commands.
 pub(crate) struct Controlled {
@@ -102,9 +98,9 @@ pub(crate) fn controlled(
 ) -> Result<Option<Controlled>, Failure> {
     let Some(listen) = options.control else {
         if configuration.run.then == Some(AfterRun::Wait) {
-            let why =
-                "then = \"wait\": the next run could not be started; serve run control with --control 127.0.0.1:8900";
-            return Err(Failure::Usage(why.to_owned()));
+            return Err(Failure::Usage(format!(
+                "then = \"wait\": the next run could not be started; serve run control with --control {DASHBOARD}"
+            )));
         }
         return Ok(None);
     };
@@ -195,13 +191,6 @@ pub(crate) fn take_run(launch: Arc<dyn Launch>, limits: &Limits) -> Result<u8, F
         }
     };
     conduct(launch, limits, &interrupts, tell)
-}
-
-/// Tells what the run goes without.
-pub(crate) fn warn(warnings: &[String]) {
-    for warning in warnings {
-        tell!("warning: {warning}");
-    }
 }
 
 /// How long nodes may take to leave when the run has ended, before their threads are ended.
@@ -384,7 +373,7 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
         return print_json(summary);
     }
     if !summary.flows.is_empty() {
-        push::lines(summary).iter().for_each(|line| say!("{line}"));
+        flow_account::lines(summary).iter().for_each(|line| say!("{line}"));
         return Ok(());
     }
     say!("{}", ledger_table(summary));
@@ -420,41 +409,4 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
 fn first_event_in(directory: &Path) -> Option<EventKey> {
     let files = segment_files(&[directory]).ok()?;
     files.iter().find_map(|file| Some(Footer::read(&file.path).ok()??.events.first()?.key))
-}
-
-/// Counts the interrupts of this process.
-pub(crate) struct Interrupts(Arc<AtomicUsize>);
-
-impl Interrupts {
-    /// Begins to count SIGINT and SIGTERM. A terminal that goes away (SIGHUP) asks for an orderly stop, and never for more: it says so
-    /// several times, as the kernel's and as the shell's. A program that was started to outlive its terminal, as by `nohup`, does.
-    pub(crate) fn listen() -> std::io::Result<Self> {
-        let count = Arc::new(AtomicUsize::new(0));
-        let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up))?;
-        let counted = Arc::clone(&count);
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for signal in signals.forever() {
-                if signal == SIGHUP {
-                    counted.fetch_max(1, Ordering::Relaxed);
-                } else {
-                    counted.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        })?;
-        Ok(Self(count))
-    }
-
-    /// How many came.
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Whether this process was started with the signal ignored.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
 }

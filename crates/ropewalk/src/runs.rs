@@ -1,9 +1,8 @@
 //! Commands on the runs of an output directory: lists, accounts and notes.
 
 use crate::exit::{self, Failure};
-use crate::files::counted;
 use crate::output::{print_json, write_results};
-use crate::render::{columns, grouped, table_of_two_columns};
+use crate::render::{columns, counted, grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};

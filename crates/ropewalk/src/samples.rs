@@ -1,7 +1,7 @@
 //! Samples of events, for `ctl`.
 
 use crate::exit::{self, Failure};
-use crate::render::grouped;
+use crate::render::{grouped, time_of_day};
 use clap::Args;
 use ropewalk_config::quantity::Bytes;
 use ropewalk_control::{Client, ClientError, Replied};
@@ -104,7 +104,7 @@ fn lines(sample: &Value, with_bytes: bool) -> Vec<String> {
     };
     let mut lines = vec![format!(
         "{} event {}  {lumisection}{}  trigger type {}  {is_complete}  {there} fragments  {} bytes",
-        crate::ctl::time_of_day(sample["taken_ns"].as_i64().unwrap_or(0)),
+        time_of_day(sample["taken_ns"].as_i64().unwrap_or(0)),
         text(&sample["key"]),
         text(&sample["builder"]),
         sample["trigger_type"],

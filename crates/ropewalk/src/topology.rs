@@ -2,10 +2,8 @@
 
 use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
-use crate::files::counted;
-use crate::nodes::unknown_addresses;
 use crate::output::{print_json, write_results};
-use crate::running::warn;
+use crate::render::{counted, warn};
 use ropewalk_config::{Configuration, Fault};
 use ropewalk_host::{Kind, Machine, Picture, Placement, Plan};
 use ropewalk_run::{
@@ -163,4 +161,17 @@ fn unfit(file: &Path, error: PlacementError) -> Failure {
         PlacementError::Unfit(fault) => ropewalk_config::point_at(file, &fault).into(),
         other => RunError::from(other).into(),
     }
+}
+
+/// The nodes to which this unit connects, and whose configured port is 0, so that it cannot know the port.
+pub(crate) fn unknown_addresses<'a>(
+    configuration: &'a Configuration,
+    addresses: &Addresses,
+    role: Role,
+) -> Vec<&'a str> {
+    let has_no_port = |address: &String| address.ends_with(":0");
+    let readouts = configuration.readout.iter().map(|unit| unit.name.as_str()).zip(&addresses.readouts);
+    let called = [("manager", &addresses.managers[0])].into_iter();
+    let called = called.chain(readouts.filter(|_| role == Role::Builder));
+    called.filter(|(_, address)| has_no_port(address)).map(|(name, _)| name).collect()
 }

@@ -1,97 +1,43 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
-use super::cards::{CardToEmulate, ChildSlot};
+use super::base::RunBase;
+use super::cards::CardToEmulate;
 use super::controlled::FrontEndService;
 use super::entrances::Lines;
-use super::feeder::{Feed, FeederNotes, RunningFeeder, Saver, save_black_boxes};
-use super::file_filters::{self, start_file_filters};
-use super::gateway::{SystemPart, prepare_part};
-use super::handle::{Builders, RunBase, RunHandle};
-use super::pipe::Pipe;
+use super::error::{RunError, endpoint, system};
+use super::feeder::{Feed, Saver, save_black_boxes};
+use super::file_filters::start_file_filters;
+use super::gateway::{self, SystemPart};
+use super::handle::{Builders, RunHandle};
 use super::placement::{
-    MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, ThreadPlacement, disk_thread,
-    make_room_for_descriptors, pool_of,
+    MANAGER, Part, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, ThreadPlacement, make_room_for_descriptors,
+    pool_of,
 };
 use super::plugins::{Filters, Watched};
 use super::registry::{Registry, RunDirectory, TakeoverRecord};
 use super::resolve::{Addresses, Resolved};
-use super::run_files::{self, DiskWatch, RunFiles, StartRoom};
-use super::transfer::TransferService;
-use super::units::{CommandedManager, Managing, Units};
-use super::worker::{DriveWithPage, Worker};
+use super::run_files::{self, StartRoom};
+use super::units::{Managing, Units};
+use super::worker::{CommandedManager, DriveWithPage};
+use super::workshop::{Workshop, epoch, nowhere, run_directory, sink};
 use crate::monitoring::Archive;
 use ropewalk_config::Configuration;
-use ropewalk_engine::pages::{NodePage, PageDirectory};
-use ropewalk_engine::tap::Tap;
+use ropewalk_engine::pages::NodePage;
 use ropewalk_engine::{
-    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventSink, FilingConfig, Identity, ManagerDrive, OutputRoom,
-    ReadoutDrive, Refusal, SourceDrive, Storage, StorageConfig,
+    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, SourceDrive,
 };
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::source::TriggerGate;
+use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::disk::RealDisk;
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
 use ropewalk_io::tcp::{Tcp, TcpConfig, resolve};
-use ropewalk_io::{Dispatcher, EndpointError};
-use ropewalk_memory::{PoolConfig, PoolError, Staging};
-use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
+use ropewalk_memory::{PoolConfig, Staging};
+use ropewalk_terms::{Epoch, EventKey, Instant, NodeId, Role, RunNumber, Utc};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Why a run could not be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// Memory could not be obtained.
-    #[error(transparent)]
-    Memory(#[from] PoolError),
-    /// A thread cannot run where the configuration wants it.
-    #[error(transparent)]
-    Placement(#[from] PlacementError),
-    /// An address, a directory, a file or a thread could not be obtained.
-    #[error("{0}")]
-    System(String),
-    /// Another node does not take this one in.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The configuration does not fit what was asked for.
-    #[error("{0}")]
-    Unfit(String),
-}
-
-pub(super) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> RunError {
-    let what = what.into();
-    move |error| RunError::System(format!("{what}: {error}"))
-}
-
-pub(super) fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
-    let name = name.to_owned();
-    move |error| RunError::System(format!("{name}: {error}"))
-}
-
-/// What every node of this process shares.
-pub(super) struct Workshop<'a> {
-    pub(super) resolved: &'a Resolved,
-    pub(super) placement: &'a ThreadPlacement,
-    pub(super) incarnation: Incarnation,
-    /// Where monitoring clients ask for events.
-    pub(super) tap: Tap,
-    /// Where its nodes have their pages.
-    pub(super) pages: PageDirectory,
-    /// How much is free where each builder unit writes.
-    rooms: Vec<OutputRoom>,
-}
-
-impl<'a> Workshop<'a> {
-    pub(super) fn new(resolved: &'a Resolved, placement: &'a ThreadPlacement) -> Self {
-        let (incarnation, configuration) = (incarnation(), resolved.configuration());
-        let pages = PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation);
-        let rooms = configuration.builder.iter().map(|_| OutputRoom::default()).collect();
-        Self { resolved, placement, incarnation, tap: Tap::new(resolved.sources.len()), pages, rooms }
-    }
-}
 
 /// Blocks of a staging pool: enough for a head or a control message on the way to every node, many times over.
 const STAGING_BLOCKS: usize = 64;
@@ -111,8 +57,6 @@ const SOURCE_BLOCK: usize = 128 << 10;
 const SOURCE_BLOCKS: usize = 8;
 /// How many blocks a source's queue may hold.
 const SOURCE_QUEUE_BLOCKS: usize = 4;
-/// The thread that keeps what filters count.
-pub(super) const HISTOGRAMS: &str = "histograms";
 /// Sources get no answers: a small block for each connection is the least that an endpoint takes.
 const UNUSED_BLOCK: usize = 4096;
 /// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
@@ -121,12 +65,6 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 impl Workshop<'_> {
     const fn identity(&self, node: NodeId) -> Identity {
         Identity { node, incarnation: self.incarnation, run: RunNumber(0), epoch: Epoch(0) }
-    }
-
-    /// Memory beyond what was configured: room for the worst case, of which a run uses a few blocks again and again.
-    /// The rest is never touched, so that the process stays near its configured size.
-    pub(super) fn spare_pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
-        Ok(Staging::new(self.placement.untouched_pool(config)?))
     }
 
     fn staging(&self, unit: &str) -> Result<Staging, RunError> {
@@ -168,13 +106,14 @@ impl Workshop<'_> {
             self.spare_pool(PoolConfig::anonymous(&pool_of(&name, Purpose::Records), RECORDS_BLOCK, RECORDS_BLOCKS))
         };
         let storage = resolved.writer(index, epoch());
-        let sink = sink(resolved.configuration(), &name, (storage, resolved.filing(index)), self.placement, records)?;
+        let sink =
+            sink(resolved.configuration(), &name, (storage, resolved.event_files(index)), self.placement, records)?;
         let filters = Filters { configuration: resolved.configuration(), placement: self.placement };
         let output = resolved.output(index);
-        let filtering = filters.filtering(&name, config.builder.slots, (node, output), watched, archive)?;
+        let filter = filters.stage(&name, config.builder.slots, (node, output), watched, archive)?;
         let drive = BuilderDrive::new(config, peers, sink, self.staging(&name)?).map_err(endpoint(&name))?;
         // In good time before the event manager's drain time-out ends what is left.
-        let drive = drive.with_filtering(filtering, resolved.configuration().timeouts.drain.0 / 2);
+        let drive = drive.with_filter(filter, resolved.configuration().timeouts.drain.0 / 2);
         Ok(drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone()))
     }
 
@@ -190,7 +129,7 @@ impl Workshop<'_> {
         let entrances = self.entrances(index, readout)?;
         inputs.lines.extend(self.emulated(index, readout)?);
         inputs.watched.extend(self.splitters(index, readout)?);
-        inputs.savers.extend(self.black_boxes(index, readout, &entrances));
+        inputs.savers.extend(self.black_boxes(index, readout, &entrances.addresses));
         inputs.cards.extend(cards.emulated);
         inputs.feeds.extend(cards.feeds);
         inputs.feeds.extend(entrances.feeds);
@@ -281,9 +220,9 @@ pub fn launch_with(
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placement);
     start.names = std::mem::take(&mut inputs.addresses);
     start.base.tap = Some(workshop.tap.clone());
-    let filings: Vec<_> = (0..resolved.manager.builders).filter_map(|index| resolved.filing(index)).collect();
+    let event_files: Vec<_> = (0..resolved.manager.builders).filter_map(|index| resolved.event_files(index)).collect();
     start.base.file_filters =
-        start_file_filters(resolved.configuration(), &filings, workshop.placement, start.base.run)?;
+        start_file_filters(resolved.configuration(), &event_files, workshop.placement, start.base.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     let manager = (MANAGER.to_owned(), start.manager(manager, workshop.manager_page(0)));
     // In the order in which data pass.
@@ -297,6 +236,33 @@ pub fn launch_with(
     start.base.archive(archive, &placement)?;
     start.keep_files(0..resolved.manager.builders, &workshop)?;
     start.finish(&workshop)
+}
+
+/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after this many.
+///
+/// # Errors
+/// If memory, an address, a directory or a thread cannot be obtained.
+pub fn launch_part(
+    configuration: &Configuration,
+    part: &SystemPart,
+    events: Option<u64>,
+) -> Result<RunHandle, RunError> {
+    let mut handle = prepare_part(configuration, part, events)?;
+    handle.start(EventKey::new(0, 1), None);
+    Ok(handle)
+}
+
+/// As [`launch_part`], but gateways stop the trigger until [`RunHandle::start`].
+///
+/// # Errors
+/// As [`launch_part`].
+pub(crate) fn prepare_part(
+    configuration: &Configuration,
+    part: &SystemPart,
+    events: Option<u64>,
+) -> Result<RunHandle, RunError> {
+    let (base, gateways) = gateway::prepare(configuration, part, events)?;
+    Ok(RunHandle { base, builders: Builders::Gateways(Box::new(gateways)) })
 }
 
 /// Starts a readout or builder unit; the other nodes are processes of their own. Only the event manager makes a run directory and
@@ -442,26 +408,6 @@ pub(crate) fn take_over(
     Ok(handle)
 }
 
-/// Takes a run number. This comes last: a run that could not be set up leaves nothing behind.
-pub(super) fn run_directory(output: &Path) -> Result<RunDirectory, RunError> {
-    let what = || format!("{}: cannot make a run directory here, choose another with --output", output.display());
-    Registry::open(output).and_then(|registry| registry.next_run()).map_err(system(what()))
-}
-
-pub(super) fn nowhere() -> RunDirectory {
-    RunDirectory { run: RunNumber(0), path: Path::new("").to_owned() }
-}
-
-/// The time of day when the monotonic clock stood at zero.
-pub(super) fn epoch() -> Utc {
-    Utc(MonotonicClock.utc().0 - MonotonicClock.now().as_nanoseconds() as i64)
-}
-
-/// A life that is younger than every one before on this machine.
-pub(super) fn incarnation() -> Incarnation {
-    Incarnation(MonotonicClock.utc().0.max(1) as u64)
-}
-
 /// What feeds readout units of this process beside connections.
 #[derive(Default)]
 struct Inputs {
@@ -476,106 +422,6 @@ struct Inputs {
 
 /// Emulated and played sources, and the gate at which those and emulated cards stop.
 type Sources = (Option<SourceDrive<Tcp>>, Arc<TriggerGate>);
-
-impl RunBase {
-    fn thread(&self, name: &str, drives: Vec<DriveWithPage>, placement: &ThreadPlacement) -> Result<Worker, RunError> {
-        Worker::start(name, drives, Arc::clone(&self.ending), placement.on_start(name))
-            .map_err(system(format!("thread {name}")))
-    }
-
-    /// Starts a thread that ends with the run.
-    pub(super) fn worker(
-        &mut self,
-        name: &str,
-        drives: Vec<DriveWithPage>,
-        placement: &ThreadPlacement,
-    ) -> Result<(), RunError> {
-        self.workers.push(self.thread(name, drives, placement)?);
-        Ok(())
-    }
-
-    /// Starts a thread of what takes the place of front ends.
-    pub(super) fn emulator(
-        &mut self,
-        name: &str,
-        drives: Vec<DriveWithPage>,
-        placement: &ThreadPlacement,
-    ) -> Result<(), RunError> {
-        self.emulators.push(self.thread(name, drives, placement)?);
-        Ok(())
-    }
-
-    /// Starts the thread that keeps what filters count. It ends when the last drive has that counts.
-    pub(super) fn archive(&mut self, archive: Archive, placement: &ThreadPlacement) -> Result<(), RunError> {
-        if archive.is_empty() {
-            return Ok(());
-        }
-        self.counted = archive.outputs();
-        self.feed(Feed::new(HISTOGRAMS, move |_, notes, _| notes.leave(archive.write_all())), placement)
-    }
-
-    /// Watches the disks to which run files and files of events are written, and takes closed run files away where that is wanted.
-    pub(super) fn keep_files(
-        &mut self,
-        configuration: &Configuration,
-        writers: &[StorageConfig],
-        filings: &[FilingConfig],
-        rooms: Vec<(Vec<PathBuf>, OutputRoom)>,
-    ) -> Result<(), RunError> {
-        let (section, outputs) = (&configuration.storage, run_files::outputs(writers));
-        let directories =
-            filings.iter().map(|filing| filing.directory.clone()).chain(outputs.iter().cloned()).collect();
-        self.start_room = StartRoom::here(directories, section.start_room());
-        self.outputs = Arc::new(run_files::outputs_by_node(writers));
-        let keep = configuration.run.keep.map(|keep| keep.0);
-        if !outputs.is_empty() || !rooms.is_empty() {
-            self.disk_watch = Some(DiskWatch::start(outputs, (section.least_free_bytes(), keep), rooms)?);
-        }
-        let transfer = RunFiles::of(configuration).transfer_config(writers);
-        self.transfer = transfer.map(TransferService::start).transpose()?;
-        Ok(())
-    }
-
-    /// Starts the thread of a feed.
-    fn feed(&mut self, feed: Feed, placement: &ThreadPlacement) -> Result<(), RunError> {
-        let Feed { name, is_over, work } = feed;
-        let (notes, child) = (Arc::new(FeederNotes::default()), ChildSlot::default());
-        let prepare = placement.on_start(&name);
-        let (told, slot, over) = (Arc::clone(&notes), child.clone(), Arc::clone(&is_over));
-        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
-            prepare();
-            work(&slot, &told, &over);
-        });
-        let thread = thread.map_err(system(format!("thread {name}")))?;
-        self.feeders.push(RunningFeeder { name, thread, is_over, notes, child });
-        Ok(())
-    }
-}
-
-/// The sink of a writer: a pipe, files for filter units, or run files. `None` if the run writes nothing.
-pub(super) fn sink(
-    configuration: &Configuration,
-    name: &str,
-    (config, filing): (StorageConfig, Option<FilingConfig>),
-    placement: &ThreadPlacement,
-    records: impl FnOnce(&StorageConfig) -> Result<Staging, RunError>,
-) -> Result<Option<Box<dyn EventSink>>, RunError> {
-    if !configuration.run.write {
-        return Ok(None);
-    }
-    if let Some(config) = filing {
-        return Ok(Some(Box::new(file_filters::filing(config, name, placement)?)));
-    }
-    let (files, records) = (RunFiles::of(configuration), records(&config)?);
-    if let Some(path) = files.pipe(name) {
-        let error = system(format!("{name}: {}", path.display()));
-        return Ok(Some(Box::new(Pipe::new(path, config, records).map_err(error)?)));
-    }
-    let disk = files.disk_config(disk_thread(name), &config);
-    let disk = RealDisk::with_threads(disk, |thread| placement.on_start(thread));
-    let disk = disk.map_err(system(format!("{name}: disk thread")))?;
-    Ok(Some(Box::new(Storage::new(disk, config, records))))
-}
 
 /// A handle in the making.
 struct Start<'a> {
@@ -679,18 +525,18 @@ impl<'a> Start<'a> {
 
     /// Watches the disks of these builder units, and passes to each unit how much room it has.
     fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
-        let (mut writers, mut filings, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut writers, mut event_files, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
         for index in builders {
-            let (storage, filing) = (workshop.resolved.storage(index, Utc(0)), workshop.resolved.filing(index));
+            let (storage, files) = (workshop.resolved.storage(index, Utc(0)), workshop.resolved.event_files(index));
             let mut places = run_files::outputs(storage.as_slice());
-            places.extend(filing.iter().map(|filing| filing.directory.clone()));
+            places.extend(files.iter().map(|files| files.directory.clone()));
             if !places.is_empty() {
                 rooms.push((places, workshop.rooms[usize::from(index)].clone()));
             }
             writers.extend(storage);
-            filings.extend(filing);
+            event_files.extend(files);
         }
-        self.base.keep_files(workshop.resolved.configuration(), &writers, &filings, rooms)
+        self.base.keep_files(workshop.resolved.configuration(), &writers, &event_files, rooms)
     }
 
     /// The handle, once every thread is in its place.

@@ -5,13 +5,13 @@
 //!                  ^------------account------------------/      ^------------phase--------------/
 //! ```
 
-use super::assemble::{RunError, Workshop, endpoint, epoch, system};
-use super::handle::RunBase;
+use super::base::RunBase;
+use super::error::{RunError, endpoint, system};
 use super::placement::{FRONT_ENDS, Part, Purpose, ThreadPlacement, disk_thread, pool_of};
 use super::resolve::{Addresses, Resolved};
 use super::summary_sections::UnbalancedSummary;
-use super::units::{Board, Units};
-use super::worker::{DriveWithPage, Ending, Worker};
+use super::worker::{Board, DriveWithPage, Ending, Worker};
+use super::workshop::{Workshop, epoch};
 use ropewalk_config::Configuration;
 use ropewalk_engine::{
     ControlledDrive, ControlledDriveConfig, Drive, FrontEndState, FrontEndsAccount, RunSnapshot, Storage,
@@ -205,15 +205,15 @@ impl FrontEndsOfRun {
     pub(super) fn start(
         &self,
         base: &RunBase,
-        units: &Units,
+        (board, commands): (&Arc<Board>, &Sender<RunCommand>),
         (first, last): (EventKey, Option<EventKey>),
         taken_over: bool,
     ) {
-        units.board.watch(self.shared.waker.clone());
+        board.watch(self.shared.waker.clone());
         let nodes = Nodes {
-            commands: units.commands.clone(),
+            commands: commands.clone(),
             wakers: base.workers.iter().map(Worker::waker).collect(),
-            board: Arc::clone(&units.board),
+            board: Arc::clone(board),
             phase: RunPhase::Initial,
         };
         let order = RunOrder { run: base.run, first, last, addresses: self.addresses.clone() };

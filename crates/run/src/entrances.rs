@@ -1,12 +1,11 @@
 //! Sources that do not connect to a readout unit's service point: files, captures, programs, emulators, and addresses of their own.
 
-use super::assemble::{RunError, Workshop, endpoint, system};
-use super::cards::{ChildSlot, how_it_ended};
-use super::feeder::{Feed, FeederNotes, Work};
-use super::gateway::packet_error;
+use super::error::{RunError, endpoint, packet_error, system};
+use super::feeder::{ChildSlot, Feed, FeederNotes, Work, how_it_ended};
 use super::placement::{Purpose, pool_of};
 use super::resolve::{Resolved, SEED};
 use super::source_summary::InputSummary;
+use super::workshop::Workshop;
 use ropewalk_config::ByteOrigin;
 use ropewalk_config::{
     BoardChoice, DemuxTable, Emulate, FormatName, NetworkAddress, PeerOrPlace, SourceInput, SourceSection,

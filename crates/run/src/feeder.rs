@@ -1,9 +1,7 @@
 //! Threads beside the drives: they write what sources would send, or save what sources sent before a fault.
 
-use super::assemble::{Workshop, epoch};
-use super::cards::ChildSlot;
-use super::entrances::Opened;
 use super::source_summary::InputSummary;
+use super::workshop::{Workshop, epoch};
 use ropewalk_config::ByteOrigin;
 use ropewalk_config::{NetworkAddress, SourceInput, SourceSection};
 use ropewalk_engine::{BlackBox, BlackBoxConfig, ReadoutDrive, Recording, RecordingLine};
@@ -16,12 +14,15 @@ use ropewalk_tools::OfflineError;
 use ropewalk_tools::felix::{BlockInput, blocks};
 use ropewalk_tools::foreign::{SavedAs, encode_capture};
 use ropewalk_wire::felix::{BlockFormat, BlockHeader, ELINKS, HEADER_BYTES, SEQUENCES};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -274,14 +275,72 @@ pub(super) struct Saver {
     saved: u32,
 }
 
+/// How often to check whether the process lives.
+const LIFE_LOOK: Duration = Duration::from_millis(5);
+/// How long it may take to end by itself when the run is over.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The process, while it lives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChildSlot(Arc<Mutex<Option<Child>>>);
+
+impl ChildSlot {
+    /// Asks the process for the end: a card says what was triggered before, and no more.
+    pub(super) fn stop(&self) {
+        self.with(|child| {
+            // Only one that was not waited for: its number is still its own.
+            if let Ok(None) = child.try_wait() {
+                let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            }
+        });
+    }
+
+    /// Waits for the end of a process, which `is_over` brings about if nothing else does. Returns its number and how it ended.
+    pub(super) fn watch(&self, started: Child, is_over: &AtomicBool) -> io::Result<(u32, ExitStatus)> {
+        let process = started.id();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+        Ok((process, wait(self, is_over)?))
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&mut Child) -> T) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(what)
+    }
+}
+
+fn wait(child: &ChildSlot, is_over: &AtomicBool) -> io::Result<ExitStatus> {
+    let mut over_since = None;
+    loop {
+        let looked = child.with(|child| {
+            let since = is_over.load(Ordering::Relaxed).then(|| *over_since.get_or_insert_with(Instant::now));
+            if since.is_some_and(|since| since.elapsed() >= LEAVING) {
+                child.kill()?;
+            }
+            child.try_wait()
+        });
+        match looked {
+            Some(Ok(None)) => std::thread::sleep(LIFE_LOOK),
+            Some(Ok(Some(status))) => return Ok(status),
+            Some(Err(error)) => return Err(error),
+            None => return Err(io::Error::other("it is not there")),
+        }
+    }
+}
+
+pub(super) fn how_it_ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, code) => format!("ended with status {}", code.unwrap_or_default()),
+    }
+}
+
 impl Workshop<'_> {
     /// Gives the sources of a readout unit their black boxes, where the configuration wants any. Who listens where was
-    /// found out when they were `opened`.
+    /// found out when they were opened: `addresses`.
     pub(super) fn black_boxes<P: Dispatcher>(
         &self,
         index: u16,
         readout: &mut ReadoutDrive<Tcp, P>,
-        opened: &Opened,
+        addresses: &[(String, String)],
     ) -> Vec<Saver> {
         let mut savers = Vec::new();
         for source in self.resolved.sources_of(index) {
@@ -289,7 +348,7 @@ impl Workshop<'_> {
             let config = BlackBoxConfig { last: wanted.last.0, max_bytes: wanted.max.0 as usize };
             let (black_box, line) = BlackBox::new(SourceId(source.id), config);
             let (name, in_datagrams) = (source.name_or_id(), readout.add_black_box(SourceId(source.id), black_box));
-            let bound = opened.addresses.iter().find(|(known, _)| *known == name);
+            let bound = addresses.iter().find(|(known, _)| *known == name);
             let datagrams = in_datagrams.then(|| saved_as(source, bound.map(|(_, address)| address.as_str())));
             savers.push(Saver { name, datagrams, line, saved: 0 });
         }

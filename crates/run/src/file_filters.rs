@@ -1,11 +1,10 @@
 //! File-based filter units of a run, and what they made of its files of events.
 
-use super::assemble::{RunError, system};
+use super::error::{RunError, system, unfit};
 use super::placement::{Purpose, ThreadPlacement, disk_thread, pool_of};
-use super::plugins::unfit;
 use super::summary_sections::UnbalancedSummary;
 use ropewalk_config::{Configuration, FileBasedSection};
-use ropewalk_engine::{Filing, FilingConfig};
+use ropewalk_engine::{EventFiles, EventFilesConfig};
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_memory::{PoolConfig, Staging};
@@ -33,16 +32,16 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// How a builder unit or an input queue of a gateway writes files of events; `None` without `[file_based]`. With several writers
 /// each has its `own` directory.
-pub(super) fn filing_config(
+pub(super) fn event_files_config(
     configuration: &Configuration,
     number: u16,
     output: &Path,
     own: Option<&str>,
     level: AcknowledgementLevel,
-) -> Option<FilingConfig> {
+) -> Option<EventFilesConfig> {
     let section = configuration.file_based.as_ref()?;
     let place = section.directory.as_deref().unwrap_or(output);
-    Some(FilingConfig {
+    Some(EventFilesConfig {
         writer: format!("BU-{number}"),
         directory: own.map_or_else(|| place.to_owned(), |own| place.join(own)),
         version: section.version()?,
@@ -58,11 +57,11 @@ pub(super) fn filing_config(
 }
 
 /// What writes files of events.
-pub(super) fn filing(
-    config: FilingConfig,
+pub(super) fn event_files(
+    config: EventFilesConfig,
     name: &str,
     placement: &ThreadPlacement,
-) -> Result<Filing<RealDisk>, RunError> {
+) -> Result<EventFiles<RealDisk>, RunError> {
     let disk = RealDiskConfig {
         thread_name: disk_thread(name),
         sync_on_publish: config.level == AcknowledgementLevel::Synced,
@@ -71,12 +70,12 @@ pub(super) fn filing(
     let disk = RealDisk::with_threads(disk, |thread| placement.on_start(thread));
     let disk = disk.map_err(system(format!("{name}: disk thread")))?;
     let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Records), HEADERS_BLOCK, HEADERS_BLOCKS);
-    Ok(Filing::new(disk, config, Staging::new(placement.untouched_pool(pool)?)))
+    Ok(EventFiles::new(disk, config, Staging::new(placement.untouched_pool(pool)?)))
 }
 
 /// Looks whether the directories of a run's files are free: a number may come twice where files lie elsewhere than run
 /// directories, and files of another run would be taken for this one's.
-fn check_directories(configs: &[FilingConfig], run: RunNumber) -> Result<(), RunError> {
+fn check_directories(configs: &[EventFilesConfig], run: RunNumber) -> Result<(), RunError> {
     for config in configs {
         let directory = config.directory.join(run_directory_name(run));
         let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
@@ -99,7 +98,7 @@ fn check_directories(configs: &[FilingConfig], run: RunNumber) -> Result<(), Run
 /// If files of another run lie there, a library cannot be used, or the system gives no thread.
 pub(super) fn start_file_filters(
     configuration: &Configuration,
-    configs: &[FilingConfig],
+    configs: &[EventFilesConfig],
     placement: &ThreadPlacement,
     run: RunNumber,
 ) -> Result<Vec<FileFilters>, RunError> {
@@ -131,7 +130,7 @@ pub(super) struct FileFilters {
 
 impl FileFilters {
     fn start(
-        config: &FilingConfig,
+        config: &EventFilesConfig,
         section: &FileBasedSection,
         task: &UnitTask,
         run: RunNumber,

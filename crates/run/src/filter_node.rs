@@ -1,8 +1,8 @@
 //! A filter node: the filter units of builder units on other machines, in a process and on a thread of its own.
 
-use super::assemble::{RunError, endpoint, system};
+use super::error::{RunError, endpoint, system, unfit};
 use super::placement::{Part, Purpose, ThreadPlacement, pool_of};
-use super::plugins::{Watched, filter_process, fingerprint, unfit};
+use super::plugins::{Watched, filter_process, fingerprint};
 use super::worker::{DriveWithPage, Ending, Worker};
 use ropewalk_config::Configuration;
 use ropewalk_engine::Drive;

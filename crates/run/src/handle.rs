@@ -1,35 +1,32 @@
 //! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
 
+use super::base::{RunBase, Stopped};
 use super::controlled::{FrontEndsOfRun, FrontEndsSummary};
 use super::feeder::RunningFeeder;
-use super::file_filters::{FileBasedSummary, FileFilters};
-use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways, queues};
+use super::file_filters::FileBasedSummary;
+use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
-use super::monitoring::{MergeError, merge};
 use super::plugins::Watched;
-use super::registry::{self, Configured, RunDirectory};
-use super::remarks::{KnownSources, Remarks};
-use super::run_files::{DiskLeft, DiskWatch, StartRoom};
+use super::registry::{self};
+use super::remarks::Remarks;
+use super::run_files::DiskLeft;
 use super::summary::{Durations, Parts, RunSummary};
 use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
 use super::transfer::{TransferService, TransferSummary};
 use super::units::Units;
 use super::worker::{Ending, Worker};
-use ropewalk_config::Configuration;
 use ropewalk_config::fields::Fields;
 use ropewalk_engine::tap::Tap;
 use ropewalk_engine::{FrontEndsAccount, Refusal, RunSnapshot, phase_name};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::Setting;
-use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::clock::Clock;
 use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
-use ropewalk_terms::{Counter, Epoch, EventKey, Instant, NodeId, RunNumber, SourceId, Utc};
-use ropewalk_wire::run_file::{StreamName, run_directory_name};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The threads of a run. A copy can be kept apart from the handle.
@@ -40,173 +37,6 @@ impl RunThreads {
     /// The names of the threads that have not ended: `ru0`, `bu1` and so on.
     pub fn living(&self) -> Vec<String> {
         self.0.living()
-    }
-}
-
-/// When the stop was given, and what had been done by then.
-#[derive(Copy, Clone, Debug)]
-struct Stopped {
-    at: Instant,
-    events: u64,
-    bytes: u64,
-}
-
-/// What a run has, whether units or gateways build its events.
-#[derive(Debug)]
-pub(super) struct RunBase {
-    /// Threads of units or gateways.
-    pub(super) workers: Vec<Worker>,
-    /// Threads of emulated sources and farm nodes.
-    pub(super) emulators: Vec<Worker>,
-    /// Threads that feed sources and cards, and the thread that writes the filters' histograms.
-    pub(super) feeders: Vec<RunningFeeder>,
-    /// Where what filters count is kept.
-    pub(super) counted: Vec<PathBuf>,
-    pub(super) watched: Vec<Watched>,
-    pub(super) file_filters: Vec<FileFilters>,
-    pub(super) ending: Arc<Ending>,
-    pub(super) directory: PathBuf,
-    pub(super) run: RunNumber,
-    /// Configured sources.
-    pub(super) sources: usize,
-    known: KnownSources,
-    /// Configured names of nodes.
-    node_names: Arc<BTreeMap<NodeId, String>>,
-    /// Directories to which the nodes of this process write.
-    pub(super) outputs: Arc<BTreeMap<NodeId, String>>,
-    /// Since when sources have been silent that stopped before others.
-    silent_since: BTreeMap<SourceId, Utc>,
-    /// Sources that were connected and had sent nothing when the run was stopped.
-    idle: BTreeSet<SourceId>,
-    pub(super) streams: Vec<StreamName>,
-    pub(super) histograms: Arc<[HistogramDefinition]>,
-    pub(super) addresses: Vec<(String, String)>,
-    pub(super) warnings: Vec<String>,
-    /// News that `take_news` has not returned yet.
-    pub(super) news: Vec<String>,
-    pub(super) tap: Option<Tap>,
-    pub(super) transfer: Option<TransferService>,
-    pub(super) disk_watch: Option<DiskWatch>,
-    pub(super) start_room: StartRoom,
-    pub(super) clock: MonotonicClock,
-    pub(super) fields: Fields,
-    configured: Configured,
-    clock_at_start: Option<ClockReading>,
-    started: Option<Instant>,
-    stopped: Option<Stopped>,
-    ended: Option<Instant>,
-    is_stopping: bool,
-    is_forced: bool,
-}
-
-/// The configured names of readout units, builder units and input queues of gateways, as far as they differ from their ids.
-fn node_names(configuration: &Configuration) -> BTreeMap<NodeId, String> {
-    let readouts = configuration.readout.iter().map(|readout| readout.name.clone());
-    let builders = configuration.builder.iter().map(|builder| builder.name.clone());
-    let builders = builders.chain(queues(configuration).map(|queue| queue.name()));
-    let all = (0..).map(NodeId::readout).zip(readouts).chain((0..).map(NodeId::builder).zip(builders));
-    all.filter(|(node, name)| node.to_string() != *name).collect()
-}
-
-/// A run that could not be set up as a whole ends the threads that it has.
-impl Drop for RunBase {
-    fn drop(&mut self) {
-        self.end_threads();
-    }
-}
-
-impl RunBase {
-    /// Of a run without threads yet.
-    pub(super) fn new(configuration: &Configuration, directory: RunDirectory) -> Self {
-        let of_flows: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
-        Self {
-            workers: Vec::new(),
-            emulators: Vec::new(),
-            feeders: Vec::new(),
-            counted: Vec::new(),
-            watched: Vec::new(),
-            file_filters: Vec::new(),
-            ending: Arc::default(),
-            directory: directory.path,
-            run: directory.run,
-            sources: configuration.source.len() + of_flows,
-            known: KnownSources::of(configuration),
-            node_names: Arc::new(node_names(configuration)),
-            outputs: Arc::default(),
-            silent_since: BTreeMap::new(),
-            idle: BTreeSet::new(),
-            streams: configuration.streams().names().collect(),
-            histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
-            addresses: Vec::new(),
-            warnings: configuration.renamed.clone(),
-            news: Vec::new(),
-            tap: None,
-            transfer: None,
-            disk_watch: None,
-            start_room: StartRoom::default(),
-            clock: MonotonicClock,
-            fields: Fields::default(),
-            configured: Configured::new(configuration),
-            clock_at_start: None,
-            started: None,
-            stopped: None,
-            ended: None,
-            is_stopping: false,
-            is_forced: false,
-        }
-    }
-
-    fn halt(&self) {
-        self.ending.halt();
-        self.workers.iter().chain(&self.emulators).for_each(Worker::wake);
-    }
-
-    /// Ends what is still written in the place of connections and cards.
-    fn end_feeders(&self) {
-        self.feeders.iter().for_each(|feeder| feeder.is_over.store(true, Ordering::Relaxed));
-        while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Adds up what the filters of this process have counted. Returns what went wrong, in words.
-    fn merge_histograms(&self) -> Option<String> {
-        if self.counted.is_empty() || self.directory.as_os_str().is_empty() {
-            return None;
-        }
-        let name = run_directory_name(self.run);
-        let directories: Vec<_> = self.counted.iter().map(|output| output.join(&name)).collect();
-        let kept = match merge(&directories) {
-            // A run without a lumisection has nothing to add up.
-            Err(MergeError::Nothing { .. }) => Ok(()),
-            Err(error) => Err(error.to_string()),
-            Ok(sum) => sum.keep(&self.directory).map_err(|error| format!("{}: {error}", self.directory.display())),
-        };
-        kept.err().map(|error| format!("what filters counted is not added up: {error}"))
-    }
-
-    fn end_threads(&mut self) {
-        self.halt();
-        self.workers.drain(..).chain(self.emulators.drain(..)).for_each(Worker::join);
-    }
-
-    /// All emulated and played sources have sent everything.
-    pub(super) fn have_emulators_ended(&self) -> bool {
-        !self.emulators.is_empty() && self.emulators.iter().all(Worker::is_finished)
-    }
-
-    /// How far a run is whose gateways have no event manager to ask.
-    const fn phase(&self) -> RunPhase {
-        match (self.started, self.stopped, self.ended) {
-            (_, _, Some(_)) => RunPhase::Ended,
-            (_, Some(_), None) => RunPhase::Draining,
-            (Some(_), None, None) => RunPhase::Running,
-            (None, None, None) => RunPhase::Configured,
-        }
-    }
-
-    fn disk_left(&self) -> Option<DiskLeft> {
-        self.disk_watch.as_ref().and_then(DiskWatch::left)
     }
 }
 
@@ -679,18 +509,11 @@ impl RunHandle {
     }
 }
 
-impl Stopped {
-    fn new(at: Instant, snapshot: &RunSnapshot) -> Self {
-        let events = &snapshot.ledger.events;
-        let bytes = snapshot.counter(Counter::PayloadBytesReceived);
-        Self { at, events: events.built + events.incomplete_emitted, bytes }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::{Hardware, SystemPart, Way, launch_part};
+    use crate::gateway::{Hardware, SystemPart, Way};
+    use crate::launch_part;
     use crate::worker::Panics;
     use ropewalk_config::parse;
     use ropewalk_engine::gateway::ThrottleBoard;

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! assemble     configuration -> drives on threads       resolve    sections -> configurations of drives
+//! workshop     what nodes are made from: memory, places, identities, sinks
 //! handle       commands in, snapshots and the account out
+//! base         what every run has: threads, directories, services      error   why a run could not be set up
 //! units        readout units, builder units and event manager behind the handle
 //! gateway      gateways behind the handle: flows of packets, a farm
 //! worker       one thread that turns drives, and publishes their counters in pages
@@ -10,7 +12,7 @@
 //! entrances    sources that do not connect to a readout unit's service point
 //! feeder       threads that write what sources would send, or save black boxes
 //! cards        FELIX cards of readout units             stream     chunks served and subscribed to, without a run
-//! front_ends   front ends under run control: a service that outlives runs, and their account
+//! controlled   front ends under run control: a service that outlives runs, and their account
 //! plugins      filters and splitters from libraries and programs
 //! filter_node  filter units for builder units on other machines
 //! file_filters file-based filter units                  transfer   closed run files, moved by a command
@@ -29,9 +31,11 @@
 
 mod advice;
 mod assemble;
+mod base;
 mod cards;
 mod controlled;
 mod entrances;
+mod error;
 mod feeder;
 mod file_filters;
 mod filter_node;
@@ -60,20 +64,21 @@ mod units;
 pub mod user_command;
 pub mod whole_file;
 mod worker;
+mod workshop;
 
 pub use advice::advice;
-pub use assemble::{RunError, launch, launch_unit, launch_with};
+pub use assemble::{launch, launch_part, launch_unit, launch_with};
 pub(crate) use assemble::{launch_manager, take_over};
 pub use cards::check_card_files;
-pub use cards::write_card;
 pub use controlled::{FrontEndService, FrontEndSummary, FrontEndsSummary, IncidentSummary, TriggerSummary};
+pub use error::{PlacementError, RunError};
 pub use file_filters::{FileBasedSummary, FiledLumisection, FiledStream};
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
 pub use handle::{RunHandle, RunThreads};
 pub use histograms::{HistogramCounts, HistogramDefinition, HistogramKind, HistogramUnit, SourceHistograms};
 pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub(crate) use placement::MANAGER;
-pub use placement::{PlacementError, placement, placement_of_node, placement_on};
+pub use placement::{placement, placement_of_node, placement_on};
 pub use plugins::unusable_libraries;
 pub use record::{FrontEndRecord, RunRecord};
 pub use registry::{ACCOUNT, CONFIGURATION, ConfigurationSummary, Registry, RunDirectory, TakeoverRecord};
@@ -86,7 +91,9 @@ pub use source_summary::{
     SynchronyVerdict,
 };
 pub use stored::{FileName, FileState, MOST_FILES, NotAFile, StoredFile, StoredFiles};
-pub use stream::{CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError, serve, subscribe};
+pub use stream::{
+    CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError, serve, subscribe, write_card,
+};
 pub use summary::{
     ByteSummary, CopySummary, DatagramSummary, EventSummary, PartialSummary, RateSummary, RunSummary, SUMMARY_SCHEMA,
 };

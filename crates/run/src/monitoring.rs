@@ -1,13 +1,13 @@
 //! What filters counted, beside the events: a document of each builder unit for each lumisection, and their sum over builder units.
 //!
 //! ```text
-//!  RecordKeeper of a builder unit --> Archive, a thread --> run000001-bu0-ls000001.json
+//!  RecordStore of a builder unit --> Archive, a thread --> run000001-bu0-ls000001.json
 //!                                                           run000001-bu1-ls000001.json --merge--> Histograms, histograms.json
 //! ```
 //! A document is whole under its name. If a builder unit restarts in the middle of a run, the same lumisection may have a second
 //! document, `run000001-bu0-ls000001-2.json`. Each has events of its own, and both count.
 
-use ropewalk_engine::RecordKeeper;
+use ropewalk_engine::RecordStore;
 use ropewalk_flow::filter::{Histogram, LumisectionRecord};
 use ropewalk_terms::{NodeId, RunNumber};
 use ropewalk_wire::run_file::{StreamName, run_directory_name};
@@ -44,7 +44,7 @@ impl Line {
     }
 }
 
-impl RecordKeeper for Line {
+impl RecordStore for Line {
     fn keep(&mut self, run: RunNumber, record: LumisectionRecord) -> Result<(), LumisectionRecord> {
         match self.to_write.try_send(Closed { run, writer: self.writer, record }) {
             Ok(()) => Ok(()),
@@ -444,7 +444,7 @@ impl Histograms {
 #[cfg(test)]
 mod tests {
     use super::{Archive, MergeError, merge};
-    use ropewalk_engine::RecordKeeper;
+    use ropewalk_engine::RecordStore;
     use ropewalk_flow::filter::{Counted, Fill, Fills, HistogramShape, LumisectionRecord, Monitoring};
     use ropewalk_terms::{NodeId, RunNumber, StreamIndex, StreamSet, TriggerBits, Verdict};
     use ropewalk_wire::run_file::StreamName;

@@ -1,11 +1,10 @@
 //! Where threads and pools go, by the rules of a configuration, and how many file descriptors a process needs.
 
-use super::assemble::RunError;
+use super::error::{PlacementError, RunError};
 use ropewalk_config::{Configuration, Fault, PlacementChoice, ReadoutSection, SourceInput, SourceSection, ThreadRule};
 use ropewalk_engine::{MOST_STRANGERS, MOST_UNKNOWN};
 use ropewalk_host::{
-    Capability, CpuList, Decision, Feed, Item, Kind, Machine, MachineError, Placement, Plan, PlanError, Policy,
-    Scheduling,
+    Capability, CpuList, Decision, Feed, Item, Kind, Machine, Placement, Plan, PlanError, Policy, Scheduling,
 };
 use ropewalk_io::thread;
 use ropewalk_memory::ring::{RingReader, RingWriter, ring};
@@ -30,6 +29,8 @@ pub(super) const SOURCES_RECEIVE: &str = "sources-receive";
 /// The thread of all units, where they share one.
 pub(super) const SHARED_THREAD: &str = "units";
 
+/// The thread that keeps what filters count.
+pub(super) const HISTOGRAMS: &str = "histograms";
 /// The thread that writes a builder unit's files.
 pub(super) fn disk_thread(builder: &str) -> String {
     format!("{builder}-disk")
@@ -65,20 +66,6 @@ pub(super) enum Purpose {
     Subscribers,
     Datagrams,
     Results,
-}
-
-/// Why threads and pools cannot be placed as the configuration says.
-#[derive(Debug, thiserror::Error)]
-pub enum PlacementError {
-    /// The machine cannot be looked at.
-    #[error(transparent)]
-    Machine(#[from] MachineError),
-    /// The configuration does not fit the machine; the fault names the key.
-    #[error("{}", .0.message)]
-    Unfit(Fault),
-    /// The system refused what the machine should allow.
-    #[error("{0}")]
-    Refused(String),
 }
 
 /// Which part of a run a process is.

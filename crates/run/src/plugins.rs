@@ -1,11 +1,12 @@
 //! Filters and splitters from libraries and programs: threads, processes, and the faults that they report.
 
-use super::assemble::{RunError, Workshop, endpoint};
+use super::error::{RunError, endpoint, unfit};
 use super::placement::{Purpose, ThreadPlacement, pool_of};
+use super::workshop::Workshop;
 use crate::monitoring::Archive;
 use ropewalk_config::{Configuration, FilterSection, SourceSection, SplitterSection};
 use ropewalk_engine::{
-    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
+    FilterLink, FilterSight, FilterStage, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
     RemoteNotes, RemoteUnit, Said, SplitterLink, UnitDecision,
 };
 use ropewalk_flow::builder::EventView;
@@ -53,24 +54,24 @@ pub(super) struct Filters<'a> {
 
 impl Filters<'_> {
     /// The filter of a builder unit or an input queue, sized by the events in work, and its later report.
-    pub(super) fn filtering(
+    pub(super) fn stage(
         &self,
         builder: &str,
         slots: u32,
         (node, output): (NodeId, &Path),
         watched: &mut Vec<Watched>,
         archive: &mut Archive,
-    ) -> Result<Filtering, RunError> {
+    ) -> Result<FilterStage, RunError> {
         let Some(section) = &self.configuration.filter else {
-            return Ok(Filtering::none(self.configuration.streams(), slots));
+            return Ok(FilterStage::none(self.configuration.streams(), slots));
         };
-        let (filtering, own) = self.filter(section, builder, slots)?;
+        let (stage, own) = self.filter(section, builder, slots)?;
         watched.extend(own);
         if !self.configuration.run.write {
-            return Ok(filtering);
+            return Ok(stage);
         }
         let names = self.configuration.streams().names().collect();
-        Ok(filtering.with_keeper(Box::new(archive.line(node, output.to_owned(), names))))
+        Ok(stage.with_record_store(Box::new(archive.line(node, output.to_owned(), names))))
     }
 
     fn filter(
@@ -78,7 +79,7 @@ impl Filters<'_> {
         section: &FilterSection,
         builder: &str,
         slots: u32,
-    ) -> Result<(Filtering, Vec<Watched>), RunError> {
+    ) -> Result<(FilterStage, Vec<Watched>), RunError> {
         let streams = self.configuration.streams();
         let results = self.results(builder, slots)?;
         if section.has_processes() {
@@ -93,7 +94,7 @@ impl Filters<'_> {
                 restarts: if is_remote { CONNECTIONS } else { section.restarts },
             };
             let config = FarmConfig { units: section.units, slots, supervision };
-            return Ok((Filtering::units(config, links, streams, results), watched));
+            return Ok((FilterStage::units(config, links, streams, results), watched));
         }
         let (filter, watched): (Box<dyn LocalFilter>, _) = match library(section) {
             None => (Box::new(section.builtin_filter()), Vec::new()),
@@ -103,7 +104,7 @@ impl Filters<'_> {
                 (Box::new(Trusted(filter)), vec![watched])
             }
         };
-        Ok((Filtering::here(filter, streams, results, slots), watched))
+        Ok((FilterStage::here(filter, streams, results, slots), watched))
     }
 
     /// The filter units of a builder unit.
@@ -148,10 +149,6 @@ impl Filters<'_> {
     fn pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
         Ok(Staging::new(self.placement.untouched_pool(config)?))
     }
-}
-
-pub(super) fn unfit(error: impl std::fmt::Display) -> RunError {
-    RunError::Unfit(format!("the filter cannot be used: {error}"))
 }
 
 /// The library, where there is one.

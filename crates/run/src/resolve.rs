@@ -1,15 +1,16 @@
 //! The configuration in the machines' own words, worked out once.
 
-use super::assemble::RunError;
-use super::file_filters::filing_config;
+use super::error::RunError;
+use super::file_filters::event_files_config;
 use super::placement::{Purpose, pool_of};
 use super::run_files::RunFiles;
 use ropewalk_config::{
-    Configuration, FelixSection, FilterSection, FormatName, LumisectionChoice, SourceSection, SyncChoice,
-    SynchronyAction,
+    Configuration, FelixSection, FilterSection, FormatName, GatewaySection, LumisectionChoice, SourceSection,
+    SyncChoice, SynchronyAction,
 };
 use ropewalk_engine::{
-    BuilderDriveConfig, FilingConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
+    BuilderDriveConfig, EventFilesConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig,
+    StreamStorage,
 };
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
@@ -489,10 +490,10 @@ impl Resolved {
     }
 
     /// How a builder unit writes files of events; `None` if it does not. Each has a directory of its own.
-    pub(super) fn filing(&self, index: u16) -> Option<FilingConfig> {
+    pub(super) fn event_files(&self, index: u16) -> Option<EventFilesConfig> {
         let builder = &self.configuration.builder[usize::from(index)];
         let own = (self.configuration.builder.len() > 1).then_some(builder.name.as_str());
-        filing_config(&self.configuration, index, self.output(index), own, self.level())
+        event_files_config(&self.configuration, index, self.output(index), own, self.level())
     }
 
     /// The watch over sources that slip; `None` if it is switched off.
@@ -542,4 +543,28 @@ fn fingerprint(configuration: &Configuration) -> u64 {
         }
     }
     hasher.finish()
+}
+
+/// An input queue.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Queue<'a> {
+    pub(super) gateway: &'a GatewaySection,
+    /// Its number among all queues of all gateways.
+    pub(super) number: u16,
+    /// Its number in its gateway.
+    pub(super) index: u16,
+}
+
+/// All queues, gateway by gateway.
+pub(crate) fn queues(configuration: &Configuration) -> impl Iterator<Item = Queue<'_>> {
+    let each = configuration.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
+    (0..).zip(each).map(|(number, (gateway, index))| Queue { gateway, number, index })
+}
+
+impl Queue<'_> {
+    /// Its name: the gateway's, with its number where there are several.
+    pub(crate) fn name(&self) -> String {
+        let name = &self.gateway.name;
+        if self.gateway.queues == 1 { name.clone() } else { format!("{name}-{}", self.index) }
+    }
 }

@@ -1,7 +1,7 @@
 //! From `[run]` and `[storage]` to what writes run files, for builder units and gateways; and how long the disks last.
 
 use super::RunError;
-use super::assemble::system;
+use super::error::system;
 use super::transfer::TransferConfig;
 use ropewalk_config::quantity::Bytes;
 use ropewalk_config::{Configuration, SyncChoice};

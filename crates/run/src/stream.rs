@@ -5,7 +5,7 @@ use super::feeder::{Feeder, FeederNotes};
 use super::resolve::{Addresses, Resolved};
 use super::worker::{DriveWithPage, Ending, Worker};
 use ropewalk_config::ByteOrigin;
-use ropewalk_config::{Configuration, FelixSection, ServeSection};
+use ropewalk_config::{Configuration, FelixSection, ServeSection, WakeChoice};
 use ropewalk_engine::stream::{CardServer, ClientConfig, ClientReport, ClientState, ServerReport, StreamClient};
 use ropewalk_engine::{Drive, EmulatedCardDrive};
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRules};
@@ -22,6 +22,8 @@ use ropewalk_terms::Instant;
 use ropewalk_tools::OfflineError;
 use ropewalk_tools::felix::blocks;
 use ropewalk_wire::stream::{ChunkHead, RefuseReason};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,6 +105,46 @@ fn refusal(reason: RefuseReason) -> String {
 
 pub(super) fn pool(name: &str, (block_size, blocks): (usize, usize)) -> Result<Pool, PoolError> {
     Pool::new_untouched(PoolConfig::anonymous(name, block_size, blocks))
+}
+
+/// In the process: writes the blocks of an emulated card into the ring that is standard input, until it has said what
+/// `events` triggers bring, the ring's reader has gone, or `watch` says false; then it says what was triggered before.
+///
+/// # Errors
+/// If there is no such card, it is not emulated, or standard input is no ring.
+pub fn write_card(
+    configuration: &Configuration,
+    name: &str,
+    events: Option<u64>,
+    mut watch: impl FnMut() -> bool,
+) -> Result<(), StreamRunError> {
+    // A reader that was killed says nothing any more, also not that it has gone.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
+    let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
+    let known = || configuration.felix.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(", ");
+    let card = resolved.card(name);
+    let card =
+        card.ok_or_else(|| StreamRunError::Unfit(format!("no card is named `{name}`; there are: {}", known())))?;
+    let emulate = card.emulate.as_ref();
+    let emulate = emulate.ok_or_else(|| StreamRunError::Unfit(format!("{name} has no [felix.emulate]")))?;
+    let no_ring = |error| {
+        let why = "a run starts this command by itself for a card with `writer = \"process\"`";
+        StreamRunError::Unfit(format!("standard input is no ring of a card: {error}; {why}"))
+    };
+    let ring = RingWriter::open(io::stdin().as_fd().try_clone_to_owned()?).map_err(no_ring)?;
+    let bell = match card.wake {
+        WakeChoice::Interrupt => Some(Bell::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        WakeChoice::Poll => None,
+    };
+    let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
+    let config = emulated(card, emulate, &resolved.links(card));
+    let mut drive = EmulatedCardDrive::new(config, ring, bell, Arc::clone(&gate));
+    turn(&mut drive, Waiter::new()?, |_| {
+        if !watch() {
+            gate.close();
+        }
+    })?;
+    Ok(())
 }
 
 /// Turns a drive until it is done; `watch` is called between turns, some times a second.

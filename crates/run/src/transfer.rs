@@ -9,7 +9,7 @@
 //! deleted, if that is wanted, or a mark put beside it. The disk holds all the state: files that were not confirmed are
 //! found again by the next start, of any run.
 
-use super::assemble::RunError;
+use super::error::{RunError, system};
 use crate::user_command;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_terms::{Instant, NodeId};
@@ -107,7 +107,7 @@ impl TransferService {
         let shared = Arc::new(Shared::default());
         let service = Service::new(config, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || service.run());
-        let thread = thread.map_err(super::assemble::system(format!("thread {THREAD}")))?;
+        let thread = thread.map_err(system(format!("thread {THREAD}")))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

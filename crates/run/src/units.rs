@@ -1,137 +1,20 @@
 //! Readout units, builder units and their event manager, as far as they are in this process: what builds events from sources that are asked
 //! for their data.
 
+use super::base::RunBase;
 use super::controlled::{FrontEndService, FrontEndsOfRun};
-use super::handle::RunBase;
 use super::registry::TakeoverRecord;
-use super::worker::Worker;
-use ropewalk_engine::pages::NodePage;
-use ropewalk_engine::{Drive, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
-use ropewalk_flow::control::{RunCommand, RunPhase};
-use ropewalk_flow::messages::{LumisectionEnd, Setting};
+use super::worker::{Board, Worker};
+use ropewalk_engine::{RunSnapshot, Sent};
+use ropewalk_flow::control::RunCommand;
+use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::TriggerGate;
-use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::Clock;
-use ropewalk_io::wait::Waker;
-use ropewalk_monitor::{DiskSample, Sample};
-use ropewalk_terms::{Counter, Epoch, EventKey, Instant, SourceId, Utc};
-use std::os::fd::BorrowedFd;
+use ropewalk_terms::{Counter, Epoch, EventKey, SourceId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-
-/// What the event manager's thread and the handle share.
-#[derive(Debug, Default)]
-pub(super) struct Board {
-    standing: Mutex<Standing>,
-    /// Closed lumisections, in order.
-    lumisections: Mutex<Vec<LumisectionEnd>>,
-    /// The thread to wake when the phase changes.
-    watcher: OnceLock<Waker>,
-}
-
-impl Board {
-    /// Wakes this thread at each change of the phase.
-    pub(super) fn watch(&self, watcher: Waker) {
-        // Only one thread commands a run.
-        let _ = self.watcher.set(watcher);
-    }
-
-    /// The phase of the nodes.
-    pub(super) fn phase(&self) -> RunPhase {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
-    }
-
-    /// The phase of the nodes, and whether the run is paused.
-    pub(super) fn progress(&self) -> (RunPhase, bool) {
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        (standing.phase, standing.is_paused)
-    }
-
-    /// The closed lumisections, in order.
-    pub(super) fn lumisections(&self) -> Vec<LumisectionEnd> {
-        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn add_lumisection(&self, end: LumisectionEnd) {
-        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).push(end);
-    }
-
-    pub(super) fn observe(&self, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
-        // Copied first: the event manager's thread waits for this lock.
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        observe(&standing, time, utc, disk)
-    }
-
-    pub(super) fn read(&self) -> RunSnapshot {
-        RunSnapshot::of(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Held for a copy of some numbers, twenty times a second.
-    fn write(&self, standing: &Standing) {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).copy_from(standing);
-    }
-}
-
-/// The event manager's drive with its command queue and its board.
-pub(super) struct CommandedManager<P: Dispatcher> {
-    pub(super) drive: ManagerDrive<P>,
-    pub(super) commands: Receiver<RunCommand>,
-    pub(super) board: Arc<Board>,
-    pub(super) publish_due: Instant,
-    pub(super) published: RunPhase,
-}
-
-/// How often the snapshot is renewed.
-const PUBLISH: Duration = Duration::from_millis(50);
-
-impl<P: Dispatcher> Drive for CommandedManager<P> {
-    fn turn(&mut self, now: Instant) -> usize {
-        while let Ok(command) = self.commands.try_recv() {
-            self.drive.command(now, command);
-        }
-        let work = self.drive.turn(now);
-        while let Some(end) = self.drive.next_ended_lumisection() {
-            self.board.add_lumisection(end);
-        }
-        let phase = self.drive.phase();
-        if now >= self.publish_due || phase != self.published || self.drive.is_done() {
-            self.publish_due = now.after(PUBLISH);
-            self.board.write(self.drive.standing());
-            if std::mem::replace(&mut self.published, phase) != phase
-                && let Some(watcher) = self.board.watcher.get()
-            {
-                watcher.wake();
-            }
-        }
-        work
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        Some(self.drive.next_deadline().map_or(self.publish_due, |deadline| deadline.min(self.publish_due)))
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.drive.prepare_wait()
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.drive.wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.drive.is_done()
-    }
-
-    fn refusal(&self) -> Option<&Refusal> {
-        self.drive.refusal()
-    }
-
-    fn tell(&self, now: Instant, page: &mut NodePage) {
-        self.drive.tell(now, page);
-    }
-}
 
 /// How an event manager that is a process of its own manages the run.
 #[derive(Clone, Debug)]
@@ -228,7 +111,7 @@ impl Units {
     /// Begins the run as soon as all nodes are connected, and all front ends under run control are ready.
     pub(super) fn start(&self, base: &RunBase, first: EventKey, last: Option<EventKey>) {
         match &self.front_ends {
-            Some(front_ends) => front_ends.start(base, self, (first, last), false),
+            Some(front_ends) => front_ends.start(base, (&self.board, &self.commands), (first, last), false),
             None => self.command(&base.workers, RunCommand::Start { run: base.run, first, last }),
         }
     }
@@ -237,7 +120,7 @@ impl Units {
     pub(super) fn go_on(&self, base: &RunBase) -> Option<Duration> {
         let Some(Managing::Successor { first, last, before, .. }) = self.manager else { return None };
         if let Some(front_ends) = &self.front_ends {
-            front_ends.start(base, self, (first, last), true);
+            front_ends.start(base, (&self.board, &self.commands), (first, last), true);
         }
         Some(before)
     }

@@ -1,14 +1,20 @@
-//! A thread that turns drives, and drives that publish their counters in a page.
+//! A thread that turns drives, and drives that publish their counters in a page or, the event manager's, on a board.
 
-use super::assemble::Workshop;
 use super::placement::MANAGER;
+use super::workshop::Workshop;
 use ropewalk_engine::pages::{NodePage, OwnerLabel, PageRole};
-use ropewalk_engine::{Drive, Refusal};
+use ropewalk_engine::{Drive, ManagerDrive, Refusal, RunSnapshot, Standing, observe};
+use ropewalk_flow::control::{RunCommand, RunPhase};
+use ropewalk_flow::messages::LumisectionEnd;
+use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::{Idle, Waiter, Waker};
-use ropewalk_terms::{Instant, NodeId, Role, SourceId, StreamIndex};
+use ropewalk_monitor::{DiskSample, Sample};
+use ropewalk_terms::{Instant, NodeId, Role, SourceId, StreamIndex, Utc};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -160,11 +166,11 @@ fn turn_all(mut drives: Vec<DriveWithPage>, mut waiter: Waiter, ending: &Ending)
         let now = clock.now();
         let mut work = 0;
         let mut living = false;
-        for paged in &mut drives {
-            if !paged.drive.is_done() {
+        for one in &mut drives {
+            if !one.drive.is_done() {
                 living = true;
-                work += paged.turn(now);
-                if let Some(refusal) = paged.drive.refusal() {
+                work += one.turn(now);
+                if let Some(refusal) = one.drive.refusal() {
                     ending.refused(refusal);
                 }
             }
@@ -181,7 +187,7 @@ fn turn_all(mut drives: Vec<DriveWithPage>, mut waiter: Waiter, ending: &Ending)
 fn sleep(drives: &mut [DriveWithPage], waiter: &Waiter, now: Instant) {
     let mut ready = false;
     let mut until = now.after(LONGEST_SLEEP);
-    for DriveWithPage { drive, .. } in drives.iter_mut().filter(|paged| !paged.drive.is_done()) {
+    for DriveWithPage { drive, .. } in drives.iter_mut().filter(|one| !one.drive.is_done()) {
         ready |= !drive.prepare_wait();
         if let Some(deadline) = drive.next_deadline() {
             until = until.min(deadline);
@@ -283,6 +289,118 @@ impl DriveWithPage {
         }
         page.turn_ends(work);
         work
+    }
+}
+
+/// What the event manager's thread and the handle share.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    standing: Mutex<Standing>,
+    /// Closed lumisections, in order.
+    lumisections: Mutex<Vec<LumisectionEnd>>,
+    /// The thread to wake when the phase changes.
+    watcher: OnceLock<Waker>,
+}
+
+impl Board {
+    /// Wakes this thread at each change of the phase.
+    pub(super) fn watch(&self, watcher: Waker) {
+        // Only one thread commands a run.
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// The phase of the nodes.
+    pub(super) fn phase(&self) -> RunPhase {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
+    }
+
+    /// The phase of the nodes, and whether the run is paused.
+    pub(super) fn progress(&self) -> (RunPhase, bool) {
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        (standing.phase, standing.is_paused)
+    }
+
+    /// The closed lumisections, in order.
+    pub(super) fn lumisections(&self) -> Vec<LumisectionEnd> {
+        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add_lumisection(&self, end: LumisectionEnd) {
+        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+    }
+
+    pub(super) fn observe(&self, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
+        // Copied first: the event manager's thread waits for this lock.
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        observe(&standing, time, utc, disk)
+    }
+
+    pub(super) fn read(&self) -> RunSnapshot {
+        RunSnapshot::of(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Held for a copy of some numbers, twenty times a second.
+    fn write(&self, standing: &Standing) {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).copy_from(standing);
+    }
+}
+
+/// The event manager's drive with its command queue and its board.
+pub(super) struct CommandedManager<P: Dispatcher> {
+    pub(super) drive: ManagerDrive<P>,
+    pub(super) commands: Receiver<RunCommand>,
+    pub(super) board: Arc<Board>,
+    pub(super) publish_due: Instant,
+    pub(super) published: RunPhase,
+}
+
+/// How often the snapshot is renewed.
+const PUBLISH: Duration = Duration::from_millis(50);
+
+impl<P: Dispatcher> Drive for CommandedManager<P> {
+    fn turn(&mut self, now: Instant) -> usize {
+        while let Ok(command) = self.commands.try_recv() {
+            self.drive.command(now, command);
+        }
+        let work = self.drive.turn(now);
+        while let Some(end) = self.drive.next_ended_lumisection() {
+            self.board.add_lumisection(end);
+        }
+        let phase = self.drive.phase();
+        if now >= self.publish_due || phase != self.published || self.drive.is_done() {
+            self.publish_due = now.after(PUBLISH);
+            self.board.write(self.drive.standing());
+            if std::mem::replace(&mut self.published, phase) != phase
+                && let Some(watcher) = self.board.watcher.get()
+            {
+                watcher.wake();
+            }
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Some(self.drive.next_deadline().map_or(self.publish_due, |deadline| deadline.min(self.publish_due)))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.drive.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.drive.wait_descriptors(into);
+    }
+
+    fn is_done(&self) -> bool {
+        self.drive.is_done()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.drive.refusal()
+    }
+
+    fn tell(&self, now: Instant, page: &mut NodePage) {
+        self.drive.tell(now, page);
     }
 }
 

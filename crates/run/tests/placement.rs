@@ -4,7 +4,8 @@ mod support;
 
 use ropewalk_config::{Configuration, parse};
 use ropewalk_host::{Kind, RuleName};
-use ropewalk_run::gateway::{SystemPart, launch_part};
+use ropewalk_run::gateway::SystemPart;
+use ropewalk_run::launch_part;
 use ropewalk_run::{PlacementError, RunError, launch, placement, placement_of_node, placement_on};
 use ropewalk_terms::{EventKey, Role};
 use std::collections::BTreeMap;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ropewalk_engine::Drive;
 use ropewalk_engine::gateway::{
     Datagrams, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, ReceivingParts, SendingParts, halves,
 };
+use ropewalk_engine::{Drive, EventOutput};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{Address, FarmConfig, Gateway, GatewayConfig, Receiver as Building};
 use ropewalk_io::packet::cable::{SINK, SOURCE};
@@ -286,12 +286,10 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
         farm,
         triggers: triggers()?,
         readers,
-        sink: None,
-        streams: Streams::everything(),
         heads,
         tap: None,
         lumisections: None,
-        output: None,
+        output: EventOutput::of_farm(None, Streams::everything()),
     };
     if setup.architecture == Architecture::ProducerConsumer {
         let (receiving, sending) = halves(config, receiving, sending).map_err(BenchError::wrong)?;

@@ -15,7 +15,6 @@ use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_limits::{Depth, pin_to_cpu, schedule};
 use ropewalk_memory::{NextPacket, PacketAllocator, PoolConfig, Staging};
 use ropewalk_terms::SourceId;
-use ropewalk_wire::gateway::Copying;
 use ropewalk_wire::mep::{FRAGMENT_HEADER_BYTES, MEP_HEADER_BYTES};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -130,7 +129,7 @@ impl Setup {
         packets: Packets::FIRST_LEVEL,
         receive: Mechanism::RecvMmsg,
         memory: Memory::Pool,
-        gathering: Gathering::Copy(Copying::Short),
+        gathering: Gathering::ShortCopy,
         send: Sending::SendMmsg,
         towards: Towards::Card,
         mtu: 1500,

@@ -9,7 +9,6 @@ use crate::pairs::{Series, alternate};
 use crate::session::{Row, Session, case};
 use ropewalk_engine::gateway::Gathering;
 use ropewalk_limits::timestamped;
-use ropewalk_wire::gateway::Copying;
 use serde_json::{Map, Value, json};
 
 const ARCHITECTURE: &str = "Table I; limit: two threads that do everything, each for every second set of events, one on the source's processor; \
@@ -23,8 +22,8 @@ const SUMMARY: &str =
     "Table V, raw IP received; limit: bare loop that receives packets straight over IP and sends each back";
 
 const IOVEC: Gathering = Gathering::Iovec;
-const MEMCPY: Gathering = Gathering::Copy(Copying::Library);
-const SHORT: Gathering = Gathering::Copy(Copying::Short);
+const MEMCPY: Gathering = Gathering::Memcpy;
+const SHORT: Gathering = Gathering::ShortCopy;
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let forward = Setup { gathering: IOVEC, ..Setup::USUAL };

@@ -26,13 +26,13 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::accept_loop::{AcceptLoop, PATIENCE};
+use crate::accept_loop::{self, AcceptLoop, PATIENCE};
 use crate::api_types::Problem;
 use crate::authorisation::{Authorisation, USER, authorise};
 use crate::health_monitor::HealthMonitor;
 use crate::logbook_writer::LogbookWriter;
 use crate::page;
-use crate::request_limits::{self, BODY_BYTES, ResponseBudget, bounded, hold};
+use crate::request_limits::{BODY_BYTES, ResponseBudget, bounded, hold};
 
 /// The maximum length of a name in the journal, in characters.
 const MOST_NAME: usize = 64;
@@ -118,7 +118,7 @@ pub(crate) fn router(
         .fallback(nothing);
     // Check the authorisation before the body: a client without it cannot make the server wait.
     let app = bounded(app, PATIENCE).layer(from_fn_with_state(authorisation, authorise));
-    app.layer(from_fn_with_state(bounds, request_limits::bound))
+    app.layer(from_fn_with_state(bounds, accept_loop::bound))
         .layer(map_response_with_state(ResponseBudget::new(), hold))
 }
 

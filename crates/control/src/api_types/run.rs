@@ -15,7 +15,6 @@ use utoipa::{PartialSchema, ToSchema};
 use super::balance::Fragments;
 use super::operating::Taking;
 use super::{Alarm, Balance, Holder, Incidents, Limited};
-use crate::health_monitor::HealthMonitor;
 
 /// The state of the run sequence.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
@@ -281,9 +280,6 @@ pub(crate) fn counters(view: &SessionView) -> Vec<Count> {
     COUNTERS.iter().map(count).collect()
 }
 
-/// Number of incidents in the live view.
-const LATEST: usize = 10;
-
 /// The live view, sent several times a second.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Live {
@@ -294,42 +290,22 @@ pub(crate) struct Live {
     pub(crate) nodes: Vec<Node>,
     /// Rates during the last second; null before the second sample of a run.
     #[schema(value_type = Option<Object>)]
-    rates: Option<Rates>,
+    pub(crate) rates: Option<Rates>,
     /// What limits the run; null while that is not known.
-    limit: Option<Limited>,
+    pub(crate) limit: Option<Limited>,
     /// The quality of the run's data.
     #[schema(value_type = Object)]
-    quality: Quality,
+    pub(crate) quality: Quality,
     /// Alarms to show to the operator.
-    alarms: Vec<Alarm>,
+    pub(crate) alarms: Vec<Alarm>,
     /// The latest incidents.
-    incidents: Incidents,
+    pub(crate) incidents: Incidents,
     /// Received fragment bytes.
-    bytes_received: u64,
+    pub(crate) bytes_received: u64,
     /// Written bytes.
-    bytes_written: u64,
+    pub(crate) bytes_written: u64,
     /// Free bytes on the disks; null if unknown.
-    disk_free_bytes: Option<u64>,
+    pub(crate) disk_free_bytes: Option<u64>,
     /// Seconds until the disks are full at the present rate; null if unknown.
-    disk_left_s: Option<u64>,
-}
-
-impl Live {
-    pub(crate) fn of(view: &SessionView, health: &HealthMonitor) -> Self {
-        Self {
-            state: State::of(view),
-            ledger: Balance::of(view),
-            sources: sources(view),
-            nodes: nodes(view),
-            rates: health.rates(),
-            limit: health.limit(),
-            quality: health.quality(),
-            alarms: health.shown(),
-            incidents: health.incidents("", LATEST),
-            bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),
-            bytes_written: view.snapshot.counter(Counter::BytesWritten),
-            disk_free_bytes: view.disk_left.map(|left| left.free_bytes),
-            disk_left_s: view.disk_left.and_then(|left| left.time).map(|time| time.as_secs()),
-        }
-    }
+    pub(crate) disk_left_s: Option<u64>,
 }

@@ -22,7 +22,7 @@ mod recognition;
 
 use super::black_box::BlackBox;
 use super::link::{EndpointTable, received};
-use super::splitting::Dividing;
+use super::splitter::SourceSplitter;
 pub use recognition::MOST_UNKNOWN;
 use recognition::{Parked, Unknown, described, own_framer, own_framers, spare_framers};
 use ropewalk_flow::messages::Received;
@@ -90,7 +90,7 @@ struct Counts {
 }
 
 /// Every connection of the front ends: see the module's picture.
-pub(super) struct FrontEnds<S: Dispatcher> {
+pub(super) struct FrontEndConnections<S: Dispatcher> {
     endpoints: S,
     service: ServicePoint,
     entrances: Entrances,
@@ -104,7 +104,7 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     connected: Vec<Option<Endpoint>>,
     /// By source: what divides its frames, where they hold several events. Nothing waits there unless the source's
     /// connection is blocked.
-    dividings: Vec<Option<Box<Dividing>>>,
+    splitters: Vec<Option<Box<SourceSplitter>>>,
     /// By source: what came last, where that is kept.
     black_boxes: Vec<Option<Box<BlackBox>>>,
     events: Vec<Event>,
@@ -137,7 +137,7 @@ const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
 /// Fragments that move in one turn.
 const EVACUATED_AT_ONCE: usize = 256;
 
-impl<S: Dispatcher> FrontEnds<S> {
+impl<S: Dispatcher> FrontEndConnections<S> {
     /// Opens the service point at `address` and reserves each source's quota of the receive pool. `evacuation` takes
     /// fragments that must leave that pool.
     ///
@@ -161,7 +161,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             owners,
             no_owner,
             connected: vec![None; sources.len()],
-            dividings: sources.iter().map(|source| dividing(source.id, described(source, descriptions))).collect(),
+            splitters: sources.iter().map(|source| splitter(source.id, described(source, descriptions))).collect(),
             black_boxes: sources.iter().map(|_| None).collect(),
             events: Vec::with_capacity(1024),
             received: Vec::with_capacity(FRAME_BATCH),
@@ -201,8 +201,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     /// From now on the frames of a source, by its index, are divided so.
-    pub(super) fn divide(&mut self, source: usize, dividing: Box<Dividing>) {
-        self.dividings[source] = Some(dividing);
+    pub(super) fn set_splitter(&mut self, source: usize, splitter: Box<SourceSplitter>) {
+        self.splitters[source] = Some(splitter);
     }
 
     /// From now on what comes last of a source is kept.
@@ -214,9 +214,9 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// The run is over: what is divided or gathered and waits will not be taken any more.
     pub(super) fn abandon_waiting(&mut self, readout: &mut Readout) {
-        for (source, dividing) in self.dividings.iter_mut().enumerate() {
-            let Some(dividing) = dividing else { continue };
-            readout.abandon(source, dividing.abandon());
+        for (source, splitter) in self.splitters.iter_mut().enumerate() {
+            let Some(splitter) = splitter else { continue };
+            readout.abandon(source, splitter.abandon());
         }
         for index in 0..self.connections.places() {
             if let Some((_, connection)) = self.connections.at(index)
@@ -263,8 +263,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let own = [self.recognition_due, self.gathered_due, self.endpoints.next_deadline()];
         let calls = self.entrances.next_deadline().filter(|_| !self.is_closed);
-        let dividings = self.dividings.iter().flatten().filter_map(|dividing| dividing.next_deadline());
-        own.into_iter().flatten().chain(calls).chain(dividings).min()
+        let splitters = self.splitters.iter().flatten().filter_map(|splitter| splitter.next_deadline());
+        own.into_iter().flatten().chain(calls).chain(splitters).min()
     }
 
     /// Before the thread sleeps: false if there is something to do right now; arms the wake-up.
@@ -275,12 +275,12 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Appends what becomes readable when something comes.
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.endpoints.wait_descriptor());
-        self.dividings.iter().flatten().for_each(|dividing| dividing.descriptors(into));
+        self.splitters.iter().flatten().for_each(|splitter| splitter.descriptors(into));
     }
 
     /// What is counted of sources whose frames are divided, cumulative.
     pub(super) fn divided(&self) -> impl Iterator<Item = (SourceId, Counter, u64)> {
-        self.dividings.iter().flatten().flat_map(|dividing| dividing.counters())
+        self.splitters.iter().flatten().flat_map(|splitter| splitter.counters())
     }
 
     /// Takes what has come. Returns how much happened.
@@ -290,7 +290,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         if !self.is_closed {
             work += self.entrances.call_due(now, &mut self.endpoints, self.no_owner);
         }
-        work += self.dividings.iter_mut().flatten().map(|dividing| dividing.turn(now)).sum::<usize>();
+        work += self.splitters.iter_mut().flatten().map(|splitter| splitter.turn(now)).sum::<usize>();
         for event in events.drain(..) {
             match event {
                 Event::ConnectionRequest { service_point, endpoint, .. } => self.accept(now, service_point, endpoint),
@@ -401,11 +401,11 @@ impl<S: Dispatcher> FrontEnds<S> {
                 continue;
             };
             let room = readout.room(source);
-            let framed = match &mut self.dividings[source] {
+            let framed = match &mut self.splitters[source] {
                 None => connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH)),
-                Some(dividing) => {
+                Some(splitter) => {
                     let came = connection.heard.map_or(now, |(_, last)| last);
-                    dividing.next_batch(now, came, &mut connection.framer, &mut self.received, room.min(FRAME_BATCH))
+                    splitter.next_batch(now, came, &mut connection.framer, &mut self.received, room.min(FRAME_BATCH))
                 }
             };
             let count = self.received.len();
@@ -423,7 +423,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 self.end(now, endpoint, false, readout);
                 return;
             }
-            if is_pending(&self.dividings, source) {
+            if is_pending(&self.splitters, source) {
                 self.block(now, endpoint, true, readout);
                 return;
             }
@@ -445,7 +445,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Gives the machine what was framed of a source's connection.
     fn deliver(&mut self, now: Instant, endpoint: Endpoint, source: usize, readout: &mut Readout) {
         let Some(connection) = self.connections.get_mut(endpoint).filter(|_| !self.received.is_empty()) else { return };
-        let counts = counts(connection, self.dividings[source].as_deref_mut());
+        let counts = counts(connection, self.splitters[source].as_deref_mut());
         if let Some(black_box) = &mut self.black_boxes[source] {
             black_box.look(now, &self.received, &counts);
         }
@@ -465,7 +465,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         let Some(mut connection) = self.connections.remove(endpoint) else { return };
         if let Some(source) = connection.source {
             self.connected[source] = None;
-            readout.note_frames(source, counts(&mut connection, self.dividings[source].as_deref_mut()));
+            readout.note_frames(source, counts(&mut connection, self.splitters[source].as_deref_mut()));
             readout.source_disconnected(now, source, mid_fragment);
         }
         let ends = connection.source.is_some_and(|source| self.sources[source].on_close == OnClose::End);
@@ -511,7 +511,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 any_new |= self.go_on_with_unknown(now, endpoint, readout);
                 continue;
             };
-            let may_go_on = connection.blocked && readout.room(source) > 0 && !is_pending(&self.dividings, source);
+            let may_go_on = connection.blocked && readout.room(source) > 0 && !is_pending(&self.splitters, source);
             if may_go_on && !is_planted(Flaw::BlockedForEver) {
                 self.block(now, endpoint, false, readout);
                 self.frame(now, endpoint, readout);
@@ -577,18 +577,18 @@ impl<S: Dispatcher> FrontEnds<S> {
 }
 
 /// What divides the frames of a source, where they hold several events.
-fn dividing(source: SourceId, description: Option<&Description>) -> Option<Box<Dividing>> {
-    Dividing::of(source, description?)
+fn splitter(source: SourceId, description: Option<&Description>) -> Option<Box<SourceSplitter>> {
+    SourceSplitter::of(source, description?)
 }
 
 /// Whether another process has to say first into what a source's frames fall apart.
-fn is_pending(dividings: &[Option<Box<Dividing>>], source: usize) -> bool {
-    dividings[source].as_ref().is_some_and(|dividing| dividing.is_pending())
+fn is_pending(splitters: &[Option<Box<SourceSplitter>>], source: usize) -> bool {
+    splitters[source].as_ref().is_some_and(|splitter| splitter.is_pending())
 }
 
 /// What was seen beside the frames of a connection since it was asked last.
-fn counts(connection: &mut Connection, dividing: Option<&mut Dividing>) -> FrameCounts {
-    let divided = dividing.map_or(0, Dividing::take_divided);
+fn counts(connection: &mut Connection, splitter: Option<&mut SourceSplitter>) -> FrameCounts {
+    let divided = splitter.map_or(0, SourceSplitter::take_divided);
     FrameCounts { divided, ..connection.framer.take_counts() }
 }
 

@@ -1,7 +1,7 @@
 //! Which source a connection belongs to: from its first bytes, or from the address that it came to. A source's second
 //! connection waits until the first one has ended. Framers are ready before the connection is there.
 
-use super::{Connection, FrontEnds};
+use super::{Connection, FrontEndConnections};
 use ropewalk_flow::readout::{Framer, FramerLimits, Opening, Readout, SourceConfig};
 use ropewalk_io::{Dispatcher, Endpoint};
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -64,7 +64,7 @@ enum First {
     GoesOn,
 }
 
-impl<S: Dispatcher> FrontEnds<S> {
+impl<S: Dispatcher> FrontEndConnections<S> {
     /// Makes room for one more connection that is not known yet.
     pub(super) fn make_room(&mut self, now: Instant) {
         self.end_quiet(now);

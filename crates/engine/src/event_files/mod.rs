@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// How a builder unit writes files of events.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FilingConfig {
+pub struct EventFilesConfig {
     /// Who writes, for the documents: `BU-0` and so on, as CMS's conventions name builder units.
     pub writer: String,
     /// Where the directory of the run is made: this builder unit's alone.
@@ -62,9 +62,9 @@ const CLOSING: usize = 8;
 const OPEN_DIRECTORY: &str = "open";
 
 /// The files of events of one builder unit: see the module's picture.
-pub struct Filing<D: Disk> {
+pub struct EventFiles<D: Disk> {
     disk: D,
-    config: FilingConfig,
+    config: EventFilesConfig,
     staging: Staging,
     run: RunNumber,
     /// The directory of the run, and where files are until they have their names.
@@ -95,9 +95,9 @@ pub struct Filing<D: Disk> {
     is_ended: bool,
 }
 
-impl<D: Disk> Filing<D> {
+impl<D: Disk> EventFiles<D> {
     /// Files that are written through `disk`; headers and documents are staged in `staging`.
-    pub fn new(disk: D, config: FilingConfig, staging: Staging) -> Self {
+    pub fn new(disk: D, config: EventFilesConfig, staging: Staging) -> Self {
         Self {
             disk,
             room: Room::new(config.room),
@@ -217,7 +217,7 @@ impl<D: Disk> Filing<D> {
 
     /// A file should be closed before another event.
     fn is_due(&self, now: Instant, file: &EventFile) -> bool {
-        let FilingConfig { file_events, file_bytes, file_time, .. } = self.config;
+        let EventFilesConfig { file_events, file_bytes, file_time, .. } = self.config;
         file.events >= file_events.into() || file.bytes >= file_bytes || now.since(file.opened) >= file_time
     }
 
@@ -345,7 +345,7 @@ impl<D: Disk> Filing<D> {
     }
 }
 
-impl<D: Disk> EventSink for Filing<D> {
+impl<D: Disk> EventSink for EventFiles<D> {
     fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, _: StreamSet) -> Filed {
         // Files of events are written without a farm alone.
         let SinkEvent::Built(decided) = event else { return Filed::Refused(Cause::WriteFailed) };

@@ -1,4 +1,4 @@
-//! Files of events on a simulated disk. What deaths at any step may do is the simulator's campaign `filing`.
+//! Files of events on a simulated disk. What deaths at any step may do is the `tests/simulated/event_files.rs`.
 
 use super::*;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -16,13 +16,13 @@ const WRITTEN: Progress = Progress::Reached(AcknowledgementLevel::Written);
 struct Bench {
     clock: SimulatedClock,
     medium: SimulatedStorage,
-    filing: Filing<SimulatedDisk>,
+    event_files: EventFiles<SimulatedDisk>,
     payloads: Staging,
     reached: Vec<(u32, Progress)>,
 }
 
-fn config() -> FilingConfig {
-    FilingConfig {
+fn config() -> EventFilesConfig {
+    EventFilesConfig {
         writer: "BU-0".to_owned(),
         directory: "/ram".into(),
         version: Version::V5,
@@ -40,32 +40,32 @@ fn staging(name: &str) -> Staging {
 }
 
 impl Bench {
-    fn new(config: FilingConfig) -> Self {
+    fn new(config: EventFilesConfig) -> Self {
         let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
         let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
-        let mut filing = Filing::new(disk, config, staging("headers"));
-        filing.begin(clock.now(), RUN, Incarnation(1));
-        Self { clock, medium, filing, payloads: staging("payloads"), reached: Vec::new() }
+        let mut event_files = EventFiles::new(disk, config, staging("headers"));
+        event_files.begin(clock.now(), RUN, Incarnation(1));
+        Self { clock, medium, event_files, payloads: staging("payloads"), reached: Vec::new() }
     }
 
     /// Another life of the builder unit: what the one before had not given to the medium is lost.
     fn die(&mut self) {
         let disk = self.medium.disk(SimulatedDiskConfig::default(), self.clock.clone());
-        self.filing = Filing::new(disk, config(), staging("headers"));
+        self.event_files = EventFiles::new(disk, config(), staging("headers"));
         self.reached.clear();
-        self.filing.begin(self.clock.now(), RUN, Incarnation(1));
+        self.event_files.begin(self.clock.now(), RUN, Incarnation(1));
     }
 
     fn add(&mut self, lumisection: u32, number: u64) -> Filed {
         let payload = [number as u8; 16].map(|byte| byte);
         let pieces = [&payload[..8], &payload[8..]].map(|piece| self.payloads.write(piece).expect("there is room"));
-        self.filing.add(self.clock.now(), number as u32, lumisection, number, pieces.into_iter())
+        self.event_files.add(self.clock.now(), number as u32, lumisection, number, pieces.into_iter())
     }
 
     fn turn(&mut self) {
         self.clock.advance(Duration::from_millis(1));
-        self.filing.flush(self.clock.now());
-        self.filing.poll(self.clock.now(), &mut self.reached);
+        self.event_files.flush(self.clock.now());
+        self.event_files.poll(self.clock.now(), &mut self.reached);
     }
 
     /// Until the disk has nothing more to do.
@@ -75,10 +75,10 @@ impl Bench {
 
     fn finish(&mut self) {
         for _ in 0..50 {
-            self.filing.finish(self.clock.now());
+            self.event_files.finish(self.clock.now());
             self.turn();
         }
-        assert!(self.filing.is_closed());
+        assert!(self.event_files.is_closed());
     }
 
     fn names(&self) -> Vec<String> {
@@ -130,15 +130,15 @@ fn a_file_holds_events_of_one_lumisection_and_counts_with_its_name() {
     assert_eq!(bench.events("run000007_ls0001_index000002.raw"), [4], "it was open for a second");
     bench.reached.sort_unstable();
     assert_eq!(bench.reached, [1, 2, 3, 4].map(|slot| (slot, WRITTEN)), "each once");
-    assert_eq!(bench.filing.counts().segments, 3);
+    assert_eq!(bench.event_files.counts().segments, 3);
 }
 
 #[test]
 fn a_lumisection_is_closed_behind_its_files_and_the_run_behind_its_lumisections() {
     let mut bench = Bench::new(config());
     bench.add(1, 1);
-    bench.filing.end_lumisection(1, LumisectionTotal { events: 9, lost: 2 });
-    bench.filing.end_lumisection(2, LumisectionTotal::default());
+    bench.event_files.end_lumisection(1, LumisectionTotal { events: 9, lost: 2 });
+    bench.event_files.end_lumisection(2, LumisectionTotal::default());
     let (end, file) = ("run000007_ls0001_EoLS.jsn", "run000007_ls0001_index000000.raw");
     while !bench.names().iter().any(|name| name == end) {
         bench.turn();
@@ -197,7 +197,7 @@ fn what_the_disk_refuses_is_offered_again_and_given_up_only_while_the_run_drains
     bench.add(1, 3);
     bench.clock.advance(Duration::from_secs(60));
     bench.settle();
-    assert!(bench.reached.is_empty() && bench.filing.counts().refused.is_some());
+    assert!(bench.reached.is_empty() && bench.event_files.counts().refused.is_some());
     bench.medium.set_faults(DiskFaults::default());
     bench.clock.advance(Duration::from_secs(1));
     bench.settle();
@@ -208,14 +208,14 @@ fn what_the_disk_refuses_is_offered_again_and_given_up_only_while_the_run_drains
     bench.reached.clear();
     bench.medium.set_faults(DiskFaults { name_error: 1.0, ..DiskFaults::default() });
     bench.add(1, 4);
-    bench.filing.drain(bench.clock.now());
+    bench.event_files.drain(bench.clock.now());
     bench.clock.advance(Duration::from_secs(2));
     bench.settle();
     bench.clock.advance(Duration::from_secs(6));
     bench.settle();
     assert_eq!(bench.reached, [(4, Progress::Failed)]);
-    bench.filing.finish(bench.clock.now());
-    assert!(bench.filing.is_closed() && bench.filing.has_given_up());
+    bench.event_files.finish(bench.clock.now());
+    assert!(bench.event_files.is_closed() && bench.event_files.has_given_up());
     assert!(!bench.names().iter().any(|name| name.contains("EoR")), "a run that was given up is not closed");
 }
 
@@ -227,6 +227,6 @@ fn what_is_on_its_way_is_bounded_and_what_does_not_fit_is_refused() {
     assert_eq!(taken, 2 * CLOSING, "the disk has done nothing meanwhile");
     bench.settle();
     assert_eq!(bench.add(1, 100), Filed::Taken);
-    let mut bench = Bench::new(FilingConfig { version: Version::V4, ..config() });
+    let mut bench = Bench::new(EventFilesConfig { version: Version::V4, ..config() });
     assert_eq!(bench.add(1, 1 << 32), Filed::Taken);
 }

@@ -38,7 +38,9 @@ use ropewalk_flow::gateway::GatewayConfig;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_terms::{RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
+use schemars::JsonSchema;
 pub use sending::{GatewayEvent, SendingParts};
+use serde::{Deserialize, Serialize};
 pub use sources::{PacketSourceDrive, PacketSourceDriveConfig, PacketSourceReport};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -46,13 +48,28 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 pub use threads::{Halves, HalvesError, ReceivingDrive, SendingDrive, halves};
 
-/// How an event is put together for sending.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+/// How an event is assembled for sending (paper 1, Table III).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Gathering {
-    /// The kernel, or the card, gathers it from where its pieces lie.
+    /// The kernel gathers it from a list of places.
     Iovec,
-    /// It is copied to where it leaves from.
-    Copy(Copying),
+    /// It is copied by the copy routine of the library.
+    Memcpy,
+    /// It is copied by a routine for fragments of about 32 to 100 bytes.
+    #[default]
+    ShortCopy,
+}
+
+impl Gathering {
+    /// How an event is copied to where it leaves from, if it is.
+    const fn copying(self) -> Option<Copying> {
+        match self {
+            Self::Iovec => None,
+            Self::Memcpy => Some(Copying::Library),
+            Self::ShortCopy => Some(Copying::Short),
+        }
+    }
 }
 
 /// What the drives of an input queue get before the run.

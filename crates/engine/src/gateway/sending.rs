@@ -1,20 +1,19 @@
 //! The sending half of an input queue: events out, decisions in, accepted events to files, other decisions to the trigger.
 //! Viewers get samples of events from finished sets, before the events leave.
 
+use super::GatewayDriveConfig;
 use super::boards::{Order, Read};
 use super::link::{DecisionReaders, Link, contiguous, send_bytes, send_over};
 use super::lumisections::LumisectionLine;
 use super::report::GatewayReport;
-use super::{GatewayDriveConfig, Gathering};
-use crate::record::{Filed, Recorded};
+use crate::EventOutput;
+use crate::record::Recorded;
 use crate::tap::{Sampled, Tap};
-use crate::{EventOutput, EventSink, Progress, SinkEvent};
-use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, GatheredEvent, Outgoing, Output};
 use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
 use ropewalk_memory::{Payload, Slice, Staging};
-use ropewalk_terms::{Incarnation, Instant, NodeId, SourceId, StreamAccount, StreamSet, TriggerBits};
+use ropewalk_terms::{Incarnation, Instant, NodeId, SourceId};
 use ropewalk_wire::gateway::{EventFlags as PushFlags, Frame, Message};
 use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 use std::net::SocketAddrV4;
@@ -30,18 +29,14 @@ pub struct SendingParts<L, S> {
     pub triggers: S,
     /// Who else reads a flow's decisions.
     pub readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
-    /// Where accepted events are written, if they are.
-    pub sink: Option<Box<dyn EventSink>>,
-    /// The streams of these events.
-    pub streams: Streams,
     /// Memory for heads of events that the kernel gathers.
     pub heads: Staging,
     /// Where copies of events are asked for, and whose they are then.
     pub tap: Option<(NodeId, Tap)>,
     /// The lumisections of all input queues. `None` if the whole run is one lumisection.
     pub lumisections: Option<LumisectionLine>,
-    /// Decides on events and stores them, in the place of `farm` and `sink`, for a machine that decides itself.
-    pub output: Option<EventOutput>,
+    /// Selects accepted events and writes them. For a machine that decides itself it decides, too, in the place of `farm`.
+    pub output: EventOutput,
 }
 
 /// Who a message is for.
@@ -60,12 +55,8 @@ pub(super) struct Sending<L, S> {
     readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
     /// Where each node was heard last.
     nodes: Vec<Option<SocketAddrV4>>,
-    sink: Option<Box<dyn EventSink>>,
-    streams: Streams,
     /// How far the orders were read.
     read: Read,
-    /// The streams of the next event, if the sink had no room for it when they were selected.
-    selected: Option<StreamSet>,
     staging: Staging,
     packets: Vec<Packet>,
     slices: Vec<Slice>,
@@ -73,22 +64,14 @@ pub(super) struct Sending<L, S> {
     message: Vec<u8>,
     unsent: Option<To>,
     scratch: Vec<u8>,
-    /// Accepted events in files, in all their streams.
-    written: u64,
-    /// Accepted events that could not be written.
-    not_written: u64,
-    /// Accepted events that no stream takes.
-    left_out: u64,
-    /// Events that the sink has taken and not reported yet, by stream.
-    in_flight: Vec<u64>,
     /// The ids of each flow's sources.
     sources: Vec<Vec<SourceId>>,
     watching: Option<Watching>,
-    progress: Vec<(u32, Progress)>,
     /// `None` if the whole run is one lumisection.
     lumisections: Option<LumisectionLine>,
-    /// Where the gateway decides itself.
-    output: Option<EventOutput>,
+    output: EventOutput,
+    /// Whether the gateway decides itself.
+    is_local: bool,
 }
 
 /// Pushes of one turn, so that packets are received again before their socket is full.
@@ -103,9 +86,9 @@ impl<L: Link, S: Sender> Sending<L, S> {
         let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
         let sources: Vec<Vec<_>> = config.machine.flows.iter().map(ids).collect();
         let nodes = vec![None; usize::from(config.machine.farm.nodes)];
-        let SendingParts { farm, triggers, readers, sink, streams, heads, tap, lumisections, output } = parts;
+        let SendingParts { farm, triggers, readers, heads, tap, lumisections, output } = parts;
         let most_sources = sources.iter().map(Vec::len).max().unwrap_or_default();
-        let in_flight = vec![0; streams.names().count()];
+        let is_local = config.machine.farm.local_events > 0;
         let watching = tap.map(|(unit, tap)| Watching::new(unit, tap, most_sources));
         Self {
             config,
@@ -114,25 +97,18 @@ impl<L: Link, S: Sender> Sending<L, S> {
             triggers,
             readers,
             nodes,
-            sink,
-            streams,
             read: Read::default(),
-            selected: None,
             staging: heads,
             packets: Vec::with_capacity(1024),
             slices: Vec::with_capacity(1024),
             message: Vec::with_capacity(2048),
             unsent: None,
             scratch: Vec::with_capacity(2048),
-            written: 0,
-            not_written: 0,
-            left_out: 0,
-            in_flight,
             sources,
             watching,
-            progress: Vec::with_capacity(1024),
             lumisections,
             output,
+            is_local,
         }
     }
 
@@ -148,12 +124,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
 
     /// The run's directory is entered.
     pub(super) fn begin(&mut self, now: Instant) {
-        if let Some(sink) = &mut self.sink {
-            sink.begin(now, self.config.run, self.config.machine.incarnation);
-        }
-        if let Some(output) = &mut self.output {
-            output.begin(now, self.config.run, self.config.machine.incarnation);
-        }
+        self.output.begin(now, self.config.run, self.config.machine.incarnation);
     }
 
     /// What nodes say.
@@ -183,8 +154,8 @@ impl<L: Link, S: Sender> Sending<L, S> {
         while let Some((flow, end)) = line.next_over() {
             let flow = self.config.machine.flows.get(usize::from(flow));
             let is_stored = flow.is_some_and(|flow| flow.output == Output::Storage);
-            if let Some(output) = self.output.as_mut().filter(|_| is_stored) {
-                output.end_lumisection(&end);
+            if self.is_local && is_stored {
+                self.output.end_lumisection(&end);
             }
         }
         are_closed
@@ -228,12 +199,12 @@ impl<L: Link, S: Sender> Sending<L, S> {
 
     fn send_push(&mut self, to: SocketAddrV4) -> Result<(), Refusal> {
         let view = self.machine.farm().push_view();
-        match self.config.gathering {
-            Gathering::Copy(copying) => {
+        match self.config.gathering.copying() {
+            Some(copying) => {
                 let mut fill = |room: &mut [u8]| view.copy_to(room, copying).unwrap_or(0);
                 self.farm.send_with(to, view.length(), &mut fill)
             }
-            Gathering::Iovec => {
+            None => {
                 self.slices.clear();
                 if !view.append_slices(&mut self.staging, &mut self.slices) {
                     return Err(Refusal::Full);
@@ -290,12 +261,9 @@ impl<L: Link, S: Sender> Sending<L, S> {
     /// Applies changed prescales.
     #[cold]
     fn read_orders(&mut self) {
-        let Self { config, streams, read, output, .. } = self;
+        let Self { config, read, output, .. } = self;
         config.orders.read(read, |order| match order {
-            Order::SetPrescale(stream, prescale) => match output {
-                Some(output) => output.set_prescale(stream, prescale),
-                None => streams.set_prescale(stream, prescale),
-            },
+            Order::SetPrescale(stream, prescale) => output.set_prescale(stream, prescale),
             // The other half's.
             Order::Mask(..) | Order::SetTimeout(..) => {}
         });
@@ -307,60 +275,11 @@ impl<L: Link, S: Sender> Sending<L, S> {
             self.read_orders();
         }
         let farm = self.machine.farm();
-        if let Some(output) = &mut self.output {
-            return output.turn(now, farm, STORED);
+        if self.is_local {
+            self.output.turn(now, farm, STORED)
+        } else {
+            self.output.store(now, farm, &self.sources, STORED)
         }
-        let Some(sink) = &mut self.sink else {
-            // Nothing is written: the events are counted and let go.
-            while farm.next_stored().is_some() {
-                farm.stored();
-            }
-            return 0;
-        };
-        let mut work = sink.poll(now, &mut self.progress);
-        for (streams, progress) in self.progress.drain(..) {
-            let streams = StreamSet::from_bits(streams);
-            streams.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] -= 1);
-            if progress == Progress::Failed {
-                self.not_written += 1;
-                self.streams.failed(streams);
-            } else {
-                self.written += 1;
-                self.streams.written(streams);
-            }
-        }
-        for _ in 0..STORED {
-            if farm.next_stored().is_none() {
-                break;
-            }
-            let Some(event) = farm.stored_view() else { break };
-            let word = event.word();
-            let select = || self.streams.select(TriggerBits(word.into()), word as u16);
-            // Select once per event: each selection advances the prescale counters.
-            let streams = self.selected.take().unwrap_or_else(select);
-            let event = SinkEvent::Gathered(GatewayEvent::new(event, &self.sources));
-            if streams.is_empty() {
-                self.left_out += 1;
-                farm.unselected();
-            } else {
-                // The slot carries the set of streams, so that progress reports update the right stream accounts.
-                match sink.add_event(now, streams.to_bits(), &event, streams) {
-                    Filed::Taken => streams.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] += 1),
-                    Filed::NoRoom => {
-                        self.selected = Some(streams);
-                        break;
-                    }
-                    Filed::Refused(_) => {
-                        self.not_written += 1;
-                        self.streams.failed(streams);
-                    }
-                }
-            }
-            farm.stored();
-            work += 1;
-        }
-        sink.flush(now);
-        work
     }
 
     pub(super) fn flush(&mut self, now: Instant) -> usize {
@@ -376,12 +295,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
     /// Every flow has stopped. From now on a disk that is short of space is written all the same, and one that refuses is given up some time
     /// later: sets that wait for it hold room for the packets that are still in the kernel.
     pub(super) fn drain(&mut self, now: Instant) {
-        if let Some(sink) = &mut self.sink {
-            sink.drain(now);
-        }
-        if let Some(output) = &mut self.output {
-            output.drain(now);
-        }
+        self.output.drain(now);
     }
 
     /// Ends, once no set is held any more: closes files, and sends queued data if its receiver takes it until `until`.
@@ -390,18 +304,17 @@ impl<L: Link, S: Sender> Sending<L, S> {
         if !self.machine.farm().is_empty() || !self.end_lumisections(true, now) {
             return false;
         }
-        if let Some(output) = &mut self.output {
+        let is_closed = if self.is_local {
             // The output closes lumisections with the events of all queues.
             let are_over = self.lumisections.as_ref().is_none_or(LumisectionLine::are_over);
-            if !(are_over || now >= until) || !output.is_idle() || !output.close(now) {
+            if !(are_over || now >= until) || !self.output.is_idle() || !self.output.close(now) {
                 return false;
             }
-            output.end();
-        }
-        let is_closed = self.sink.as_mut().is_none_or(|sink| {
-            sink.finish(now);
-            sink.is_closed() || sink.has_given_up()
-        });
+            self.output.end();
+            true
+        } else {
+            self.output.close(now) || self.output.has_given_up()
+        };
         let is_queued = self.unsent.is_some()
             || self.farm.is_queued()
             || self.triggers.queued() > 0
@@ -421,32 +334,20 @@ impl<L: Link, S: Sender> Sending<L, S> {
     }
 
     fn report_output(&self, report: &mut GatewayReport) {
-        if let Some(output) = &self.output {
-            let counts = self.machine.local_counts();
-            report.storage = output.storage();
-            (report.written, report.not_written, report.left_out) = (counts.written, counts.failed, counts.left_out);
-            report.streams.clear();
-            report.streams.extend(output.filtering().accounts());
-            report.filter.clear();
-            report.filter.extend(output.filtering().numbers());
-            return;
-        }
-        report.storage = self.sink.as_ref().map(|sink| sink.counts());
-        (report.written, report.not_written, report.left_out) = (self.written, self.not_written, self.left_out);
+        let counts = if self.is_local { self.machine.local_counts() } else { self.output.accepted() };
+        report.storage = self.output.storage();
+        (report.written, report.not_written, report.left_out) = (counts.written, counts.failed, counts.left_out);
         report.streams.clear();
-        let waits = |stream| self.selected.is_some_and(|streams| streams.contains(stream));
-        let accounts = self.streams.accounts().zip(&self.in_flight);
-        report.streams.extend(accounts.map(|((stream, account), &in_flight)| {
-            let in_flight = in_flight + u64::from(waits(stream));
-            StreamAccount { in_flight, ..account }
-        }));
+        report.streams.extend(self.output.stream_accounts());
+        report.filter.clear();
+        if self.is_local {
+            report.filter.extend(self.output.filter().numbers());
+        }
     }
 
     pub(super) fn next_deadline(&self) -> Instant {
-        let sink = self.sink.as_ref().and_then(|sink| sink.next_deadline());
-        let sink = sink.into_iter().chain(self.output.as_ref().and_then(EventOutput::next_deadline));
         let readers = self.readers.iter().flatten().filter_map(|readers| readers.next_deadline());
-        let others = sink.chain(self.farm.next_deadline()).chain(readers);
+        let others = self.output.next_deadline().into_iter().chain(self.farm.next_deadline()).chain(readers);
         others.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
@@ -455,17 +356,13 @@ impl<L: Link, S: Sender> Sending<L, S> {
         for readers in self.readers.iter_mut().flatten() {
             may_sleep &= readers.prepare_wait();
         }
-        may_sleep &= self.output.as_mut().is_none_or(EventOutput::prepare_wait);
-        self.sink.as_mut().is_none_or(|sink| sink.prepare_wait()) && may_sleep
+        self.output.prepare_wait() && may_sleep
     }
 
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.farm.wait_descriptor());
         into.extend(self.readers.iter().flatten().filter_map(|readers| readers.wait_descriptor()));
-        into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
-        if let Some(output) = &self.output {
-            output.descriptors(into);
-        }
+        self.output.descriptors(into);
     }
 }
 
@@ -527,9 +424,14 @@ pub struct GatewayEvent<'a> {
 }
 
 impl<'a> GatewayEvent<'a> {
-    pub(super) fn new(event: GatheredEvent<'a>, sources: &'a [Vec<SourceId>]) -> Self {
+    pub(crate) fn new(event: GatheredEvent<'a>, sources: &'a [Vec<SourceId>]) -> Self {
         let flow = usize::from(event.head().flow);
         Self { event, sources: sources.get(flow).map(Vec::as_slice).unwrap_or_default() }
+    }
+
+    /// The word with which the farm accepted it.
+    pub(crate) fn word(&self) -> u32 {
+        self.event.word()
     }
 
     fn id(&self, source: u16) -> SourceId {

@@ -480,6 +480,7 @@ impl Drop for End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EventOutput;
     use crate::gateway::{Datagrams, Gathering, OrderBoard};
     use ropewalk_flow::filter::Streams;
     use ropewalk_flow::gateway::{Address, FarmConfig, FlowConfig, GatewayConfig, PacketSource};
@@ -543,12 +544,10 @@ mod tests {
             farm,
             triggers: speaks(),
             readers: vec![None],
-            sink: None,
-            streams: Streams::everything(),
             heads,
             tap: None,
             lumisections: None,
-            output: None,
+            output: EventOutput::of_farm(None, Streams::everything()),
         };
         halves(config, receiving, sending).expect("it can be")
     }

@@ -1,7 +1,7 @@
 //! Files of events as a builder unit writes them for filter units: its process dies at any step, and the disk fails.
 //!
 //! ```text
-//!   events, lumisections --> Filing --> SimulatedDisk: torn, refused, slow      Referee: looks at every name that appears
+//!   events, lumisections --> EventFiles --> SimulatedDisk: torn, refused, slow      Referee: looks at every name that appears
 //!   (replaces builder and event manager) <---------written--+                   (replaces broker and filter units)
 //! ```
 //! Events that are not acknowledged when the process dies go to its next life again, as the event manager would do.
@@ -10,7 +10,7 @@ use super::mixed;
 use super::stand::pool;
 use super::{seeds, unless};
 use ropewalk_engine::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers};
-use ropewalk_engine::{EventSink, Filed, Filing, FilingConfig, LumisectionTotal, Progress};
+use ropewalk_engine::{EventFiles, EventFilesConfig, EventSink, Filed, LumisectionTotal, Progress};
 use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
@@ -88,7 +88,7 @@ struct World {
     draw: Random,
     clock: SimulatedClock,
     medium: SimulatedStorage,
-    filing: Filing<SimulatedDisk>,
+    event_files: EventFiles<SimulatedDisk>,
     /// Fragments, as they lie in a pool.
     payloads: Staging,
     referee: Referee,
@@ -108,8 +108,8 @@ struct World {
     step: u64,
 }
 
-fn filing(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> Filing<SimulatedDisk> {
-    let config = FilingConfig {
+fn event_files(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> EventFiles<SimulatedDisk> {
+    let config = EventFilesConfig {
         writer: "BU-0".to_owned(),
         directory: "/ram".into(),
         version: Version::V5,
@@ -121,9 +121,9 @@ fn filing(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock
         give_up_after: Duration::from_secs(3600),
     };
     let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
-    let mut filing = Filing::new(disk, config, Staging::new(pool("headers", 4 << 10, scenario.blocks)));
-    filing.begin(clock.now(), RunNumber(1), Incarnation(1));
-    filing
+    let mut event_files = EventFiles::new(disk, config, Staging::new(pool("headers", 4 << 10, scenario.blocks)));
+    event_files.begin(clock.now(), RunNumber(1), Incarnation(1));
+    event_files
 }
 
 impl World {
@@ -133,7 +133,7 @@ impl World {
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
         Self {
             draw: Random::new(scenario.seed, 0xbeef),
-            filing: filing(&scenario, &medium, &clock),
+            event_files: event_files(&scenario, &medium, &clock),
             payloads: Staging::new(pool("payloads", 4 << 10, 64)),
             referee: Referee::new(scenario.seed),
             events: 0,
@@ -152,13 +152,13 @@ impl World {
 
     /// Mixed from everything that came out: equal for equal histories.
     fn digest(&self) -> u64 {
-        let counts = self.filing.counts();
+        let counts = self.event_files.counts();
         mixed(self.step, mixed(self.events, counts.segments, counts.refusals), self.given_again.len() as u64)
     }
 
     /// Takes the run.
     fn run(&mut self) -> Result<(), String> {
-        while !self.filing.is_closed() || self.is_going_on() {
+        while !self.event_files.is_closed() || self.is_going_on() {
             let is_late = self.step > self.scenario.steps + LONGEST;
             unless(!is_late, || format!("{:?} are not written", self.unacknowledged))?;
             self.turn()?;
@@ -168,7 +168,7 @@ impl World {
             self.step += 1;
         }
         unless(self.referee.is_over(), || "the run has no end".to_owned())?;
-        let held = self.filing.pool().held;
+        let held = self.event_files.pool().held;
         unless(held <= 1, || format!("{held} blocks are out when all files are closed"))?;
         let expected = (1..=self.events).filter(|number| !self.lost.contains(number));
         self.referee.judge(&self.medium, expected, &self.given_again)
@@ -185,14 +185,14 @@ impl World {
         }
         self.offer();
         self.clock.advance(STEP);
-        self.filing.flush(self.clock.now());
-        if self.filing.poll(self.clock.now(), &mut self.progress) > 0 {
+        self.event_files.flush(self.clock.now());
+        if self.event_files.poll(self.clock.now(), &mut self.progress) > 0 {
             self.referee.look(&self.medium)?;
         }
         self.acknowledge()?;
         self.end_lumisections();
         if !self.is_going_on() {
-            self.filing.finish(self.clock.now());
+            self.event_files.finish(self.clock.now());
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl World {
             let [Some(first), Some(second)] = pieces else { return };
             let lumisection = self.lumisection_of(number);
             let filed =
-                self.filing.add(self.clock.now(), number as u32, lumisection, number, [first, second].into_iter());
+                self.event_files.add(self.clock.now(), number as u32, lumisection, number, [first, second].into_iter());
             if filed != Filed::Taken {
                 return;
             }
@@ -249,7 +249,7 @@ impl World {
         let oldest = self.unacknowledged.first().map_or(u32::MAX, |&number| self.lumisection_of(number));
         if is_past && is_known && oldest > next {
             self.over = next;
-            self.filing.end_lumisection(next, LumisectionTotal::default());
+            self.event_files.end_lumisection(next, LumisectionTotal::default());
         }
     }
 
@@ -257,9 +257,9 @@ impl World {
     fn die(&mut self) {
         let acknowledged = (1..=self.events).filter(|number| !self.unacknowledged.contains(number));
         self.lost.extend(acknowledged.filter(|&number| !self.referee.has(number)));
-        self.filing = filing(&self.scenario, &self.medium, &self.clock);
+        self.event_files = event_files(&self.scenario, &self.medium, &self.clock);
         self.progress.clear();
-        (1..=self.over).for_each(|one| self.filing.end_lumisection(one, LumisectionTotal::default()));
+        (1..=self.over).for_each(|one| self.event_files.end_lumisection(one, LumisectionTotal::default()));
         self.waiting = self.unacknowledged.iter().copied().collect();
         self.given_again.extend(&self.waiting);
     }

@@ -54,7 +54,7 @@ pub(crate) fn readout_config(
     }
 }
 
-/// The network, the readout unit with a door for each board, and who oversees it; each board's connection, too.
+/// The network, the readout unit with a port for each board, and its overseer; each board's connection, too.
 pub(crate) struct Stand {
     pub(crate) readout: Machine,
     pub(crate) overseer: Overseer,

@@ -364,11 +364,6 @@ impl Builder {
         &self.counts
     }
 
-    /// Fragments whose bunch crossing was not the majority's, by source, in the configured order.
-    pub fn bunch_crossing_mismatches(&self) -> impl Iterator<Item = (SourceId, u64)> {
-        self.config.sources.iter().map(|source| source.id).zip(self.mismatches.iter().copied())
-    }
-
     /// The numbers for the event manager, cumulative since the run's start.
     pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
         let account = self.account();

@@ -71,11 +71,6 @@ impl Local {
 }
 
 impl Farm {
-    /// Whether the gateway decides itself.
-    pub const fn is_local(&self) -> bool {
-        self.local.is_some()
-    }
-
     /// Takes the next event to decide and returns its slot; `None` if no event waits or every slot is in use.
     pub fn next_local(&mut self) -> Option<u32> {
         let Self { local, flows, slots, stored_fragments, .. } = self;

@@ -1,7 +1,7 @@
 //! Active or standing by: which of several event managers may speak, by a lease from a coordination service.
 //!
 //! ```text
-//!              Granted(epoch)                     the lease ends by this clock, Denied, revoked, superseded
+//!              Granted(epoch)                     the lease ends by this clock, Denied, superseded
 //!  standing by ---------------> active in epoch ----------------------------------------------> standing by
 //!       ^  |                        ^   |
 //!       |  +-- Ask, again and again-+   +-- Ask for more, Granted(same epoch): it lasts longer
@@ -149,12 +149,6 @@ impl Standby {
                 }
             }
         }
-    }
-
-    /// The service takes the lease back.
-    pub fn revoked(&mut self) {
-        self.asked = None;
-        self.end();
     }
 
     /// A node obeys an event manager of this epoch.

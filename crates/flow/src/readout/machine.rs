@@ -82,7 +82,7 @@ pub struct Readout {
     pub(super) announcing: Announcing,
     pub(super) stop: Option<Stop>,
     highest_asked: bool,
-    farewell: Option<ReportCursor>,
+    final_report: Option<ReportCursor>,
     pub(super) finished: bool,
     /// Sources whose events are numbered here.
     pub(super) collating: Option<Collating>,
@@ -122,7 +122,7 @@ impl Readout {
             announcing: Announcing::default(),
             stop: None,
             highest_asked: false,
-            farewell: None,
+            final_report: None,
             finished: false,
             collating: Collating::new(&config),
         }
@@ -317,7 +317,7 @@ impl Readout {
             // A new event manager asks, and no earlier one has begun the run here.
             return Some(ReadoutAction::ToManager(Message::Highest(EventKey::MIN)));
         }
-        self.next_farewell(now).map(ReadoutAction::ToManager)
+        self.next_final_message(now).map(ReadoutAction::ToManager)
     }
 
     /// When [`Readout::poll`] must be called at the latest even if nothing comes.
@@ -463,11 +463,6 @@ impl Readout {
         total
     }
 
-    /// Requests that were not taken: their builder unit is not configured, or had tens of thousands already.
-    pub const fn requests_refused(&self) -> u64 {
-        self.requests.refused()
-    }
-
     /// Whether a settled event is held: its release makes room without any source.
     pub const fn holds_settled(&self) -> bool {
         self.table.base() < self.head
@@ -568,7 +563,7 @@ impl Readout {
         stop.announced && self.table.base() >= stop.end
     }
 
-    /// No event is needed any more: drops everything that is still held, and begins the farewell.
+    /// No event is needed any more: drops everything that is still held, and begins the final report.
     pub(super) fn finish(&mut self) {
         self.end_collating();
         let mut in_flight = 0;
@@ -584,21 +579,21 @@ impl Readout {
             dropped.add(Cause::ForcedStop, withdrawn - sent);
         }
         self.finished = true;
-        self.farewell = Some(ReportCursor { sent: 0, in_flight });
+        self.final_report = Some(ReportCursor { sent: 0, in_flight });
     }
 
     /// What is said after the end: the last report, then how much was still held.
-    fn next_farewell(&mut self, now: Instant) -> Option<Message> {
-        let cursor = self.farewell?;
+    fn next_final_message(&mut self, now: Instant) -> Option<Message> {
+        let cursor = self.final_report?;
         let mut left = self.report(now).chain(self.histograms()).skip(cursor.sent);
         let entries: Batch<ReportEntry> = left.by_ref().take(BATCH).collect();
         let last = left.next().is_none();
         drop(left);
         if entries.is_empty() {
-            self.farewell = None;
+            self.final_report = None;
             return Some(Message::Finished(Finished { in_flight: cursor.in_flight }));
         }
-        self.farewell = Some(ReportCursor { sent: cursor.sent + entries.len(), ..cursor });
+        self.final_report = Some(ReportCursor { sent: cursor.sent + entries.len(), ..cursor });
         Some(Message::Report(Report { entries, last }))
     }
 }

@@ -52,29 +52,19 @@ pub(super) struct Requests {
     ready: usize,
     /// Requests that are waiting for their event.
     unsettled: usize,
-    /// Requests that a builder unit had no right to.
-    refused: u64,
 }
 
 impl Requests {
     /// No requests, with room for those of `builders` builder units.
     pub(super) fn new(builders: u16) -> Self {
         let queues = (0..builders).map(|_| Queue::new()).collect();
-        Self { queues, turn: 0, ready: 0, unsettled: 0, refused: 0 }
+        Self { queues, turn: 0, ready: 0, unsettled: 0 }
     }
 
-    /// Requests that were refused: of a builder unit that is not configured, or had far too many.
-    pub(super) const fn refused(&self) -> u64 {
-        self.refused
-    }
-
-    /// A builder unit wants this.
+    /// A builder unit wants this. Refused if it is not configured, or has far too many requests.
     pub(super) fn add(&mut self, builder: u16, entry: RequestEntry) {
         let queue = self.queues.get_mut(usize::from(builder)).filter(|queue| queue.len() < MOST);
-        let Some(queue) = queue else {
-            self.refused += 1;
-            return;
-        };
+        let Some(queue) = queue else { return };
         queue.ready.push_back(entry);
         self.ready += 1;
     }
@@ -373,7 +363,6 @@ mod tests {
         for number in 0..MOST as u64 + 5 {
             requests.add(0, entry(number));
         }
-        assert_eq!(requests.refused(), 5);
         assert_eq!(drain(&mut requests, u64::MAX).len(), MOST);
     }
 }

@@ -58,12 +58,6 @@ impl TrialAccount {
         self.boards.iter().map(|(_, account)| account.frames).sum()
     }
 
-    /// Whether every byte belongs to a frame whose checksum, if it has one, is right.
-    pub fn is_intact(&self) -> bool {
-        let wrong = self.boards.iter().map(|(_, account)| account.wrong_checksums).sum::<u64>();
-        self.faults.is_empty() && self.skipped_bytes + self.left_over_bytes + wrong == 0
-    }
-
     /// Whether no frame is missing, doubled or out of its order.
     pub fn is_complete(&self) -> bool {
         self.unfinished_frames == 0

@@ -8,6 +8,14 @@ use ropewalk_wire::layout::{
 };
 use std::sync::Arc;
 
+impl TrialAccount {
+    /// Whether every byte belongs to a frame whose checksum, if it has one, is right.
+    fn is_intact(&self) -> bool {
+        let wrong = self.boards.iter().map(|(_, account)| account.wrong_checksums).sum::<u64>();
+        self.faults.is_empty() && self.skipped_bytes + self.left_over_bytes + wrong == 0
+    }
+}
+
 /// A length, 16 bits of sequence, a clock of 8 ns, a CRC at the end.
 fn layout() -> Layout {
     let length = Length { number: Number::little_endian(4, 4), unit: 1, counts: Counts::Frame, add: 0 };

@@ -88,7 +88,7 @@ impl Requests for Requester {
 }
 
 /// A queue of events on the dispatcher's side.
-struct Outlet {
+struct Output {
     events: Producer<Event>,
     bell: Arc<Doorbell>,
     /// What found no room.
@@ -98,8 +98,8 @@ struct Outlet {
 /// Where a dispatcher's events go, and where its requests come from.
 pub(super) struct Exchange {
     own: VecDeque<Event>,
-    outlets: [Option<Outlet>; 3],
-    inlets: Vec<Consumer<WorkRequest>>,
+    outputs: [Option<Output>; 3],
+    inputs: Vec<Consumer<WorkRequest>>,
     /// Made with the first of them.
     bell: Option<Arc<Doorbell>>,
     is_armed: bool,
@@ -109,8 +109,8 @@ impl Exchange {
     pub(super) fn new() -> Self {
         Self {
             own: VecDeque::with_capacity(1024),
-            outlets: [const { None }; 3],
-            inlets: Vec::new(),
+            outputs: [const { None }; 3],
+            inputs: Vec::new(),
             bell: None,
             is_armed: false,
         }
@@ -130,47 +130,47 @@ impl Exchange {
         let (producer, consumer) = RingBuffer::new(events.max(1));
         let (bell, dispatcher) = (Arc::new(Doorbell::new()?), self.bell()?);
         let waiting = VecDeque::with_capacity(events);
-        self.outlets[task as usize] = Some(Outlet { events: producer, bell: Arc::clone(&bell), waiting });
+        self.outputs[task as usize] = Some(Output { events: producer, bell: Arc::clone(&bell), waiting });
         Ok(EventQueue { events: consumer, bell, dispatcher })
     }
 
     /// Takes requests from another thread from now on.
     pub(super) fn requester(&mut self, requests: usize) -> std::io::Result<Requester> {
         let (producer, consumer) = RingBuffer::new(requests.max(1));
-        self.inlets.push(consumer);
+        self.inputs.push(consumer);
         Ok(Requester { requests: producer, dispatcher: self.bell()? })
     }
 
     /// Puts an event where it belongs.
     pub(super) fn tell(&mut self, event: Event) {
-        match &mut self.outlets[event.task() as usize] {
+        match &mut self.outputs[event.task() as usize] {
             None => self.own.push_back(event),
-            Some(outlet) => outlet.waiting.push_back(event),
+            Some(output) => output.waiting.push_back(event),
         }
     }
 
     /// Hands waiting events over as far as there is room.
     pub(super) fn hand_over(&mut self) {
-        for outlet in self.outlets.iter_mut().flatten() {
+        for output in self.outputs.iter_mut().flatten() {
             let mut handed = false;
-            while let Some(event) = outlet.waiting.pop_front() {
-                match outlet.events.push(event) {
+            while let Some(event) = output.waiting.pop_front() {
+                match output.events.push(event) {
                     Ok(()) => handed = true,
                     Err(rtrb::PushError::Full(event)) => {
-                        outlet.waiting.push_front(event);
+                        output.waiting.push_front(event);
                         break;
                     }
                 }
             }
             if handed {
-                outlet.bell.notify();
+                output.bell.notify();
             }
         }
     }
 
     /// Whether there are events that their users do not take: then nothing more is to be received or completed.
     pub(super) fn is_clogged(&self) -> bool {
-        !self.own.is_empty() || self.outlets.iter().flatten().any(|outlet| !outlet.waiting.is_empty())
+        !self.own.is_empty() || self.outputs.iter().flatten().any(|output| !output.waiting.is_empty())
     }
 
     /// The next event of the dispatcher's own thread.
@@ -180,7 +180,7 @@ impl Exchange {
 
     /// The next request of another thread.
     pub(super) fn next_request(&mut self) -> Option<WorkRequest> {
-        self.inlets.iter_mut().find_map(|inlet| inlet.pop().ok())
+        self.inputs.iter_mut().find_map(|input| input.pop().ok())
     }
 
     /// Before the thread sleeps: false where there is something to do.
@@ -189,10 +189,10 @@ impl Exchange {
             bell.arm();
             self.is_armed = true;
         }
-        let has_room = |outlet: &Outlet| !outlet.waiting.is_empty() && outlet.events.slots() > 0;
+        let has_room = |output: &Output| !output.waiting.is_empty() && output.events.slots() > 0;
         let has_work = !self.own.is_empty()
-            || self.inlets.iter().any(|inlet| !inlet.is_empty())
-            || self.outlets.iter().flatten().any(has_room);
+            || self.inputs.iter().any(|input| !input.is_empty())
+            || self.outputs.iter().flatten().any(has_room);
         if has_work {
             self.awake();
         }
@@ -218,8 +218,8 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // Threads that sleep at a queue have to see that its dispatcher is gone.
-        for outlet in self.outlets.iter_mut() {
-            if let Some(Outlet { events, bell, .. }) = outlet.take() {
+        for output in self.outputs.iter_mut() {
+            if let Some(Output { events, bell, .. }) = output.take() {
                 drop(events);
                 bell.notify();
             }

@@ -2,7 +2,6 @@
 
 mod text;
 
-use crate::arguments::URL_VARIABLE;
 use crate::exit::{self, Failure};
 use crate::masks::{self, Names, Sources};
 use crate::samples::{self, SampleOptions};
@@ -10,13 +9,18 @@ use clap::{Args, Subcommand};
 use ropewalk_config::quantity::Time;
 use ropewalk_control::{Client, ClientError, Replied, Token};
 use ropewalk_run::user_command;
-use ropewalk_terms::Utc;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
 /// A command that takes longer prints what it waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where `ctl` and `top` look for run control by default.
+pub(crate) const DASHBOARD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
+/// The environment variable with the URL of run control.
+pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -35,7 +39,7 @@ pub(crate) struct CtlOptions {
     command: CtlCommand,
     /// URL of run control.
     #[arg(long, global = true, value_name = "URL", env = URL_VARIABLE, hide_env_values = true)]
-    #[arg(default_value = "http://127.0.0.1:8900", help_heading = CONNECTION)]
+    #[arg(default_value_t = format!("http://{DASHBOARD}"), help_heading = CONNECTION)]
     url: String,
     /// PEM file with trusted certificates for https:// [default: those of the system].
     #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
@@ -387,9 +391,4 @@ fn current_run(client: &Client) -> Result<u32, Failure> {
 
 fn no_answer(error: ClientError) -> Failure {
     Failure::Environment(error.to_string())
-}
-
-/// Hours, minutes and seconds UTC of a time in nanoseconds since 1970.
-pub(crate) fn time_of_day(nanoseconds: i64) -> String {
-    Utc(nanoseconds).time_of_day()
 }

@@ -1,8 +1,8 @@
 //! Answers of run control as text.
 
-use super::{Request, time_of_day};
+use super::Request;
 use crate::masks::{self, Names};
-use crate::render::{columns, grouped, has_colours, table_of_two_columns};
+use crate::render::{columns, grouped, has_colours, table_of_two_columns, time_of_day};
 use crate::runs;
 use comfy_table::{Cell, CellAlignment, Color};
 use ratatui::crossterm::style::Stylize;

@@ -1,8 +1,7 @@
 //! What `ropewalk top` shows: the state that it has seen, as lines and tables.
 
 use super::screen::{Page, Screen, Sorting};
-use crate::ctl::time_of_day;
-use crate::render::grouped;
+use crate::render::{grouped, time_of_day};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};

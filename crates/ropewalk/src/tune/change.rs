@@ -2,8 +2,8 @@
 
 use super::{ChangeOptions, JournalOptions, ToldApplied, ToldUndone, place};
 use crate::exit::{self, Failure};
-use crate::files::counted;
 use crate::output::print_json;
+use crate::render::{counted, with_default};
 use clap::Args;
 use ropewalk_tune::change::{self, Action, Applied, Fate, Foreign, History, Trouble, Undone};
 use ropewalk_tune::{Change, Place, Plan, Setting, Settings};
@@ -211,8 +211,7 @@ pub(crate) struct PersistOptions {
     change: ChangeOptions,
     #[command(flatten)]
     journal: JournalOptions,
-    /// File to write [default: /etc/sysctl.d/90-ropewalk.conf].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = with_default("File to write", format!("/{SYSCTL_FILE}")))]
     file: Option<PathBuf>,
 }
 

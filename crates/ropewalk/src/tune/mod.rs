@@ -6,6 +6,7 @@ mod wish;
 
 use crate::exit::{self, Failure};
 use crate::output::{print_json, write_results};
+use crate::render::with_default;
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
@@ -88,8 +89,7 @@ pub(crate) struct ChangeOptions {
 /// Where the journal is.
 #[derive(Debug, Args)]
 pub(crate) struct JournalOptions {
-    /// Journal with the old values [default: /var/lib/ropewalk/tune.journal].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = with_default("Journal with the old values", format!("/{JOURNAL}")))]
     journal: Option<PathBuf>,
 }
 

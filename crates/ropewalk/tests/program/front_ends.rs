@@ -11,14 +11,14 @@ use std::time::Duration;
 const SOURCES: u64 = 4;
 
 /// The programs of the front ends; they call until run control answers.
-struct FrontEnds {
+struct FrontEndPrograms {
     line: String,
     control: String,
     programs: Vec<support::Program>,
     _own: Option<OwnFrontEnd>,
 }
 
-impl FrontEnds {
+impl FrontEndPrograms {
     fn start() -> Self {
         let control = free_address();
         let mut trigger = support::Program::in_c("trigger", &control, 1, &["--line", "0"]);
@@ -92,7 +92,7 @@ fn expect_agreement(account: &Value) -> u64 {
 
 #[test]
 fn nodes_of_their_own_take_a_run_of_front_ends_under_run_control_to_its_last_event() {
-    let front_ends = FrontEnds::start().with_own();
+    let front_ends = FrontEndPrograms::start().with_own();
     let mut cluster = nodes(front_ends.setup("controlled"), &["--events", "2000"]);
     let account = cluster.take("manager").end().expect_status(0).account();
     assert_eq!(expect_agreement(&account), 2000);
@@ -109,7 +109,7 @@ fn nodes_of_their_own_take_a_run_of_front_ends_under_run_control_to_its_last_eve
 /// Only the trigger, which is asked first, sets the last event.
 #[test]
 fn nodes_of_their_own_end_a_run_where_the_trigger_was_vetoed() {
-    let front_ends = FrontEnds::start().with_own();
+    let front_ends = FrontEndPrograms::start().with_own();
     let mut cluster = nodes(front_ends.setup("controlled-stop"), &[]);
     let directory = cluster.run_directory("bu0");
     support::wait_for("the first events in a file", || {
@@ -126,7 +126,7 @@ fn nodes_of_their_own_end_a_run_where_the_trigger_was_vetoed() {
 /// to, and the run ends as it should.
 #[test]
 fn front_ends_send_on_to_a_readout_unit_that_came_back() {
-    let front_ends = FrontEnds::start().with_another_telescope();
+    let front_ends = FrontEndPrograms::start().with_another_telescope();
     let mut cluster = nodes(front_ends.setup("controlled-readout").timeout("1s"), &[]);
     let directory = cluster.run_directory("bu0");
     let written = || {
@@ -156,7 +156,7 @@ fn front_ends_send_on_to_a_readout_unit_that_came_back() {
 /// then.
 #[test]
 fn a_pause_by_ctl_is_done_when_the_trigger_is_held_and_the_run_goes_on_without_a_gap() {
-    let front_ends = FrontEnds::start().with_another_telescope();
+    let front_ends = FrontEndPrograms::start().with_another_telescope();
     let setup = front_ends.setup("controlled-pause");
     let controlled = Controlled::start(&setup, &["--idle"]);
     controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());

@@ -2,16 +2,17 @@
 
 use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
-use super::inputs::{self, Inputs, Queue, carrier};
-use crate::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, sink, system};
-use crate::file_filters::{filing_config, start_file_filters};
-use crate::handle::{Builders, RunBase, RunHandle};
+use super::inputs::{self, Inputs, carrier};
+use crate::base::RunBase;
+use crate::error::{PlacementError, RunError, packet_error, system};
+use crate::file_filters::{event_files_config, start_file_filters};
 use crate::monitoring::Archive;
-use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::placement::{HISTOGRAMS, ThreadPlacement, disk_thread, plan_of_threads};
 use crate::plugins::Filters;
-use crate::resolve::lumisection_length;
+use crate::resolve::{Queue, lumisection_length, queues};
 use crate::run_files::RunFiles;
 use crate::worker::DriveWithPage;
+use crate::workshop::{epoch, incarnation, nowhere, run_directory, sink};
 use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
 use ropewalk_engine::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
@@ -19,15 +20,15 @@ use ropewalk_engine::gateway::{
 };
 use ropewalk_engine::pages::{OwnerLabel, PageDirectory, PageRole};
 use ropewalk_engine::tap::Tap;
-use ropewalk_engine::{Drive, EventOutput, EventSink, FilingConfig, StorageConfig};
+use ropewalk_engine::{Drive, EventFilesConfig, EventOutput, EventSink, StorageConfig};
 use ropewalk_flow::gateway::Output;
 use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
+use ropewalk_io::packet::{Flow, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, NodeId, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -95,11 +96,6 @@ pub(super) fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, 
     Ok(Pool::new_untouched(PoolConfig::anonymous(name, block, blocks))?)
 }
 
-pub(crate) fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
-    let name = name.to_owned();
-    move |error| RunError::Unfit(format!("{name}: {error}"))
-}
-
 /// What is shared while everything is set up.
 struct Assembly<'a> {
     configuration: &'a Configuration,
@@ -124,29 +120,12 @@ struct Assembly<'a> {
 /// A thread's name and what it turns.
 type Unit = (String, Vec<DriveWithPage>);
 
-/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after this many.
-///
-/// # Errors
-/// If memory, an address, a directory or a thread cannot be obtained.
-pub fn launch_part(
+/// A part of a system with gateways, whose trigger they stop until the run starts.
+pub(crate) fn prepare(
     configuration: &Configuration,
     part: &SystemPart,
     events: Option<u64>,
-) -> Result<RunHandle, RunError> {
-    let mut handle = prepare_part(configuration, part, events)?;
-    handle.start(EventKey::new(0, 1), None);
-    Ok(handle)
-}
-
-/// As [`launch_part`], but gateways stop the trigger until [`RunHandle::start`].
-///
-/// # Errors
-/// As [`launch_part`].
-pub fn prepare_part(
-    configuration: &Configuration,
-    part: &SystemPart,
-    events: Option<u64>,
-) -> Result<RunHandle, RunError> {
+) -> Result<(RunBase, Gateways), RunError> {
     let gates = gates(configuration, part, events);
     let is_over = Arc::<AtomicBool>::default();
     let of_triggers = gates.iter().flatten().cloned().collect();
@@ -214,7 +193,7 @@ fn gates(configuration: &Configuration, part: &SystemPart, events: Option<u64>) 
 /// The names of all threads, in whichever process they are.
 fn threads(configuration: &Configuration) -> Vec<String> {
     let mut names = Vec::new();
-    for queue in inputs::queues(configuration) {
+    for queue in queues(configuration) {
         let name = queue.name();
         names.extend(configuration.writes_to_disk().then(|| disk_thread(&name)));
         match queue.gateway.architecture {
@@ -247,7 +226,7 @@ fn sources_thread(flow: &FlowSection) -> String {
 }
 
 impl Assembly<'_> {
-    fn start(mut self) -> Result<RunHandle, RunError> {
+    fn start(mut self) -> Result<(RunBase, Gateways), RunError> {
         // One by one: if a thread cannot be started, the base ends the ones before it.
         for (name, drives) in self.gateways {
             self.base.worker(&name, drives, &self.placement)?;
@@ -257,7 +236,7 @@ impl Assembly<'_> {
         }
         self.base.archive(self.archive, &self.placement)?;
         self.base.warnings.extend(self.placement.finish()?);
-        Ok(RunHandle { base: self.base, builders: Builders::Gateways(Box::new(self.running)) })
+        Ok((self.base, self.running))
     }
 
     fn assemble(&mut self, part: &SystemPart) -> Result<(), RunError> {
@@ -274,7 +253,7 @@ impl Assembly<'_> {
             self.keep_files(part)?;
             self.divide(part)?;
         }
-        let queues: Vec<Queue<'_>> = inputs::queues(self.configuration).collect();
+        let queues: Vec<Queue<'_>> = queues(self.configuration).collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
             if part.has_gateway(&queues[0].gateway.name) {
                 let inputs = inputs::inputs(self.configuration, queues)?;
@@ -342,15 +321,15 @@ impl Assembly<'_> {
         if !self.configuration.writes_to_disk() {
             return Ok(());
         }
-        let (mut writers, mut filings) = (Vec::new(), Vec::new());
+        let (mut writers, mut event_files) = (Vec::new(), Vec::new());
         for queue in self.writers_here(part) {
-            match self.filing_config(&queue) {
-                Some(filing) => filings.push(filing),
+            match self.event_files_config(&queue) {
+                Some(files) => event_files.push(files),
                 None => writers.push(self.storage_config(&queue)),
             }
         }
-        self.base.file_filters = start_file_filters(self.configuration, &filings, &self.placement, self.base.run)?;
-        self.base.keep_files(self.configuration, &writers, &filings, Vec::new())
+        self.base.file_filters = start_file_filters(self.configuration, &event_files, &self.placement, self.base.run)?;
+        self.base.keep_files(self.configuration, &writers, &event_files, Vec::new())
     }
 
     /// An input queue of a gateway.
@@ -363,16 +342,18 @@ impl Assembly<'_> {
         let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
         self.base.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let (mut sink, mut output) = (self.sink(queue)?, None);
-        if self.configuration.decides_itself() {
-            output = Some(self.output(queue, sink.take())?);
-        }
+        let sink = self.sink(queue)?;
+        let output = if self.configuration.decides_itself() {
+            self.output(queue, sink)?
+        } else {
+            EventOutput::of_farm(sink, self.configuration.streams())
+        };
         let machine = inputs::machine(self.configuration, number, section, self.incarnation, self.base.run);
         self.base.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
         let config = GatewayDriveConfig {
             machine,
-            gathering: inputs::gathering(section),
+            gathering: section.gather,
             triggers: places.triggers.clone(),
             requests: inputs::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
             run: self.base.run,
@@ -402,8 +383,6 @@ impl Assembly<'_> {
             farm,
             triggers: trigger_sender(&name)?,
             readers,
-            sink,
-            streams: self.configuration.streams(),
             heads,
             tap,
             lumisections: self.lumisections.next(),
@@ -491,7 +470,7 @@ impl Assembly<'_> {
 
     /// The input queues of the gateways that are in this process.
     fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = Queue<'_>> {
-        inputs::queues(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
+        queues(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
     }
 
     /// How an input queue writes.
@@ -528,17 +507,17 @@ impl Assembly<'_> {
         let slots = inputs::local_events(configuration);
         let of_unit = (NodeId::builder(queue.number), configuration.run.output.as_path());
         let filters = Filters { configuration, placement };
-        let filtering = filters.filtering(&queue.name(), slots, of_unit, &mut base.watched, archive)?;
+        let filter = filters.stage(&queue.name(), slots, of_unit, &mut base.watched, archive)?;
         // In good time before the drive gives up what is left.
         let patience = configuration.timeouts.drain.0 / 2;
-        Ok(EventOutput::new(sink, slots).with_filtering(filtering, patience))
+        Ok(EventOutput::new(sink, slots).with_filter(filter, patience))
     }
 
     /// How an input queue writes files of events; `None` without `[file_based]`.
-    fn filing_config(&self, queue: &Queue<'_>) -> Option<FilingConfig> {
+    fn event_files_config(&self, queue: &Queue<'_>) -> Option<EventFilesConfig> {
         let (configuration, name) = (self.configuration, queue.name());
-        let own = (inputs::queues(configuration).count() > 1).then_some(name.as_str());
-        filing_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
+        let own = (queues(configuration).count() > 1).then_some(name.as_str());
+        event_files_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 
     /// What takes its accepted events; `None` if nothing is written.
@@ -550,7 +529,7 @@ impl Assembly<'_> {
             let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
             Ok(Staging::new(pool(&format!("{name}-records"), (block, blocks))?))
         };
-        let configs = (self.storage_config(queue), self.filing_config(queue));
+        let configs = (self.storage_config(queue), self.event_files_config(queue));
         sink(self.configuration, &name, configs, &self.placement, records)
     }
 

@@ -1,9 +1,9 @@
 //! The farm: what gateways and nodes reach each other by, and the nodes.
 
-use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemPart, packet_error, pool};
+use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemPart, pool};
 use super::inputs;
-use super::inputs::Queue;
-use crate::assemble::{RunError, endpoint};
+use crate::error::{RunError, endpoint, packet_error};
+use crate::resolve::Queue;
 use crate::worker::DriveWithPage;
 use ropewalk_config::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
 use ropewalk_engine::gateway::{

@@ -1,12 +1,12 @@
 //! From the sections of gateways and flows to input queues: machines, sockets and rings.
 
-use super::assemble::{BATCH, SEND_MEMORY, packet_error, pool};
-use crate::assemble::RunError;
+use super::assemble::{BATCH, SEND_MEMORY, pool};
+use crate::error::{RunError, packet_error};
+use crate::resolve::{Queue, queues};
 use ropewalk_config::{
-    Configuration, DefaultChoice, FARM_PROTOCOL, FilterSection, FlowSection, GatewaySection,
-    Gathering as GatheringChoice, ReceiveChoice, SendChoice, TransportChoice, TriggerNaming,
+    Configuration, DefaultChoice, FARM_PROTOCOL, FilterSection, FlowSection, GatewaySection, ReceiveChoice, SendChoice,
+    TransportChoice, TriggerNaming,
 };
-use ropewalk_engine::gateway::Gathering;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::{
     DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, PacketSource, ThrottleConfig,
@@ -21,7 +21,6 @@ use ropewalk_io::packet::{
 };
 use ropewalk_memory::{MemoryKind, Pool, PoolConfig, Staging};
 use ropewalk_terms::{Incarnation, RunNumber, SourceId};
-use ropewalk_wire::gateway::Copying;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
@@ -211,34 +210,12 @@ fn card_queue(card: &Arc<XdpCard>, queue: &Queue<'_>, flows: usize) -> Result<In
     })
 }
 
-/// An input queue.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Queue<'a> {
-    pub(super) gateway: &'a GatewaySection,
-    /// Its number among all queues of all gateways.
-    pub(super) number: u16,
-    /// Its number in its gateway.
-    pub(super) index: u16,
-}
-
-/// All queues, gateway by gateway.
-pub(crate) fn queues(configuration: &Configuration) -> impl Iterator<Item = Queue<'_>> {
-    let each = configuration.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
-    (0..).zip(each).map(|(number, (gateway, index))| Queue { gateway, number, index })
-}
-
 /// What carries the packets of a flow.
 pub(super) fn carrier(flow: &FlowSection) -> Flow {
     flow.protocol.map_or(Flow::Udp, Flow::Ip)
 }
 
 impl Queue<'_> {
-    /// Its name: the gateway's, with its number where there are several.
-    pub(crate) fn name(&self) -> String {
-        let name = &self.gateway.name;
-        if self.gateway.queues == 1 { name.clone() } else { format!("{name}-{}", self.index) }
-    }
-
     /// Where the packets of a flow come in.
     pub(super) fn listen(&self, flow: &FlowSection) -> SocketAddrV4 {
         let first = self.gateway.listen[&flow.name];
@@ -330,15 +307,6 @@ pub(super) fn machine(
     };
     let flows = flows(configuration);
     GatewayConfig { incarnation, run: run.0, throttle, ..GatewayConfig::new(gateway, flows, farm) }
-}
-
-/// How a gateway puts events together.
-pub(super) const fn gathering(section: &GatewaySection) -> Gathering {
-    match section.gather {
-        GatheringChoice::Iovec => Gathering::Iovec,
-        GatheringChoice::Memcpy => Gathering::Copy(Copying::Library),
-        GatheringChoice::ShortCopy => Gathering::Copy(Copying::Short),
-    }
 }
 
 /// How a socket receives packets.

@@ -20,8 +20,8 @@ pub(super) use account::GatewayAccount;
 pub use account::{
     GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary, WritingSummary,
 };
-pub(super) use assemble::packet_error;
-pub use assemble::{SystemPart, gateway_placement_on, launch_part, prepare_part, receiving_threads};
+pub(super) use assemble::prepare;
+pub use assemble::{SystemPart, gateway_placement_on, receiving_threads};
 pub use flow_summary::{
     FlowEventSummary, FlowRateSummary, FlowSummary, PacketSourceSummary, PacketSummary, RestartSummary, SentSummary,
     SetSummary,
@@ -29,5 +29,4 @@ pub use flow_summary::{
 pub(super) use gateways::Gateways;
 #[cfg(test)]
 pub(super) use gateways::{Hardware, Way};
-pub(super) use inputs::queues;
 pub use snapshot::GatewaySnapshot;

@@ -5,7 +5,8 @@ use super::limits::{RunLimits, task_limits};
 use super::masks::MaskRules;
 use super::parameters::Parameters;
 use super::restarts::RestartRules;
-use crate::gateway::{SystemPart, prepare_part};
+use crate::assemble::prepare_part;
+use crate::gateway::SystemPart;
 use crate::{
     Addresses, FrontEndService, RunError, RunHandle, RunSummary, advice, launch_manager, launch_with, take_over,
 };
@@ -200,8 +201,8 @@ struct Present<S: System> {
     service: S::Service,
 }
 
-/// Settings that outlive runs, and therefore stay as they were when the program was started.
-const LASTING: [&str; 7] = ["run.output", "control.", "alarm[", "alarms.", "logbook.", "monitor.", "version"];
+/// Settings of the program, not of a run: they stay as they were when the program was started.
+const PROGRAM_SETTINGS: [&str; 7] = ["run.output", "control.", "alarm[", "alarms.", "logbook.", "monitor.", "version"];
 
 impl<S: System> Launcher<S> {
     /// Sets up runs of this system.
@@ -238,8 +239,8 @@ impl<S: System> Launch for Launcher<S> {
         let system = read()?;
         let mut present = self.present();
         let differences = present.system.configuration().written.differences(&system.configuration().written);
-        let timer = differences.keys().find(|key| LASTING.iter().any(|timer| key.starts_with(timer)));
-        if let Some(key) = timer {
+        let changed = differences.keys().find(|key| PROGRAM_SETTINGS.iter().any(|setting| key.starts_with(setting)));
+        if let Some(key) = changed {
             let why = format!(
                 "the configuration says something else of {key} now, which outlives runs: start the program again, or take that back"
             );

@@ -169,13 +169,13 @@ mod tests {
     #[test]
     fn what_takes_long_is_read_less_often_and_never_less_than_once_a_second() {
         let at = |microseconds: u64| Instant::from_nanoseconds(microseconds * 1000);
-        let mut pace = SamplingInterval::new(SamplingInterval::NUMBERS);
-        assert!(pace.is_due(at(0)));
+        let mut interval = SamplingInterval::new(SamplingInterval::NUMBERS);
+        assert!(interval.is_due(at(0)));
         for (took, next) in [(10, 100_000), (600, 300_000), (50_000, 1_000_000)] {
-            pace.was_read(at(1_000_000), at(1_000_000 + took));
-            assert!(!pace.is_due(at(1_000_000 + next - 1)) && pace.is_due(at(1_000_000 + next)), "{took} us");
+            interval.was_read(at(1_000_000), at(1_000_000 + took));
+            assert!(!interval.is_due(at(1_000_000 + next - 1)) && interval.is_due(at(1_000_000 + next)), "{took} us");
         }
-        pace.hurry();
-        assert!(pace.is_due(at(1_000_001)));
+        interval.hurry();
+        assert!(interval.is_due(at(1_000_001)));
     }
 }

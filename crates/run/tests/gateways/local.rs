@@ -3,7 +3,8 @@
 use crate::support::TemporaryDirectory;
 use ropewalk_config::parse;
 use ropewalk_run::RunSummary;
-use ropewalk_run::gateway::{SystemPart, launch_part};
+use ropewalk_run::gateway::SystemPart;
+use ropewalk_run::launch_part;
 use ropewalk_terms::{SourceId, TriggerBits};
 use ropewalk_tools::file_based::FileEvent;
 use ropewalk_tools::{RunReader, verify};

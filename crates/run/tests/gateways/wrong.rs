@@ -3,7 +3,8 @@
 
 use crate::support::{Held, TemporaryDirectory};
 use ropewalk_config::parse;
-use ropewalk_run::gateway::{FlowSummary, SystemPart, WaitingSummary, launch_part};
+use ropewalk_run::gateway::{FlowSummary, SystemPart, WaitingSummary};
+use ropewalk_run::launch_part;
 use ropewalk_run::{RunHandle, RunSummary};
 use ropewalk_terms::Cause;
 use ropewalk_wire::gateway::{Message, Throttle, ThrottleState};

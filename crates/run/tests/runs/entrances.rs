@@ -130,7 +130,7 @@ fn a_source_that_comes_by_the_entrance_of_another_one_is_turned_away() {
     let [first, second] = ["board1", "board2"].map(|name| address_of(&handle, name));
     let mut stranger = TcpStream::connect(&first).expect("it listens");
     let _ = stranger.write_all(&stream(2, 1, EVENTS));
-    assert!(crate::support::is_closed(&stranger), "the other source has a door of its own");
+    assert!(crate::support::is_closed(&stranger), "the other source has another port");
     for (source, address) in [(1, first), (2, second)] {
         TcpStream::connect(address).expect("it listens").write_all(&stream(source, 1, EVENTS)).expect("it is read");
     }

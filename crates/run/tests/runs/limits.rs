@@ -1,5 +1,5 @@
 //! What limits real runs, provoked on this machine, and the sentence that says so. Simulated runs provoke the rest
-//! (`crates/sim/tests/campaigns/limits.rs`).
+//! (`crates/sim/src/campaign/tests.rs`).
 
 use crate::support::{FrontEnd, OwnDisk, PATIENCE, Run, Setup};
 use ropewalk_monitor::bottleneck::{Finder, Finding, Limit};

@@ -47,14 +47,14 @@ pub(super) struct Endpoints {
     around: Surroundings,
     known: Vec<Option<Known>>,
     /// Front ends connect here.
-    is_door: bool,
+    is_for_front_ends: bool,
     /// A peer is cut off only for having no room: every message that comes can be understood.
     is_lenient: bool,
     /// The peer that had no room for the last message.
     refused: Option<Endpoint>,
     /// Whom each endpoint that is not established calls.
     calls: BTreeMap<Endpoint, String>,
-    /// At the door: which front end's connection each endpoint is or was. What came over one that has ended may still be
+    /// For front ends: which front end's connection each endpoint is or was. What came over one that has ended may still be
     /// looked at when its place belongs to another.
     met: BTreeMap<Endpoint, (u32, u64)>,
     owners: Vec<Owner>,
@@ -71,7 +71,7 @@ impl Endpoints {
             inner: network.dispatcher(config, pool),
             around: around.clone(),
             known: Vec::new(),
-            is_door: false,
+            is_for_front_ends: false,
             is_lenient: false,
             refused: None,
             owners: vec![Owner::SHARED],
@@ -79,9 +79,9 @@ impl Endpoints {
         }
     }
 
-    /// The same, as the door for front ends: what arrives from each is written down.
-    pub(super) fn door(mut self) -> Self {
-        self.is_door = true;
+    /// The same, for front ends: what arrives from each is recorded.
+    pub(super) fn for_front_ends(mut self) -> Self {
+        self.is_for_front_ends = true;
         self
     }
 
@@ -106,7 +106,7 @@ impl Endpoints {
         if self.known.len() <= endpoint.index() {
             self.known.resize(endpoint.index() + 1, None);
         }
-        if let (true, Some(peer)) = (self.is_door, peer) {
+        if let (true, Some(peer)) = (self.is_for_front_ends, peer) {
             self.met.insert(endpoint, (peer, connection));
         }
         self.known[endpoint.index()] = Some(Known { endpoint, connection, side, peer, reading: true });
@@ -143,7 +143,7 @@ impl Endpoints {
                 recorder.note(now, (4 + connection * 4 + (1 - side) as u64, bytes), || {
                     format!("{} receives {bytes} bytes over {connection}.{}", self.around.place, 1 - side)
                 });
-                if let (true, Some(peer)) = (self.is_door, peer) {
+                if let (true, Some(peer)) = (self.is_for_front_ends, peer) {
                     recorder.inlets.entry(peer).or_default().deliver(now, connection, bytes);
                 }
             }
@@ -160,7 +160,9 @@ impl Endpoints {
 
     /// Whether a front end's bytes are taken from it.
     fn note_reading(&self, endpoint: Endpoint, read: bool) {
-        if let (true, Some(&Known { peer: Some(peer), connection, .. })) = (self.is_door, self.known(endpoint)) {
+        if let (true, Some(&Known { peer: Some(peer), connection, .. })) =
+            (self.is_for_front_ends, self.known(endpoint))
+        {
             let now = self.around.clock.world();
             self.around.recorder.borrow_mut().inlets.entry(peer).or_default().set_read(now, connection, read);
         }
@@ -169,7 +171,9 @@ impl Endpoints {
     /// A front end's connection is over.
     fn note_end(&self, endpoint: Endpoint) {
         self.note_reading(endpoint, true);
-        if let (true, Some(&Known { peer: Some(peer), connection, .. })) = (self.is_door, self.known(endpoint)) {
+        if let (true, Some(&Known { peer: Some(peer), connection, .. })) =
+            (self.is_for_front_ends, self.known(endpoint))
+        {
             let now = self.around.clock.world();
             let mut recorder = self.around.recorder.borrow_mut();
             recorder.inlets.entry(peer).or_default().ends.entry(connection).or_insert(now);
@@ -232,7 +236,7 @@ impl Dispatcher for Endpoints {
         let is_known = self.inner.pool().is_some_and(|pool| pool.available(owner) + pool.held_by(owner) > 0);
         if let Some(&(peer, connection)) = self.met.get(&endpoint).filter(|_| is_known) {
             let mut recorder = self.around.recorder.borrow_mut();
-            recorder.inlets.entry(peer).or_default().lines.entry(connection).or_default().door = Some(self.host());
+            recorder.inlets.entry(peer).or_default().lines.entry(connection).or_default().host = Some(self.host());
         }
         self.inner.set_owner(endpoint, owner);
     }
@@ -243,7 +247,7 @@ impl Dispatcher for Endpoints {
     }
 
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
-        if let Some(Some(known)) = self.known.get_mut(endpoint.index()).filter(|_| self.is_door)
+        if let Some(Some(known)) = self.known.get_mut(endpoint.index()).filter(|_| self.is_for_front_ends)
             && known.endpoint == endpoint
         {
             known.reading = reading;

@@ -174,7 +174,7 @@ kinds! {
     HugeLength = "source_claims_4gib" at_once,
     /// The source needs a thousand times longer from fragment to fragment.
     Slow = "source_slow" lasts,
-    /// A stranger connects to the readout unit's door for front ends and sends nonsense.
+    /// A stranger connects to the readout unit's port for front ends and sends nonsense.
     Garbage = "garbage_connection" lasts,
     /// One of two event managers is gone; after that time it is started again, and knows nothing.
     ManagerCrash = "manager_crash" lasts,

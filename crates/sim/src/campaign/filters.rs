@@ -3,7 +3,7 @@
 
 use super::content::mixed;
 use super::machines::pool;
-use ropewalk_engine::{FilterLink, FilterSight, Filtering, NotBelieved, Offered, RESULT_BYTES, Said, UnitDecision};
+use ropewalk_engine::{FilterLink, FilterSight, FilterStage, NotBelieved, Offered, RESULT_BYTES, Said, UnitDecision};
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{Decision, FarmConfig, StreamConfig, Streams};
 use ropewalk_flow::source::Random;
@@ -85,7 +85,7 @@ impl Filters {
     }
 
     /// Those of a life of a builder unit with so many slots.
-    pub(super) fn filtering(&self, slots: u32) -> Filtering {
+    pub(super) fn filter(&self, slots: u32) -> FilterStage {
         let supervision = SupervisorConfig {
             timeout: Duration::from_millis(500),
             start_timeout: Duration::from_secs(2),
@@ -95,7 +95,7 @@ impl Filters {
         let results = Staging::new(pool("results", RESULT_BYTES, slots as usize + 1));
         let farm = FarmConfig { units: self.units, slots, supervision };
         let unit = |index| Box::new(FilterUnit::new(self, index)) as Box<dyn FilterLink>;
-        Filtering::units(farm, (0..self.units).map(unit).collect(), streams(), results)
+        FilterStage::units(farm, (0..self.units).map(unit).collect(), streams(), results)
     }
 }
 

@@ -79,11 +79,11 @@ impl World {
             let connections = member.hosts(false).into_iter().map(|host| network.connections_of(host).len() as u64);
             let connections = connections.sum::<u64>() + 1;
             for (index, pool) in member.pools().into_iter().enumerate() {
-                let is_door = matches!(place, Place::Readout(_)) && index == 2;
+                let is_for_front_ends = matches!(place, Place::Readout(_)) && index == 2;
                 // What was not taken lies in its ring.
                 let ring = rings.iter().find(|&&(readout, _)| place == Place::Readout(readout) && index == 3);
                 let most = ring.map_or(connections, |&(_, pages)| pages);
-                ensure!(Pools, !done || is_door && !all_came || pool.held <= most;
+                ensure!(Pools, !done || is_for_front_ends && !all_came || pool.held <= most;
                     "{place}: {} blocks of its pool {index} are out after the end, and {most} may be", pool.held)?;
             }
         }
@@ -356,8 +356,8 @@ impl World {
         let id = self.scenario.source_id(source);
         let Some(record) = self.record(source) else { return Ok(()) };
         let made = record.made(event);
-        let course = &timeline.courses[source];
-        let delivered = course.delivered[event as usize];
+        let history = &timeline.histories[source];
+        let delivered = history.delivered[event as usize];
         let lost_on_the_way = made.is_some_and(|made| {
             !made.how.is_whole()
                 // A damaged one has its place only if its neighbours show it.
@@ -370,10 +370,10 @@ impl World {
         {
             return Ok(());
         }
-        let (courses, index) = (&timeline.courses, event as usize);
-        if self.is_unconfirmed(source, index, courses)
-            || self.is_left_over(source, index, courses)
-            || self.precedes_first_number(source, index, courses)
+        let (histories, index) = (&timeline.histories, event as usize);
+        if self.is_unconfirmed(source, index, histories)
+            || self.is_left_over(source, index, histories)
+            || self.precedes_first_number(source, index, histories)
         {
             return Ok(());
         }
@@ -387,7 +387,7 @@ impl World {
         // Whether the event, or a later one, had begun by then.
         let first = timeline.begun[event as usize..].iter().min();
         let waits_by = |until| first.is_some_and(|&begun| begun <= until);
-        if died || course.absences.iter().any(|absence| absence.from <= at && waits_by(absence.until)) {
+        if died || history.absences.iter().any(|absence| absence.from <= at && waits_by(absence.until)) {
             return Ok(());
         }
         let begun = timeline.begun[event as usize];
@@ -552,7 +552,7 @@ impl World {
         let held_it = |source: usize| {
             let readout = Place::Readout(self.scenario.readout_of(source));
             let mut deaths = self.safe.deaths.iter().filter(|death| death.place == readout && death.at <= heard);
-            timeline.courses[source].delivered[event as usize].is_none_or(|came| deaths.any(|death| death.at >= came))
+            timeline.histories[source].delivered[event as usize].is_none_or(|came| deaths.any(|death| death.at >= came))
         };
         held.events[&event].iter().all(is_gone) && (0..self.scenario.sources.len()).all(held_it)
     }
@@ -607,7 +607,7 @@ impl World {
             let inlet = front_end.hosts.first().and_then(|host| recorder.inlets.get(host));
             let node = &self.readouts[usize::from(self.scenario.readout_of(source))];
             let (Some(inlet), Some(readout)) = (inlet, node.machine()) else { continue };
-            let lines = inlet.lines.values().filter(|line| line.door == node.hosts.first().copied());
+            let lines = inlet.lines.values().filter(|line| line.host == node.hosts.first().copied());
             let (whole, most) = lines.fold((0, 0), |(whole, most), line| (whole + line.whole, most + line.most()));
             let place = source % self.scenario.sources_each();
             let received = readout.machine().account(place).received;

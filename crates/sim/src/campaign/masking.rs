@@ -150,7 +150,7 @@ impl World {
         let readout = Place::Readout(self.scenario.readout_of(source));
         // What a readout unit said of an event before it died is not what it says when it has begun anew; and that a source took part
         // again it may not have reported any more.
-        let delivered = timeline.courses[source].delivered[event as usize];
+        let delivered = timeline.histories[source].delivered[event as usize];
         let is_before = |at: Instant| delivered.is_none_or(|delivered| delivered <= at);
         let has_died =
             self.safe.deaths.iter().any(|death| death.place == readout && (found.is_some() || is_before(death.at)));

@@ -35,8 +35,8 @@ pub(super) struct Line {
     bytes: u64,
     /// The source sent something that ends framing; nothing behind it is a fragment.
     is_ruined: bool,
-    /// The door where it was found out whose it is.
-    pub(super) door: Option<u32>,
+    /// The host that recognised its source.
+    pub(super) host: Option<u32>,
 }
 
 impl Line {

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// After the last fault is over, and everybody has had his time, so long until the end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So long after the event manager has ended everybody has who was dismissed.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// The time that the other nodes have to end after the event manager has ended.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
 
 /// A run in virtual time.
 pub struct World {
@@ -557,8 +557,8 @@ impl Cluster for World {
         let now = self.core.now();
         let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
         let end = Some(Instant::ZERO.after(self.end_command().0));
-        let farewell = self.reign.ended.map(|(_, since)| since.after(FAREWELL));
-        let commands = [end, farewell].into_iter().flatten().filter(|&time| time > now);
+        let shutdown = self.reign.ended.map(|(_, since)| since.after(SHUTDOWN_TIME));
+        let commands = [end, shutdown].into_iter().flatten().filter(|&time| time > now);
         commands.chain(next).chain(self.next_mask()).min()
     }
 
@@ -576,8 +576,8 @@ impl Cluster for World {
     fn has_ended(&self) -> bool {
         let Some((_, since)) = self.reign.ended.filter(|_| self.core.schedule.is_over()) else { return false };
         // A unit that was away when the run ended waits for another event manager, longer than the simulation lasts.
-        let patience = self.core.now() >= since.after(FAREWELL);
-        patience || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
+        let is_over = self.core.now() >= since.after(SHUTDOWN_TIME);
+        is_over || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
     }
 
     fn judge(&mut self) -> Result<(), Broken> {

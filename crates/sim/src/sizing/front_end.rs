@@ -37,7 +37,7 @@ struct Source {
 }
 
 /// All sources: see the module's text.
-pub(super) struct FrontEnds {
+pub(super) struct FrontEndModel {
     pub(super) triggers: Triggers,
     sources: Vec<Source>,
     format: FormatChoice,
@@ -50,7 +50,7 @@ pub(super) struct FrontEnds {
     pub(super) most_kept: u64,
 }
 
-impl FrontEnds {
+impl FrontEndModel {
     pub(super) fn new(system: &System) -> Self {
         let waiting = (system.front_end.buffer.0 + system.front_network.window.0) as f64 / system.mean_fragment();
         let events = 2 * u64::from(system.readout.capacity) + (waiting as u64).min(1 << 16);

@@ -1,7 +1,7 @@
 //! Sizing: a system described by numbers, run for some seconds of virtual time.
 //!
 //! ```text
-//!  triggers --> FrontEnds ==front network==> ReadoutUnit ==event network==> BuilderUnit --> filter --> disk
+//!  triggers --> FrontEndModel ==front network==> ReadoutUnit ==event network==> BuilderUnit --> filter --> disk
 //!     ^            |  lengths, no bytes       [Readout]                      [Builder]
 //!     +-- pause ---+                              \----- messages ----- ManagerUnit [Manager]
 //! ```

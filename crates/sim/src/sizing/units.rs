@@ -4,7 +4,7 @@
 //! A computer works in turns: it looks for work, does what has come since its last turn, and hands on the results when
 //! the work is done. Under load turns become longer and batches larger, as in the real drives.
 
-use super::front_end::FrontEnds;
+use super::front_end::FrontEndModel;
 use super::network::{Load, Pace};
 use super::push::PushHostSection;
 use super::queue::{Letter, Side, Step};
@@ -56,7 +56,7 @@ pub(super) struct ReadoutUnit {
 }
 
 impl ReadoutUnit {
-    pub(super) fn new(system: &System, index: u32, sources: Range<u32>, front_ends: &FrontEnds) -> Self {
+    pub(super) fn new(system: &System, index: u32, sources: Range<u32>, front_ends: &FrontEndModel) -> Self {
         let configured = sources.clone().map(|source| SourceConfig::new(SourceId(source), Format::Generic)).collect();
         let config = ReadoutConfig {
             builders: system.builders,
@@ -99,7 +99,7 @@ impl ReadoutUnit {
 
     /// Reads what a source has sent, as far as there is room; returns how many fragments. Says in `full` what had
     /// none: the pool, or table and window.
-    fn read(&mut self, place: usize, readable: u64, front_ends: &mut FrontEnds, full: &mut [bool; 2]) -> u64 {
+    fn read(&mut self, place: usize, readable: u64, front_ends: &mut FrontEndModel, full: &mut [bool; 2]) -> u64 {
         let source = self.sources.start + place as u32;
         let room = self.machine.room(place);
         while let Some((event, length)) = front_ends.next_fragment(source, readable) {
@@ -225,7 +225,7 @@ impl World<'_> {
 }
 
 /// Events were released here: their bytes are free.
-fn let_go(unit: &mut ReadoutUnit, front_ends: &FrontEnds, first: u64, count: u64) {
+fn let_go(unit: &mut ReadoutUnit, front_ends: &FrontEndModel, first: u64, count: u64) {
     for (held, source) in unit.held.iter_mut().zip(unit.sources.clone()) {
         let bytes = front_ends.bytes(source, first, count);
         *held -= bytes;

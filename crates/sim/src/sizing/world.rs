@@ -1,6 +1,6 @@
 //! The simulated system: the real machines, what lies between them, and the loop that lets time pass.
 
-use super::front_end::FrontEnds;
+use super::front_end::FrontEndModel;
 use super::network::{Framing, Full, Nature, Network};
 use super::outcome::{Histogram, Outcome};
 use super::queue::{Letter, Queue, Side, Step};
@@ -19,7 +19,7 @@ pub(super) struct World<'a> {
     pub(super) system: &'a System,
     pub(super) queue: Queue,
     pub(super) now: u64,
-    pub(super) front_ends: FrontEnds,
+    pub(super) front_ends: FrontEndModel,
     pub(super) front: Network,
     pub(super) event: Network,
     pub(super) manager: ManagerUnit,
@@ -93,7 +93,7 @@ impl<'a> World<'a> {
         for flow in 0..readouts * builders {
             event.add_flow(flow / builders, flow % builders);
         }
-        let front_ends = FrontEnds::new(system);
+        let front_ends = FrontEndModel::new(system);
         let units = 1 + readouts + builders;
         Self {
             manager: ManagerUnit::new(system),

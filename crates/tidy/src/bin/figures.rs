@@ -35,7 +35,7 @@ enum Group {
 impl Group {
     const ALL: [(Self, &str); 5] = [
         (Self::Product, "product"),
-        (Self::Simulator, "simulator and testkit"),
+        (Self::Simulator, "simulator"),
         (Self::Measurement, "bench, lab and limits"),
         (Self::Tests, "tests"),
         (Self::Examples, "examples and fuzz targets"),
@@ -50,7 +50,7 @@ impl Group {
         match name {
             _ if place == "examples" => Self::Examples,
             "tidy" => Self::Tests,
-            "sim" | "testkit" => Self::Simulator,
+            "sim" => Self::Simulator,
             "io" if parts.any(|part| part.starts_with("simulated")) => Self::Simulator,
             "bench" | "lab" | "limits" => Self::Measurement,
             _ => Self::Product,

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &["terms", "kernels"]),
     ("io", &["terms", "memory", "wire"]),
     ("flow", &["terms", "wire", "memory"]),
-    ("monitor", &["terms", "memory"]),
+    ("monitor", &["terms"]),
     ("host", &[]),
     ("tune", &["terms", "kernels", "host", "io"]),
     ("plugin", &["terms", "memory", "wire", "flow"]),
@@ -33,10 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "control", "doctor", "console",
         ],
     ),
-    (
-        "sim",
-        &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "engine", "config", "tools"],
-    ),
+    ("sim", &["terms", "memory", "wire", "io", "flow", "engine", "config"]),
     ("limits", ANY_BUT_PROGRAMS),
     ("bench", ANY_BUT_PROGRAMS),
     (LABORATORY, ANY_BUT_PROGRAMS),
@@ -139,6 +136,21 @@ fn every_room_of_the_workspace_is_in_the_table() {
         .filter(|name| room(name).is_none_or(|room| !ARROWS.iter().any(|(known, _)| *known == room)))
         .collect();
     assert!(unknown.is_empty(), "{unknown:?}: add the room to ARCHITECTURE.md and to ARROWS");
+}
+
+#[test]
+fn every_permission_is_used() {
+    let mut unused = Vec::new();
+    for (from, allowed) in ARROWS.iter().filter(|(_, allowed)| *allowed != ANY_BUT_PROGRAMS) {
+        let package = ours().find(|package| room(&package.name) == Some(*from));
+        let used = |to: &str| {
+            package.is_some_and(|package| {
+                package.dependencies.iter().any(|one| !one.is_dev && room(&one.name) == Some(to))
+            })
+        };
+        unused.extend(allowed.iter().filter(|to| !used(to)).map(|to| format!("`{from}` does not use `{to}`")));
+    }
+    assert!(unused.is_empty(), "{unused:?}: take it out of ARROWS");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The rules of the house. Each file holds one rule, its reason, and the test of the rule itself.
 
 mod arrows;
+mod cycles;
 mod islands;
 mod licences;
 mod metadata;

@@ -205,11 +205,6 @@ impl From<Counting> for CountingReport {
 }
 
 impl ForeignReport {
-    /// Whether every byte belongs to a frame that is as it should be.
-    pub const fn is_intact(&self) -> bool {
-        self.status.code != Status::Wrong as u8
-    }
-
     /// Whether nothing is missing, misplaced or doubtful.
     pub fn is_complete(&self) -> bool {
         self.facts().reasons(Asked::Checked).all(|(fact, _)| fact.status(Asked::Checked) != Status::Lost)

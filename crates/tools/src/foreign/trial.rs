@@ -380,11 +380,6 @@ fn numbers(numbers: &Numbers) -> Option<NumbersReport> {
 }
 
 impl TrialReport {
-    /// Whether every byte belongs to a frame that is as it should be.
-    pub const fn is_intact(&self) -> bool {
-        self.status.code != Status::Wrong as u8
-    }
-
     /// Whether nothing is missing, misplaced or doubtful.
     pub fn is_complete(&self) -> bool {
         self.facts().reasons(Asked::Checked).all(|(fact, _)| fact.status(Asked::Checked) != Status::Lost)

@@ -137,11 +137,6 @@ impl Header {
         field(self.0, 4, 4) as u8
     }
 
-    /// Whether more header words may follow.
-    pub const fn more_headers(self) -> bool {
-        field(self.0, 3, 1) == 1
-    }
-
     /// The same header with another trigger number, modulo 2^24.
     pub const fn with_level1_id(self, level1_id: u32) -> Self {
         Self(with_field(self.0, 32, 24, level1_id as u64))
@@ -150,21 +145,6 @@ impl Header {
     /// The same header with another bunch crossing, modulo 2^12.
     pub const fn with_bunch_crossing(self, bunch_crossing: u16) -> Self {
         Self(with_field(self.0, 20, 12, bunch_crossing as u64))
-    }
-
-    /// The same header with another event type, modulo 2^4.
-    pub const fn with_event_type(self, event_type: u8) -> Self {
-        Self(with_field(self.0, 56, 4, event_type as u64))
-    }
-
-    /// The same header with another version, modulo 2^4.
-    pub const fn with_version(self, version: u8) -> Self {
-        Self(with_field(self.0, 4, 4, version as u64))
-    }
-
-    /// The same header, saying whether more header words may follow.
-    pub const fn with_more_headers(self, more: bool) -> Self {
-        Self(with_field(self.0, 3, 1, more as u64))
     }
 }
 
@@ -242,21 +222,6 @@ impl Trailer {
     /// The same trailer with another CRC.
     pub const fn with_crc(self, crc: u16) -> Self {
         Self(with_field(self.0, 16, 16, crc as u64))
-    }
-
-    /// The same trailer with another status, modulo 2^4.
-    pub const fn with_status(self, status: u8) -> Self {
-        Self(with_field(self.0, 8, 4, status as u64))
-    }
-
-    /// The same trailer with another TTS state, modulo 2^4.
-    pub const fn with_tts(self, tts: u8) -> Self {
-        Self(with_field(self.0, 4, 4, tts as u64))
-    }
-
-    /// The same trailer, saying whether another trailer word follows.
-    pub const fn with_more_trailers(self, more: bool) -> Self {
-        Self(with_field(self.0, 3, 1, more as u64))
     }
 
     /// Whether the CRC is right for a fragment that gave `crc` over all of its bytes, this trailer as it is included.
@@ -379,23 +344,6 @@ impl<'a> Fragment<'a> {
     /// The bytes between the first and the last word. Further header and trailer words are part of it.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[WORD_BYTES..self.bytes.len() - WORD_BYTES]
-    }
-
-    /// The header words behind the first: each must be announced by the one before it and look like a header.
-    pub fn further_headers(&self) -> impl Iterator<Item = Header> + use<'a> {
-        let mut before = self.header();
-        self.payload().as_chunks().0.iter().map_while(move |&word| {
-            let next = Header::parse(word).ok().filter(|_| before.more_headers())?;
-            before = next;
-            Some(next)
-        })
-    }
-
-    /// The trailer words before the last, from the back to the front: each must look like a trailer and announce
-    /// the one behind it. Payload may look the same by chance.
-    pub fn further_trailers(&self) -> impl Iterator<Item = Trailer> + use<'a> {
-        let words = self.payload().as_chunks().0;
-        words.iter().rev().map_while(|&word| Trailer::parse(word).ok().filter(|trailer| trailer.more_trailers()))
     }
 
     /// Checks whose fragment it is.

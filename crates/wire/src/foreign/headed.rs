@@ -77,7 +77,8 @@ impl Place {
     }
 
     /// How its word is written in the documentation: bytes, order, bits.
-    pub fn type_text(&self) -> String {
+    #[cfg(test)]
+    pub(super) fn type_text(&self) -> String {
         let order = match (self.bytes, self.is_big_endian) {
             (1, _) => "",
             (_, true) => "be",

@@ -2,7 +2,7 @@
 //! storage), and simulated processes that crash, hang and answer wrongly, as the seed says.
 //!
 //! ```text
-//!   Assigner: replaces event manager and readout unit --events--> Builder --> EventOutput: Filtering, Storage --> disk
+//!   Assigner: replaces event manager and readout unit --events--> Builder --> EventOutput: FilterStage, Storage --> disk
 //!                                                                          ^            |  ^
 //!                                                             acknowledged |     events v  |  decisions, or its end
 //!                                                                                     SimulatedUnit
@@ -20,7 +20,7 @@ use super::mixed;
 use super::stand::pool;
 use super::{seeds, unless};
 use ropewalk_engine::{
-    EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordKeeper, RemoteUnit, Storage, StorageConfig, StreamStorage,
+    EventOutput, FilterLink, FilterStage, RESULT_BYTES, RecordStore, RemoteUnit, Storage, StorageConfig, StreamStorage,
 };
 use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource};
 use ropewalk_flow::filter::{
@@ -359,12 +359,12 @@ impl World {
         };
         let farm = FarmConfig { units: scenario.units, slots: scenario.slots, supervision };
         let results = Staging::new(pool("results", RESULT_BYTES, scenario.results));
-        let filtering = Filtering::units(farm, links, scenario.streams(), results);
+        let filter = FilterStage::units(farm, links, scenario.streams(), results);
         let kept = Kept::default();
-        let filtering = filtering.with_keeper(Box::new(kept.clone()));
+        let filter = filter.with_record_store(Box::new(kept.clone()));
         let storage = storage(&scenario, &medium, &clock);
         let patience = scenario.drain.map_or(LONGEST, |(_, patience)| patience);
-        let mut output = EventOutput::new(Some(Box::new(storage)), scenario.slots).with_filtering(filtering, patience);
+        let mut output = EventOutput::new(Some(Box::new(storage)), scenario.slots).with_filter(filter, patience);
         let (mut builder, now) = (builder(&scenario), clock.now());
         builder.manager_connected(now);
         builder.readout_connected(now, 0);
@@ -456,7 +456,7 @@ impl World {
 #[derive(Clone, Debug, Default)]
 struct Kept(Arc<Mutex<Vec<LumisectionRecord>>>);
 
-impl RecordKeeper for Kept {
+impl RecordStore for Kept {
     fn keep(&mut self, _: RunNumber, record: LumisectionRecord) -> Result<(), LumisectionRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
         Ok(())
@@ -534,7 +534,7 @@ fn judge(
     unless(kept == expected, || {
         format!("{kept} events are in the second stream, one of {} of {}", scenario.prescale, second.len())
     })?;
-    let accounts = output.filtering().accounts();
+    let accounts = output.filter().accounts();
     for ((name, selected), account) in
         [("first", first.len()), ("second", second.len()), (ERROR_STREAM, error.len())].into_iter().zip(accounts)
     {

@@ -1,6 +1,6 @@
 //! The machine: rows in, verdicts out.
 
-use super::search::{Assessment, Comparer, Scene, Search, Step, Witness};
+use super::search::{Assessment, Comparer, Scene, Search, Step, WITNESSES, Witness};
 use super::{Change, Config, ConfigError, Doubt, Observation, REACH, SourceConfig, Status, Verdict};
 use ropewalk_terms::{Cause, EventKey, SourceId};
 use std::collections::VecDeque;
@@ -431,7 +431,7 @@ pub(super) struct Standing {
     /// Whether it ever had a relation to this reference: only then can it be lost.
     was_related: bool,
     /// Kinds of key that are not asked any more, since a weaker kind proved them wrong. By number of the witness.
-    distrusted: [bool; 3],
+    distrusted: [bool; WITNESSES.len()],
     /// Comparisons made since agreement fell.
     doubtful: u32,
     /// Searches in a row that found nothing.
@@ -458,7 +458,7 @@ impl Standing {
             since: EventKey::MIN,
             at: EventKey::MIN,
             was_related: false,
-            distrusted: [false; 3],
+            distrusted: [false; WITNESSES.len()],
             doubtful: 0,
             fruitless: 0,
             rest: 0,
@@ -594,7 +594,6 @@ fn compare_row(watches: &mut [Watch], row: &mut [Observation], before: &[Observa
     for (index, (watch, own)) in watches.iter_mut().zip(row).enumerate() {
         let agreed = match watch.mode {
             Mode::InStep(Witness::BunchCrossing) => watch.comparer.crossings(own, &seen).map(|(own, seen)| own == seen),
-            Mode::InStep(Witness::TriggerTag) => watch.comparer.tags(own, &seen).map(|(own, seen)| own == seen),
             Mode::InStep(Witness::Time) => interval_agrees(&watch.comparer, (own, &seen), before, (index, reference)),
             Mode::Idle | Mode::Displaced(_) => None,
         };

@@ -14,7 +14,7 @@
 //! `k` is positive (it lost a trigger and renumbered the rest), *late* where it is negative (it counted one twice).
 //! Nothing is ever shifted: the verdict is said, flagged and counted, raw ids stay as they are.
 //!
-//! Witnesses, strongest first: the trigger tag, the bunch crossing, the time between triggers with fitted clock ratio.
+//! Witnesses, strongest first: the bunch crossing, the time between triggers with fitted clock ratio.
 //! A pure machine: no input or output, no clock, and no allocation after [`Synchrony::new`].
 
 mod machine;
@@ -84,10 +84,6 @@ pub struct SourceConfig {
     pub bunch_crossing_offset: i16,
     /// Bits of its bunch crossing that are compared; 0 compares none.
     pub bunch_crossing_mask: u16,
-    /// Added to its trigger tag, modulo 2^32, before it is compared.
-    pub trigger_tag_offset: i32,
-    /// Bits of its trigger tag that are compared; 0 compares none.
-    pub trigger_tag_mask: u32,
     /// Width of its time stamp: intervals are taken modulo 2 to the power of this. 1 to 64.
     pub time_bits: u8,
     /// By how many ticks (of the coarser of two clocks) equal intervals may differ.
@@ -95,17 +91,9 @@ pub struct SourceConfig {
 }
 
 impl SourceConfig {
-    /// The defaults: no offsets, all bits of tag and time, 12 bits of bunch crossing, 8 ticks of tolerance.
+    /// The defaults: no offsets, all bits of the time, 12 bits of bunch crossing, 8 ticks of tolerance.
     pub const fn new(source: SourceId) -> Self {
-        Self {
-            source,
-            bunch_crossing_offset: 0,
-            bunch_crossing_mask: 0xfff,
-            trigger_tag_offset: 0,
-            trigger_tag_mask: u32::MAX,
-            time_bits: 64,
-            time_tolerance: 8,
-        }
+        Self { source, bunch_crossing_offset: 0, bunch_crossing_mask: 0xfff, time_bits: 64, time_tolerance: 8 }
     }
 }
 
@@ -135,17 +123,15 @@ pub enum ConfigError {
     UnknownReference(SourceId),
 }
 
-const HAS_TRIGGER_TAG: u8 = 1 << 0;
-const HAS_BUNCH_CROSSING: u8 = 1 << 1;
-const HAS_TIME: u8 = 1 << 2;
+const HAS_BUNCH_CROSSING: u8 = 1 << 0;
+const HAS_TIME: u8 = 1 << 1;
 const COMPARED: u8 = 1 << 0;
 const AGREED: u8 = 1 << 1;
 
-/// What one source says about one trigger: 16 bytes, any of the three keys may be absent.
+/// What one source says about one trigger: 16 bytes, each of the two keys may be absent.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Observation {
     time: u64,
-    trigger_tag: u32,
     bunch_crossing: u16,
     holds: u8,
     /// What the comparison at the watched offset said; written by the machine.
@@ -154,15 +140,7 @@ pub struct Observation {
 
 impl Observation {
     /// The source has no fragment in this event, is masked, or its fragment carries no key.
-    pub const MISSING: Self = Self { time: 0, trigger_tag: 0, bunch_crossing: 0, holds: 0, outcome: 0 };
-
-    /// With a number that the trigger system handed out (a trigger logic unit's trigger number).
-    #[must_use]
-    pub const fn with_trigger_tag(mut self, tag: u32) -> Self {
-        self.trigger_tag = tag;
-        self.holds |= HAS_TRIGGER_TAG;
-        self
-    }
+    pub const MISSING: Self = Self { time: 0, bunch_crossing: 0, holds: 0, outcome: 0 };
 
     /// With the bunch crossing, as the source gave it.
     #[must_use]
@@ -178,11 +156,6 @@ impl Observation {
         self.time = ticks;
         self.holds |= HAS_TIME;
         self
-    }
-
-    /// The trigger tag, if there is one.
-    pub const fn trigger_tag(&self) -> Option<u32> {
-        if self.holds & HAS_TRIGGER_TAG != 0 { Some(self.trigger_tag) } else { None }
     }
 
     /// The bunch crossing, if there is one.

@@ -22,7 +22,7 @@ pub(super) struct Search {
     source: usize,
     newest: EventKey,
     /// The kinds of key that are still to be asked, by number.
-    asked: [bool; 3],
+    asked: [bool; WITNESSES.len()],
     /// The place of the offset to try next.
     next: usize,
     /// Whether clock ratios are fitted for each offset, or the known one holds.
@@ -57,7 +57,7 @@ struct Trial {
 
 impl Search {
     /// A search that has yet to begin, by these kinds of key.
-    pub(super) fn new(scene: &Scene<'_>, asked: [bool; 3]) -> Self {
+    pub(super) fn new(scene: &Scene<'_>, asked: [bool; WITNESSES.len()]) -> Self {
         let known = scene.watch.comparer.clock.is_known();
         Self {
             source: scene.source,
@@ -207,10 +207,10 @@ pub(super) enum Assessment {
         clock: Option<Clock>,
         stuck: u32,
         /// Stronger kinds of key that said otherwise of the same events.
-        contradicted: [bool; 3],
+        contradicted: [bool; WITNESSES.len()],
     },
     /// It stands neither where it is watched nor in step, as these kinds of key say.
-    Elsewhere { denying: [bool; 3] },
+    Elsewhere { denying: [bool; WITNESSES.len()] },
 }
 
 impl<'a> Scene<'a> {
@@ -237,7 +237,7 @@ impl<'a> Scene<'a> {
     /// for a time before the source slipped.
     pub(super) fn assess(&self) -> Assessment {
         let mut floor = EventKey::MIN;
-        let mut contradicted = [false; 3];
+        let mut contradicted = [false; WITNESSES.len()];
         let (mut any_regular, mut regular) = (false, None);
         for witness in self.witnesses() {
             let mut denies = None;
@@ -551,16 +551,14 @@ fn fitted_clock(pairing: &Pairing<'_>, newest: EventKey, typical: Option<f64>) -
 /// A kind of key by which two sources can be compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Witness {
-    /// The number that the trigger system handed out.
-    TriggerTag = 0,
     /// The bunch crossing.
-    BunchCrossing = 1,
+    BunchCrossing = 0,
     /// The time since the trigger before.
-    Time = 2,
+    Time = 1,
 }
 
 /// All kinds, the strongest first.
-const WITNESSES: [Witness; 3] = [Witness::TriggerTag, Witness::BunchCrossing, Witness::Time];
+pub(super) const WITNESSES: [Witness; 2] = [Witness::BunchCrossing, Witness::Time];
 
 /// How the clock of a source relates to that of the reference.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
@@ -590,8 +588,6 @@ impl Clock {
 /// How one source is compared with the reference.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Comparer {
-    tag_shift: u32,
-    tag_mask: u32,
     orbit: u32,
     crossing_shift: u32,
     crossing_mask: u32,
@@ -608,8 +604,6 @@ impl Comparer {
         let orbit = if orbit == 0 { 1 << 16 } else { u32::from(orbit) };
         let shift = i32::from(reference.bunch_crossing_offset) - i32::from(source.bunch_crossing_offset);
         Self {
-            tag_shift: reference.trigger_tag_offset.wrapping_sub(source.trigger_tag_offset) as u32,
-            tag_mask: source.trigger_tag_mask & reference.trigger_tag_mask,
             orbit,
             crossing_shift: shift.rem_euclid(orbit as i32) as u32,
             crossing_mask: u32::from(source.bunch_crossing_mask & reference.bunch_crossing_mask),
@@ -623,7 +617,6 @@ impl Comparer {
     /// Whether this kind of key is compared at all.
     const fn uses(&self, witness: Witness) -> bool {
         match witness {
-            Witness::TriggerTag => self.tag_mask != 0,
             Witness::BunchCrossing => self.crossing_mask != 0,
             Witness::Time => true,
         }
@@ -632,16 +625,9 @@ impl Comparer {
     /// The source's key and the one that the reference lets expect, as the source writes it, in the bits compared.
     fn numbers(&self, witness: Witness, own: &Observation, seen: &Observation) -> Option<(u32, u32)> {
         match witness {
-            Witness::TriggerTag => self.tags(own, seen),
             Witness::BunchCrossing => self.crossings(own, seen),
             Witness::Time => None,
         }
-    }
-
-    #[inline]
-    pub(super) fn tags(&self, own: &Observation, seen: &Observation) -> Option<(u32, u32)> {
-        let (own, seen) = (own.trigger_tag()?, seen.trigger_tag()?);
-        Some((own & self.tag_mask, seen.wrapping_add(self.tag_shift) & self.tag_mask))
     }
 
     #[inline]
@@ -667,7 +653,6 @@ impl Comparer {
     /// Stops comparing these bits of a key.
     pub(super) const fn ignore(&mut self, witness: Witness, bits: u32) {
         match witness {
-            Witness::TriggerTag => self.tag_mask &= !bits,
             Witness::BunchCrossing => self.crossing_mask &= !bits,
             Witness::Time => {}
         }

@@ -508,8 +508,8 @@ fn flagged(config: BuilderConfig, crossings: &[Option<u16>]) -> Vec<u32> {
     let event = hand.builder.event(slot);
     let wrong = |flags: FragmentFlags| flags.contains(FragmentFlags::BUNCH_CROSSING_MISMATCH);
     let flagged: Vec<_> = event.fragments().filter(|one| wrong(one.meta.flags)).map(|one| one.meta.source.0).collect();
-    let counted = hand.builder.bunch_crossing_mismatches().filter(|&(_, count)| count > 0);
-    assert_eq!(counted.map(|(source, _)| source.0).collect::<Vec<_>>(), flagged);
+    let counted = hand.builder.config.sources.iter().zip(&hand.builder.mismatches).filter(|&(_, &count)| count > 0);
+    assert_eq!(counted.map(|(source, _)| source.id.0).collect::<Vec<_>>(), flagged);
     flagged
 }
 

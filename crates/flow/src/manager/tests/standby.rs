@@ -107,12 +107,12 @@ fn an_answer_to_an_earlier_question_is_ignored() {
 }
 
 #[test]
-fn an_event_manager_that_is_denied_revoked_or_superseded_steps_down_at_once() {
+fn an_event_manager_that_is_denied_or_superseded_steps_down_at_once() {
     let denied = |standby: &mut Standby| {
         let question = ask(standby, at(250));
         standby.answered(at(260), question, LeaseAnswer::Denied);
     };
-    let inputs: [&dyn Fn(&mut Standby); 3] = [&denied, &Standby::revoked, &|standby| standby.superseded(Epoch(4))];
+    let inputs: [&dyn Fn(&mut Standby); 2] = [&denied, &|standby| standby.superseded(Epoch(4))];
     for input in inputs {
         let mut standby = active();
         input(&mut standby);

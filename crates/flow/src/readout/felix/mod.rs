@@ -6,9 +6,6 @@
 //!       |    (a walk by wire, then one Assembly per e-link)     items      short chunks; where scattered ones stand
 //!       |                                                       scattered  a range of pieces
 //!       |                                                       pieces     position and length in the card's stream
-//!       v
-//!  Retention: which blocks the card may write again: none that a batch refers to that is not done, and none that
-//!  an open chunk lies in
 //! ```
 //! `CardInput` is all of that over one ring of memory, up to the fragments that a readout unit takes: an `EventRule`
 //! finds the event's number in a chunk, whose bytes stay where the card wrote them. A `Listener` gets the same batches.
@@ -25,7 +22,7 @@ mod event_rule;
 #[cfg(test)]
 mod tests;
 
-pub use card::{CardConfig, CardCounts, CardInput, Listener, Retention, SpanId};
+pub use card::{CardConfig, CardCounts, CardInput, Listener};
 pub use decoder::ChunkDecoder;
 pub use event_rule::{EventHead, EventRule, EventRules, NumberField};
 
@@ -325,21 +322,6 @@ pub struct ChunkReport {
 }
 
 impl ChunkReport {
-    /// Damaged blocks of one kind.
-    pub const fn of_block_error(&self, error: BlockError) -> u64 {
-        self.block_errors[error as usize - 1]
-    }
-
-    /// Chunks that were given up for one reason.
-    pub const fn of_chunk_error(&self, error: ChunkError) -> u64 {
-        self.chunk_errors[error as usize]
-    }
-
-    /// Chunks that came out with this flag.
-    pub const fn of_status(&self, flag: Status) -> u64 {
-        self.flagged[flag.0.trailing_zeros() as usize]
-    }
-
     #[cold]
     fn count_status(&mut self, status: Status) {
         for (bit, count) in self.flagged.iter_mut().enumerate() {

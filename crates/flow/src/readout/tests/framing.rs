@@ -14,7 +14,9 @@ const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: tr
 fn fed_fragment(source: SourceId, level1_id: u32, words: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let payload: Vec<u8> = (0..8 * words).map(|byte| (byte as u32 ^ level1_id) as u8).collect();
-    let header = fed::Header::new(source, level1_id, 100 + level1_id as u16).with_event_type(3);
+    let mut header = fed::Header::new(source, level1_id, 100 + level1_id as u16).to_bytes();
+    header[7] |= 3; // the event type
+    let header = fed::Header::parse(header).expect("only the event type differs");
     fed::encode(header, &payload, fed::Trailer::new(), &mut bytes).expect("whole words");
     bytes
 }

@@ -307,9 +307,6 @@ fn observation(choices: &mut Choices<'_>, event: u64) -> Observation {
         observation = observation.with_bunch_crossing(own as u16);
     }
     if kind & 2 == 2 {
-        observation = observation.with_trigger_tag(own as u32);
-    }
-    if kind & 4 == 4 {
         observation = observation.with_time(own);
     }
     observation

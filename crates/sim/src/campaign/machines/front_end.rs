@@ -1,7 +1,7 @@
 //! A front end: it sends what the scenario says, and misbehaves on command. A [`Record`] of each event tells the referee what
 //! may be missing. A [`Stranger`] connects to the same service point and sends nonsense.
 
-use super::{Site, door_of, pool};
+use super::{Site, listen_address, pool};
 use crate::campaign::content::{self, Contents, Format, mixed};
 use crate::campaign::endpoints::{Endpoints, Surroundings};
 use crate::campaign::fault::{Fault, FaultKind};
@@ -87,7 +87,7 @@ impl FrontEnd {
             id: scenario.source_id(index),
             format: scenario.sources[index],
             contents: scenario.contents(),
-            address: door_of(scenario.readout_of(index)),
+            address: listen_address(scenario.readout_of(index)),
             endpoints,
             staging: Staging::new(pool("front end", 16 << 10, 8)),
             endpoint: None,
@@ -463,7 +463,7 @@ impl Stranger {
         let endpoints = site.endpoints("stranger receives", 256, 2, around);
         let hosts = vec![endpoints.host()];
         let staging = Staging::new(pool("stranger", 4 << 10, 2));
-        let address = door_of(readout);
+        let address = listen_address(readout);
         let (endpoint, retry) = (None, Instant::ZERO);
         (Self { address, seed, endpoints, staging, endpoint, retry, attempts: 0, leaving: false }, hosts)
     }

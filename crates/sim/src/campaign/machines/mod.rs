@@ -243,7 +243,7 @@ pub(super) fn readout(site: &Site<'_>, around: &Surroundings, index: u16) -> (Re
     let begins_anywhere = |source| SourceConfig { begins_anywhere: true, ..source };
     let sources: Vec<SourceConfig> = mine.map(source).map(begins_anywhere).collect();
     let blocks = rooms.blocks_each * sources.len();
-    let front_ends = site.endpoints("front ends", rooms.block_bytes, blocks, around).door();
+    let front_ends = site.endpoints("front ends", rooms.block_bytes, blocks, around).for_front_ends();
     let peers = site.endpoints("readout receives", 4 << 10, rooms.peer_blocks, around);
     let hosts = vec![front_ends.host(), peers.host()];
     let node = NodeId::readout(index);
@@ -265,7 +265,7 @@ pub(super) fn readout(site: &Site<'_>, around: &Surroundings, index: u16) -> (Re
         name: node.to_string(),
         fingerprint: FINGERPRINT,
         descriptions: Vec::new(),
-        listen: door_of(index),
+        listen: listen_address(index),
         address: node.to_string(),
         managers: scenario.manager_places().map(|place| place.to_string()).collect(),
         builders,
@@ -277,7 +277,7 @@ pub(super) fn readout(site: &Site<'_>, around: &Surroundings, index: u16) -> (Re
 }
 
 /// Where front ends connect to.
-fn door_of(index: u16) -> String {
+fn listen_address(index: u16) -> String {
     format!("{} front ends", NodeId::readout(index))
 }
 
@@ -352,9 +352,7 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
         .expect("no address is wrong");
     let drive = match &scenario.filters {
         None => drive,
-        Some(filters) => {
-            drive.with_filtering(filters.filtering(scenario.rooms.slots.max(1)), scenario.time_outs.drain / 2)
-        }
+        Some(filters) => drive.with_filter(filters.filter(scenario.rooms.slots.max(1)), scenario.time_outs.drain / 2),
     };
     (drive, hosts)
 }

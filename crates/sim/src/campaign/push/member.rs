@@ -8,7 +8,7 @@ use super::farm::Held;
 use super::judge::banks;
 use super::referee::Shared;
 use super::scenario::{Scenario, source_id, source_of};
-use super::wires::{Inlet, Line, Outlet, Tampering};
+use super::wires::{Line, PacketReceiver, PacketSender, Tampering};
 use super::world::World;
 use crate::campaign::cluster::{LeastWait, Process};
 use crate::campaign::endpoints::{Endpoints, Surroundings};
@@ -22,7 +22,7 @@ use ropewalk_engine::gateway::{
     PacketSourceDriveConfig, ReceivingDrive, ReceivingParts, SendingDrive, SendingParts, halves,
 };
 use ropewalk_engine::tap::{Asked, EventSample, EventSelection, Tap};
-use ropewalk_engine::{Drive, Storage, StorageConfig};
+use ropewalk_engine::{Drive, EventOutput, Storage, StorageConfig};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, TriggerConfig};
 use ropewalk_flow::source::TriggerRate;
@@ -32,7 +32,7 @@ use ropewalk_io::simulated::SimulatedConfig;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{ByteQueue, Pool, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc};
-use ropewalk_wire::gateway::{Copying, FRAME_BYTES, Frame, Message, Stream, StreamEntry};
+use ropewalk_wire::gateway::{FRAME_BYTES, Frame, Message, Stream, StreamEntry};
 use ropewalk_wire::run_file::{EventFlags, SourceEntry, SourceFormat};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -52,13 +52,14 @@ pub(super) const fn member<D: Drive>(clock: NodeClock) -> Process<D> {
 /// What gateways and nodes reach each other by: datagrams or connections.
 type FarmLink = Box<dyn Link>;
 /// Both halves in one.
-type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet>;
+type WholeDrive = GatewayDrive<PacketReceiver, FarmLink, PacketSender>;
 /// The half that sends.
-pub(super) type SendingMachine = Half<SendingDrive<FarmLink, Outlet>>;
+pub(super) type SendingMachine = Half<SendingDrive<FarmLink, PacketSender>>;
 /// A life of a gateway, and its sending half if that has a separate thread.
 type GatewayLife = (GatewayMachine, Option<SendingMachine>);
 /// The parts of a gateway.
-type GatewayParts = (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet>);
+type GatewayParts =
+    (GatewayDriveConfig, ReceivingParts<PacketReceiver, PacketSender>, SendingParts<FarmLink, PacketSender>);
 /// Who reads a flow's decisions.
 type Readers = Option<Box<dyn DecisionReaders + Send>>;
 
@@ -112,7 +113,7 @@ pub(super) enum GatewayMachine {
     /// All of it.
     Whole(Box<WholeDrive>),
     /// The half that receives; the other one has its own turns.
-    Receiving(Box<Half<ReceivingDrive<Inlet, Outlet>>>),
+    Receiving(Box<Half<ReceivingDrive<PacketReceiver, PacketSender>>>),
 }
 
 impl GatewayMachine {
@@ -149,7 +150,7 @@ impl GatewayMachine {
     }
 
     /// The half that receives, if the gateway has two threads.
-    pub(super) fn half(&mut self) -> Option<&mut Half<ReceivingDrive<Inlet, Outlet>>> {
+    pub(super) fn half(&mut self) -> Option<&mut Half<ReceivingDrive<PacketReceiver, PacketSender>>> {
         match self {
             Self::Whole(_) => None,
             Self::Receiving(half) => Some(half),
@@ -175,7 +176,7 @@ turned_by!(GatewayMachine, drive, drive_mut);
 
 /// Drives on simulated sockets and disks.
 pub(super) type NodeMachine = FarmNodeDrive<FarmLink>;
-pub(super) type TriggerMachine = PacketSourceDrive<Inlet, Outlet>;
+pub(super) type TriggerMachine = PacketSourceDrive<PacketReceiver, PacketSender>;
 
 /// How long a gateway waits at the end for packets in flight.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -187,21 +188,27 @@ const LARGEST: usize = 16 << 10;
 const EVACUATE_ABOVE: usize = 75;
 
 impl World {
-    fn inlet(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, pool: Pool) -> Inlet {
+    fn packet_receiver(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, pool: Pool) -> PacketReceiver {
         let batch = self.scenario.rooms.batch;
         let config = ReceiveConfig { batch, largest: LARGEST, ..ReceiveConfig::new(Flow::Udp, at) };
         let inner = self.network.receiver(config, pool).expect("no other receiver has this address");
-        Inlet { inner, place, clock: clock.clone(), referee: self.referee.clone() }
+        PacketReceiver { inner, place, clock: clock.clone(), referee: self.referee.clone() }
     }
 
-    fn outlet(&self, place: Place, clock: &NodeClock, from: SocketAddrV4) -> Outlet {
+    fn packet_sender(&self, place: Place, clock: &NodeClock, from: SocketAddrV4) -> PacketSender {
         let staging = Staging::new(pool("sends", LARGEST, 8));
         let inner = self.network.sender(SendConfig::new(Flow::Udp, from), staging);
-        Outlet { inner, place, clock: clock.clone(), referee: self.referee.clone(), tampering: Tampering::default() }
+        PacketSender {
+            inner,
+            place,
+            clock: clock.clone(),
+            referee: self.referee.clone(),
+            tampering: Tampering::default(),
+        }
     }
 
-    fn control(&self, place: Place, clock: &NodeClock, at: SocketAddrV4) -> Inlet {
-        self.inlet(place, clock, at, pool("hears", LARGEST, 16))
+    fn control(&self, place: Place, clock: &NodeClock, at: SocketAddrV4) -> PacketReceiver {
+        self.packet_receiver(place, clock, at, pool("hears", LARGEST, 16))
     }
 
     /// Endpoints on the network of connections.
@@ -218,7 +225,7 @@ impl World {
     fn link(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, from: SocketAddrV4) -> FarmLink {
         if !self.scenario.connections {
             let receiver = self.control(place, clock, at);
-            return Box::new(Datagrams { receiver, sender: self.outlet(place, clock, from) });
+            return Box::new(Datagrams { receiver, sender: self.packet_sender(place, clock, from) });
         }
         let (endpoints, staging) =
             (self.endpoints(place, clock, at, SEND_QUEUE), Staging::new(pool("sends", LARGEST, 64)));
@@ -270,10 +277,10 @@ impl World {
         let flows = 0..scenario.flows.len() as u8;
         let input = |flow| {
             let memory = pool("packets", rooms.block_bytes, rooms.blocks);
-            self.inlet(place, clock, self.scenario.address(gateway, address::input(flow)), memory)
+            self.packet_receiver(place, clock, self.scenario.address(gateway, address::input(flow)), memory)
         };
         let gates = self.gates.iter().map(|gate| scenario.knows_last.then(|| Arc::clone(gate))).collect();
-        let by_copy = Gathering::Copy(if scenario.seed.is_multiple_of(2) { Copying::Short } else { Copying::Library });
+        let by_copy = if scenario.seed.is_multiple_of(2) { Gathering::ShortCopy } else { Gathering::Memcpy };
         let config = GatewayDriveConfig {
             machine: scenario.gateway_config(gateway, life),
             gathering: if scenario.by_reference { Gathering::Iovec } else { by_copy },
@@ -294,10 +301,10 @@ impl World {
         let storage = self.storage(gateway, clock);
         let [control, voice] = [address::CONTROL, address::VOICE].map(|first| scenario.address(gateway, first));
         let farm = self.link(place, clock, control, voice);
-        let triggers = self.outlet(place, clock, voice);
+        let triggers = self.packet_sender(place, clock, voice);
         let receiving = ReceivingParts {
             inputs: flows.map(input).collect(),
-            triggers: self.outlet(place, clock, voice),
+            triggers: self.packet_sender(place, clock, voice),
             board: None,
             evacuated: Staging::new(pool("moved", LARGEST, 64)),
         };
@@ -308,12 +315,10 @@ impl World {
             farm,
             triggers,
             readers,
-            sink: Some(Box::new(storage)),
-            streams: Streams::everything(),
             heads,
             tap,
             lumisections: None,
-            output: None,
+            output: EventOutput::of_farm(Some(Box::new(storage)), Streams::everything()),
         };
         (config, receiving, sending)
     }
@@ -394,8 +399,8 @@ impl World {
             gate: Arc::clone(&self.gates[usize::from(flow)]),
         };
         let sources = 0..setting.sources.sources;
-        let senders: Vec<Outlet> =
-            sources.map(|source| self.outlet(place, clock, address::source(flow, source))).collect();
+        let senders: Vec<PacketSender> =
+            sources.map(|source| self.packet_sender(place, clock, address::source(flow, source))).collect();
         let tampering = senders.iter().map(|sender| Rc::clone(&sender.tampering)).collect();
         (PacketSourceDrive::new(config, self.control(place, clock, address::trigger(flow)), senders), tampering)
     }

@@ -2,9 +2,9 @@
 //! that may be lost, duplicated, late and in any order.
 //!
 //! ```text
-//!   PacketSourceDrive --> Outlet --> PacketNetwork --> Inlet --> GatewayDrive --> Outlet --> ... --> FarmNodeDrive
-//!        |  tampering on demand         |  loss, duplicates,  |      real drives, each with a clock of its own
-//!        v                              v  disorder by path   v
+//!   PacketSourceDrive --> PacketSender --> PacketNetwork --> PacketReceiver --> GatewayDrive --> ... --> FarmNodeDrive
+//!        |  tampering on demand               |  loss, duplicates,  |      real drives, each with its clock
+//!        v                                    v  disorder by path   v
 //!   Referee: what each member sent and took ---> twins: what must follow from it, for packets, events, credit and order
 //! ```
 //! The referee sees only packets. From what a gateway took and when, `assembly` derives which sets there must be and what is

@@ -21,14 +21,14 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 /// A receiver with a member's clock.
-pub(super) struct Inlet {
+pub(super) struct PacketReceiver {
     pub(super) inner: SimulatedReceiver,
     pub(super) place: Place,
     pub(super) clock: NodeClock,
     pub(super) referee: Shared,
 }
 
-impl Receiver for Inlet {
+impl Receiver for PacketReceiver {
     fn receive(&mut self, _now: Instant, packets: &mut Vec<Packet>) -> usize {
         let before = packets.len();
         let count = self.inner.receive(self.clock.world(), packets);
@@ -55,7 +55,7 @@ impl Receiver for Inlet {
 pub(super) type Tampering = Rc<Cell<Option<Spoiling>>>;
 
 /// A sender with a member's clock.
-pub(super) struct Outlet {
+pub(super) struct PacketSender {
     pub(super) inner: SimulatedSender,
     pub(super) place: Place,
     pub(super) clock: NodeClock,
@@ -64,14 +64,14 @@ pub(super) struct Outlet {
     pub(super) tampering: Tampering,
 }
 
-impl Outlet {
+impl PacketSender {
     fn note(&self, to: SocketAddrV4, bytes: &[u8]) {
         let mut referee = self.referee.borrow_mut();
         referee.sent(self.place, self.inner.address(), to, bytes, self.clock.now());
     }
 }
 
-impl Sender for Outlet {
+impl Sender for PacketSender {
     fn send(&mut self, to: SocketAddrV4, payload: &mut Vec<Slice>) -> Result<(), Refusal> {
         let bytes: Vec<u8> = payload.iter().flat_map(|slice| slice.to_vec()).collect();
         self.inner.send(to, payload)?;

@@ -393,20 +393,20 @@ impl World {
         self.network.set_paths(paths);
     }
 
-    /// Nonsense to every door, from a stranger's address and from a source's.
+    /// Nonsense to every port, from a stranger's address and from a source's.
     fn speak_nonsense(&mut self, now: Instant) {
         let flows = 0..self.scenario.flows.len() as u8;
-        let mut doors: Vec<SocketAddrV4> = flows.clone().map(address::trigger).collect();
-        doors.extend((0..self.nodes.len() as u16).map(address::node));
+        let mut ports: Vec<SocketAddrV4> = flows.clone().map(address::trigger).collect();
+        ports.extend((0..self.nodes.len() as u16).map(address::node));
         for gateway in 0..self.scenario.gateways {
-            doors.push(self.scenario.address(gateway, address::CONTROL));
-            doors.extend(flows.clone().map(|flow| self.scenario.address(gateway, address::input(flow))));
+            ports.push(self.scenario.address(gateway, address::CONTROL));
+            ports.extend(flows.clone().map(|flow| self.scenario.address(gateway, address::input(flow))));
         }
         for (index, from) in (0..).zip([address::STRANGER, address::source(0, 0)]) {
             let staging = Staging::new(pool("nonsense", 1 << 12, 2));
             let mut sender = self.network.sender(SendConfig::new(Flow::Udp, from), staging);
-            for (door, &to) in (0..).zip(&doors) {
-                let number = mixed(self.scenario.seed, index, door ^ now.as_nanoseconds());
+            for (port, &to) in (0..).zip(&ports) {
+                let number = mixed(self.scenario.seed, index, port ^ now.as_nanoseconds());
                 let length = (number % 80) as usize;
                 let mut fill = |room: &mut [u8]| {
                     let bytes = (0..length as u64).map(|place| mixed(number, place, 2) as u8);

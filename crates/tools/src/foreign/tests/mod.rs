@@ -5,7 +5,7 @@ mod sniffing;
 use super::*;
 use crate::origin::tests::{noise, packed};
 use crate::{RunIndex, verify};
-use ropewalk_terms::{RunNumber, Utc};
+use ropewalk_terms::{RunNumber, Status, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::EMULATED_PACKING;
 use ropewalk_wire::internet::{IpNumber, PacketBuilder};
@@ -13,6 +13,20 @@ use std::io::{Cursor, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+impl ForeignReport {
+    /// Whether every byte belongs to a frame that is as it should be.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.status.code != Status::Wrong as u8
+    }
+}
+
+impl TrialReport {
+    /// Whether every byte belongs to a frame that is as it should be.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.status.code != Status::Wrong as u8
+    }
+}
 
 /// What is in some bytes.
 fn report(bytes: &[u8], format: Option<ForeignFormat>) -> Result<ForeignReport, OfflineError> {

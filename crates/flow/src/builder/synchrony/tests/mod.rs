@@ -44,7 +44,6 @@ fn cases(count: u32) -> ProptestConfig {
 /// A trigger as it happened.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Trigger {
-    pub(super) tag: u32,
     pub(super) bunch_crossing: u16,
     /// In ns.
     pub(super) time: f64,
@@ -54,10 +53,10 @@ pub(super) struct Trigger {
 fn random_triggers(seed: u64, count: usize) -> Vec<Trigger> {
     let mut random = Random(seed);
     let mut time = 1e6;
-    (0..count as u32)
-        .map(|tag| {
+    (0..count)
+        .map(|_| {
             time += 75.0 - 10_000.0 * (1.0 - random.fraction()).ln();
-            Trigger { tag, bunch_crossing: ((time / 25.0) as u64 % 3564) as u16, time }
+            Trigger { bunch_crossing: ((time / 25.0) as u64 % 3564) as u16, time }
         })
         .collect()
 }
@@ -208,11 +207,7 @@ fn lists_never_grow() {
 /// One trigger every `period` crossings of 25 ns.
 fn pulser(period: u64, count: usize) -> Vec<Trigger> {
     (0..count as u64)
-        .map(|n| Trigger {
-            tag: n as u32,
-            bunch_crossing: (n * period % 3564) as u16,
-            time: (n * period) as f64 * 25.0 + 1e6,
-        })
+        .map(|n| Trigger { bunch_crossing: (n * period % 3564) as u16, time: (n * period) as f64 * 25.0 + 1e6 })
         .collect()
 }
 
@@ -268,24 +263,10 @@ fn an_ambiguous_offset_is_not_guessed() {
 }
 
 #[test]
-fn a_tag_of_four_bits_tells_small_slips() {
-    let carried = losing(in_step(2000), 800, 1);
-    let mut machine = machine(config(2));
-    let tag = |number: usize| Observation::MISSING.with_trigger_tag(number as u32 & 0xf);
-    let changes = feed(&mut machine, 1500, |event| vec![tag(event), tag(carried[event])]);
-    let told: Vec<_> = verdicts(&changes, 1).iter().map(|&(verdict, since, _)| (verdict, since)).collect();
-    assert_eq!(told, [(Verdict::InSync, 0), (Verdict::Offset(1), 800)]);
-}
-
-#[test]
 fn a_few_random_triggers_among_a_pulsers_are_enough() {
     let mut random = Random(41);
     let triggers: Vec<_> = (0..3000)
-        .map(|n| Trigger {
-            tag: n,
-            bunch_crossing: if random.chance(0.2) { random.below(3564) as u16 } else { 17 },
-            time: 0.0,
-        })
+        .map(|_| Trigger { bunch_crossing: if random.chance(0.2) { random.below(3564) as u16 } else { 17 }, time: 0.0 })
         .collect();
     let carried = losing(in_step(3000), 1000, 1);
     let mut machine = machine(config(2));

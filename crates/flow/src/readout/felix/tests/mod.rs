@@ -141,7 +141,7 @@ proptest! {
             let scattered = found.scattered;
             prop_assert_eq!(ChunkReport { scattered: 0, blocks_missing: 0, ..found }, report);
             prop_assert!(scattered <= found.chunks);
-            prop_assert_eq!(found.blocks_missing > 0, found.of_chunk_error(ChunkError::SequenceGap) > 0);
+            prop_assert_eq!(found.blocks_missing > 0, found.chunk_errors[ChunkError::SequenceGap as usize] > 0);
         }
     }
 }
@@ -156,7 +156,7 @@ fn chunks_of_one_piece_are_short_and_others_scattered() {
         let mut decoder = ChunkDecoder::new(config(format));
         decode(&mut decoder, &stream);
         let report = decoder.report();
-        assert_eq!((report.chunks, report.of_status(Status::CRC)), (41, 1));
+        assert_eq!((report.chunks, report.flagged[Status::CRC.0.trailing_zeros() as usize]), (41, 1));
         // Each block that the small ones fill ends in a piece of one.
         let bytes = 70_usize.next_multiple_of(format.trailer_bytes()) + format.trailer_bytes();
         let split = 40 * bytes / (format.block_bytes() - 4);
@@ -227,7 +227,7 @@ fn what_is_open_for_longest_is_given_up_first() {
     decoder.decode(&stream[4 * 1024..], 4 * 1024);
     let lengths: Vec<_> = decoder.batch().chunks().map(|(elink, chunk)| (elink.number(), chunk.bytes())).collect();
     assert_eq!(lengths, [(0, 3), (1, 1500), (1, 3), (2, 3), (3, 1500), (3, 3)]);
-    assert_eq!(decoder.report().of_chunk_error(ChunkError::Stalled), 2);
+    assert_eq!(decoder.report().chunk_errors[ChunkError::Stalled as usize], 2);
     assert_eq!(decoder.oldest_open(), None);
 }
 
@@ -242,7 +242,7 @@ fn a_chunk_without_room_for_its_pieces_is_given_up_and_the_room_comes_back() {
     let decoded = decode(&mut decoder, &stream);
     let chunk = |length| Decoded::Chunk { elink: ELINK, bytes: payload(length), status: Status::GOOD };
     assert_eq!(decoded, [chunk(2500), chunk(1500)]);
-    assert_eq!(decoder.report().of_chunk_error(ChunkError::Oversize), 2);
+    assert_eq!(decoder.report().chunk_errors[ChunkError::Oversize as usize], 2);
     // Another e-link holds all room there is: a chunk of two pieces needs none.
     let (mut stream, mut other) = (Vec::new(), Encoder::new(format, ELink::new(1)));
     for kind in [SubChunkType::First, SubChunkType::Middle] {
@@ -335,67 +335,4 @@ fn bytes_that_are_no_whole_block_stay() {
     assert_eq!(decoder.batch().chunks().count(), 0);
     assert_eq!(decoder.decode(&stream[..2047], 0), 1024);
     assert_eq!(decoder.decode(&[], 1024), 0);
-}
-
-#[test]
-fn nothing_is_released_that_a_batch_or_an_open_chunk_needs() {
-    let mut retention = Retention::new(0, 4);
-    let first = retention.take(0, 100, 2);
-    let second = retention.take(100, 200, 1);
-    assert_eq!(retention.released_to(None), 0);
-    retention.give_back(second, 1);
-    assert_eq!(retention.released_to(None), 0);
-    retention.give_back(first, 1);
-    assert_eq!((retention.released_to(None), retention.references()), (0, 1));
-    retention.give_back(first, 1);
-    assert_eq!(retention.released_to(None), 200);
-    assert_eq!(retention.released_to(Some(150)), 150);
-    // A batch with a chunk that began in an earlier one.
-    let third = retention.take(150, 300, 1);
-    assert_eq!(retention.released_to(Some(280)), 150);
-    retention.give_back(third, 1);
-    assert_eq!(retention.released_to(Some(280)), 280);
-    // A batch that brought nothing.
-    retention.take(300, 400, 0);
-    assert_eq!(retention.released_to(None), 400);
-}
-
-#[test]
-fn a_full_retention_has_no_room() {
-    let mut retention = Retention::new(0, 2);
-    let spans = [retention.take(0, 1, 1), retention.take(1, 2, 1)];
-    assert!(!retention.has_room());
-    // Room comes back in order, as the blocks do.
-    retention.give_back(spans[1], 1);
-    assert!(!retention.has_room());
-    retention.give_back(spans[0], 1);
-    assert!(retention.has_room());
-}
-
-proptest! {
-    #[test]
-    fn only_what_is_not_needed_is_released(
-        steps in prop::collection::vec((any::<bool>(), 0..4_u32, 0..300_u64, any::<prop::sample::Index>()), 1..100),
-    ) {
-        let mut retention = Retention::new(0, 1000);
-        let mut held: Vec<(SpanId, u64)> = Vec::new();
-        let (mut end, mut before) = (0, 0);
-        for (takes, references, reach, which) in steps {
-            if takes {
-                // As the oldest open chunk allows: nothing that was released is needed again.
-                let from = end.max(reach) - reach;
-                let id = retention.take(from.max(before), end + 100, references);
-                held.extend((0..references).map(|_| (id, from.max(before))));
-                end += 100;
-            } else if !held.is_empty() {
-                let (id, _) = held.swap_remove(which.index(held.len()));
-                retention.give_back(id, 1);
-            }
-            let expected = held.iter().map(|(_, from)| *from).fold(end, u64::min);
-            prop_assert_eq!(retention.released_to(None), expected);
-            prop_assert_eq!(retention.references(), held.len() as u64);
-            prop_assert!(expected >= before);
-            before = expected;
-        }
-    }
 }

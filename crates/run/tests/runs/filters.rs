@@ -23,7 +23,7 @@ fn run(output: &TemporaryDirectory, more: &str) -> RunSummary {
             "[[source]]\nid = {id}\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"uniform(64, 400)\" }}\n"
         );
     }
-    let configuration = parse("filtering", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let configuration = parse("filter", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, Some(EVENTS)).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
     let summary = Run { handle }.end();
@@ -70,7 +70,7 @@ fn numbers(found: &Found) -> Vec<u64> {
 
 #[test]
 fn triggers_decide_and_streams_take_what_they_are_to_have() {
-    let output = TemporaryDirectory::new("filtering");
+    let output = TemporaryDirectory::new("filter");
     let summary = run(
         &output,
         "[filter]\ntriggers = [{ every = 2 }, { every = 3 }, { random = { share = 0.25, seed = 5 } }]\n\
@@ -146,7 +146,7 @@ fn everything_may_be_rejected_and_files_may_not_be_wanted() {
 
 #[test]
 fn each_lumisection_is_closed_with_the_account_of_its_events() {
-    let output = TemporaryDirectory::new("filtering-lumisections");
+    let output = TemporaryDirectory::new("filter-lumisections");
     let more = "lumisection = { events = 1000 }\n[filter]\ntriggers = [{ every = 10 }]\n";
     let summary = run(&output, more);
     let closed: Vec<_> =
@@ -160,7 +160,7 @@ fn each_lumisection_is_closed_with_the_account_of_its_events() {
 
 #[test]
 fn a_run_without_lumisections_is_one() {
-    let output = TemporaryDirectory::new("filtering-one-lumisection");
+    let output = TemporaryDirectory::new("filter-one-lumisection");
     let summary = run(&output, "");
     let closed: Vec<_> = summary.lumisections.iter().map(|one| (one.number, one.built)).collect();
     assert_eq!(closed, [(1, EVENTS)]);
@@ -169,7 +169,7 @@ fn a_run_without_lumisections_is_one() {
 #[test]
 fn events_may_be_acknowledged_when_they_are_decided_and_before_they_are_written() {
     for level in ["built", "handed"] {
-        let output = TemporaryDirectory::new("filtering-handed");
+        let output = TemporaryDirectory::new("filter-handed");
         let more = format!(
             "acknowledge = {level:?}\n[filter]\ntriggers = [{{ every = 3 }}]\n[[stream]]\nname = \"physics\"\n"
         );
@@ -187,7 +187,7 @@ fn events_may_be_acknowledged_when_they_are_decided_and_before_they_are_written(
 /// What a filter says is no source's data: it is in no digest, and is not played.
 #[test]
 fn a_run_whose_events_are_all_accepted_has_the_digest_of_one_without_a_filter() {
-    let (with, without) = (TemporaryDirectory::new("filtering-digest"), TemporaryDirectory::new("filtering-no-digest"));
+    let (with, without) = (TemporaryDirectory::new("filter-digest"), TemporaryDirectory::new("filter-no-digest"));
     let filtered = run(&with, "[filter]\ntriggers = [\"all\"]\n").directory;
     let whole = run(&without, "").directory;
     let [filtered_report, whole_report] =

@@ -5,7 +5,7 @@
 //!             \---> FilterFarm <--orders, decisions--> FilterLink (units) --> Streams --> to write, or to be let go
 //! ```
 //! What a filter says of an event is kept in a pool of its own until the event is written. Without a filter everything is accepted.
-//! What it fills into histograms is added up by lumisection when its decision counts, and goes to a [`RecordKeeper`].
+//! What it fills into histograms is added up by lumisection when its decision counts, and goes to a [`RecordStore`].
 
 mod link;
 
@@ -13,7 +13,7 @@ use super::BusyTimer;
 use super::event_output::EventMachine;
 use super::record::Recorded;
 pub use link::{
-    FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, RemoteNotes, RemoteUnit, Said,
+    FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordStore, RemoteNotes, RemoteUnit, Said,
     UnitDecision,
 };
 use ropewalk_flow::builder::EventView;
@@ -75,7 +75,7 @@ struct Decided {
 }
 
 /// How events are decided and selected: see the module's picture.
-pub struct Filtering {
+pub struct FilterStage {
     decider: Decider,
     streams: Streams,
     ordering: Ordering,
@@ -101,7 +101,7 @@ pub struct Filtering {
     times: Recorder,
 }
 
-impl Filtering {
+impl FilterStage {
     /// From now on a stream keeps one of this many of its events.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         self.streams.set_prescale(stream, prescale);
@@ -122,7 +122,7 @@ impl Filtering {
         this
     }
 
-    /// These filter units decide, as many as the farm's configuration says. `results` as for [`Filtering::here`].
+    /// These filter units decide, as many as the farm's configuration says. `results` as for [`FilterStage::here`].
     ///
     /// # Panics
     /// If they are not as many.
@@ -457,14 +457,19 @@ impl Filtering {
 
     /// What is counted of each lumisection goes to this one, where it went nowhere before.
     #[must_use]
-    pub fn with_keeper(mut self, keeper: Box<dyn RecordKeeper>) -> Self {
-        self.monitor.set_keeper(keeper);
+    pub fn with_record_store(mut self, store: Box<dyn RecordStore>) -> Self {
+        self.monitor.set_record_store(store);
         self
     }
 
     /// How long decisions took; `None` without a filter.
     pub(super) const fn times(&self) -> Option<&Recorder> {
         if let Decider::AcceptAll = self.decider { None } else { Some(&self.times) }
+    }
+
+    /// The streams that select events which were decided elsewhere.
+    pub(super) const fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.streams
     }
 
     /// The account of each stream, in order.
@@ -607,26 +612,26 @@ impl Recorded for DecidedEvent<'_> {
     }
 }
 
-/// The counts of a builder unit, and their keeper. Without a keeper nothing is counted.
+/// The counts of a builder unit, and their store. Without a store nothing is counted.
 struct Monitor {
     monitoring: Monitoring,
     /// Where the histograms of the filter of this thread are found.
     here: Vec<Option<u16>>,
-    keeper: Option<Box<dyn RecordKeeper>>,
+    store: Option<Box<dyn RecordStore>>,
     run: RunNumber,
-    /// A closed lumisection for which the keeper had no room.
+    /// A closed lumisection for which the store had no room.
     refused: Option<LumisectionRecord>,
 }
 
 impl Monitor {
     /// For this many streams.
     fn new(streams: usize) -> Self {
-        let (here, keeper, refused) = (Vec::new(), None, None);
-        Self { monitoring: Monitoring::new(streams), here, keeper, run: RunNumber::default(), refused }
+        let (here, store, refused) = (Vec::new(), None, None);
+        Self { monitoring: Monitoring::new(streams), here, store, run: RunNumber::default(), refused }
     }
 
-    fn set_keeper(&mut self, keeper: Box<dyn RecordKeeper>) {
-        self.keeper = Some(keeper);
+    fn set_record_store(&mut self, store: Box<dyn RecordStore>) {
+        self.store = Some(store);
     }
 
     /// What a filter unit declares: where that is found.
@@ -647,28 +652,28 @@ impl Monitor {
 
     /// An event was decided, or no decision could be made.
     fn decided(&mut self, event: &EventView<'_>, verdict: Verdict, triggers: TriggerBits, streams: StreamSet) {
-        if self.keeper.is_some() {
+        if self.store.is_some() {
             self.monitoring.decided(&Counted { lumisection: event.lumisection, verdict, triggers, streams });
         }
     }
 
     /// What came with a decision that counts, of a filter unit whose histograms are found there.
     fn fill(&mut self, event: &EventView<'_>, histograms: &[Option<u16>], fills: &Fills) {
-        if self.keeper.is_some() {
+        if self.store.is_some() {
             self.monitoring.fill(event.lumisection, histograms, fills);
         }
     }
 
     /// The same, of the filter of this thread.
     fn fill_here(&mut self, event: &EventView<'_>, fills: &Fills) {
-        if self.keeper.is_some() {
+        if self.store.is_some() {
             self.monitoring.fill(event.lumisection, &self.here, fills);
         }
     }
 
     /// No more events of this lumisection follow.
     fn close(&mut self, lumisection: u32) {
-        if self.keeper.is_some() {
+        if self.store.is_some() {
             self.monitoring.close(lumisection);
             self.hand_over();
         }
@@ -682,14 +687,14 @@ impl Monitor {
 
     /// Hands over what is closed, as far as there is room.
     fn hand_over(&mut self) {
-        let Some(keeper) = &mut self.keeper else { return };
+        let Some(store) = &mut self.store else { return };
         while let Some(record) = self.refused.take().or_else(|| self.monitoring.next_closed()) {
-            if let Err(record) = keeper.keep(self.run, record) {
+            if let Err(record) = store.keep(self.run, record) {
                 self.refused = Some(record);
                 break;
             }
         }
-        while let Some(record) = keeper.give_back() {
+        while let Some(record) = store.give_back() {
             self.monitoring.give_back(record);
         }
     }

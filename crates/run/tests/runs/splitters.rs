@@ -41,7 +41,7 @@ fn launched(output: &TemporaryDirectory, places: [&str; 2], events: u32) -> RunH
             "[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nformat = \"lhcb-mep\"\nlisten = \"{place}\"\n"
         );
     }
-    let configuration = parse("dividing", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let configuration = parse("splitter", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, events.into())));
     handle
@@ -80,7 +80,7 @@ fn expect_events(summary: &RunSummary, events: u32) {
 #[test]
 fn packets_of_several_events_that_come_as_a_stream_are_an_event_each() {
     const EVENTS: u32 = 1000;
-    let output = TemporaryDirectory::new("dividing-stream");
+    let output = TemporaryDirectory::new("splitter-stream");
     let handle = launched(&output, ["tcp://127.0.0.1:0"; 2], EVENTS);
     let boards = ["board1", "board2"].map(|name| address_of(&handle, name));
     std::thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn packets_of_several_events_that_come_as_a_stream_are_an_event_each() {
 #[test]
 fn packets_of_several_events_that_come_as_datagrams_are_an_event_each() {
     const EVENTS: u32 = 320;
-    let output = TemporaryDirectory::new("dividing-datagrams");
+    let output = TemporaryDirectory::new("splitter-datagrams");
     let mut run = Run { handle: launched(&output, ["udp://127.0.0.1:0"; 2], EVENTS) };
     let boards = ["board1", "board2"].map(|name| address_of(&run.handle, name));
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
@@ -125,7 +125,7 @@ fn packets_of_several_events_that_come_as_datagrams_are_an_event_each() {
 #[test]
 fn emulated_packets_of_several_events_are_an_event_each() {
     const EVENTS: u64 = 1000;
-    let output = TemporaryDirectory::new("dividing-emulated");
+    let output = TemporaryDirectory::new("splitter-emulated");
     let source = |id: u32, emulate: &str, listen: &str| {
         format!(
             "[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nformat = \"lhcb-mep\"\n\
@@ -138,7 +138,7 @@ fn emulated_packets_of_several_events_are_an_event_each() {
         source(1, "7", ""),
         source(2, "64", "listen = \"udp://192.0.2.1:9000\""),
     );
-    let configuration = parse("dividing", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let configuration = parse("splitter", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, Some(EVENTS)).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
     let mut run = Run { handle };
@@ -160,7 +160,7 @@ fn emulated_packets_of_several_events_are_an_event_each() {
 #[test]
 fn a_packet_that_cannot_be_divided_is_one_lost_fragment_with_its_cause() {
     const EVENTS: u32 = 96;
-    let output = TemporaryDirectory::new("dividing-damage");
+    let output = TemporaryDirectory::new("splitter-damage");
     let mut run = Run { handle: launched(&output, ["tcp://127.0.0.1:0"; 2], EVENTS) };
     let boards = ["board1", "board2"].map(|name| address_of(&run.handle, name));
     let mut damaged = packets(1, EVENTS);

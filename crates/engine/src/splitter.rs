@@ -1,7 +1,7 @@
 //! Frames that hold several events are divided behind the framer of their source, in batches for which there is room.
 //!
 //! ```text
-//!  framer --a few frames--> Dividing --fragments, as many as there is room for--> flow::Readout
+//!  framer --a few frames--> SourceSplitter --fragments, as many as there is room for--> flow::Readout
 //!                             ^ |
 //!                             | +--> here: a named format, or a library that is trusted
 //!                             +----- SplitterLink: a function in a process of its own, supervised, a batch at a time
@@ -27,7 +27,7 @@ enum By {
 }
 
 /// The division of one source's frames.
-pub(super) struct Dividing {
+pub(super) struct SourceSplitter {
     source: SourceId,
     divider: Divider,
     by: By,
@@ -36,7 +36,7 @@ pub(super) struct Dividing {
     lost: Option<FramingError>,
 }
 
-impl Dividing {
+impl SourceSplitter {
     /// For a source whose description says into what its frames fall apart; none for others.
     pub(super) fn of(source: SourceId, description: &Description) -> Option<Box<Self>> {
         Some(Self::here(source, description, Box::new(description.splitter()?)))
@@ -89,7 +89,7 @@ impl Dividing {
     }
 
     /// Appends the next fragments of a stream whose last bytes came at `came`, at most this many; fewer where no more
-    /// frames came, or while it [is pending](Dividing::is_pending).
+    /// frames came, or while it [is pending](SourceSplitter::is_pending).
     ///
     /// # Errors
     /// If the boundary of the next frame is lost, once everything before it was taken: see [`Framer::next_batch`].

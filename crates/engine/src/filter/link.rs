@@ -37,8 +37,8 @@ impl Said {
     }
 }
 
-/// Who keeps what was counted of each lumisection. It is never waited for.
-pub trait RecordKeeper: Send {
+/// Stores the counts of each closed lumisection, and never blocks.
+pub trait RecordStore: Send {
     /// Keeps the record of a lumisection of a run, which is closed; gives it back if there is no room now.
     ///
     /// # Errors

@@ -2,10 +2,9 @@
 
 use crate::arguments::{DecisionsOptions, FilterFilesOptions, FilterNodeOptions, FilterUnitOptions, UnitTaskOptions};
 use crate::exit::{self, Failure};
-use crate::files::unless_closed;
+use crate::interrupts::Interrupts;
 use crate::output::{print_json, write_results};
-use crate::render::grouped;
-use crate::running::{Interrupts, warn};
+use crate::render::{grouped, unless_closed, warn};
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_plugin::filter::FilterConfig;
 use ropewalk_run::launch_filter_node;
