@@ -35,8 +35,9 @@ mod tcpla;
 mod tests;
 mod write;
 
+pub use pairs::median;
 pub use ropewalk_doctor::Scale;
-pub use session::{Cpu, Row, Session};
+pub use session::{Cpu, Row, Session, text_of};
 
 use ropewalk_doctor::DoctorError;
 use std::io;
@@ -126,6 +127,11 @@ pub const NAMES: &[&str] = &[
     "packet",
     "gateway",
 ];
+
+/// Whether a smaller figure of this unit is the better one: times and losses. All others are rates, or parts of them.
+pub fn is_lower_better(unit: &str) -> bool {
+    ["s", "us", "ns", "ns, beside a raw socket", "%", "packets", "packets on their way"].contains(&unit)
+}
 
 /// Runs a bench and prints its figures to `out`.
 ///

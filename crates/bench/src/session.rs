@@ -99,7 +99,7 @@ pub(crate) fn case<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Val
 }
 
 /// A case as filters and the table see it: `crc=true sources=16`.
-pub(crate) fn text_of(case: &Map<String, Value>) -> String {
+pub fn text_of(case: &Map<String, Value>) -> String {
     let pairs = case.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key}={text}"),
         other => format!("{key}={other}"),

@@ -4,11 +4,12 @@
 extern crate ropewalk_console;
 
 mod arguments;
+mod compare;
 mod limits;
 mod simulate;
 mod sizing;
 
-use arguments::{Arguments, BenchOptions, Command};
+use arguments::{Arguments, BenchCommand, BenchOptions, Command};
 use clap::Parser;
 use ropewalk_bench::{BenchError, Options, Scale};
 use ropewalk_console::exit::{self, Failure};
@@ -49,18 +50,23 @@ fn run(command: &Command) -> Result<u8, Failure> {
 const PRODUCT: &str = "ropewalk";
 
 fn bench(options: &BenchOptions) -> Result<u8, Failure> {
+    if let Some(BenchCommand::Compare(options)) = &options.command {
+        return compare::compare(options);
+    }
+    let name = options.name.as_deref().unwrap_or_default();
+    let measured = &options.measured;
     let own = std::env::current_exe()
         .map_err(|error| Failure::Environment(format!("the program's own path is not known: {error}")))?;
     let asked = Options {
-        scale: if options.quick { Scale::Quick } else { Scale::Full },
-        json: options.json,
-        case: options.case.clone(),
+        scale: if measured.quick { Scale::Quick } else { Scale::Full },
+        json: measured.json,
+        case: measured.case.clone(),
         report: options.report.clone(),
         peers: options.peers,
-        output: options.output.clone(),
+        output: measured.output.clone(),
         program: own.with_file_name(PRODUCT),
     };
-    match ropewalk_bench::run(&options.name, asked, &mut std::io::stdout()) {
+    match ropewalk_bench::run(name, asked, &mut std::io::stdout()) {
         Ok(()) => Ok(exit::GOOD),
         Err(error @ (BenchError::Unknown { .. } | BenchError::NoCase { .. })) => Err(Failure::Usage(error.to_string())),
         Err(error) => Err(Failure::Environment(error.to_string())),
