@@ -37,7 +37,7 @@ mod write;
 
 pub use pairs::median;
 pub use ropewalk_doctor::Scale;
-pub use session::{Cpu, Row, Session, text_of};
+pub use session::{Cpu, ProcessCpu, Row, Session, text_of};
 
 use ropewalk_doctor::DoctorError;
 use std::io;
@@ -130,14 +130,15 @@ pub const NAMES: &[&str] = &[
 
 /// Whether a smaller figure of this unit is the better one: times and losses. All others are rates, or parts of them.
 pub fn is_lower_better(unit: &str) -> bool {
-    ["s", "us", "ns", "ns, beside a raw socket", "%", "packets", "packets on their way"].contains(&unit)
+    ["s", "us", "ns", "ns, beside a raw socket", "%", "packets", "packets on their way"]
+        .contains(&unit)
 }
 
-/// Runs a bench and prints its figures to `out`.
+/// Runs a bench and prints its figures to `out`. Returns how many cases failed; the reasons are printed in their place.
 ///
 /// # Errors
 /// If the name or the filter fits nothing, or the machine does not allow it.
-pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), BenchError> {
+pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<usize, BenchError> {
     let bench = match name {
         "builder" => builder::bench,
         "machines" => machines::bench,

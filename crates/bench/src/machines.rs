@@ -30,20 +30,30 @@ const NOTE: &str = "limit: a bare walk over the same memory that reads each frag
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
-    let cases = VARIANTS.map(|variant| (variant, variant.case()));
-    let wanted: Vec<_> = cases.into_iter().filter(|(_, case)| session.wants(case)).collect();
-    let measured = std::thread::scope(|scope| {
-        let measuring = scope.spawn(move || {
-            if scale != Scale::Tiny {
-                // A scheduler that moves the thread costs more than is measured; without rights it must do.
-                let _ = pin_to_cpu(0);
-            }
-            let row = |(variant, case): &(Variant, _)| Ok(Row::of(case, "fragments/s", &variant.measure(scale)?, NOTE));
-            wanted.iter().map(row).collect::<Result<Vec<_>, BenchError>>()
-        });
-        measuring.join().unwrap_or_else(|_| Err(BenchError::wrong("a panic")))
-    })?;
-    measured.into_iter().try_for_each(|row| session.row(row))
+    for variant in VARIANTS {
+        let case = variant.case();
+        session.measure(&case, |session| {
+            let series = on_one_core(scale, || variant.measure(scale))?;
+            session.row(Row::of(&case, "fragments/s", &series, NOTE))
+        })?;
+    }
+    Ok(())
+}
+
+/// Measures on a thread that stays where it is.
+fn on_one_core<T: Send>(
+    scale: Scale,
+    measuring: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let pinned = || {
+        if scale != Scale::Tiny {
+            // A scheduler that moves the thread costs more than is measured; without rights it must do.
+            let _ = pin_to_cpu(0);
+        }
+        measuring()
+    };
+    let measured = std::thread::scope(|scope| scope.spawn(pinned).join());
+    measured.unwrap_or_else(|_| Err(BenchError::wrong("a panic")))
 }
 
 /// What is measured.

@@ -46,6 +46,9 @@ fn run(command: &Command) -> Result<u8, Failure> {
     }
 }
 
+/// The exit status if a case failed.
+const FAILED: u8 = 1;
+
 /// The product's program, in the same directory as this one.
 const PRODUCT: &str = "ropewalk";
 
@@ -67,7 +70,11 @@ fn bench(options: &BenchOptions) -> Result<u8, Failure> {
         program: own.with_file_name(PRODUCT),
     };
     match ropewalk_bench::run(name, asked, &mut std::io::stdout()) {
-        Ok(()) => Ok(exit::GOOD),
+        Ok(0) => Ok(exit::GOOD),
+        Ok(failed) => {
+            tell!("exit status {FAILED}: {failed} {} failed", if failed == 1 { "case" } else { "cases" });
+            Ok(FAILED)
+        }
         Err(error @ (BenchError::Unknown { .. } | BenchError::NoCase { .. })) => Err(Failure::Usage(error.to_string())),
         Err(error) => Err(Failure::Environment(error.to_string())),
     }
