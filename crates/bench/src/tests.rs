@@ -90,6 +90,15 @@ fn machines_gives_figures() {
 }
 
 #[test]
+fn scale_gives_the_cost_at_each_point_and_an_exponent_for_each_series() {
+    let lines = lines("scale", options("scale"));
+    let exponents = lines.iter().filter(|row| row["unit"] == "exponent").count();
+    let costs: Vec<_> = lines.iter().filter(|row| row["unit"] == "ns/event").collect();
+    assert_eq!((exponents, costs.len()), (5, 24));
+    assert!(costs.iter().all(|row| row["median"].as_f64() > Some(0.0) && row["limit"].as_f64() > Some(0.0)));
+}
+
+#[test]
 fn framing_gives_figures() {
     check("framing", 4);
 }
