@@ -97,6 +97,9 @@ pub(crate) struct BenchOptions {
     /// Also keep the lines in DIR, in a directory named by date and host.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
+    /// A fixed and small amount of work, whose instructions bench/instructions.py counts. Its figures mean nothing.
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    pub(crate) tiny: bool,
     /// Also measure iperf3, ZeroMQ and libfabric, where they are installed (tcpla).
     #[arg(long)]
     pub(crate) peers: bool,

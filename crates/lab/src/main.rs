@@ -61,7 +61,11 @@ fn bench(options: &BenchOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::Environment(format!("the program's own path is not known: {error}")))?;
     let asked = Options {
-        scale: if measured.quick { Scale::Quick } else { Scale::Full },
+        scale: match (options.tiny, measured.quick) {
+            (true, _) => Scale::Tiny,
+            (_, true) => Scale::Quick,
+            _ => Scale::Full,
+        },
         json: measured.json,
         case: measured.case.clone(),
         report: options.report.clone(),
