@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
         if let Some(report) = &report {
             attach(&report.doctor, &looked, &options)?;
         }
-        let machine = machine(&options, &looked)?;
+        let machine = machine(name, &options, &looked)?;
         let mut session = Self { options, name: name.to_owned(), out, report, chosen: 0, failed: 0, told: "" };
         session.tell(&machine, || table_head(&machine))?;
         Ok(session)
@@ -333,7 +333,7 @@ pub(crate) fn bare_receiver(plan: &RunPlan) -> Result<[f64; 3], BenchError> {
 }
 
 /// What the figures depend on: the first line.
-fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
+fn machine(name: &str, options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
     let machine = Machine::look();
     let blocks = options.scale.choose(1, 8, 8);
     let pool = Pool::new(PoolConfig::anonymous("bench page kind", 2 << 20, blocks)).map_err(BenchError::wrong)?;
@@ -347,6 +347,7 @@ fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
     let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok());
     Ok(json!({
         "bench": "machine",
+        "command": command(name, options),
         "date": Utc::from(SystemTime::now()).date(),
         "host": host(),
         "kernel": machine.kernel,
@@ -364,6 +365,22 @@ fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
         "versions": { "ropewalk": env!("CARGO_PKG_VERSION"), "build": if cfg!(debug_assertions) { "debug" } else { "release" } },
         "scale": format!("{:?}", options.scale).to_lowercase(),
     }))
+}
+
+/// What has to be typed to measure the same. Where files are written is not a part of it unless it was chosen.
+fn command(name: &str, options: &Options) -> String {
+    let mut command = format!("ropewalk bench {name}");
+    command.push_str(options.scale.choose(" --tiny", " --quick", ""));
+    if let Some(case) = &options.case {
+        let _ = write!(command, " --case '{case}'");
+    }
+    if options.peers {
+        command.push_str(" --peers");
+    }
+    if options.output != Path::new(".") {
+        let _ = write!(command, " --output {}", options.output.display());
+    }
+    command
 }
 
 /// What is set in a way that deserves this grade.
@@ -477,6 +494,25 @@ mod tests {
     fn a_case_is_one_line_of_text() {
         let case = case([("crc", json!(true)), ("bytes", json!(2048)), ("data", json!("hot"))]);
         assert_eq!(text_of(&case), "bytes=2048 crc=true data=hot");
+    }
+
+    #[test]
+    fn the_line_of_the_machine_has_the_command() {
+        let options = |scale, case: Option<&str>, output: &str| Options {
+            scale,
+            json: true,
+            case: case.map(str::to_owned),
+            report: None,
+            peers: false,
+            output: PathBuf::from(output),
+            program: PathBuf::from("/nowhere/ropewalk"),
+        };
+        assert_eq!(command("felix", &options(Scale::Full, None, ".")), "ropewalk bench felix");
+        let chosen = options(Scale::Quick, Some("figure=6 limit=every line"), "/disk");
+        let expected = "ropewalk bench write --quick --case 'figure=6 limit=every line' --output /disk";
+        assert_eq!(command("write", &chosen), expected);
+        let (text, _) = session(true, |_| ());
+        assert!(text.contains("\"command\":\"ropewalk bench any --quick"), "{text}");
     }
 
     /// What a session prints, and how many cases failed.
