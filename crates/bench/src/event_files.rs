@@ -8,6 +8,7 @@ use crate::{BenchError, Scale};
 use ropewalk_doctor::run::scratch;
 use ropewalk_engine::documents::{EndOfLumisection, EndOfRun, Numbers};
 use ropewalk_flow::files::{BrokerConfig, FileId, Work};
+use ropewalk_limits::process_cpu_seconds;
 use ropewalk_terms::{Attempt, RunNumber};
 use ropewalk_tools::file_based::documents::write_numbers;
 use ropewalk_tools::file_based::{BrokerOptions, FilterUnit, Place, UnitTask, serve_files};
@@ -55,15 +56,18 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         for (beside, note) in [("reading", READ), ("dealt", DEALT)] {
             let file_bytes = json!(files.file_bytes());
             let case = case([("file_bytes", file_bytes), ("files", json!(files.files)), ("beside", json!(beside))]);
-            if session.wants(&case) {
+            session.measure(&case, |session| {
                 let place = in_memory(&session.options.output);
                 let measured = measure(scale, files, beside == "reading", &place);
                 let _ = std::fs::remove_dir_all(&place);
                 let factor = if unit == "GB/s" { files.file_bytes() as f64 / 1e9 } else { 1.0 };
-                let [mut series] = measured?;
+                let [mut series, mut all] = measured?;
                 series.ours.iter_mut().chain(&mut series.limit).for_each(|figure| *figure *= factor);
-                session.row(Row::of(&case, unit, &series, note))?;
-            }
+                // Of a file, as long as they all are.
+                let gigabytes = files.file_bytes() as f64 / 1e9;
+                all.ours.iter_mut().chain(&mut all.limit).for_each(|figure| *figure /= gigabytes);
+                session.row(Row::of(&case, unit, &series, note).with_process_cpu(&all))
+            })?;
         }
     }
     Ok(())
@@ -76,8 +80,8 @@ fn in_memory(output: &Path) -> PathBuf {
     scratch(if is_writable { memory } else { output }, "filing")
 }
 
-/// Files a second.
-fn measure(scale: Scale, files: Files, beside_reading: bool, place: &Path) -> Result<[Series; 1], BenchError> {
+/// Files a second, and the seconds of processor of all threads for a file.
+fn measure(scale: Scale, files: Files, beside_reading: bool, place: &Path) -> Result<[Series; 2], BenchError> {
     let system = |error| BenchError::system("files of events")(error);
     let master = place.join("master");
     std::fs::create_dir_all(&master).map_err(system)?;
@@ -87,7 +91,10 @@ fn measure(scale: Scale, files: Files, beside_reading: bool, place: &Path) -> Re
         true => by_two(files, |_| Vec::new(), |bytes: &mut Vec<u8>, index| read(&master.join(name(index)), bytes)),
         false => dealt(&Laid::new(place, files)?, files),
     };
-    let per_second = |duration: Duration| [f64::from(files.files) / duration.as_secs_f64()];
+    let per_second = |took: Took| {
+        let files = f64::from(files.files);
+        [files / took.duration.as_secs_f64(), took.process_seconds / files]
+    };
     alternate(scale.choose(1, 9, 15), || ours().map(per_second), || limit().map(per_second))
 }
 
@@ -164,10 +171,17 @@ fn unit() -> Result<FilterUnit, BenchError> {
     UnitTask::new(&[trigger], None, &[]).load(RUN).map_err(BenchError::wrong)
 }
 
+/// What all files took, by the clock and of all threads' processors.
+#[derive(Copy, Clone, Debug)]
+struct Took {
+    duration: Duration,
+    process_seconds: f64,
+}
+
 /// A broker and two units, from the first look to the end of the run.
-fn by_broker(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
+fn by_broker(laid: &Laid, files: Files) -> Result<Took, BenchError> {
     let options = BrokerOptions { broker: BrokerConfig::default(), units: 0, unit: None };
-    let (begin, has_failed) = (Instant::now(), AtomicBool::new(false));
+    let (begin, process, has_failed) = (Instant::now(), process_cpu_seconds(), AtomicBool::new(false));
     let work = |broker| {
         let worked = unit().and_then(|mut unit| unit.filter_files(&laid.place, broker).map_err(BenchError::wrong));
         // A broker without units would wait for ever.
@@ -190,14 +204,14 @@ fn by_broker(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
         let served = broker.join().map_err(|_| BenchError::wrong("the broker panicked"))?;
         served.map_err(BenchError::wrong)
     })?;
-    let duration = begin.elapsed();
+    let took = Took { duration: begin.elapsed(), process_seconds: process_cpu_seconds() - process };
     let events = u64::from(files.files * files.events);
     let is_right = summary.balanced && (summary.processed, summary.accepted) == (events, events.div_ceil(EVERY));
-    if is_right { Ok(duration) } else { Err(BenchError::wrong(format!("{summary:?}"))) }
+    if is_right { Ok(took) } else { Err(BenchError::wrong(format!("{summary:?}"))) }
 }
 
 /// Two units without a broker.
-fn dealt(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
+fn dealt(laid: &Laid, files: Files) -> Result<Took, BenchError> {
     by_two(
         files,
         |_| unit(),
@@ -214,8 +228,8 @@ fn by_two<T>(
     files: Files,
     begin: impl Fn(u32) -> T + Sync,
     take: impl Fn(&mut T, u32) -> Result<(), BenchError> + Sync,
-) -> Result<Duration, BenchError> {
-    let (next, begun) = (AtomicU32::new(0), Instant::now());
+) -> Result<Took, BenchError> {
+    let (next, begun, process) = (AtomicU32::new(0), Instant::now(), process_cpu_seconds());
     let work = |thread| -> Result<(), BenchError> {
         let mut own = begin(thread);
         loop {
@@ -230,7 +244,7 @@ fn by_two<T>(
         let threads: Vec<_> = (0..UNITS).map(|thread| scope.spawn(move || work(thread))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| BenchError::wrong("a thread panicked"))?)
     })?;
-    Ok(begun.elapsed())
+    Ok(Took { duration: begun.elapsed(), process_seconds: process_cpu_seconds() - process })
 }
 
 fn read(path: &Path, bytes: &mut Vec<u8>) -> Result<(), BenchError> {

@@ -4,12 +4,12 @@
 //! filter and files, beside the same run without both.
 
 use crate::BenchError;
-use crate::pairs::{alternate, median};
+use crate::pairs::{Series, alternate, median};
 use crate::plugins::{Wait, compiled, in_directory};
 use crate::session::{Row, Session, case};
 use ropewalk_doctor::run::{RunPlan, scratch};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
-use ropewalk_limits::SlinkConfig;
+use ropewalk_limits::{SlinkConfig, process_cpu_seconds};
 use ropewalk_memory::{MemoryKind, Owner, Pool, PoolConfig};
 use ropewalk_plugin::Filter;
 use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig};
@@ -61,20 +61,21 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
     for by in ["thread", "process"] {
         for (bytes, fragments) in [(256, 1), (2048, 1), (256, 16), (2048, 16)] {
             let case = case([("by", json!(by)), ("event_bytes", json!(bytes)), ("fragments", json!(fragments))]);
-            if !session.wants(&case) {
-                continue;
-            }
-            let events = events(bytes, fragments)?;
-            let mut decider = Decider::new(by, &filter, session)?;
-            let ours = || per_second(a_moment, || decider.decided(&events));
-            let [series] = if by == "thread" {
-                alternate(pairs, ours, || per_second(a_moment, || walked(&events)))?
-            } else {
-                alternate(pairs, ours, || Echo::with(|echo| per_second(a_moment, || echo.answered())))?
-            };
-            let nanoseconds = 1e6 / median(series.ours.iter().copied());
-            let remark = format!("{nanoseconds:.0} ns an event");
-            session.row(Row::of(&case, "k events/s", &series, NOTE).with_remark(Some(remark)))?;
+            session.measure(&case, |session| {
+                let events = events(bytes, fragments)?;
+                let mut decider = Decider::new(by, &filter, session)?;
+                let ours = || per_second(a_moment, || decider.decided(&events));
+                let [series, mut all] = if by == "thread" {
+                    alternate(pairs, ours, || per_second(a_moment, || walked(&events)))?
+                } else {
+                    alternate(pairs, ours, || Echo::with(|echo| per_second(a_moment, || echo.answered())))?
+                };
+                let nanoseconds = 1e6 / median(series.ours.iter().copied());
+                let remark = format!("{nanoseconds:.0} ns an event");
+                per_gigabyte(&mut all, bytes);
+                session
+                    .row(Row::of(&case, "k events/s", &series, NOTE).with_process_cpu(&all).with_remark(Some(remark)))
+            })?;
         }
         lengths(session, by, &filter)?;
     }
@@ -87,14 +88,13 @@ fn lengths(session: &mut Session<'_>, by: &str, filter: &FilterConfig) -> Result
     let turns = session.options.scale.choose(1, 201, 801);
     for fragments in [1, 16] {
         let case = case([("by", json!(by)), ("event_bytes", json!("2048:256")), ("fragments", json!(fragments))]);
-        if !session.wants(&case) {
-            continue;
-        }
-        let (long, short) = (events(2048, fragments)?, events(256, fragments)?);
-        let decider = RefCell::new(Decider::new(by, filter, session)?);
-        let a_turn = |events: &[Event]| per_second(Duration::ZERO, || decider.borrow_mut().decided(events));
-        let [series] = alternate(turns, || a_turn(&long), || a_turn(&short))?;
-        session.row(Row::of(&case, "k events/s", &series, "limit: events of 256 B in turns with those of 2 KiB"))?;
+        session.measure(&case, |session| {
+            let (long, short) = (events(2048, fragments)?, events(256, fragments)?);
+            let decider = RefCell::new(Decider::new(by, filter, session)?);
+            let a_turn = |events: &[Event]| per_second(Duration::ZERO, || decider.borrow_mut().decided(events));
+            let [series, _] = alternate(turns, || a_turn(&long), || a_turn(&short))?;
+            session.row(Row::of(&case, "k events/s", &series, "limit: events of 256 B in turns with those of 2 KiB"))
+        })?;
     }
     Ok(())
 }
@@ -104,31 +104,38 @@ fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let sender = SlinkConfig { fragment_bytes: 2048, ..SlinkConfig::default() };
     let case = case([("by", json!("chain")), ("sources", json!(sender.streams)), ("fragment_bytes", json!(2048))]);
-    if !session.wants(&case) {
-        return Ok(());
-    }
-    // The thread of the disk must not share the nodes' processor.
-    let usual = session.plan(sender, [100, 1500, 3000], "chain-built");
-    let built = RunPlan { check_crc: true, cpus: None, ..usual };
-    let filter = "[filter]\ntriggers = [{ every = 10 }]\n";
-    let output = scratch(&session.options.output, "chain");
-    let kept = RunPlan { write: true, filter, output, ..built.clone() };
-    let [series] = alternate(
-        scale.pairs(),
-        || Ok([kept.run()?.gigabytes_per_second]),
-        || Ok([built.run()?.gigabytes_per_second]),
-    )?;
-    session.row(Row::of(&case, "GB/s", &series, "limit: the same run without filter and files"))
+    session.measure(&case, |session| {
+        // The thread of the disk must not share the nodes' processor.
+        let usual = session.plan(sender, [100, 1500, 3000], "chain-built");
+        let built = RunPlan { check_crc: true, cpus: None, ..usual };
+        let filter = "[filter]\ntriggers = [{ every = 10 }]\n";
+        let output = scratch(&session.options.output, "chain");
+        let kept = RunPlan { write: true, filter, output, ..built.clone() };
+        let measured = |plan: &RunPlan| {
+            let ran = plan.run()?;
+            Ok([ran.gigabytes_per_second, ran.cpu_seconds_per_gigabyte])
+        };
+        let [series, all] = alternate(scale.pairs(), || measured(&kept), || measured(&built))?;
+        let row = Row::of(&case, "GB/s", &series, "limit: the same run without filter and files");
+        session.row(row.with_process_cpu(&all))
+    })
 }
 
-/// Thousands of events for each second by the clock, a round after the other until the time is over.
-fn per_second(at_least: Duration, mut round: impl FnMut() -> Result<(), BenchError>) -> Result<[f64; 1], BenchError> {
-    let (begin, mut all) = (Instant::now(), 0);
+/// Seconds of processor for an event of so many bytes become those for 10^9 bytes of events, none of which is read.
+fn per_gigabyte(all: &mut Series, bytes: usize) {
+    all.ours.iter_mut().chain(&mut all.limit).for_each(|figure| *figure *= 1e9 / bytes as f64);
+}
+
+/// Thousands of events for each second by the clock, a round after the other until the time is over; and the seconds of
+/// processor for an event, of all threads and of the filter's process.
+fn per_second(at_least: Duration, mut round: impl FnMut() -> Result<(), BenchError>) -> Result<[f64; 2], BenchError> {
+    let (begin, process, mut all) = (Instant::now(), process_cpu_seconds(), 0);
     while all == 0 || begin.elapsed() < at_least {
         round()?;
         all += ROUND;
     }
-    Ok([all as f64 / begin.elapsed().as_secs_f64() / 1e3])
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok([all as f64 / seconds / 1e3, (process_cpu_seconds() - process) / all as f64])
 }
 
 /// An event as a builder unit has it.

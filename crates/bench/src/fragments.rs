@@ -23,11 +23,21 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Writes the first `events` fragments of this many sources, each `fragment_bytes` long, into a pool.
     pub(crate) fn new(sources: u16, fragment_bytes: usize, events: u32) -> Result<Self, BenchError> {
+        Self::in_blocks(sources, fragment_bytes, events, BLOCK)
+    }
+
+    /// The same in pool blocks of another size.
+    pub(crate) fn in_blocks(
+        sources: u16,
+        fragment_bytes: usize,
+        events: u32,
+        block: usize,
+    ) -> Result<Self, BenchError> {
         let mut feeds: Vec<SlinkStream> =
             (0..sources).map(|source| SlinkStream::new(SourceId(source.into()), fragment_bytes, 128)).collect();
         let each = feeds.first().map_or(0, SlinkStream::wire_bytes) * events as usize;
-        let blocks = usize::from(sources) * each.div_ceil(BLOCK);
-        let config = PoolConfig::anonymous("bench fragments", BLOCK, blocks.max(1));
+        let blocks = usize::from(sources) * each.div_ceil(block);
+        let config = PoolConfig::anonymous("bench fragments", block, blocks.max(1));
         let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
         let streams = feeds.iter_mut().map(|feed| fill(&mut pool, feed, events)).collect::<Result<_, _>>()?;
         Ok(Self { streams, events, _pool: pool })

@@ -25,28 +25,30 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     for (format, bytes) in [("fed", 96), ("fed", 2048), ("generic", 100), ("generic", 2048)] {
         let case = case([("format", json!(format)), ("fragment_bytes", json!(bytes))]);
-        if !session.wants(&case) {
-            continue;
-        }
-        let fragments = scale.choose(200, 20_000, 20_000) * 100 / bytes as u32;
-        let stream = if format == "fed" { fed_stream(bytes, fragments)? } else { generic_stream(bytes, fragments)? };
-        let mut pool = Pool::new(PoolConfig::anonymous("framing", BLOCK, 64)).map_err(BenchError::wrong)?;
-        let slices = in_blocks(&mut pool, &stream.bytes)?;
-        let hello = in_blocks(&mut pool, &stream.hello)?;
-        let plan = Arc::new(Plan::compile(&stream.layout).map_err(BenchError::wrong)?);
-        let a_moment = Duration::from_millis(scale.choose(1, 100, 300));
-        let by_layout = || {
-            fragments_per_second(&slices, fragments, a_moment, || Framer::described(SOURCE, Arc::clone(&plan), LIMITS))
-        };
-        let by_hand = || {
-            fragments_per_second(&slices, fragments, a_moment, || {
-                let mut framer = Framer::new(LIMITS);
-                hello.iter().for_each(|slice| framer.push(slice.clone()));
-                framer
-            })
-        };
-        let [series] = alternate(scale.choose(1, 9, 15), by_layout, by_hand)?;
-        session.row(Row::of(&case, "M fragments/s", &series, NOTE))?;
+        session.measure(&case, |session| {
+            let fragments = scale.choose(200, 20_000, 20_000) * 100 / bytes as u32;
+            let stream =
+                if format == "fed" { fed_stream(bytes, fragments)? } else { generic_stream(bytes, fragments)? };
+            let mut pool = Pool::new(PoolConfig::anonymous("framing", BLOCK, 64)).map_err(BenchError::wrong)?;
+            let slices = in_blocks(&mut pool, &stream.bytes)?;
+            let hello = in_blocks(&mut pool, &stream.hello)?;
+            let plan = Arc::new(Plan::compile(&stream.layout).map_err(BenchError::wrong)?);
+            let a_moment = Duration::from_millis(scale.choose(1, 100, 300));
+            let by_layout = || {
+                fragments_per_second(&slices, fragments, a_moment, || {
+                    Framer::described(SOURCE, Arc::clone(&plan), LIMITS)
+                })
+            };
+            let by_hand = || {
+                fragments_per_second(&slices, fragments, a_moment, || {
+                    let mut framer = Framer::new(LIMITS);
+                    hello.iter().for_each(|slice| framer.push(slice.clone()));
+                    framer
+                })
+            };
+            let [series] = alternate(scale.choose(1, 9, 15), by_layout, by_hand)?;
+            session.row(Row::of(&case, "M fragments/s", &series, NOTE))
+        })?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | monitoring | framing | splitting | filtering | filing | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
+//!  run(name) -> builder | machines | scale | monitoring | framing | splitting | filtering | filing | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -25,6 +25,7 @@ mod monitoring;
 mod packet;
 mod pairs;
 mod plugins;
+mod scale;
 mod session;
 mod sizing;
 mod splitter;
@@ -35,8 +36,9 @@ mod tcpla;
 mod tests;
 mod write;
 
+pub use pairs::median;
 pub use ropewalk_doctor::Scale;
-pub use session::{Cpu, Row, Session};
+pub use session::{Cpu, ProcessCpu, Row, Session, text_of};
 
 use ropewalk_doctor::DoctorError;
 use std::io;
@@ -111,6 +113,7 @@ impl BenchError {
 pub const NAMES: &[&str] = &[
     "builder",
     "machines",
+    "scale",
     "monitoring",
     "framing",
     "splitting",
@@ -127,14 +130,21 @@ pub const NAMES: &[&str] = &[
     "gateway",
 ];
 
-/// Runs a bench and prints its figures to `out`.
+/// Whether a smaller figure of this unit is the better one: times and losses. All others are rates, or parts of them.
+pub fn is_lower_better(unit: &str) -> bool {
+    ["s", "us", "ns", "ns/event", "exponent", "ns, beside a raw socket", "%", "packets", "packets on their way"]
+        .contains(&unit)
+}
+
+/// Runs a bench and prints its figures to `out`. Returns how many cases failed; the reasons are printed in their place.
 ///
 /// # Errors
 /// If the name or the filter fits nothing, or the machine does not allow it.
-pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), BenchError> {
+pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<usize, BenchError> {
     let bench = match name {
         "builder" => builder::bench,
         "machines" => machines::bench,
+        "scale" => scale::bench,
         "monitoring" => monitoring::bench,
         "framing" => framing::bench,
         "splitting" => splitter::bench,

@@ -20,8 +20,6 @@ use std::time::Duration;
 const SOURCES: u16 = 16;
 /// Bytes of prepared fragments.
 const PREPARED: usize = 1 << 30;
-/// Fragments framed from one source before the next has its turn, as in the drive.
-const FRAME_BATCH: usize = 256;
 /// Events in work at once, as in a builder unit.
 const SLOTS: u32 = 2048;
 /// Nothing is late here.
@@ -30,20 +28,30 @@ const NOTE: &str = "limit: a bare walk over the same memory that reads each frag
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
-    let cases = VARIANTS.map(|variant| (variant, variant.case()));
-    let wanted: Vec<_> = cases.into_iter().filter(|(_, case)| session.wants(case)).collect();
-    let measured = std::thread::scope(|scope| {
-        let measuring = scope.spawn(move || {
-            if scale != Scale::Tiny {
-                // A scheduler that moves the thread costs more than is measured; without rights it must do.
-                let _ = pin_to_cpu(0);
-            }
-            let row = |(variant, case): &(Variant, _)| Ok(Row::of(case, "fragments/s", &variant.measure(scale)?, NOTE));
-            wanted.iter().map(row).collect::<Result<Vec<_>, BenchError>>()
-        });
-        measuring.join().unwrap_or_else(|_| Err(BenchError::wrong("a panic")))
-    })?;
-    measured.into_iter().try_for_each(|row| session.row(row))
+    for variant in VARIANTS {
+        let case = variant.case();
+        session.measure(&case, |session| {
+            let series = on_one_core(scale, || variant.measure(scale))?;
+            session.row(Row::of(&case, "fragments/s", &series, NOTE))
+        })?;
+    }
+    Ok(())
+}
+
+/// Measures on a thread that stays where it is.
+pub(crate) fn on_one_core<T: Send>(
+    scale: Scale,
+    measuring: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let pinned = || {
+        if scale != Scale::Tiny {
+            // A scheduler that moves the thread costs more than is measured; without rights it must do.
+            let _ = pin_to_cpu(0);
+        }
+        measuring()
+    };
+    let measured = std::thread::scope(|scope| scope.spawn(pinned).join());
+    measured.unwrap_or_else(|_| Err(BenchError::wrong("a panic")))
 }
 
 /// What is measured.
@@ -87,7 +95,48 @@ fn histogram_configs(count: usize) -> Vec<HistogramConfig> {
     (0..).zip(asked).take(count).filter_map(config).collect()
 }
 
+/// What the machines are made for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) sources: u16,
+    pub(crate) fragment_bytes: usize,
+    /// Events in work at once in a builder unit.
+    pub(crate) in_flight: u32,
+    /// Events that the readout unit reads beyond the oldest incomplete one.
+    pub(crate) window: u32,
+    /// Fragments framed from one source before the next has its turn, as in the drive.
+    pub(crate) batch: usize,
+    pub(crate) builders: u16,
+    /// With the watch over synchrony.
+    pub(crate) watched: bool,
+    /// Histograms of each source.
+    pub(crate) histograms: usize,
+}
+
+impl Shape {
+    /// As in a usual run.
+    pub(crate) const USUAL: Self = Self {
+        sources: SOURCES,
+        fragment_bytes: 2048,
+        in_flight: SLOTS,
+        window: 4096,
+        batch: 256,
+        builders: 1,
+        watched: false,
+        histograms: 0,
+    };
+
+    fn ids(self) -> impl Iterator<Item = SourceId> {
+        (0..self.sources).map(|source| SourceId(source.into()))
+    }
+}
+
 impl Variant {
+    const fn shape(self) -> Shape {
+        let Self { fragment_bytes, watched, histograms } = self;
+        Shape { fragment_bytes, watched, histograms, ..Shape::USUAL }
+    }
+
     fn case(self) -> Map<String, Value> {
         let watch = if self.watched { "on" } else { "off" };
         case([
@@ -102,73 +151,90 @@ impl Variant {
         let all = PREPARED / self.fragment_bytes / usize::from(SOURCES);
         let prepared = Prepared::new(SOURCES, self.fragment_bytes, scale.choose(600, all as u32, all as u32))?;
         prepare_chains(2 * prepared.fragments() as usize);
-        let fragments = prepared.fragments() as f64;
-        let timed = |work: &mut dyn FnMut() -> Result<(), BenchError>| {
-            // The thread's own seconds: what other programs take from the core is not ours to count.
-            let begin = thread_cpu_seconds();
-            work().map(|()| [fragments / (thread_cpu_seconds() - begin).max(1e-9)])
-        };
-        let ours = || {
-            // Their tables are laid out before a run, and are no part of it.
-            let mut machines = Machines::new(&prepared, self);
-            timed(&mut || machines.run())
-        };
-        let bare = || timed(&mut || prepared.walk().map(drop));
+        let rate = |seconds: f64| [prepared.fragments() as f64 / seconds];
+        let ours = || seconds_of_machines(&prepared, self.shape()).map(rate);
+        let bare = || seconds_of_walk(&prepared).map(rate);
         let [series] = alternate(scale.choose(1, 9, 25), ours, bare)?;
         Ok(series)
     }
 }
 
-/// One readout unit, one builder unit and their manager, wired by hand.
+/// The thread's own seconds that something takes: what other programs take from the core is not ours to count.
+fn timed(work: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+    let begin = thread_cpu_seconds();
+    work().map(|()| (thread_cpu_seconds() - begin).max(1e-9))
+}
+
+/// Seconds of processor that building everything takes. Tables are laid out before a run, and are no part of it.
+pub(crate) fn seconds_of_machines(prepared: &Prepared, shape: Shape) -> Result<f64, BenchError> {
+    let mut machines = Machines::new(prepared, shape);
+    timed(|| machines.run())
+}
+
+/// The same of a bare walk.
+pub(crate) fn seconds_of_walk(prepared: &Prepared) -> Result<f64, BenchError> {
+    timed(|| prepared.walk().map(drop))
+}
+
+/// One readout unit, builder units and their manager, wired by hand.
 struct Machines<'a> {
     prepared: &'a Prepared,
-    fragment_bytes: usize,
+    shape: Shape,
     framers: Vec<Framer>,
     /// Slices of each source that were pushed.
     pushed: Vec<usize>,
     readout: Readout,
     manager: Manager,
-    builder: Builder,
+    builders: Vec<Builder>,
     received: Vec<Received>,
     /// The super-fragment on its way to the builder unit.
     answer: Vec<Fragment>,
     /// Events to be verified, as a drive gathers those to be written.
     emitted: Vec<u32>,
     built: u64,
+    /// The last event of each builder unit, and the sum of all numbers.
+    last: Vec<u64>,
+    sum: u64,
 }
 
 impl<'a> Machines<'a> {
-    fn new(prepared: &'a Prepared, variant: Variant) -> Self {
-        let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
-        let sources = ids().map(|id| SourceConfig::new(id, Format::Ferol)).collect();
-        let histograms = histogram_configs(variant.histograms);
-        let readout = ReadoutConfig { window: 4096, capacity: 1 << 15, histograms, ..ReadoutConfig::new(0, sources) };
+    fn new(prepared: &'a Prepared, shape: Shape) -> Self {
+        let (builders, window) = (shape.builders, shape.window);
+        let sources = shape.ids().map(|id| SourceConfig::new(id, Format::Ferol)).collect();
+        let histograms = histogram_configs(shape.histograms);
+        // Eight windows: as many as are held at the most.
+        let usual = ReadoutConfig { window, capacity: 8 * window, ..ReadoutConfig::new(0, sources) };
+        let readout = ReadoutConfig { builders, histograms, ..usual };
         let limits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
-        let manager = ManagerConfig { event_timeout: PATIENCE, drain_timeout: PATIENCE, ..ManagerConfig::new(1, 1) };
+        let manager =
+            ManagerConfig { event_timeout: PATIENCE, drain_timeout: PATIENCE, ..ManagerConfig::new(1, builders) };
         Self {
             prepared,
-            fragment_bytes: variant.fragment_bytes,
-            framers: ids().map(|_| Framer::new(limits)).collect(),
-            pushed: vec![0; usize::from(SOURCES)],
+            shape,
+            framers: shape.ids().map(|_| Framer::new(limits)).collect(),
+            pushed: vec![0; usize::from(shape.sources)],
             readout: Readout::new(readout),
             manager: Manager::new(manager),
-            builder: Builder::new(builder_config(variant.watched)),
-            received: Vec::with_capacity(FRAME_BATCH),
-            answer: Vec::with_capacity(usize::from(SOURCES)),
-            emitted: Vec::with_capacity(SLOTS as usize),
+            builders: (0..builders).map(|index| Builder::new(builder_config(shape, index))).collect(),
+            received: Vec::with_capacity(shape.batch),
+            answer: Vec::with_capacity(usize::from(shape.sources)),
+            emitted: Vec::with_capacity(shape.in_flight as usize),
             built: 0,
+            last: vec![0; usize::from(builders)],
+            sum: 0,
         }
     }
 
     /// Builds every event; an error where one is not what was put in.
     fn run(&mut self) -> Result<(), BenchError> {
-        let (readout, builder) = (NodeId::readout(0), NodeId::builder(0));
         let now = MonotonicClock.now();
-        self.manager.node_connected(now, readout, Incarnation(1));
-        self.manager.node_connected(now, builder, Incarnation(1));
-        self.builder.manager_connected(now);
-        self.builder.readout_connected(now, 0);
-        (0..usize::from(SOURCES)).for_each(|source| self.readout.source_connected(now, source));
+        self.manager.node_connected(now, NodeId::readout(0), Incarnation(1));
+        for (index, builder) in (0..).zip(&mut self.builders) {
+            self.manager.node_connected(now, NodeId::builder(index), Incarnation(1));
+            builder.manager_connected(now);
+            builder.readout_connected(now, 0);
+        }
+        (0..self.framers.len()).for_each(|source| self.readout.source_connected(now, source));
         let last = EventKey::new(0, u64::from(self.prepared.events));
         self.manager.start(now, EventKey::new(0, 1), Some(last));
         let mut idle = 0;
@@ -185,7 +251,10 @@ impl<'a> Machines<'a> {
         let now = MonotonicClock.now();
         self.take_turns(now)?;
         self.take_turns(now)?;
-        let account = self.readout.total();
+        let (account, events) = (self.readout.total(), u64::from(self.prepared.events));
+        if self.sum != events * (events + 1) / 2 {
+            return Err(BenchError::wrong("not every event was built once"));
+        }
         if account.in_complete_events != self.prepared.fragments() {
             return Err(BenchError::wrong(format!("the account of fragments: {account:?}")));
         }
@@ -196,18 +265,18 @@ impl<'a> Machines<'a> {
         self.receive(now)?;
         self.turn_readout(now);
         self.turn_manager(now);
-        self.turn_builder(now)
+        (0..self.builders.len()).try_for_each(|index| self.turn_builder(now, index))
     }
 
     /// Frames what each source has room for.
     fn receive(&mut self, now: Instant) -> Result<(), BenchError> {
         for source in 0..self.framers.len() {
-            let room = self.readout.room(source).min(FRAME_BATCH);
+            let room = self.readout.room(source).min(self.shape.batch);
             if room == 0 {
                 continue;
             }
             let framer = &mut self.framers[source];
-            if framer.buffered() < self.fragment_bytes + 128 {
+            if framer.buffered() < self.shape.fragment_bytes + 128 {
                 let slice = self.prepared.streams[source].get(self.pushed[source]);
                 slice.into_iter().for_each(|slice: &Slice| framer.push(slice.clone()));
                 self.pushed[source] += 1;
@@ -222,10 +291,10 @@ impl<'a> Machines<'a> {
         while let Some(action) = self.readout.poll(now) {
             match action {
                 ReadoutAction::ToManager(message) => self.manager.message(now, NodeId::readout(0), &message),
-                ReadoutAction::Answer { entry, .. } => {
+                ReadoutAction::Answer { builder, entry } => {
                     let held = self.readout.super_fragment(entry.key);
                     held.inspect(|held| held.append_to(&mut self.answer));
-                    self.builder.super_fragment(now, 0, &entry, &mut self.answer);
+                    self.builders[usize::from(builder)].super_fragment(now, 0, &entry, &mut self.answer);
                     self.answer.clear();
                 }
             }
@@ -239,52 +308,59 @@ impl<'a> Machines<'a> {
                 // The run's end is not measured, and its last reports with it.
                 (_, Message::Finish) => {}
                 (Role::Readout, message) => self.readout.message(now, NodeId::MANAGER, &message),
-                (_, message) => self.builder.message(now, &message),
+                (_, message) => self.builders[usize::from(to.index)].message(now, &message),
             }
         }
     }
 
-    fn turn_builder(&mut self, now: Instant) -> Result<(), BenchError> {
-        while let Some(action) = self.builder.poll(now) {
+    fn turn_builder(&mut self, now: Instant, index: usize) -> Result<(), BenchError> {
+        let from = NodeId::builder(index as u16);
+        while let Some(action) = self.builders[index].poll(now) {
             match action {
-                BuilderAction::ToManager(message) => self.manager.message(now, NodeId::builder(0), &message),
-                BuilderAction::ToReadout { message, .. } => self.readout.message(now, NodeId::builder(0), &message),
+                BuilderAction::ToManager(message) => self.manager.message(now, from, &message),
+                BuilderAction::ToReadout { message, .. } => self.readout.message(now, from, &message),
                 BuilderAction::EndLumisection(_) => {}
                 BuilderAction::StopRun { cause } => return Err(BenchError::wrong(cause)),
             }
         }
-        self.emitted.extend(std::iter::from_fn(|| self.builder.next_event()));
-        for index in 0..self.emitted.len() {
-            self.verify(self.emitted[index])?;
+        self.emitted.extend(std::iter::from_fn(|| self.builders[index].next_event()));
+        for place in 0..self.emitted.len() {
+            self.verify(index, self.emitted[place])?;
         }
-        self.builder.all_reached(now, self.emitted.drain(..), AcknowledgementLevel::Written);
+        self.builders[index].all_reached(now, self.emitted.drain(..), AcknowledgementLevel::Written);
         Ok(())
     }
 
-    /// Every event is the next one, and every fragment in it is the right one of the right source.
-    fn verify(&mut self, slot: u32) -> Result<(), BenchError> {
+    /// Every event of a builder unit is a later one than the last, and every fragment in it is the right one of the right
+    /// source. One builder unit has them all.
+    fn verify(&mut self, builder: usize, slot: u32) -> Result<(), BenchError> {
         self.built += 1;
-        let event = self.builder.event(slot);
+        let event = self.builders[builder].event(slot);
+        let number = event.key.number();
         let right = |(source, fragment): (u32, &Fragment)| {
-            fragment.meta.raw_id == self.built
+            fragment.meta.raw_id == number
                 && fragment.meta.source == SourceId(source)
-                && fragment.payload.len() == self.fragment_bytes
+                && fragment.payload.len() == self.shape.fragment_bytes
         };
-        if event.complete && event.key == EventKey::new(0, self.built) && (0..).zip(event.fragments()).all(right) {
+        let is_next = number > self.last[builder] && (self.builders.len() > 1 || number == self.built);
+        if event.complete && is_next && (0..).zip(event.fragments()).all(right) {
+            self.last[builder] = number;
+            self.sum += number;
             return Ok(());
         }
         Err(BenchError::wrong(format!("event {}", event.key)))
     }
 }
 
-fn builder_config(watched: bool) -> BuilderConfig {
-    let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
+fn builder_config(shape: Shape, index: u16) -> BuilderConfig {
     let source = |id| BuilderSource::new(id, 0);
     BuilderConfig {
-        slots: SLOTS,
+        slots: shape.in_flight,
+        // Events in work are limited by their number alone.
+        credit_bytes: 1 << 32,
         event_timeout: PATIENCE,
         level: AcknowledgementLevel::Built,
-        synchrony: watched.then(|| synchrony::Config::new(ids().map(synchrony::SourceConfig::new))),
-        ..BuilderConfig::new(0, 1, ids().map(source).collect())
+        synchrony: shape.watched.then(|| synchrony::Config::new(shape.ids().map(synchrony::SourceConfig::new))),
+        ..BuilderConfig::new(index, 1, shape.ids().map(source).collect())
     }
 }

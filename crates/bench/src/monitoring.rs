@@ -52,20 +52,19 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         let usual = session.plan(sender, [100, 3000, 6000], "monitoring");
         let plan = RunPlan { check_crc: true, cpus: None, pool_mib, ..usual };
         pages(session, &plan, &case)?;
-        if !session.wants(&case) {
-            continue;
-        }
-        let watched = || {
-            let shares = Mutex::new(0.0);
-            let ran = plan.run_beside(&|handle, is_over| *lock(&shares) = look(handle, is_over))?;
-            Ok([ran.gigabytes_per_second, 1.0 - *lock(&shares)])
-        };
-        let alone = || Ok([plan.run()?.gigabytes_per_second, 1.0]);
-        let [rates, times] = alternate(scale.choose(1, 5, 15), watched, alone)?;
-        session.row(Row::of(&case, "GB/s", &rates, NOTE))?;
-        let mut case = case;
-        case.insert("measured".to_owned(), json!("processor time"));
-        session.row(Row::of(&case, "s/s", &times, TIME_NOTE))?;
+        session.measure(&case, |session| {
+            let watched = || {
+                let shares = Mutex::new(0.0);
+                let ran = plan.run_beside(&|handle, is_over| *lock(&shares) = look(handle, is_over))?;
+                Ok([ran.gigabytes_per_second, 1.0 - *lock(&shares)])
+            };
+            let alone = || Ok([plan.run()?.gigabytes_per_second, 1.0]);
+            let [rates, times] = alternate(scale.choose(1, 5, 15), watched, alone)?;
+            session.row(Row::of(&case, "GB/s", &rates, NOTE))?;
+            let mut case = case.clone();
+            case.insert("measured".to_owned(), json!("processor time"));
+            session.row(Row::of(&case, "s/s", &times, TIME_NOTE))
+        })?;
     }
     Ok(())
 }
@@ -74,19 +73,18 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 fn pages(session: &mut Session<'_>, plan: &RunPlan, case: &Map<String, Value>) -> Result<(), BenchError> {
     let mut case = case.clone();
     case.insert("measured".to_owned(), json!("pages"));
-    if !session.wants(&case) {
-        return Ok(());
-    }
-    let measured = |plan: &RunPlan| {
-        let ran = plan.run()?;
-        Ok([ran.gigabytes_per_second, ran.per_processor_second])
-    };
-    let without = RunPlan { filter: NO_PAGES, ..plan.clone() };
-    let repeats = session.options.scale.choose(1, 5, 15);
-    let [rates, times] = alternate(repeats, || measured(plan), || measured(&without))?;
-    session.row(Row::of(&case, "GB/s", &rates, PAGES_NOTE))?;
-    case.insert("measured".to_owned(), json!("pages, processor time"));
-    session.row(Row::of(&case, "GB/s", &times, PAGES_TIME_NOTE))
+    session.measure(&case.clone(), |session| {
+        let measured = |plan: &RunPlan| {
+            let ran = plan.run()?;
+            Ok([ran.gigabytes_per_second, ran.per_processor_second])
+        };
+        let without = RunPlan { filter: NO_PAGES, ..plan.clone() };
+        let repeats = session.options.scale.choose(1, 5, 15);
+        let [rates, times] = alternate(repeats, || measured(plan), || measured(&without))?;
+        session.row(Row::of(&case, "GB/s", &rates, PAGES_NOTE))?;
+        case.insert("measured".to_owned(), json!("pages, processor time"));
+        session.row(Row::of(&case, "GB/s", &times, PAGES_TIME_NOTE))
+    })
 }
 
 fn lock(share: &Mutex<f64>) -> MutexGuard<'_, f64> {

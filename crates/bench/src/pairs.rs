@@ -32,7 +32,7 @@ impl Series {
 }
 
 /// The value in the middle; 0 without values.
-pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     match values.len() {

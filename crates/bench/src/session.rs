@@ -42,11 +42,17 @@ pub struct Row {
     /// What it cost, where that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds_per_gigabyte: Option<Cpu>,
+    /// The same of all threads of the process and of its children, senders and emulators too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_cpu_seconds_per_gigabyte: Option<ProcessCpu>,
     /// What the limit is, and what was promised.
     pub note: &'static str,
     /// What has to be known of this figure before anything is concluded from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
+    /// Whether nothing is a right result, as for losses; otherwise a figure of 0.000 is an error of the bench.
+    #[serde(skip)]
+    pub may_be_zero: bool,
 }
 
 /// Medians of the seconds of processor for 10^9 bytes, each of the sending and of the receiving thread.
@@ -56,6 +62,15 @@ pub struct Cpu {
     pub ours: [f64; 2],
     /// Sender and receiver of the limit.
     pub limit: [f64; 2],
+}
+
+/// Medians of the seconds of processor for 10^9 bytes, of all threads.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct ProcessCpu {
+    /// While ours was measured.
+    pub ours: f64,
+    /// While the limit was measured.
+    pub limit: f64,
 }
 
 impl Row {
@@ -68,15 +83,33 @@ impl Row {
             unit,
             median: median(series.ours.iter().copied()),
             min: series.ours.iter().copied().fold(f64::INFINITY, f64::min),
-            max: series.ours.iter().copied().fold(0.0, f64::max),
+            max: series.ours.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             repeats: series.ours.len(),
             limit,
             ratio_to_limit: limit.map(|_| series.ratio()),
             ratio_spread: limit.map(|_| series.ratio_spread()),
             cpu_seconds_per_gigabyte: None,
+            process_cpu_seconds_per_gigabyte: None,
             note,
             remark: None,
+            may_be_zero: false,
         }
+    }
+
+    /// The same, of which nothing is a right result.
+    pub(crate) fn or_nothing(self) -> Self {
+        Self { may_be_zero: true, ..self }
+    }
+
+    /// Why this cannot be a figure, if it cannot: what the table would show as 0.000, or no number.
+    fn flaw(&self) -> Option<String> {
+        let figures = [("", Some(self.median)), ("the limit is ", self.limit)];
+        figures.into_iter().find_map(|(which, figure)| {
+            let figure = figure?;
+            let is_nothing = figure.abs() < 0.0005 && !self.may_be_zero;
+            (is_nothing || !figure.is_finite())
+                .then(|| format!("{which}{figure:.3} {}: nothing was measured", self.unit))
+        })
     }
 
     /// The same with what it cost the sending and the receiving thread, in seconds of processor for 10^9 bytes.
@@ -84,12 +117,47 @@ impl Row {
         let medians = |side: fn(&Series) -> &Vec<f64>| [sender, receiver].map(|series| median(side(series).clone()));
         let (ours, limit) = (medians(|series| &series.ours), medians(|series| &series.limit));
         self.cpu_seconds_per_gigabyte = Some(Cpu { ours, limit });
+        // As busy as the busier one of sender and receiver.
+        let busy = |rate: f64, [sender, receiver]: [f64; 2]| rate * sender.max(receiver);
+        let limit = self.limit.map(|rate| busy(rate, limit));
+        let ours = busy(self.median, ours);
+        self.marked(Some(ours), limit)
+    }
+
+    /// The same with what it cost all threads, in seconds of processor for 10^9 bytes.
+    pub(crate) fn with_process_cpu(mut self, all: &Series) -> Self {
+        let [ours, limit] = [&all.ours, &all.limit].map(|side| median(side.iter().copied()));
+        self.process_cpu_seconds_per_gigabyte = Some(ProcessCpu { ours, limit });
         self
     }
 
     /// The same with what has to be known of it, where there is something.
-    pub(crate) fn with_remark(self, remark: Option<String>) -> Self {
-        Self { remark, ..self }
+    pub(crate) fn with_remark(mut self, remark: Option<String>) -> Self {
+        self.remark = match (self.remark, remark) {
+            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+            (one, other) => one.or(other),
+        };
+        self
+    }
+
+    /// The same, marked if a processor that should have been the limit waited for something: its rate by its own time is known.
+    pub(crate) fn by_processor(self, per_processor_second: &Series) -> Self {
+        let busy = |rate: f64, side: &[f64]| rate / median(side.iter().copied());
+        let limit = self.limit.map(|rate| busy(rate, &per_processor_second.limit));
+        let ours = busy(self.median, &per_processor_second.ours);
+        self.marked(Some(ours), limit)
+    }
+
+    /// Marks a rate whose processor worked for a smaller part of the time than `SATURATED`.
+    fn marked(self, ours: Option<f64>, limit: Option<f64>) -> Self {
+        let waited = |busy: Option<f64>| busy.filter(|busy| *busy > 0.0 && *busy < SATURATED);
+        let remark = match (waited(ours), waited(limit)) {
+            (None, None) => None,
+            (Some(ours), None) => Some(format!("ours worked {ours:.2} of the time")),
+            (None, Some(limit)) => Some(format!("the limit worked {limit:.2} of the time, and can do more")),
+            (Some(ours), Some(limit)) => Some(format!("ours worked {ours:.2} of the time, the limit {limit:.2}")),
+        };
+        self.with_remark(remark.map(|what| format!("NOT SATURATED: {what}")))
     }
 }
 
@@ -99,7 +167,7 @@ pub(crate) fn case<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Val
 }
 
 /// A case as filters and the table see it: `crc=true sources=16`.
-pub(crate) fn text_of(case: &Map<String, Value>) -> String {
+pub fn text_of(case: &Map<String, Value>) -> String {
     let pairs = case.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key}={text}"),
         other => format!("{key}={other}"),
@@ -114,11 +182,19 @@ pub struct Session<'a> {
     name: String,
     out: &'a mut dyn Write,
     report: Option<Report>,
-    /// Cases that were chosen: measured, or skipped because they cannot be measured here.
+    /// Cases that were chosen: measured, failed, or skipped because they cannot be measured here.
     chosen: usize,
+    /// Those of them that failed.
+    failed: usize,
     /// The note of the last row of the table: it is not printed twice in a row.
     told: &'static str,
 }
+
+/// A rate by second of processor that was not measured.
+pub(crate) const UNKNOWN: f64 = f64::INFINITY;
+
+/// A processor that works for a smaller part of the time was not the limit of what was measured.
+const SATURATED: f64 = 0.9;
 
 /// Between the doctor's pages of two runs.
 const SEPARATOR: &str = "\n----\n\n";
@@ -143,8 +219,8 @@ impl<'a> Session<'a> {
         if let Some(report) = &report {
             attach(&report.doctor, &looked, &options)?;
         }
-        let machine = machine(&options, &looked)?;
-        let mut session = Self { options, name: name.to_owned(), out, report, chosen: 0, told: "" };
+        let machine = machine(name, &options, &looked)?;
+        let mut session = Self { options, name: name.to_owned(), out, report, chosen: 0, failed: 0, told: "" };
         session.tell(&machine, || table_head(&machine))?;
         Ok(session)
     }
@@ -172,8 +248,45 @@ impl<'a> Session<'a> {
         self.options.case.as_ref().is_none_or(|filter| text_of(case).contains(filter.as_str()))
     }
 
+    /// Measures a case that was asked for. If that fails, the session says why, and the bench goes on.
+    pub(crate) fn measure(
+        &mut self,
+        case: &Map<String, Value>,
+        measuring: impl FnOnce(&mut Self) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        if self.wants(case) { self.attempt(case, measuring) } else { Ok(()) }
+    }
+
+    /// The same where several cases are measured at once, one of which at least was asked for.
+    pub(crate) fn attempt(
+        &mut self,
+        case: &Map<String, Value>,
+        measuring: impl FnOnce(&mut Self) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        match measuring(self) {
+            // No other case would have the program.
+            Err(error @ BenchError::NoProgram { .. }) => Err(error),
+            // Where the error is that nothing can be printed, this fails as well.
+            Err(error) => self.fail(case, &error.to_string()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Says why a case has no figure.
+    pub(crate) fn fail(&mut self, case: &Map<String, Value>, why: &str) -> Result<(), BenchError> {
+        self.chosen += 1;
+        self.failed += 1;
+        let line = json!({ "bench": self.name, "case": case, "failed": why });
+        self.tell(&line, || format!("{:<44} FAILED: {why}", text_of(case)))
+    }
+
     /// Prints a row and keeps it.
     pub(crate) fn row(&mut self, mut row: Row) -> Result<(), BenchError> {
+        // A tiny run may be over before anything has come.
+        row.may_be_zero |= self.options.scale == Scale::Tiny;
+        if let Some(flaw) = row.flaw() {
+            return self.fail(&row.case, &flaw);
+        }
         row.bench.clone_from(&self.name);
         let note = if row.note == self.told { "" } else { row.note };
         self.told = row.note;
@@ -188,11 +301,11 @@ impl<'a> Session<'a> {
         self.tell(&line, || format!("{:<44} skipped: {why}", text_of(case)))
     }
 
-    /// Ends; an error if no case was chosen.
-    pub(crate) fn close(self, name: &str) -> Result<(), BenchError> {
+    /// Ends, and says how many cases failed; an error if no case was chosen.
+    pub(crate) fn close(self, name: &str) -> Result<usize, BenchError> {
         match self.options.case {
             Some(filter) if self.chosen == 0 => Err(BenchError::NoCase { name: name.to_owned(), filter }),
-            _ => Ok(()),
+            _ => Ok(self.failed),
         }
     }
 
@@ -211,15 +324,16 @@ impl std::fmt::Debug for Session<'_> {
 }
 
 /// What a bare receiver takes in of the streams of a run, as long and on the same processors: 10^9 bytes by the clock, and by
-/// second of its processor.
-pub(crate) fn bare_receiver(plan: &RunPlan) -> Result<[f64; 2], BenchError> {
+/// second of its processor; and the seconds of processor for 10^9 bytes of all threads.
+pub(crate) fn bare_receiver(plan: &RunPlan) -> Result<[f64; 3], BenchError> {
     let config = WalkConfig { sender: plan.sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
     let walked = tcp_walk(config).map_err(BenchError::system("bare receiver"))?;
-    Ok([walked.gigabytes_per_second(), walked.fragment_bytes as f64 / walked.cpu_seconds.max(1e-9) / 1e9])
+    let per_processor_second = walked.fragment_bytes as f64 / walked.cpu_seconds.max(1e-9) / 1e9;
+    Ok([walked.gigabytes_per_second(), per_processor_second, walked.cpu_seconds_per_gigabyte()])
 }
 
 /// What the figures depend on: the first line.
-fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
+fn machine(name: &str, options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
     let machine = Machine::look();
     let blocks = options.scale.choose(1, 8, 8);
     let pool = Pool::new(PoolConfig::anonymous("bench page kind", 2 << 20, blocks)).map_err(BenchError::wrong)?;
@@ -233,6 +347,7 @@ fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
     let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok());
     Ok(json!({
         "bench": "machine",
+        "command": command(name, options),
         "date": Utc::from(SystemTime::now()).date(),
         "host": host(),
         "kernel": machine.kernel,
@@ -250,6 +365,22 @@ fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
         "versions": { "ropewalk": env!("CARGO_PKG_VERSION"), "build": if cfg!(debug_assertions) { "debug" } else { "release" } },
         "scale": format!("{:?}", options.scale).to_lowercase(),
     }))
+}
+
+/// What has to be typed to measure the same. Where files are written is not a part of it unless it was chosen.
+fn command(name: &str, options: &Options) -> String {
+    let mut command = format!("ropewalk bench {name}");
+    command.push_str(options.scale.choose(" --tiny", " --quick", ""));
+    if let Some(case) = &options.case {
+        let _ = write!(command, " --case '{case}'");
+    }
+    if options.peers {
+        command.push_str(" --peers");
+    }
+    if options.output != Path::new(".") {
+        let _ = write!(command, " --output {}", options.output.display());
+    }
+    command
 }
 
 /// What is set in a way that deserves this grade.
@@ -334,6 +465,9 @@ fn table_line(row: &Row, note: &str) -> String {
             "; CPU-s/GB: sender {sender:.2} ({bare_sender:.2}), receiver {receiver:.2} ({bare_receiver:.2})"
         );
     }
+    if let Some(ProcessCpu { ours, limit }) = row.process_cpu_seconds_per_gigabyte {
+        let _ = write!(line, "; CPU-s/GB of all threads: {ours:.2} ({limit:.2})");
+    }
     for said in [row.remark.as_deref().unwrap_or_default(), note].into_iter().filter(|text| !text.is_empty()) {
         let _ = write!(line, "\n    {said}");
     }
@@ -360,5 +494,104 @@ mod tests {
     fn a_case_is_one_line_of_text() {
         let case = case([("crc", json!(true)), ("bytes", json!(2048)), ("data", json!("hot"))]);
         assert_eq!(text_of(&case), "bytes=2048 crc=true data=hot");
+    }
+
+    #[test]
+    fn the_line_of_the_machine_has_the_command() {
+        let options = |scale, case: Option<&str>, output: &str| Options {
+            scale,
+            json: true,
+            case: case.map(str::to_owned),
+            report: None,
+            peers: false,
+            output: PathBuf::from(output),
+            program: PathBuf::from("/nowhere/ropewalk"),
+        };
+        assert_eq!(command("felix", &options(Scale::Full, None, ".")), "ropewalk bench felix");
+        let chosen = options(Scale::Quick, Some("figure=6 limit=every line"), "/disk");
+        let expected = "ropewalk bench write --quick --case 'figure=6 limit=every line' --output /disk";
+        assert_eq!(command("write", &chosen), expected);
+        let (text, _) = session(true, |_| ());
+        assert!(text.contains("\"command\":\"ropewalk bench any --quick"), "{text}");
+    }
+
+    /// What a session prints, and how many cases failed.
+    fn session(json: bool, measuring: impl FnOnce(&mut Session<'_>)) -> (String, usize) {
+        let options = Options {
+            scale: Scale::Quick,
+            json,
+            case: None,
+            report: None,
+            peers: false,
+            output: std::env::temp_dir(),
+            program: PathBuf::from("/nowhere/ropewalk"),
+        };
+        let mut out = Vec::new();
+        let mut session = Session::open("any", options, &mut out).expect("a machine");
+        measuring(&mut session);
+        let failed = session.close("any").expect("cases");
+        (String::from_utf8(out).expect("text"), failed)
+    }
+
+    fn row(case: &Map<String, Value>, ours: f64, limit: f64) -> Row {
+        Row::of(case, "GB/s", &Series { ours: vec![ours], limit: vec![limit] }, "")
+    }
+
+    #[test]
+    fn a_case_that_fails_is_reported_and_the_others_go_on() {
+        let measuring = |session: &mut Session<'_>| {
+            let [first, second] = ["first", "second"].map(|name| case([("name", json!(name))]));
+            session.measure(&first, |_| Err(BenchError::wrong("no disk"))).expect("it goes on");
+            session.measure(&second, |session| session.row(row(&second, 1.0, 1.0))).expect("it goes on");
+        };
+        let (text, failed) = session(true, measuring);
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        assert_eq!((failed, lines.len()), (1, 3));
+        assert_eq!(
+            (&lines[1]["failed"], &lines[1]["case"]["name"]),
+            (&json!("no disk: no figure, because the result is wrong"), &json!("first"))
+        );
+        assert_eq!(lines[2]["median"], 1.0);
+        let (text, _) = session(false, measuring);
+        assert!(text.contains("FAILED: no disk") && text.contains("name=second"), "{text}");
+    }
+
+    #[test]
+    fn a_bench_that_finds_no_program_ends() {
+        let (_, failed) = session(true, |session| {
+            let (case, program) = (case([("name", json!("first"))]), session.options.program.clone());
+            let measured = session.measure(&case, |_| Err(BenchError::NoProgram { program }));
+            assert!(matches!(measured, Err(BenchError::NoProgram { .. })), "{measured:?}");
+        });
+        assert_eq!(failed, 0);
+    }
+
+    #[test]
+    fn a_rate_is_marked_if_its_processor_waited() {
+        let case = case([("name", json!("first"))]);
+        let per_processor = |ours, limit| Series { ours: vec![ours], limit: vec![limit] };
+        let remark = |ours, limit| row(&case, 1.0, 2.0).by_processor(&per_processor(ours, limit)).remark;
+        assert_eq!(remark(1.05, 2.1), None);
+        let text = remark(1.05, 4.0).expect("the limit waited half of the time");
+        assert!(text.starts_with("NOT SATURATED: the limit worked 0.50"), "{text}");
+        let text = remark(2.0, 4.0).expect("both waited");
+        assert!(text.contains("ours worked 0.50 of the time, the limit 0.50"), "{text}");
+        // A pair is as busy as its busier side.
+        let seconds = |ours: f64, limit: f64| Series { ours: vec![ours], limit: vec![limit] };
+        assert_eq!(row(&case, 1.0, 2.0).with_cpu(&seconds(0.2, 0.1), &seconds(1.0, 0.49)).remark, None);
+        let remark = row(&case, 1.0, 2.0).with_cpu(&seconds(0.2, 0.1), &seconds(0.8, 0.49)).remark;
+        assert!(remark.is_some_and(|text| text.contains("ours worked 0.80")), "the sides slept");
+    }
+
+    #[test]
+    fn nothing_is_no_figure_unless_it_is_what_was_hoped_for() {
+        let case = case([("name", json!("first"))]);
+        for (ours, limit) in [(0.0, 1.0), (0.0004, 1.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0), (1.0, 0.0)] {
+            let (text, failed) = session(true, |session| session.row(row(&case, ours, limit)).expect("it goes on"));
+            assert!(failed == 1 && text.contains("nothing was measured"), "{ours} {limit}: {text}");
+        }
+        let (text, failed) =
+            session(true, |session| session.row(row(&case, 0.0, 0.0).or_nothing()).expect("it goes on"));
+        assert!(failed == 0 && text.contains("\"median\":0.0"), "{text}");
     }
 }

@@ -75,19 +75,25 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         if index > 0 && !cases.iter().any(|case| session.wants(case)) {
             continue;
         }
-        let measured = setup.measure(session)?;
-        let costs = match costs {
-            Some(costs) => costs,
-            None => *costs.insert(Costs::of(setup, &measured)?),
-        };
-        let [by_clock, per_cpu] = setup.predict(costs, median(measured.by_clock.limit.iter().copied()))?;
-        let note = if index == 0 { CALIBRATED } else { PREDICTED };
-        let rows = [(by_clock, measured.by_clock, "GB/s"), (per_cpu, measured.per_cpu, "GB/CPU-s")];
-        for (case, (predicted, mut series, unit)) in cases.iter().zip(rows) {
-            series.limit.fill(predicted);
-            if session.wants(case) {
-                session.row(Row::of(case, unit, &series, note))?;
+        session.attempt(&cases[0], |session| {
+            let measured = setup.measure(session)?;
+            let costs = match costs {
+                Some(costs) => costs,
+                None => *costs.insert(Costs::of(setup, &measured)?),
+            };
+            let [by_clock, per_cpu] = setup.predict(costs, median(measured.by_clock.limit.iter().copied()))?;
+            let note = if index == 0 { CALIBRATED } else { PREDICTED };
+            let rows = [(by_clock, measured.by_clock, "GB/s"), (per_cpu, measured.per_cpu, "GB/CPU-s")];
+            for (case, (predicted, mut series, unit)) in cases.iter().zip(rows) {
+                series.limit.fill(predicted);
+                if session.wants(case) {
+                    session.row(Row::of(case, unit, &series, note))?;
+                }
             }
+            Ok(())
+        })?;
+        if costs.is_none() {
+            break;
         }
     }
     Ok(())
@@ -123,7 +129,9 @@ impl Setup {
             let Ran { gigabytes_per_second, per_processor_second, .. } = plan.run()?;
             Ok([gigabytes_per_second, per_processor_second])
         };
-        let [by_clock, per_cpu] = alternate(session.options.scale.pairs(), ours, || bare_receiver(&plan))?;
+        let [by_clock, per_cpu] = alternate(session.options.scale.pairs(), ours, || {
+            bare_receiver(&plan).map(|[rate, per_cpu, _]| [rate, per_cpu])
+        })?;
         Ok(Measured { by_clock, per_cpu })
     }
 

@@ -44,31 +44,30 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
     for (bytes, triggers) in [(600, 7), (8192, 10), (8192, 500)] {
         for by in ["thread", "process"] {
             let case = case([("by", json!(by)), ("frame_bytes", json!(bytes)), ("triggers", json!(triggers))]);
-            if !session.wants(&case) {
-                continue;
-            }
-            let frames = Frames::new(bytes, triggers)?;
-            let config = SplitterConfig {
-                library: library.clone(),
-                configuration: String::new(),
-                keys: Keys::Events,
-                max_frame: LARGEST_FRAME,
-            };
-            let mut by: Box<dyn Batches> = match by {
-                "thread" => Box::new(Splitter::new(&config).map_err(BenchError::wrong)?),
-                _ => Box::new(Elsewhere::new(config, session.options.program()?.to_owned())?),
-            };
-            let a_moment = Duration::from_millis(session.options.scale.choose(1, 200, 500));
-            let mut copy = vec![0; LARGEST_FRAME];
-            let pairs = session.options.scale.choose(1, 9, 15);
-            let [series] = alternate(
-                pairs,
-                || frames.per_second(a_moment, |frames| frames.divided(by.as_mut())),
-                || frames.per_second(a_moment, |frames| frames.copied(&mut copy)),
-            )?;
-            let gigabytes = crate::pairs::median(series.ours.iter().copied()) * bytes as f64 * 1e-6;
-            let remark = format!("{gigabytes:.2} GB/s");
-            session.row(Row::of(&case, "k frames/s", &series, NOTE).with_remark(Some(remark)))?;
+            session.measure(&case, |session| {
+                let frames = Frames::new(bytes, triggers)?;
+                let config = SplitterConfig {
+                    library: library.clone(),
+                    configuration: String::new(),
+                    keys: Keys::Events,
+                    max_frame: LARGEST_FRAME,
+                };
+                let mut by: Box<dyn Batches> = match by {
+                    "thread" => Box::new(Splitter::new(&config).map_err(BenchError::wrong)?),
+                    _ => Box::new(Elsewhere::new(config, session.options.program()?.to_owned())?),
+                };
+                let a_moment = Duration::from_millis(session.options.scale.choose(1, 200, 500));
+                let mut copy = vec![0; LARGEST_FRAME];
+                let pairs = session.options.scale.choose(1, 9, 15);
+                let [series] = alternate(
+                    pairs,
+                    || frames.per_second(a_moment, |frames| frames.divided(by.as_mut())),
+                    || frames.per_second(a_moment, |frames| frames.copied(&mut copy)),
+                )?;
+                let gigabytes = crate::pairs::median(series.ours.iter().copied()) * bytes as f64 * 1e-6;
+                let remark = format!("{gigabytes:.2} GB/s");
+                session.row(Row::of(&case, "k frames/s", &series, NOTE).with_remark(Some(remark)))
+            })?;
         }
     }
     Ok(())

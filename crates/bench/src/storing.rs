@@ -8,6 +8,7 @@ use ropewalk_doctor::run::scratch;
 use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_limits::process_cpu_seconds;
 use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice, Staging};
 use ropewalk_terms::{Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet};
 use ropewalk_wire::run_file::{
@@ -17,7 +18,7 @@ use ropewalk_wire::run_file::{
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use std::fs::File;
-use std::io::{Error, Write};
+use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -56,10 +57,10 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             ("sources", json!(SOURCES)),
             ("fragment_bytes", json!(FRAGMENT_BYTES)),
         ]);
-        if session.wants(&case) {
-            let row = measure(session.options.scale, mode, huge_pages, &session.options.output)?;
-            session.row(Row::of(&case, "GB/s", &row, note))?;
-        }
+        session.measure(&case, |session| {
+            let [rate, all] = measure(session.options.scale, mode, huge_pages, &session.options.output)?;
+            session.row(Row::of(&case, "GB/s", &rate, note).with_process_cpu(&all))
+        })?;
     }
     for (threads, note) in [(1, PACKED_NOTE), (2, PACKED_BY_TWO_NOTE)] {
         let case = case([
@@ -68,28 +69,27 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             ("sources", json!(SOURCES)),
             ("fragment_bytes", json!(FRAGMENT_BYTES)),
         ]);
-        if session.wants(&case) {
-            let row = measure_packing(session.options.scale, threads, &session.options.output)?;
-            session.row(Row::of(&case, "GB/s", &row, note))?;
-        }
+        session.measure(&case, |session| {
+            let [rate, all] = measure_packing(session.options.scale, threads, &session.options.output)?;
+            session.row(Row::of(&case, "GB/s", &rate, note).with_process_cpu(&all))
+        })?;
     }
     Ok(())
 }
 
 /// Storage packs on threads of its own and writes what comes out; the library packs the same bytes and nothing is done with them.
-fn measure_packing(scale: Scale, threads: u8, output: &Path) -> Result<Series, BenchError> {
+fn measure_packing(scale: Scale, threads: u8, output: &Path) -> Result<[Series; 2], BenchError> {
     let bytes = scale.choose(4 << 20, 512 << 20, 2 << 30);
     let directory = scratch(output, "storing-packed");
     let ours = || {
         let config = StorageConfig { packing_threads: threads, ..packed(config(&directory)) };
         let written = store(WriteMode::Buffered, config, bytes);
         let _ = std::fs::remove_dir_all(&directory);
-        Ok([written?])
+        written
     };
     let segment = segment(&directory)?;
-    let limit = || Ok([pack_bare(&segment, bytes).map_err(BenchError::system("zstd"))?]);
-    let [series] = alternate(scale.pairs(), ours, limit)?;
-    Ok(series)
+    let limit = || pack_bare(&segment, bytes).map_err(BenchError::system("zstd"));
+    alternate(scale.pairs(), ours, limit)
 }
 
 /// The front of a segment that is not packed: records of the same events, as many bytes as their fragments have.
@@ -114,16 +114,15 @@ fn packed(config: StorageConfig) -> StorageConfig {
     }
 }
 
-/// Packs this many bytes of a segment by the library alone, as large a piece at once as the run file does; 10^9 bytes a
-/// second.
-fn pack_bare(segment: &[u8], bytes: u64) -> std::io::Result<f64> {
+/// Packs this many bytes of a segment by the library alone, as large a piece at once as the run file does.
+fn pack_bare(segment: &[u8], bytes: u64) -> std::io::Result<[f64; 2]> {
     let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
     let mut out = vec![0; 2 * STRETCH_BYTES];
-    let begin = Instant::now();
+    let begin = Stretch::begin();
     for stretch in segment.chunks_exact(STRETCH_BYTES).cycle().take(bytes as usize / STRETCH_BYTES) {
         compressor.compress_to_buffer(stretch, &mut out[..])?;
     }
-    Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
+    Ok(begin.figures(bytes))
 }
 
 /// Samples of 16 bits with a few bits of noise on a baseline that wanders, as digitisers send them; the noise of each number is
@@ -139,7 +138,7 @@ fn fill(bytes: &mut [u8], number: u32) {
     }
 }
 
-fn measure(scale: Scale, mode: WriteMode, huge_pages: HugePages, output: &Path) -> Result<Series, BenchError> {
+fn measure(scale: Scale, mode: WriteMode, huge_pages: HugePages, output: &Path) -> Result<[Series; 2], BenchError> {
     let bytes = scale.choose(4 << 20, 1 << 30, 4 << 30);
     let directory = scratch(output, "storing");
     let clean = || {
@@ -149,15 +148,15 @@ fn measure(scale: Scale, mode: WriteMode, huge_pages: HugePages, output: &Path) 
     let ours = || {
         let written = store(mode, config(&directory), bytes);
         clean();
-        Ok([written?])
+        written
     };
     let limit = || {
-        let written = write_bare(mode, huge_pages, &directory, bytes).map_err(BenchError::system("bare writing"));
+        let bare = BareFiles { mode, huge_pages, block: BLOCK };
+        let written = bare.write(&directory, |written| written >= bytes).map_err(BenchError::system("bare writing"));
         clean();
-        Ok([written?])
+        written
     };
-    let [series] = alternate(scale.pairs(), ours, limit)?;
-    Ok(series)
+    alternate(scale.pairs(), ours, limit)
 }
 
 /// An event whose fragments lie in memory.
@@ -194,8 +193,8 @@ fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, BenchError> {
     Pool::new(PoolConfig::anonymous(name, block, blocks)).map_err(|error| BenchError::wrong(error.to_string()))
 }
 
-/// Writes events until this many bytes are acknowledged; 10^9 bytes a second.
-fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, BenchError> {
+/// Writes events until this many bytes are acknowledged.
+fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<[f64; 2], BenchError> {
     let mut fragments = Vec::new();
     let mut blocks = pool("fragments", FRAGMENT_BLOCK, FRAGMENT_BLOCKS)?;
     let mut number = 0;
@@ -220,7 +219,7 @@ fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, Benc
     let pause = Duration::from_micros(if is_packed { 500 } else { 20 });
     storage.begin(clock.now(), RunNumber(1), Incarnation(1));
     let (mut number, mut progress) = (0, Vec::new());
-    let begin = Instant::now();
+    let begin = Stretch::begin();
     while storage.counts().bytes < bytes {
         let fragments = events[number as usize % events.len()];
         let event = Prepared { number, fragments };
@@ -238,7 +237,7 @@ fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, Benc
             return Err(BenchError::wrong("the disk failed"));
         }
     }
-    Ok(storage.counts().bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
+    Ok(begin.figures(storage.counts().bytes))
 }
 
 fn config(directory: &Path) -> StorageConfig {
@@ -250,31 +249,72 @@ fn config(directory: &Path) -> StorageConfig {
     }
 }
 
-/// Writes so many bytes into files of the same size, of which it keeps as many; 10^9 bytes a second.
-fn write_bare(mode: WriteMode, huge_pages: HugePages, directory: &Path, bytes: u64) -> std::io::Result<f64> {
-    std::fs::create_dir_all(directory)?;
-    let way = if mode == WriteMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
-    let mut memory =
-        Pool::new(PoolConfig { huge_pages, ..PoolConfig::anonymous("bare", BLOCK, 1) }).map_err(Error::other)?;
-    let mut block = memory.loan(Owner::SHARED).ok_or_else(|| Error::other("no block"))?;
-    block.spare().fill(0x5a);
-    let begin = Instant::now();
-    let mut written = 0;
-    for number in 0.. {
-        let path = directory.join(format!("bare{number}"));
-        let flags = way | OFlags::WRONLY | OFlags::CREATE;
-        let mut file = File::from(rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644))?);
-        let length = FILE_BYTES.min(bytes - written);
-        for _ in 0..length / BLOCK as u64 {
-            file.write_all(block.spare())?;
-        }
-        written += length;
-        if written >= bytes {
-            break;
-        }
-        if number >= 2 {
-            std::fs::remove_file(directory.join(format!("bare{}", number - 2)))?;
-        }
+/// The time and the seconds of processor that something takes.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Stretch {
+    begin: Instant,
+    process_seconds: f64,
+}
+
+impl Stretch {
+    pub(crate) fn begin() -> Self {
+        Self { begin: Instant::now(), process_seconds: process_cpu_seconds() }
     }
-    Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
+
+    /// 10^9 bytes a second, and the seconds of processor for 10^9 bytes of all threads, if so many bytes took it until now.
+    pub(crate) fn figures(self, bytes: u64) -> [f64; 2] {
+        let (seconds, process) = (self.begin.elapsed().as_secs_f64(), process_cpu_seconds() - self.process_seconds);
+        let gigabytes = (bytes as f64).max(1.0) / 1e9;
+        [gigabytes / seconds.max(1e-9), process / gigabytes]
+    }
+}
+
+/// A loop that writes files of the same size as a run's, one after the other and in order, and keeps as many.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct BareFiles {
+    pub(crate) mode: WriteMode,
+    pub(crate) huge_pages: HugePages,
+    /// Bytes of a write.
+    pub(crate) block: usize,
+}
+
+impl BareFiles {
+    /// Writes until it `is_over` after so many bytes: rate and cost.
+    pub(crate) fn write(self, directory: &Path, is_over: impl Fn(u64) -> bool) -> std::io::Result<[f64; 2]> {
+        std::fs::create_dir_all(directory)?;
+        let way = if self.mode == WriteMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let config = PoolConfig { huge_pages: self.huge_pages, ..PoolConfig::anonymous("bare", self.block, 1) };
+        let mut memory = Pool::new(config).map_err(Error::other)?;
+        let mut block = memory.loan(Owner::SHARED).ok_or_else(|| Error::other("no block"))?;
+        block.spare().fill(0x5a);
+        let (begin, mut written) = (Stretch::begin(), 0);
+        for number in 0.. {
+            let path = directory.join(format!("bare{number}"));
+            let flags = way | OFlags::WRONLY | OFlags::CREATE;
+            let mut file = File::from(rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644))?);
+            for _ in 0..FILE_BYTES / self.block as u64 {
+                if is_over(written) {
+                    return Ok(begin.figures(written));
+                }
+                file.write_all(block.spare())?;
+                written += self.block as u64;
+            }
+            if number >= 2 {
+                std::fs::remove_file(directory.join(format!("bare{}", number - 2)))?;
+            }
+        }
+        unreachable!("files have no last number")
+    }
+}
+
+/// Whether the file system of this directory takes direct writes; some, as older tmpfs, refuse them.
+pub(crate) fn takes_direct_writes(directory: &Path) -> Result<bool, BenchError> {
+    let bare = BareFiles { mode: WriteMode::Direct, huge_pages: HugePages::Never, block: BLOCK };
+    let written = bare.write(directory, |written| written > 0);
+    let _ = std::fs::remove_dir_all(directory);
+    match written {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(false),
+        Err(error) => Err(BenchError::system("bare writing")(error)),
+    }
 }

@@ -22,7 +22,7 @@ fn lines(name: &str, options: Options) -> Vec<Value> {
     let (mut out, output) = (Vec::new(), options.output.clone());
     let ran = run(name, options, &mut out);
     let _ = std::fs::remove_dir_all(output);
-    ran.expect("a bench that works");
+    assert_eq!(ran.expect("a bench that works"), 0, "{}", String::from_utf8_lossy(&out));
     let text = String::from_utf8(out).expect("text");
     text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
 }
@@ -54,6 +54,31 @@ fn check_rows(name: &str, case: Option<&str>, rows: usize) -> Vec<Value> {
     lines[1..].to_vec()
 }
 
+/// Benches of rates say what these cost all threads.
+#[test]
+fn throughput_has_its_cost() {
+    let cases = [
+        ("builder", "crc=off"),
+        ("write", "sources"),
+        ("storing", "write=direct"),
+        ("storing", "packed"),
+        ("filtering", "by=thread event_bytes=256"),
+        ("filing", "beside=dealt"),
+        ("tcpla", "figure=7 mechanism=epoll"),
+        ("tcpla", "fragment_bytes=2048 nodes=in process"),
+        ("felix", "figure=6"),
+        ("felix", "figure=subscriber"),
+    ];
+    for (name, case) in cases {
+        let rows = lines(name, Options { case: Some(case.to_owned()), ..options(&format!("cost-{name}")) });
+        let row = &rows[1];
+        for side in ["ours", "limit"] {
+            let cost = row["process_cpu_seconds_per_gigabyte"][side].as_f64();
+            assert!(cost.is_some_and(|cost| cost > 0.0 && cost.is_finite()), "{side} of {row}");
+        }
+    }
+}
+
 #[test]
 fn builder_gives_figures() {
     check("builder", 6);
@@ -62,6 +87,15 @@ fn builder_gives_figures() {
 #[test]
 fn machines_gives_figures() {
     check("machines", 6);
+}
+
+#[test]
+fn scale_gives_the_cost_at_each_point_and_an_exponent_for_each_series() {
+    let lines = lines("scale", options("scale"));
+    let exponents = lines.iter().filter(|row| row["unit"] == "exponent").count();
+    let costs: Vec<_> = lines.iter().filter(|row| row["unit"] == "ns/event").collect();
+    assert_eq!((exponents, costs.len()), (5, 24));
+    assert!(costs.iter().all(|row| row["median"].as_f64() > Some(0.0) && row["limit"].as_f64() > Some(0.0)));
 }
 
 #[test]
@@ -144,7 +178,7 @@ fn felix_gives_threads_memory_and_the_roofline() {
     // Four widths in a cache and in memory on huge pages, and in memory on plain ones.
     check_case("felix", Some("figure=8"), 12 * counts);
     check_case("felix", Some("figure=9"), 3);
-    check_case("felix", Some("figure=pipeline"), 4);
+    check_case("felix", Some("figure=pipeline"), 8);
     check_case("felix", Some("figure=subscriber"), 1);
     check_case("felix", Some("figure=latency"), 4);
 }

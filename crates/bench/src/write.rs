@@ -1,60 +1,50 @@
-//! `bench write`: from sockets to run files, beside a bare loop that writes as many bytes with the same calls.
+//! `bench write`: from sockets to run files, beside a bare loop that writes to the same device: one thread, in order, past the page
+//! cache.
 
+use crate::BenchError;
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
-use crate::{BenchError, Scale};
+use crate::storing::{BareFiles, takes_direct_writes};
 use ropewalk_doctor::run::{RunPlan, scratch};
+use ropewalk_io::disk::WriteMode;
 use ropewalk_limits::SlinkConfig;
+use ropewalk_memory::HugePages;
 use serde_json::json;
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bytes of one bare write: what the builder unit gathers at most.
 const BATCH: usize = 8 << 20;
-/// Bytes after which the bare loop begins its next file and removes the last but one, as a run with `keep` does.
-const FILE: usize = 512 << 20;
-const NOTE: &str = "limit: bare buffered writes of 8 MiB without a source; both without sync: memory and file system";
+const NOTE: &str =
+    "limit: the device, which one thread writes in order with O_DIRECT, 8 MiB at a time; both without sync";
+/// Where the limit is not the device.
+const CACHED: &str =
+    "this file system takes no O_DIRECT: the limit is a loop of buffered writes, the page cache and not the device";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    let scale = session.options.scale;
     let sender = SlinkConfig::default();
     let case = case([("sources", json!(sender.streams)), ("fragment_bytes", json!(sender.fragment_bytes))]);
-    if !session.wants(&case) {
-        return Ok(());
-    }
-    // The thread of the disk must not share the nodes' processor.
-    let usual = session.plan(sender, [100, 1500, 3000], "write");
-    let plan = RunPlan { check_crc: true, write: true, cpus: None, ..usual };
-    let bare = scratch(&session.options.output, "write-bare");
-    let ours = || Ok([plan.run()?.gigabytes_per_second]);
-    let limit = || {
-        let written = write_bare(&bare, plan.interval, scale).map_err(BenchError::system("bare writing"));
-        // What is left behind is this process's own directory; the figure is good all the same.
-        let _ = std::fs::remove_dir_all(&bare);
-        Ok([written?])
-    };
-    let [series] = alternate(scale.pairs(), ours, limit)?;
-    session.row(Row::of(&case, "GB/s", &series, NOTE))
-}
-
-/// Writes until the time is over; 10^9 bytes a second.
-fn write_bare(directory: &Path, duration: Duration, scale: Scale) -> std::io::Result<f64> {
-    std::fs::create_dir_all(directory)?;
-    let batch = vec![0x5a; scale.choose(64 << 10, BATCH, BATCH)];
-    let (begin, mut bytes, mut number) = (Instant::now(), 0, 0);
-    let mut file = File::create(directory.join("0"))?;
-    while begin.elapsed() < duration {
-        if bytes / FILE > number {
-            number = bytes / FILE;
-            file = File::create(directory.join(number.to_string()))?;
-            if number >= 2 {
-                std::fs::remove_file(directory.join((number - 2).to_string()))?;
-            }
-        }
-        file.write_all(&batch)?;
-        bytes += batch.len();
-    }
-    Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
+    session.measure(&case, |session| {
+        let scale = session.options.scale;
+        // The thread of the disk must not share the nodes' processor.
+        let usual = session.plan(sender, [100, 1500, 3000], "write");
+        let plan = RunPlan { check_crc: true, write: true, cpus: None, ..usual };
+        let directory = scratch(&session.options.output, "write-bare");
+        let is_direct = takes_direct_writes(&directory)?;
+        let mode = if is_direct { WriteMode::Direct } else { WriteMode::Buffered };
+        let bare = BareFiles { mode, huge_pages: HugePages::Auto, block: scale.choose(64 << 10, BATCH, BATCH) };
+        let ours = || {
+            let ran = plan.run()?;
+            Ok([ran.gigabytes_per_second, ran.cpu_seconds_per_gigabyte])
+        };
+        let limit = || {
+            let begin = Instant::now();
+            let written = bare.write(&directory, |_| begin.elapsed() >= plan.interval);
+            // What is left behind is this process's own directory; the figure is good all the same.
+            let _ = std::fs::remove_dir_all(&directory);
+            written.map_err(BenchError::system("bare writing"))
+        };
+        let [rate, all] = alternate(scale.pairs(), ours, limit)?;
+        let row = Row::of(&case, "GB/s", &rate, NOTE).with_process_cpu(&all);
+        session.row(row.with_remark((!is_direct).then(|| CACHED.to_owned())))
+    })
 }

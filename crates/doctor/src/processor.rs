@@ -71,6 +71,33 @@ pub fn thread_cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// Processor time that all threads of this process and all its children have used so far, in seconds. Children count in
+/// hundredths of a second, and not at all if the kernel does not list them.
+pub fn process_cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let own = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
+    let ended = ticks("/proc/self/stat", 2);
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let living = children.flat_map(|pids| pids.split_whitespace().map(child_ticks).collect::<Vec<_>>());
+    own + (ended + living.sum::<u64>()) as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// What a child has used, and its own children that have ended.
+fn child_ticks(pid: &str) -> u64 {
+    let stat = format!("/proc/{pid}/stat");
+    ticks(&stat, 0) + ticks(&stat, 2)
+}
+
+/// Two neighbouring counts of a `stat` file (proc_pid_stat(5)), from utime on: user and system time.
+fn ticks(stat: &str, from: usize) -> u64 {
+    /// Fields between the name of the program, which ends with the last bracket, and utime.
+    const BEFORE: usize = 11;
+    let text = std::fs::read_to_string(stat).unwrap_or_default();
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    fields.skip(BEFORE + from).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
 /// Time for a sleeping thread on another processor to wake up, in microseconds: half of a round trip, the median.
 ///
 /// # Errors
@@ -111,6 +138,34 @@ mod tests {
     fn a_thread_takes_time_to_wake() {
         let wake_up = wake_up_microseconds(None, Duration::from_millis(5)).expect("sockets");
         assert!(wake_up > 0.1, "{wake_up}");
+    }
+
+    #[test]
+    fn the_process_pays_for_all_threads_and_children() {
+        let before = process_cpu_seconds();
+        std::thread::spawn(|| {
+            let begin = thread_cpu_seconds();
+            while thread_cpu_seconds() - begin < 0.05 {
+                black_box(arithmetic(1.0));
+            }
+        });
+        // Until it is so; without the thread it never is.
+        while process_cpu_seconds() - before < 0.05 {
+            std::thread::yield_now();
+        }
+        let before = process_cpu_seconds();
+        let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+        while child_ticks(&child.id().to_string()) < 5 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let own = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let living = process_cpu_seconds() - (own.tv_sec as f64 + own.tv_nsec as f64 * 1e-9);
+        child.kill().expect("it is ours");
+        child.wait().expect("it is ours");
+        let ended = process_cpu_seconds() - before;
+        // A kernel may not list children that live.
+        let is_listed = std::path::Path::new("/proc/thread-self/children").exists();
+        assert!((living >= 0.05 || !is_listed) && ended >= 0.05, "{living} {ended}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::DoctorError;
 use crate::emulated::{SlinkConfig, SlinkSender};
-use crate::processor::pin;
+use crate::processor::{pin, process_cpu_seconds};
 use ropewalk_config::{Configuration, parse};
 use ropewalk_run::{RunHandle, launch};
 use ropewalk_terms::{Counter, EventKey};
@@ -47,6 +47,8 @@ pub struct Ran {
     pub per_processor_second: f64,
     /// Bytes copied in user space for each byte of payload.
     pub copied: f64,
+    /// Seconds of processor for 10^9 bytes, of all threads of this process, with those of the front ends.
+    pub cpu_seconds_per_gigabyte: f64,
 }
 
 /// Memory of a readout unit where a configuration says nothing, in MiB.
@@ -156,6 +158,7 @@ impl RunPlan {
             gigabytes_per_second: bytes / (second.at - first.at).as_secs_f64(),
             per_processor_second: if cpu > 0.0 { bytes / cpu } else { 0.0 },
             copied: 0.0,
+            cpu_seconds_per_gigabyte: (second.process_seconds - first.process_seconds) / bytes.max(1e-9),
         })
     }
 }
@@ -175,7 +178,9 @@ pub fn wait(mut over: impl FnMut() -> bool) -> bool {
 struct Count {
     at: Instant,
     bytes: u64,
+    /// Of the nodes' threads, and of all.
     cpu_seconds: f64,
+    process_seconds: f64,
 }
 
 /// The next new number of received bytes that comes `after` a while: numbers are published twenty times a second,
@@ -188,7 +193,8 @@ fn next_count(handle: &RunHandle, nodes: &BTreeSet<String>, after: Duration) -> 
         std::thread::sleep(Duration::from_millis(2));
         let bytes = received();
         if bytes != before {
-            return Ok(Count { at: Instant::now(), bytes, cpu_seconds: cpu_seconds(nodes.iter()) });
+            let (cpu_seconds, process_seconds) = (cpu_seconds(nodes.iter()), process_cpu_seconds());
+            return Ok(Count { at: Instant::now(), bytes, cpu_seconds, process_seconds });
         }
     }
     Err(DoctorError::wrong("nothing is received"))

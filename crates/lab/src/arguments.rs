@@ -77,14 +77,37 @@ pub(crate) struct SizingOptions {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "The exit status is 1 if a case failed; the others are measured.
+
+Examples:
   ropewalk bench builder --quick
   ropewalk bench crc --case checksum=crc16 --json
   ropewalk bench machines --report reports
-  ropewalk bench gateway --quick --case table=3")]
+  ropewalk bench gateway --quick --case table=3
+  ropewalk bench compare old/release target/release machines --quick")]
 pub(crate) struct BenchOptions {
-    /// builder, machines, monitoring, framing, splitting, filtering, filing, crc, write, storing, start, sizing, tcpla, felix, packet or gateway.
-    pub(crate) name: String,
+    #[command(subcommand)]
+    pub(crate) command: Option<BenchCommand>,
+    /// builder, machines, scale, monitoring, framing, splitting, filtering, filing, crc, write, storing, start, sizing, tcpla, felix, packet or gateway.
+    #[arg(required = true)]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) measured: Measured,
+    /// Also keep the lines in DIR, in a directory named by date and host.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// A fixed and small amount of work, whose instructions bench/instructions.py counts. Its figures mean nothing.
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    pub(crate) tiny: bool,
+    /// Also measure iperf3, ZeroMQ and libfabric, where they are installed (tcpla).
+    #[arg(long)]
+    pub(crate) peers: bool,
+}
+
+/// What a bench and a comparison are asked in the same way.
+#[derive(Debug, Args)]
+pub(crate) struct Measured {
     /// Fewer pairs, within a minute.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -94,13 +117,40 @@ pub(crate) struct BenchOptions {
     /// Only cases whose text contains this, such as `crc=on`.
     #[arg(long, value_name = "FILTER")]
     pub(crate) case: Option<String>,
-    /// Also keep the lines in DIR, in a directory named by date and host.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) report: Option<PathBuf>,
-    /// Also measure iperf3, ZeroMQ and libfabric, where they are installed (tcpla).
-    #[arg(long)]
-    pub(crate) peers: bool,
     /// Where files may be written; they are removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Run a bench of two builds in turns, and say which cases are better or worse in the second one.
+    Compare(CompareOptions),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Both builds run the whole bench once in each pair; every second pair begins with B.
+A ratio is the figure of B to that of A of the same pair. A case is better or
+worse if all ratios are on the same side of 1; otherwise there is no difference.
+
+The exit status is 1 if a case is worse by more than 3 % in the median, or
+fails in B and not in A; 0 otherwise. For times and losses lower is better.
+
+Examples:
+  ropewalk bench compare ../main/target/release target/release machines --quick
+  ropewalk bench compare old/ropewalk-lab new/ropewalk-lab felix --case figure=6 --json")]
+pub(crate) struct CompareOptions {
+    /// The build before: its ropewalk-lab, or the directory that contains ropewalk and ropewalk-lab.
+    #[arg(value_name = "A")]
+    pub(crate) before: PathBuf,
+    /// The build that is judged.
+    #[arg(value_name = "B")]
+    pub(crate) after: PathBuf,
+    /// The bench.
+    pub(crate) name: String,
+    /// How many times both builds are measured.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pairs: u32,
+    #[command(flatten)]
+    pub(crate) measured: Measured,
 }

@@ -4,11 +4,12 @@
 extern crate ropewalk_console;
 
 mod arguments;
+mod compare;
 mod limits;
 mod simulate;
 mod sizing;
 
-use arguments::{Arguments, BenchOptions, Command};
+use arguments::{Arguments, BenchCommand, BenchOptions, Command};
 use clap::Parser;
 use ropewalk_bench::{BenchError, Options, Scale};
 use ropewalk_console::exit::{self, Failure};
@@ -45,23 +46,39 @@ fn run(command: &Command) -> Result<u8, Failure> {
     }
 }
 
+/// The exit status if a case failed.
+const FAILED: u8 = 1;
+
 /// The product's program, in the same directory as this one.
 const PRODUCT: &str = "ropewalk";
 
 fn bench(options: &BenchOptions) -> Result<u8, Failure> {
+    if let Some(BenchCommand::Compare(options)) = &options.command {
+        return compare::compare(options);
+    }
+    let name = options.name.as_deref().unwrap_or_default();
+    let measured = &options.measured;
     let own = std::env::current_exe()
         .map_err(|error| Failure::Environment(format!("the program's own path is not known: {error}")))?;
     let asked = Options {
-        scale: if options.quick { Scale::Quick } else { Scale::Full },
-        json: options.json,
-        case: options.case.clone(),
+        scale: match (options.tiny, measured.quick) {
+            (true, _) => Scale::Tiny,
+            (_, true) => Scale::Quick,
+            _ => Scale::Full,
+        },
+        json: measured.json,
+        case: measured.case.clone(),
         report: options.report.clone(),
         peers: options.peers,
-        output: options.output.clone(),
+        output: measured.output.clone(),
         program: own.with_file_name(PRODUCT),
     };
-    match ropewalk_bench::run(&options.name, asked, &mut std::io::stdout()) {
-        Ok(()) => Ok(exit::GOOD),
+    match ropewalk_bench::run(name, asked, &mut std::io::stdout()) {
+        Ok(0) => Ok(exit::GOOD),
+        Ok(failed) => {
+            tell!("exit status {FAILED}: {failed} {} failed", if failed == 1 { "case" } else { "cases" });
+            Ok(FAILED)
+        }
         Err(error @ (BenchError::Unknown { .. } | BenchError::NoCase { .. })) => Err(Failure::Usage(error.to_string())),
         Err(error) => Err(Failure::Environment(error.to_string())),
     }

@@ -141,6 +141,60 @@ fn every_bench_that_a_rule_names_is_one() {
     assert!(count > 10, "{count}");
 }
 
+// ---- `bench compare`
+
+/// A directory with a build that prints these lines, and notes that it ran.
+fn build(directory: &Directory, name: &str, lines: &[Value]) -> PathBuf {
+    let place = directory.path().join(name);
+    std::fs::create_dir_all(&place).expect("a directory can be made");
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(place.join("lines"), lines).expect("a file can be written");
+    let script = format!(
+        "#!/bin/sh\necho {name} \"$@\" >> {0}/../ran\ncat {0}/lines\nif grep -q failed {0}/lines; then exit 1; fi\n",
+        place.display()
+    );
+    let program = place.join("ropewalk-lab");
+    std::fs::write(&program, script).expect("a file can be written");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("own file");
+    place
+}
+
+fn figure(case: &str, unit: &str, median: f64) -> Value {
+    serde_json::json!({ "bench": "any", "case": { "case": case }, "unit": unit, "median": median })
+}
+
+#[test]
+fn two_builds_run_in_turns_and_a_case_that_got_worse_gives_status_1() {
+    let directory = Directory::new("compare");
+    let before = build(&directory, "before", &[figure("rate", "GB/s", 2.0), figure("time", "us", 2.0)]);
+    let after = build(&directory, "after", &[figure("rate", "GB/s", 1.0), figure("time", "us", 1.0)]);
+    let arguments = |before: &Path, after: &Path, more: &[&str]| {
+        let paths = [before, after].map(|path| path.display().to_string());
+        let all = ["bench", "compare"].map(str::to_owned).into_iter().chain(paths);
+        all.chain(more.iter().map(|one| (*one).to_owned())).collect::<Vec<_>>()
+    };
+    let ended = run(arguments(&before, &after, &["any", "--pairs", "3", "--quick", "--json", "--case", "x"]));
+    ended.expect_status(1);
+    let rows: Vec<Value> = ended.out.iter().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    assert_eq!(
+        rows.iter().map(|row| row["verdict"].as_str()).collect::<Vec<_>>(),
+        [None, Some("worse"), Some("better")]
+    );
+    assert_eq!((&rows[1]["ratio"], &rows[1]["pairs"]), (&0.5.into(), &3.into()), "{ended:#?}");
+    let ran = std::fs::read_to_string(directory.path().join("ran")).expect("they ran");
+    let order: Vec<_> = ran.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(order, ["before", "after", "after", "before", "before", "after"]);
+    assert!(ran.lines().all(|line| line.ends_with("bench any --json --output . --quick --case x")), "{ran}");
+
+    // Programs in the place of directories; the same build is no worse than itself.
+    let same = after.join("ropewalk-lab");
+    let text = run(arguments(&same, &same, &["any", "--pairs", "1"]));
+    text.expect_status(0);
+    assert!(text.out.iter().filter(|line| line.ends_with("no difference")).count() == 2, "{text:#?}");
+    let missing = run(arguments(&directory.path().join("nowhere"), &same, &["any"]));
+    assert!(missing.expect_status(2).errors.contains("give a ropewalk-lab"), "{missing:#?}");
+}
+
 // ---- `simulate --campaign`
 
 #[test]

@@ -19,6 +19,6 @@ pub use packet::{BARE_PROTOCOL, BarePackets, BareReceiver, Depth, Flood, deaf, t
 pub use pair::{BareMechanism, Paced, PairConfig, PairFigures, PairSockets, Stopwatch, bare_pair, paced_pair};
 pub use ropewalk_doctor::emulated::{SlinkConfig, SlinkSender, SlinkStream};
 pub use ropewalk_doctor::memory::{MID_PAGE, PlacedBytes};
-pub use ropewalk_doctor::processor::{core_scaling, pin, pin_to_cpu, thread_cpu_seconds};
+pub use ropewalk_doctor::processor::{core_scaling, pin, pin_to_cpu, process_cpu_seconds, thread_cpu_seconds};
 pub use scheduling::schedule;
 pub use walk::{WalkConfig, Walked, tcp_walk};

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use ropewalk_doctor::emulated::{SlinkConfig, SlinkSender, set_congestion_control};
-use ropewalk_doctor::processor::{pin, thread_cpu_seconds};
+use ropewalk_doctor::processor::{pin, process_cpu_seconds, thread_cpu_seconds};
 
 /// What is received and for how long.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -50,12 +50,19 @@ pub struct Walked {
     pub seconds: f64,
     /// How much of a processor the receiving thread used meanwhile, in seconds.
     pub cpu_seconds: f64,
+    /// How much all threads of this process used meanwhile, the senders' too.
+    pub process_seconds: f64,
 }
 
 impl Walked {
     /// 10^9 bytes of fragments a second.
     pub fn gigabytes_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.fragment_bytes as f64 / self.seconds / 1e9 } else { 0.0 }
+    }
+
+    /// Seconds of processor for 10^9 bytes, of all threads of this process.
+    pub fn cpu_seconds_per_gigabyte(&self) -> f64 {
+        self.process_seconds / (self.fragment_bytes as f64).max(1.0) * 1e9
     }
 }
 
@@ -109,7 +116,7 @@ fn receive(sockets: Vec<OwnedFd>, config: &WalkConfig, stop: &AtomicBool) -> io:
     let mut walkers: Vec<Walker> = sockets.iter().map(|_| Walker::new(config.buffer_bytes)).collect();
     let (mut walked, mut open) = (Walked::default(), sockets.len());
     let mut ready = Vec::with_capacity(sockets.len());
-    let (start, cpu_start) = (Instant::now(), thread_cpu_seconds());
+    let (start, cpu_start, process_start) = (Instant::now(), thread_cpu_seconds(), process_cpu_seconds());
     let mut timed = None;
     while open > 0 {
         ready.clear();
@@ -127,12 +134,14 @@ fn receive(sockets: Vec<OwnedFd>, config: &WalkConfig, stop: &AtomicBool) -> io:
         if timed.is_none() && start.elapsed() >= config.duration {
             walked.seconds = start.elapsed().as_secs_f64();
             walked.cpu_seconds = thread_cpu_seconds() - cpu_start;
+            walked.process_seconds = process_cpu_seconds() - process_start;
             timed = Some(walked);
             stop.store(true, Ordering::Relaxed);
         }
     }
     walked.seconds = start.elapsed().as_secs_f64();
     walked.cpu_seconds = thread_cpu_seconds() - cpu_start;
+    walked.process_seconds = process_cpu_seconds() - process_start;
     Ok(timed.unwrap_or(walked))
 }
 

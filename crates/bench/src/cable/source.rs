@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ropewalk_io::packet::cable::CARD;
-use ropewalk_limits::{Flood, pin_to_cpu};
+use ropewalk_limits::{Flood, pin_to_cpu, process_cpu_seconds};
 
 use super::{Frame, SINK_CPU, SOURCE_CPU, Usage};
 
@@ -55,6 +55,8 @@ pub(crate) struct Sent {
     pub(crate) used_seconds: f64,
     /// Of them, those of the sink's processor.
     pub(crate) sink_seconds: f64,
+    /// And those of all threads of this process, which are not those of the kernel's interrupts.
+    pub(crate) process_seconds: f64,
     /// Packets that did not come.
     pub(crate) lost: u64,
 }
@@ -91,9 +93,9 @@ impl Source {
             let (passed, taken) = (ledger.begin.elapsed(), received.load(Ordering::Relaxed));
             let sent = self.flood.sent() - first;
             if passed >= warm_up && from.is_none() {
-                from = Some((sent, taken, passed, Usage::look()));
+                from = Some((sent, taken, passed, Usage::look(), process_cpu_seconds()));
             }
-            if let Some((sent_before, taken_before, at, usage)) = &from
+            if let Some((sent_before, taken_before, at, usage, process)) = &from
                 && passed >= *at + duration
             {
                 let now = Usage::look();
@@ -103,6 +105,7 @@ impl Source {
                     seconds: (passed - *at).as_secs_f64(),
                     used_seconds: now.used_since(usage),
                     sink_seconds: now.used_by(SINK_CPU, usage),
+                    process_seconds: process_cpu_seconds() - process,
                     lost: ledger.lost(pace, sent, taken),
                 });
             }

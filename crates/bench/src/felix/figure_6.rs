@@ -2,8 +2,8 @@
 
 use super::blocks::Lines;
 use super::blocks::{BLOCK, Blocks, Memory, Sizes};
-use super::nanoseconds_each;
 use super::stages::{Stage, Sum};
+use super::{cost_of, nanoseconds_each};
 use crate::BenchError;
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
@@ -31,15 +31,17 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             if wanted.is_empty() {
                 continue;
             }
-            let memory = match &mut memory {
-                Some(memory) => memory,
-                none => none.insert(Memory::new(bytes(session), HugePages::Auto)?),
-            };
-            let blocks = Blocks::new(memory, sizes)?;
-            all_stages_agree(&blocks)?;
-            for one in wanted {
-                session.row(one.row(&blocks, session)?)?;
-            }
+            session.attempt(&wanted[0].case, |session| {
+                let memory = match &mut memory {
+                    Some(memory) => memory,
+                    none => none.insert(Memory::new(bytes(session), HugePages::Auto)?),
+                };
+                let blocks = Blocks::new(memory, sizes)?;
+                all_stages_agree(&blocks)?;
+                wanted
+                    .iter()
+                    .try_for_each(|one| session.measure(&one.case, |session| session.row(one.row(&blocks, session)?)))
+            })?;
         }
     }
     Ok(())
@@ -83,7 +85,8 @@ impl Measured {
             }])
         };
         let [series] = alternate(scale.pairs(), ours, limit)?;
-        Ok(Row::of(&self.case, "GB/s", &series, if self.lines.is_some() { NOTE } else { SPEED_UP }))
+        let note = if self.lines.is_some() { NOTE } else { SPEED_UP };
+        Ok(Row::of(&self.case, "GB/s", &series, note).with_process_cpu(&cost_of(&series, 1)))
     }
 }
 

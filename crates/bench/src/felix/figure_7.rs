@@ -2,6 +2,7 @@
 
 use super::blocks::Lines;
 use super::blocks::{BLOCK, Blocks, Memory, Sizes};
+use super::cost_of;
 use super::figure_6;
 use super::stages::Stage;
 use crate::BenchError;
@@ -24,30 +25,35 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let counts: Vec<usize> = (1..=cpus).filter(|count| count.is_power_of_two() || *count == cpus).collect();
     let probe = case([("figure", json!("7")), ("probe", json!("two cores"))]);
-    if cpus > 1 && session.wants(&probe) {
-        let ours = || Ok([core_scaling([0, 1], Duration::from_millis(scale.choose(2, 100, 200)))]);
-        let [series] = alternate(scale.choose(1, 1, 3), ours, || Ok([2.0]))?;
-        session.row(Row::of(&probe, "times", &series, PROBE))?;
+    if cpus > 1 {
+        session.measure(&probe, |session| {
+            let ours = || Ok([core_scaling([0, 1], Duration::from_millis(scale.choose(2, 100, 200)))]);
+            let [series] = alternate(scale.choose(1, 1, 3), ours, || Ok([2.0]))?;
+            session.row(Row::of(&probe, "times", &series, PROBE))
+        })?;
     }
     let mut blocks = None;
     for threads in counts {
         let case = case([("figure", json!("7")), ("threads", json!(threads)), ("stage", json!(Stage::Ours.name()))]);
-        if !session.wants(&case) {
-            continue;
-        }
-        let blocks = match &mut blocks {
-            Some((_, blocks)) => blocks,
-            none => {
-                let mut memory = Memory::new(figure_6::bytes(session), HugePages::Auto)?;
-                let made = Blocks::new(&mut memory, Sizes::Equal(64))?;
-                &none.insert((memory, made)).1
-            }
-        };
-        let parts: Vec<&[u8]> = blocks.bytes.chunks((blocks.count() / threads).max(1) * BLOCK).take(threads).collect();
-        let ours = || Ok([millions_per_second(&parts, |part| Stage::Ours.decode(part).pieces)]);
-        let limit = || Ok([millions_per_second(&parts, |part| Lines::touch_part(part, blocks))]);
-        let [series]: [Series; 1] = alternate(scale.pairs(), ours, limit)?;
-        session.row(Row::of(&case, "10^6 blocks/s", &series, NOTE))?;
+        session.measure(&case, |session| {
+            let blocks = match &mut blocks {
+                Some((_, blocks)) => blocks,
+                none => {
+                    let mut memory = Memory::new(figure_6::bytes(session), HugePages::Auto)?;
+                    let made = Blocks::new(&mut memory, Sizes::Equal(64))?;
+                    &none.insert((memory, made)).1
+                }
+            };
+            let parts: Vec<&[u8]> =
+                blocks.bytes.chunks((blocks.count() / threads).max(1) * BLOCK).take(threads).collect();
+            let ours = || Ok([millions_per_second(&parts, |part| Stage::Ours.decode(part).pieces)]);
+            let limit = || Ok([millions_per_second(&parts, |part| Lines::touch_part(part, blocks))]);
+            let [series]: [Series; 1] = alternate(scale.pairs(), ours, limit)?;
+            let gigabytes = |side: &[f64]| side.iter().map(|millions| millions * BLOCK as f64 / 1e3).collect();
+            let rates = Series { ours: gigabytes(&series.ours), limit: gigabytes(&series.limit) };
+            let row = Row::of(&case, "10^6 blocks/s", &series, NOTE);
+            session.row(row.with_process_cpu(&cost_of(&rates, threads)))
+        })?;
     }
     Ok(())
 }

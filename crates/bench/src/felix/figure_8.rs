@@ -1,6 +1,7 @@
 //! Figure 8: how fast this machine's memory is read, as the paper's PMBW measures it.
 
 use super::blocks::Memory;
+use super::cost_of;
 use crate::BenchError;
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
@@ -33,20 +34,19 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
                     ("threads", json!(threads)),
                     ("width", json!(width.name())),
                 ]);
-                if !session.wants(&case) {
-                    continue;
-                }
-                let (_, all) = match &mut memory {
-                    Some(memory) => memory,
-                    none => {
-                        let mut memory = Memory::new(far, huge_pages)?;
-                        let bytes = memory.filled(|bytes| bytes.fill(1))?;
-                        none.insert((memory, bytes))
-                    }
-                };
-                let rate = |width: Width| scan(all, bytes, threads, width, scale.choose(0.0, 0.03, 0.1));
-                let [series] = alternate(scale.pairs(), || Ok([rate(width)]), || Ok([rate(Width::Vectors)]))?;
-                session.row(Row::of(&case, "GB/s", &series, NOTE))?;
+                session.measure(&case, |session| {
+                    let (_, all) = match &mut memory {
+                        Some(memory) => memory,
+                        none => {
+                            let mut memory = Memory::new(far, huge_pages)?;
+                            let bytes = memory.filled(|bytes| bytes.fill(1))?;
+                            none.insert((memory, bytes))
+                        }
+                    };
+                    let rate = |width: Width| scan(all, bytes, threads, width, scale.choose(0.0, 0.03, 0.1));
+                    let [series] = alternate(scale.pairs(), || Ok([rate(width)]), || Ok([rate(Width::Vectors)]))?;
+                    session.row(Row::of(&case, "GB/s", &series, NOTE).with_process_cpu(&cost_of(&series, threads)))
+                })?;
             }
         }
     }

@@ -19,7 +19,9 @@ use ropewalk_flow::stream::{InputConfig, StreamInput};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
-use ropewalk_limits::{BareMechanism, MID_PAGE, Paced, PairConfig, PairSockets, bare_pair, paced_pair};
+use ropewalk_limits::{
+    BareMechanism, MID_PAGE, Paced, PairConfig, PairSockets, bare_pair, paced_pair, process_cpu_seconds,
+};
 use ropewalk_memory::ring::{RingWriter, ring};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_wire::felix::{ELINKS, ELink};
@@ -52,12 +54,14 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         if loads.is_empty() && !session.wants(&rate) {
             continue;
         }
-        let card = Card::new(Sizes::Equal(size))?;
-        let most = saturation(session, &card, &rate)?;
-        for load in loads {
-            let due = schedule(most * load as f64 / 100.0, scale, load);
-            measure(session, &card, (size, load), &due)?;
-        }
+        session.attempt(&rate, |session| {
+            let card = Card::new(Sizes::Equal(size))?;
+            let most = saturation(session, &card, &rate)?;
+            loads.iter().try_for_each(|&load| {
+                let due = schedule(most * load as f64 / 100.0, scale, load);
+                session.attempt(&case_of(size, load, "any"), |session| measure(session, &card, (size, load), &due))
+            })
+        })?;
     }
     Ok(())
 }
@@ -76,7 +80,10 @@ fn saturation(session: &mut Session<'_>, card: &Card, case: &Map<String, Value>)
     let scale = session.options.scale;
     let due = vec![Duration::ZERO; scale.choose(2_000, 200_000, 1_000_000)];
     let bytes = (due.len() * BLOCK) as f64;
-    let ours = || Ok([bytes / card.run(&due)?.last().copied().unwrap_or(1) as f64]);
+    let ours = || {
+        let (late, process_seconds) = card.run(&due)?;
+        Ok([bytes / late.last().copied().unwrap_or(1) as f64, process_seconds / bytes * 1e9])
+    };
     let duration = Duration::from_millis(scale.choose(10, 100, 400));
     let probe = PairConfig {
         mechanism: BareMechanism::Epoll,
@@ -90,10 +97,10 @@ fn saturation(session: &mut Session<'_>, card: &Card, case: &Map<String, Value>)
     };
     let limit = || {
         let figures = bare_pair(probe).map_err(BenchError::system("bare pair"))?;
-        Ok([figures.gigabytes_per_second()])
+        Ok([figures.gigabytes_per_second(), figures.process_seconds_per_gigabyte()])
     };
-    let [series]: [Series; 1] = alternate(scale.choose(1, 3, 5), ours, limit)?;
-    let row = Row::of(case, "GB/s", &series, RATE_NOTE);
+    let [series, all]: [Series; 2] = alternate(scale.choose(1, 3, 5), ours, limit)?;
+    let row = Row::of(case, "GB/s", &series, RATE_NOTE).with_process_cpu(&all);
     let most = row.median * 1e9 / BLOCK as f64;
     if session.wants(case) {
         session.row(row)?;
@@ -107,7 +114,7 @@ fn measure(
     (size, load): (usize, u64),
     due: &[Duration],
 ) -> Result<(), BenchError> {
-    let ours = || quantiles(card.run(due)?, due);
+    let ours = || quantiles(card.run(due)?.0, due);
     let paced = Paced { message_bytes: BLOCK, due, most_bytes: SEND, sockets: SOCKETS, cpus: None };
     let limit = || quantiles(paced_pair(paced).map_err(BenchError::system("bare pair"))?, due);
     let series: [Series; QUANTILES.len()] = alternate(session.options.scale.choose(1, 3, 5), ours, limit)?;
@@ -149,8 +156,8 @@ impl Card {
         (block / in_a_round * of_a_round) as u64 + self.ended[block % in_a_round]
     }
 
-    /// How long after it was due each block had come, in nanoseconds.
-    fn run(&self, due: &[Duration]) -> Result<Vec<u64>, BenchError> {
+    /// How long after it was due each block had come, in nanoseconds; and the seconds of processor of all threads meanwhile.
+    fn run(&self, due: &[Duration]) -> Result<(Vec<u64>, f64), BenchError> {
         let (mut writer, reader) =
             ring(PoolConfig::anonymous("bench card", PAGE, self.blocks.len() / PAGE)).map_err(BenchError::wrong)?;
         writer.space().copy_from_slice(&self.blocks);
@@ -165,8 +172,8 @@ impl Card {
         std::thread::scope(|scope| {
             let serving = scope.spawn(|| serve(server, writer, due, &begin));
             let late = self.subscribe(address, due, &begin);
-            serving.join().map_err(|_| BenchError::wrong("a panic"))??;
-            late
+            let process_seconds = serving.join().map_err(|_| BenchError::wrong("a panic"))??;
+            Ok((late?, process_seconds))
         })
     }
 
@@ -200,19 +207,20 @@ impl Card {
     }
 }
 
-/// Hands blocks over when they are due and there is room, and serves them.
+/// Hands blocks over when they are due and there is room, and serves them. Returns the seconds of processor of all threads.
 fn serve(
     mut server: CardServer<Tcp>,
     mut writer: RingWriter,
     due: &[Duration],
     begin: &OnceLock<Instant>,
-) -> Result<(), BenchError> {
+) -> Result<f64, BenchError> {
     let patience = Instant::now();
     let is_late = || if patience.elapsed() < PATIENCE { Ok(()) } else { Err(BenchError::wrong("nothing moves")) };
     while server.report().1.joined == 0 {
         server.turn(MonotonicClock.now());
         is_late()?;
     }
+    let process = process_cpu_seconds();
     let begin = *begin.get_or_init(Instant::now);
     let mut written = 0;
     while written < due.len() {
@@ -229,7 +237,7 @@ fn serve(
         server.turn(MonotonicClock.now());
         is_late()?;
     }
-    Ok(())
+    Ok(process_cpu_seconds() - process)
 }
 
 fn pool((block_size, blocks): (usize, usize)) -> Result<Pool, BenchError> {

@@ -23,6 +23,7 @@ mod pipeline;
 mod stages;
 
 use crate::BenchError;
+use crate::pairs::Series;
 use crate::session::Session;
 use ropewalk_limits::thread_cpu_seconds;
 use std::hint::black_box;
@@ -34,6 +35,13 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     figure_9::bench(session)?;
     pipeline::bench(session)?;
     latency::bench(session)
+}
+
+/// Seconds of processor for 10^9 bytes, of rates in 10^9 bytes a second that count the time of processors of so many threads:
+/// only these threads work.
+fn cost_of(rates: &Series, threads: usize) -> Series {
+    let cost = |side: &[f64]| side.iter().map(|rate| threads as f64 / rate.max(1e-9)).collect();
+    Series { ours: cost(&rates.ours), limit: cost(&rates.limit) }
 }
 
 /// Processor time of the calling thread that `work` takes, in ns for each of this many things; at least once, and again

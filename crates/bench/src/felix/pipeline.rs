@@ -1,7 +1,7 @@
 //! Figure `pipeline`: a card's ring to a subscriber in the same process, against decoding alone.
 
 use super::blocks::{self, BLOCK, FORMAT, Sizes};
-use super::{figure_6, nanoseconds_each};
+use super::{cost_of, figure_6, nanoseconds_each};
 use crate::BenchError;
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
@@ -51,18 +51,17 @@ impl Consumer {
 }
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    let sizes: &[usize] = session.options.scale.choose(&[64], &[64, 256, 1024], &[64, 256, 1024]);
+    let sizes: &[usize] = session.options.scale.choose(&[64, 1024], &[64, 256, 1024], &[64, 256, 1024]);
     for &size in sizes {
         for sizes in [Sizes::Equal(size), Sizes::Random(size)] {
             let wanted = Consumer::ALL.map(|consumer| (consumer, case_of(sizes, consumer)));
-            let mut wanted = wanted.into_iter().filter(|(_, case)| session.wants(case)).peekable();
-            if wanted.peek().is_none() {
-                continue;
-            }
-            let mut pipeline = Pipeline::new(figure_6::bytes(session).next_multiple_of(PAGE), sizes)?;
-            for (consumer, case) in wanted.collect::<Vec<_>>() {
-                session.row(pipeline.row(consumer, &case, session)?)?;
-            }
+            let Some((_, first)) = wanted.iter().find(|(_, case)| session.wants(case)) else { continue };
+            session.attempt(first, |session| {
+                let mut pipeline = Pipeline::new(figure_6::bytes(session).next_multiple_of(PAGE), sizes)?;
+                wanted.iter().try_for_each(|(consumer, case)| {
+                    session.measure(case, |session| session.row(pipeline.row(*consumer, case, session)?))
+                })
+            })?;
         }
     }
     Ok(())
@@ -117,7 +116,7 @@ impl Pipeline {
         let limit = || Ok([rate(nanoseconds_each(blocks, at_least, || this.borrow_mut().decode()))]);
         let [series] = alternate(scale.pairs(), ours, limit)?;
         self.check()?;
-        Ok(Row::of(case, "GB/s", &series, NOTE))
+        Ok(Row::of(case, "GB/s", &series, NOTE).with_process_cpu(&cost_of(&series, 1)))
     }
 
     /// The card has written all of its ring again.

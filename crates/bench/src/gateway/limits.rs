@@ -55,19 +55,18 @@ fn measure(session: &mut Session<'_>, flow: &str, setup: &Setup, note: &'static 
         ("mechanism", json!(setup.receive.name())),
         ("payload_bytes", json!(setup.packets.bytes())),
     ]);
-    if !session.wants(&case) {
-        return Ok(());
-    }
-    let Some(rig) = Rig::of_case(session, &case, kernel, setup.mtu)? else { return Ok(()) };
-    let scale = session.options.scale;
-    let figures = |intake: Intake| [intake.rate, intake.rate_of_processor];
-    let [rate, of_processor] = alternate(
-        scale.pairs(),
-        || gateway(&rig, setup, times(scale)).map(figures),
-        || bare(&rig, setup, times(scale), setup.towards == Towards::Nodes).map(figures),
-    )?;
-    session.row(Row::of(&case, RATE, &rate, note))?;
-    session.row(Row::of(&case, "Gb/busy s", &of_processor, PROCESSOR))
+    session.measure(&case, |session| {
+        let Some(rig) = Rig::of_case(session, &case, kernel, setup.mtu)? else { return Ok(()) };
+        let scale = session.options.scale;
+        let figures = |intake: Intake| [intake.rate, intake.rate_of_processor, intake.process_seconds_per_gigabyte];
+        let [rate, of_processor, all] = alternate(
+            scale.pairs(),
+            || gateway(&rig, setup, times(scale)).map(figures),
+            || bare(&rig, setup, times(scale), setup.towards == Towards::Nodes).map(figures),
+        )?;
+        session.row(Row::of(&case, RATE, &rate, note).by_processor(&of_processor).with_process_cpu(&all))?;
+        session.row(Row::of(&case, "Gb/busy s", &of_processor, PROCESSOR))
+    })
 }
 
 const fn job(towards: Towards) -> &'static str {

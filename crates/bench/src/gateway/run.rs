@@ -43,13 +43,24 @@ pub(super) struct Intake {
     pub(super) rate: f64,
     /// Gb in a second of work of the gateway's processor, for any thread: the rate if that processor were never idle.
     pub(super) rate_of_processor: f64,
+    /// Seconds of processor for 10^9 bytes, of all threads of this process: gateway, source and nodes.
+    pub(super) process_seconds_per_gigabyte: f64,
 }
 
 impl Intake {
     fn of(sent: &Sent, bytes: usize) -> Self {
         let gigabits = sent.received as f64 * bytes as f64 * 8.0 / 1e9;
         // The kernel counts in hundredths of a second.
-        Self { rate: gigabits / sent.seconds, rate_of_processor: gigabits / sent.sink_seconds.max(0.01) }
+        Self {
+            rate: gigabits / sent.seconds,
+            rate_of_processor: gigabits / sent.sink_seconds.max(0.01),
+            process_seconds_per_gigabyte: sent.process_seconds / (gigabits / 8.0).max(1e-9),
+        }
+    }
+
+    /// What every row has of it.
+    pub(super) const fn rate_and_cost(&self) -> [f64; 2] {
+        [self.rate, self.process_seconds_per_gigabyte]
     }
 }
 

@@ -60,18 +60,17 @@ fn compare(
     note: &'static str,
 ) -> Result<(), BenchError> {
     let case = case([("table", json!(table)), ("with", json!(what)), ("mechanism", json!(ours.receive.name()))]);
-    if !session.wants(&case) {
-        return Ok(());
-    }
-    let kernel = if ours.receive == Mechanism::Xdp { Kernel::Thread } else { Kernel::Interrupt };
-    let Some(rig) = Rig::of_case(session, &case, kernel, ours.mtu)? else { return Ok(()) };
-    let scale = session.options.scale;
-    let [series] = alternate(
-        scale.pairs(),
-        || Ok([gateway(&rig, &ours, times(scale))?.rate]),
-        || Ok([gateway(&rig, &other, times(scale))?.rate]),
-    )?;
-    session.row(Row::of(&case, "Gb/s", &series, note))
+    session.measure(&case, |session| {
+        let kernel = if ours.receive == Mechanism::Xdp { Kernel::Thread } else { Kernel::Interrupt };
+        let Some(rig) = Rig::of_case(session, &case, kernel, ours.mtu)? else { return Ok(()) };
+        let scale = session.options.scale;
+        let [series, all] = alternate(
+            scale.pairs(),
+            || gateway(&rig, &ours, times(scale)).map(|intake| intake.rate_and_cost()),
+            || gateway(&rig, &other, times(scale)).map(|intake| intake.rate_and_cost()),
+        )?;
+        session.row(Row::of(&case, "Gb/s", &series, note).with_process_cpu(&all))
+    })
 }
 
 /// The rows of Table V, each with what the paper has changed, and its rate in Gb/s.
@@ -99,17 +98,16 @@ fn summary(session: &mut Session<'_>) -> Result<(), BenchError> {
     for (name, paper, setup) in rows() {
         let described: Map<String, Value> =
             case([("table", json!("5")), ("row", json!(name)), ("paper_gigabits_per_second", json!(paper))]);
-        if !session.wants(&described) {
-            continue;
-        }
-        let Some(rig) = Rig::of_case(session, &described, Kernel::Interrupt, setup.mtu)? else { continue };
-        let scale = session.options.scale;
-        let [series] = alternate(
-            scale.pairs(),
-            || Ok([gateway(&rig, &setup, times(scale))?.rate]),
-            || Ok([bare(&rig, &setup, times(scale), true)?.rate]),
-        )?;
-        session.row(Row::of(&described, "Gb/s", &series, SUMMARY))?;
+        session.measure(&described, |session| {
+            let Some(rig) = Rig::of_case(session, &described, Kernel::Interrupt, setup.mtu)? else { return Ok(()) };
+            let scale = session.options.scale;
+            let [series, all] = alternate(
+                scale.pairs(),
+                || gateway(&rig, &setup, times(scale)).map(|intake| intake.rate_and_cost()),
+                || bare(&rig, &setup, times(scale), true).map(|intake| intake.rate_and_cost()),
+            )?;
+            session.row(Row::of(&described, "Gb/s", &series, SUMMARY).with_process_cpu(&all))
+        })?;
     }
     Ok(())
 }
@@ -141,7 +139,7 @@ fn compare_effects(
     [with, without]: [Setup; 2],
     note: &'static str,
 ) -> Result<(), BenchError> {
-    let figure = |setup: &Setup, rig: &Rig, times| gateway(rig, setup, times).map(|intake| intake.rate);
+    let figure = |setup: &Setup, rig: &Rig, times| gateway(rig, setup, times).map(|intake| intake.rate_and_cost());
     effect(
         session,
         name,
@@ -155,10 +153,10 @@ fn compare_effects(
 fn timestamps(session: &mut Session<'_>, usual: Setup) -> Result<(), BenchError> {
     let stamped = |rig: &Rig, times| {
         let _wants_them = timestamped().map_err(BenchError::system("a socket that wants packets' times"))?;
-        gateway(rig, &usual, times).map(|intake| intake.rate)
+        gateway(rig, &usual, times).map(|intake| intake.rate_and_cost())
     };
     effect(session, "timestamp", TIMESTAMP, usual.mtu, stamped, |rig, times| {
-        gateway(rig, &usual, times).map(|intake| intake.rate)
+        gateway(rig, &usual, times).map(|intake| intake.rate_and_cost())
     })
 }
 
@@ -168,16 +166,15 @@ fn effect(
     name: &str,
     note: &'static str,
     mtu: u32,
-    with: impl Fn(&Rig, Times) -> Result<f64, BenchError>,
-    without: impl Fn(&Rig, Times) -> Result<f64, BenchError>,
+    with: impl Fn(&Rig, Times) -> Result<[f64; 2], BenchError>,
+    without: impl Fn(&Rig, Times) -> Result<[f64; 2], BenchError>,
 ) -> Result<(), BenchError> {
     let case = case([("effect", json!(name))]);
-    if !session.wants(&case) {
-        return Ok(());
-    }
-    let Some(rig) = Rig::of_case(session, &case, Kernel::Interrupt, mtu)? else { return Ok(()) };
-    let scale = session.options.scale;
-    let [series]: [Series; 1] =
-        alternate(scale.pairs(), || Ok([with(&rig, times(scale))?]), || Ok([without(&rig, times(scale))?]))?;
-    session.row(Row::of(&case, "Gb/s", &series, note))
+    session.measure(&case, |session| {
+        let Some(rig) = Rig::of_case(session, &case, Kernel::Interrupt, mtu)? else { return Ok(()) };
+        let scale = session.options.scale;
+        let [series, all]: [Series; 2] =
+            alternate(scale.pairs(), || with(&rig, times(scale)), || without(&rig, times(scale)))?;
+        session.row(Row::of(&case, "Gb/s", &series, note).with_process_cpu(&all))
+    })
 }

@@ -29,14 +29,16 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             for bytes in session.options.scale.choose(&SIZES[1..2], &SIZES[1..2], &SIZES[..]) {
                 let traffic = Traffic { mechanism, bytes: *bytes };
                 let case = describe("cost", kernel, traffic);
-                if session.wants(&case) {
+                session.measure(&case, |session| {
                     if session.options.scale != Scale::Tiny && is_busy() {
-                        session.skip(&case, "others use the processors, whose idle time says what a packet costs")?;
-                        continue;
+                        return session
+                            .skip(&case, "others use the processors, whose idle time says what a packet costs");
                     }
-                    let Some(rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
-                    measure(session, &case, &rig, traffic)?;
-                }
+                    match Rig::of_case(session, &case, kernel, MTU)? {
+                        Some(rig) => measure(session, &case, &rig, traffic),
+                        None => Ok(()),
+                    }
+                })?;
             }
         }
     }

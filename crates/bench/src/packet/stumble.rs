@@ -43,11 +43,10 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         for mechanism in Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism)) {
             let traffic = Traffic { mechanism, bytes: BYTES };
             let case = describe("stumble", kernel, traffic);
-            if session.wants(&case)
-                && let Some(rig) = Rig::of_case(session, &case, kernel, MTU)?
-            {
-                curve(session, &rig, traffic, work)?;
-            }
+            session.measure(&case, |session| match Rig::of_case(session, &case, kernel, MTU)? {
+                Some(rig) => curve(session, &rig, traffic, work),
+                None => Ok(()),
+            })?;
         }
     }
     Ok(())
@@ -64,10 +63,10 @@ fn curve(session: &mut Session<'_>, rig: &Rig, traffic: Traffic, work: Work) -> 
     for (part, series) in offered.iter().zip(&series) {
         let mut case = describe("stumble", rig.kernel, traffic);
         case.insert("offered".to_owned(), json!(part));
-        session.row(Row::of(&case, "packets/s", series, CURVE))?;
+        session.row(Row::of(&case, "packets/s", series, CURVE).or_nothing())?;
     }
     let case = describe("stumble", rig.kernel, traffic);
-    session.row(Row::of(&case, "of the most", &series[offered.len()], LEAST))?;
+    session.row(Row::of(&case, "of the most", &series[offered.len()], LEAST).or_nothing())?;
     let reached = Row::of(&case, "times the most, sent", &series[offered.len() + 1], REACHED);
     let (sent, wanted) = (reached.median, offered[offered.len() - 1]);
     let remark = (sent < SATURATES * wanted)
@@ -123,17 +122,19 @@ pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
             let mut case = describe("loss", kernel, traffic);
             case.insert("seconds".to_owned(), json!(pieces as f64 * piece.as_secs_f64()));
             let is_asked_for = scale == Scale::Full || session.options.case.is_some();
-            if !is_asked_for || !session.wants(&case) {
+            if !is_asked_for {
                 continue;
             }
-            let Some(mut rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
-            rig.depth = Depth::LONG;
-            let figures = |pair: Result<Pair, BenchError>| lost(&mut pair?, &rig, work, scale, piece);
-            let [lost, early, rate] =
-                alternate(pieces, || figures(Pair::ours(&rig, traffic)), || figures(Pair::bare(&rig, traffic)))?;
-            session.row(Row::of(&case, "packets", &lost.total(), LOSS))?;
-            session.row(Row::of(&case, "packets on their way", &early.total(), EARLY))?;
-            session.row(Row::of(&case, "packets/s", &rate, OFFERED_THEN))?;
+            session.measure(&case, |session| {
+                let Some(mut rig) = Rig::of_case(session, &case, kernel, MTU)? else { return Ok(()) };
+                rig.depth = Depth::LONG;
+                let figures = |pair: Result<Pair, BenchError>| lost(&mut pair?, &rig, work, scale, piece);
+                let [lost, early, rate] =
+                    alternate(pieces, || figures(Pair::ours(&rig, traffic)), || figures(Pair::bare(&rig, traffic)))?;
+                session.row(Row::of(&case, "packets", &lost.total(), LOSS).or_nothing())?;
+                session.row(Row::of(&case, "packets on their way", &early.total(), EARLY).or_nothing())?;
+                session.row(Row::of(&case, "packets/s", &rate, OFFERED_THEN))
+            })?;
         }
     }
     Ok(())

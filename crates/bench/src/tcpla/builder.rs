@@ -5,8 +5,8 @@
 use super::processes::Cluster;
 use crate::BenchError;
 use crate::pairs::{Series, alternate, median};
-use crate::session::{Row, Session, bare_receiver, case};
-use ropewalk_doctor::run::RunPlan;
+use crate::session::{Row, Session, UNKNOWN, bare_receiver, case};
+use ropewalk_doctor::run::{Ran, RunPlan};
 use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain};
 use serde_json::{Map, Value, json};
 
@@ -47,15 +47,14 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             let mut curves: [Vec<(f64, f64)>; 2] = Default::default();
             for &bytes in sizes {
                 let case = case_of(layout, name, Some(bytes));
-                if !session.wants(&case) {
-                    continue;
-                }
-                let series = measure(session, layout, place, bytes)?;
-                for (curve, side) in curves.iter_mut().zip([&series.ours, &series.limit]) {
-                    curve.push((bytes as f64, median(side.iter().copied())));
-                }
-                let note = if place == Where::Inside { NOTE_INSIDE } else { NOTE_PROCESSES };
-                session.row(Row::of(&case, "GB/s", &series, note))?;
+                session.measure(&case, |session| {
+                    let [series, per_cpu, all] = measure(session, layout, place, bytes)?;
+                    for (curve, side) in curves.iter_mut().zip([&series.ours, &series.limit]) {
+                        curve.push((bytes as f64, median(side.iter().copied())));
+                    }
+                    let note = if place == Where::Inside { NOTE_INSIDE } else { NOTE_PROCESSES };
+                    session.row(Row::of(&case, "GB/s", &series, note).by_processor(&per_cpu).with_process_cpu(&all))
+                })?;
             }
             let case = case_of(layout, name, None);
             let found = curves.map(|curve| largest_fragment(&curve, layout.streams));
@@ -80,7 +79,8 @@ fn case_of(layout: Layout, place: &str, fragment_bytes: Option<usize>) -> Map<St
     ])
 }
 
-fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) -> Result<Series, BenchError> {
+/// By the clock, by second of the processor of the receiving side, and what it cost all threads.
+fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) -> Result<[Series; 3], BenchError> {
     let sender = SlinkConfig {
         streams: layout.streams,
         fragment_bytes: bytes,
@@ -89,19 +89,25 @@ fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) ->
     };
     let plan = RunPlan { builders: layout.builders, ..session.plan(sender, [100, 300, 1000], "tcpla") };
     let ours = || match place {
-        Where::Inside => Ok([plan.run()?.gigabytes_per_second]),
-        Where::Processes => Ok([Cluster::start(&plan, session.options.program()?)?.measure()?]),
+        Where::Inside => {
+            let Ran { gigabytes_per_second, per_processor_second, cpu_seconds_per_gigabyte, .. } = plan.run()?;
+            Ok([gigabytes_per_second, per_processor_second, cpu_seconds_per_gigabyte])
+        }
+        Where::Processes => {
+            let [rate, all] = Cluster::start(&plan, session.options.program()?)?.measure()?;
+            Ok([rate, UNKNOWN, all])
+        }
     };
     let limit = || match place {
-        Where::Inside => bare_receiver(&plan).map(|[rate, _]| [rate]),
+        Where::Inside => bare_receiver(&plan),
         Where::Processes => {
             let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
             let chained = tcp_chain(config, layout.builders).map_err(BenchError::system("bare chain"))?;
-            Ok([chained.gigabytes_per_second()])
+            let [_, receiver] = chained.cpu_seconds_per_gigabyte();
+            Ok([chained.gigabytes_per_second(), 1.0 / receiver.max(1e-9), chained.process_seconds_per_gigabyte()])
         }
     };
-    let [series] = alternate(session.options.scale.choose(1, 1, 5), ours, limit)?;
-    Ok(series)
+    alternate(session.options.scale.choose(1, 1, 5), ours, limit)
 }
 
 /// The largest fragment, in bytes, for which nine tenths of the measured rate are events at 100 kHz: between two

@@ -38,11 +38,14 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             continue;
         }
         let cpus = Tuning::Tuned.cpus().filter(|_| scale != Scale::Tiny);
-        let most = saturation(scale, mechanism, cpus)?;
-        for load in loads {
-            let due = schedule(most * load as f64 / 100.0, scale, load);
-            measure(session, (mechanism, load), &due, cpus)?;
-        }
+        session.attempt(&case_of(mechanism, loads[0], "any"), |session| {
+            let most = saturation(scale, mechanism, cpus)?;
+            loads.iter().try_for_each(|&load| {
+                let due = schedule(most * load as f64 / 100.0, scale, load);
+                let case = case_of(mechanism, load, "any");
+                session.attempt(&case, |session| measure(session, (mechanism, load), &due, cpus))
+            })
+        })?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ mod throughput;
 use crate::BenchError;
 use crate::pairs::alternate;
 use crate::session::{Row, Session, bare_receiver, case};
-use ropewalk_doctor::run::RunPlan;
+use ropewalk_doctor::run::{Ran, RunPlan};
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_limits::{BareMechanism, PairSockets, SlinkConfig};
 use ropewalk_memory::{Pool, PoolConfig};
@@ -118,20 +118,23 @@ fn checked(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     for &bytes in scale.choose(&[1 << 10][..], &[1 << 10, 10 << 10, 100 << 10], &[1 << 10, 10 << 10, 100 << 10]) {
         let case = case([("figure", json!("checked")), ("streams", json!(2)), ("fragment_bytes", json!(bytes))]);
-        if !session.wants(&case) {
-            continue;
-        }
-        let sender = SlinkConfig {
-            streams: 2,
-            fragment_bytes: bytes,
-            fragments_per_send: (SEND / bytes).max(1),
-            written: true,
-            ..SlinkConfig::default()
-        };
-        let plan = RunPlan { check_crc: true, ..session.plan(sender, [100, 300, 1000], "checked") };
-        let limit = || bare_receiver(&plan).map(|[rate, _]| [rate]);
-        let [series] = alternate(scale.pairs(), || Ok([plan.run()?.gigabytes_per_second]), limit)?;
-        session.row(Row::of(&case, "GB/s", &series, NOTE))?;
+        session.measure(&case, |session| {
+            let sender = SlinkConfig {
+                streams: 2,
+                fragment_bytes: bytes,
+                fragments_per_send: (SEND / bytes).max(1),
+                written: true,
+                ..SlinkConfig::default()
+            };
+            let plan = RunPlan { check_crc: true, ..session.plan(sender, [100, 300, 1000], "checked") };
+            let limit = || bare_receiver(&plan);
+            let ours = || {
+                let Ran { gigabytes_per_second, per_processor_second, cpu_seconds_per_gigabyte, .. } = plan.run()?;
+                Ok([gigabytes_per_second, per_processor_second, cpu_seconds_per_gigabyte])
+            };
+            let [rate, per_cpu, all] = alternate(scale.pairs(), ours, limit)?;
+            session.row(Row::of(&case, "GB/s", &rate, NOTE).by_processor(&per_cpu).with_process_cpu(&all))
+        })?;
     }
     Ok(())
 }

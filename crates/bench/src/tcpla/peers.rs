@@ -64,21 +64,20 @@ fn measure(session: &mut Session<'_>, peer: &Peer) -> Result<(), BenchError> {
     let all: &[usize] = &[64, 256, 2 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
     for &bytes in scale.choose(&[2048][..], &[64, 2 << 10, 64 << 10, 1 << 20], all) {
         let case = case_of(peer.name, Some(bytes));
-        if !session.wants(&case) {
-            continue;
-        }
-        let pair = OurPair {
-            mechanism: Mechanism::Auto,
-            message_bytes: bytes,
-            messages_per_send: (SEND / bytes).max(1),
-            sockets: Tuning::Tuned.sockets(),
-            warm_up,
-            duration,
-            cpus: Tuning::Tuned.cpus(),
-        };
-        let ours = || our_pair(pair).map(|figures| [figures.gigabytes_per_second()]);
-        let [series] = alternate(scale.choose(1, 1, 5), ours, || Ok([(peer.rate)(bytes)?]))?;
-        session.row(Row::of(&case, "GB/s", &series, peer.note))?;
+        session.measure(&case, |session| {
+            let pair = OurPair {
+                mechanism: Mechanism::Auto,
+                message_bytes: bytes,
+                messages_per_send: (SEND / bytes).max(1),
+                sockets: Tuning::Tuned.sockets(),
+                warm_up,
+                duration,
+                cpus: Tuning::Tuned.cpus(),
+            };
+            let ours = || our_pair(pair).map(|figures| [figures.gigabytes_per_second()]);
+            let [series] = alternate(scale.choose(1, 1, 5), ours, || Ok([(peer.rate)(bytes)?]))?;
+            session.row(Row::of(&case, "GB/s", &series, peer.note))
+        })?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::BenchError;
 use ropewalk_doctor::run::{RunPlan, wait};
-use ropewalk_limits::{SlinkSender, pin};
+use ropewalk_limits::{SlinkSender, pin, process_cpu_seconds};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
@@ -111,8 +111,8 @@ impl<'a> Cluster<'a> {
     }
 
     /// Feeds it, measures what its sockets take in the middle of the run, and checks the run's account: 10^9 bytes a
-    /// second.
-    pub(super) fn measure(self) -> Result<f64, BenchError> {
+    /// second, and the seconds of processor for 10^9 bytes of the nodes and the front ends.
+    pub(super) fn measure(self) -> Result<[f64; 2], BenchError> {
         let (plan, stop, taken) = (self.plan, AtomicBool::new(false), AtomicU64::new(0));
         let (rate, sent) = std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
@@ -122,12 +122,18 @@ impl<'a> Cluster<'a> {
             // Counted on the sending side, which is right once every buffer in between is full: it goes on as it is read.
             let flows = wait(|| taken.load(Ordering::Relaxed) > FILLED_EVENTS * plan.sender.streams as u64);
             std::thread::sleep(plan.warm_up);
-            let (from, before) = (Instant::now(), taken.load(Ordering::Relaxed));
+            let (from, before, process) = (Instant::now(), taken.load(Ordering::Relaxed), process_cpu_seconds());
             std::thread::sleep(plan.interval);
             let (seconds, fragments) = (from.elapsed().as_secs_f64(), taken.load(Ordering::Relaxed) - before);
+            let process = process_cpu_seconds() - process;
             stop.store(true, Ordering::Relaxed);
-            let rate = fragments as f64 * plan.sender.fragment_bytes as f64 / seconds / 1e9;
-            (flows.then_some(rate).ok_or_else(|| BenchError::wrong("nothing flows")), sending.join())
+            let gigabytes = fragments as f64 * plan.sender.fragment_bytes as f64 / 1e9;
+            (
+                flows
+                    .then_some([gigabytes / seconds, process / gigabytes.max(1e-9)])
+                    .ok_or_else(|| BenchError::wrong("nothing flows")),
+                sending.join(),
+            )
         });
         let sent = sent.map_err(|_| BenchError::wrong("a panic"))?.map_err(BenchError::system("front ends"))?;
         let account = self.manager.account()?;

@@ -62,17 +62,18 @@ pub(super) fn auto(session: &mut Session<'_>) -> Result<(), BenchError> {
     let mechanisms: Vec<_> = MECHANISMS[..2].iter().copied().filter(|it| missing(*it).is_none()).collect();
     for &bytes in session.options.scale.choose(&[2048][..], &[2 << 10, 64 << 10], &[64, 2 << 10, 16 << 10, 256 << 10]) {
         let case = case_of("auto", Mechanism::Auto, Tuning::Tuned, bytes);
-        if !session.wants(&case) {
-            continue;
-        }
-        let scale = session.options.scale;
-        let rate = |mechanism| our_pair(pair_of(scale, (mechanism, Tuning::Tuned, bytes))).map(figures);
-        let best = || {
-            let all: Result<Vec<_>, _> = mechanisms.iter().map(|mechanism| rate(*mechanism)).collect();
-            all?.into_iter().max_by(|one, other| one[0].total_cmp(&other[0])).ok_or_else(|| BenchError::wrong("none"))
-        };
-        let [rate, sender, receiver] = alternate(scale.pairs(), || rate(Mechanism::Auto), best)?;
-        session.row(Row::of(&case, "GB/s", &rate, NOTE_AUTO).with_cpu(&sender, &receiver))?;
+        session.measure(&case, |session| {
+            let scale = session.options.scale;
+            let rate = |mechanism| our_pair(pair_of(scale, (mechanism, Tuning::Tuned, bytes))).map(figures);
+            let best = || {
+                let all: Result<Vec<_>, _> = mechanisms.iter().map(|mechanism| rate(*mechanism)).collect();
+                all?.into_iter()
+                    .max_by(|one, other| one[0].total_cmp(&other[0]))
+                    .ok_or_else(|| BenchError::wrong("none"))
+            };
+            let [rate, sender, receiver, all] = alternate(scale.pairs(), || rate(Mechanism::Auto), best)?;
+            session.row(Row::of(&case, "GB/s", &rate, NOTE_AUTO).with_cpu(&sender, &receiver).with_process_cpu(&all))
+        })?;
     }
     Ok(())
 }
@@ -83,17 +84,25 @@ pub(super) fn place(session: &mut Session<'_>) -> Result<(), BenchError> {
     let cpus = Tuning::Tuned.cpus().filter(|_| session.options.scale != Scale::Tiny);
     for &place in session.options.scale.choose(&[4080][..], &[0, 4080], &[0, 1024, 4064, 4080]) {
         let case = case([("figure", json!("place")), ("message_bytes", json!(PLACED)), ("place", json!(place))]);
-        if !session.wants(&case) {
-            continue;
-        }
-        let pair = |place| {
-            let (mechanism, sockets) = (BareMechanism::Epoll, Tuning::Tuned.sockets());
-            let pair =
-                PairConfig { mechanism, send_bytes: PLACED, place, sockets, no_delay: true, warm_up, duration, cpus };
-            bare_pair(pair).map(figures).map_err(BenchError::system("bare pair"))
-        };
-        let [rate, sender, receiver] = alternate(session.options.scale.pairs(), || pair(place), || pair(MID_PAGE))?;
-        session.row(Row::of(&case, "GB/s", &rate, NOTE_PLACE).with_cpu(&sender, &receiver))?;
+        session.measure(&case, |session| {
+            let pair = |place| {
+                let (mechanism, sockets) = (BareMechanism::Epoll, Tuning::Tuned.sockets());
+                let pair = PairConfig {
+                    mechanism,
+                    send_bytes: PLACED,
+                    place,
+                    sockets,
+                    no_delay: true,
+                    warm_up,
+                    duration,
+                    cpus,
+                };
+                bare_pair(pair).map(figures).map_err(BenchError::system("bare pair"))
+            };
+            let [rate, sender, receiver, all] =
+                alternate(session.options.scale.pairs(), || pair(place), || pair(MID_PAGE))?;
+            session.row(Row::of(&case, "GB/s", &rate, NOTE_PLACE).with_cpu(&sender, &receiver).with_process_cpu(&all))
+        })?;
     }
     Ok(())
 }
@@ -119,28 +128,27 @@ fn measure(
     messages_per_send: usize,
     note: &'static str,
 ) -> Result<(), BenchError> {
-    if !session.wants(case) {
-        return Ok(());
-    }
-    let (mechanism, tuning, message_bytes) = what;
-    if let Some(why) = missing(mechanism) {
-        return session.skip(case, &why);
-    }
-    let pair = pair_of(session.options.scale, what);
-    let probe = PairConfig {
-        mechanism: bare(mechanism),
-        send_bytes: message_bytes * messages_per_send,
-        place: MID_PAGE,
-        sockets: tuning.sockets(),
-        no_delay: true,
-        warm_up: pair.warm_up,
-        duration: pair.duration,
-        cpus: pair.cpus,
-    };
-    let ours = || our_pair(pair).map(figures);
-    let limit = || bare_pair(probe).map(figures).map_err(BenchError::system("bare pair"));
-    let [rate, sender, receiver] = alternate(session.options.scale.pairs(), ours, limit)?;
-    session.row(Row::of(case, "GB/s", &rate, note).with_cpu(&sender, &receiver))
+    session.measure(case, |session| {
+        let (mechanism, tuning, message_bytes) = what;
+        if let Some(why) = missing(mechanism) {
+            return session.skip(case, &why);
+        }
+        let pair = pair_of(session.options.scale, what);
+        let probe = PairConfig {
+            mechanism: bare(mechanism),
+            send_bytes: message_bytes * messages_per_send,
+            place: MID_PAGE,
+            sockets: tuning.sockets(),
+            no_delay: true,
+            warm_up: pair.warm_up,
+            duration: pair.duration,
+            cpus: pair.cpus,
+        };
+        let ours = || our_pair(pair).map(figures);
+        let limit = || bare_pair(probe).map(figures).map_err(BenchError::system("bare pair"));
+        let [rate, sender, receiver, all] = alternate(session.options.scale.pairs(), ours, limit)?;
+        session.row(Row::of(case, "GB/s", &rate, note).with_cpu(&sender, &receiver).with_process_cpu(&all))
+    })
 }
 
 /// Warm-up and measured time of one figure.
@@ -149,8 +157,8 @@ pub(super) fn times(scale: Scale) -> (Duration, Duration) {
     (duration / 4, duration)
 }
 
-/// Throughput, and the seconds of processor that sender and receiver take for 10^9 bytes.
-fn figures(figures: PairFigures) -> [f64; 3] {
+/// Throughput, and the seconds of processor that sender, receiver and all threads take for 10^9 bytes.
+fn figures(figures: PairFigures) -> [f64; 4] {
     let [sender, receiver] = figures.cpu_seconds_per_gigabyte();
-    [figures.gigabytes_per_second(), sender, receiver]
+    [figures.gigabytes_per_second(), sender, receiver, figures.process_seconds_per_gigabyte()]
 }

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use ropewalk_doctor::emulated::set_congestion_control;
 use ropewalk_doctor::memory::PlacedBytes;
-use ropewalk_doctor::processor::{pin, thread_cpu_seconds};
+use ropewalk_doctor::processor::{pin, process_cpu_seconds, thread_cpu_seconds};
 
 pub use readiness::{Paced, paced_pair};
 
@@ -71,6 +71,8 @@ pub struct PairFigures {
     pub seconds: f64,
     /// Seconds of processor that the receiving thread used in it.
     pub receiver_cpu_seconds: f64,
+    /// Seconds of processor that all threads of this process and its children used in it.
+    pub process_cpu_seconds: f64,
     /// Bytes that were sent in the whole time.
     pub sent_bytes: u64,
     /// Seconds of processor that the sending thread used in the whole time.
@@ -88,6 +90,11 @@ impl PairFigures {
         let per_gigabyte = |seconds: f64, bytes: u64| seconds / (bytes as f64).max(1.0) * 1e9;
         [per_gigabyte(self.sender_cpu_seconds, self.sent_bytes), per_gigabyte(self.receiver_cpu_seconds, self.bytes)]
     }
+
+    /// The same of all threads of this process and its children.
+    pub fn process_seconds_per_gigabyte(&self) -> f64 {
+        self.process_cpu_seconds / (self.bytes as f64).max(1.0) * 1e9
+    }
 }
 
 /// Looks at what a receiver has received, and says when it is enough: the one stopwatch of all pairs.
@@ -98,8 +105,8 @@ pub struct Stopwatch<'a> {
     stop: &'a AtomicBool,
     /// When the first bytes came.
     began: Option<Instant>,
-    /// When the warm-up was over, what had been received and what had been used by then.
-    measuring: Option<(Instant, u64, f64)>,
+    /// When the warm-up was over, what had been received by then, and what the thread and the process had used.
+    measuring: Option<(Instant, u64, [f64; 2])>,
     figures: Option<PairFigures>,
 }
 
@@ -117,12 +124,17 @@ impl<'a> Stopwatch<'a> {
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
         match self.measuring {
-            None if now - began >= self.warm_up => self.measuring = Some((now, received, thread_cpu_seconds())),
-            Some((from, before, cpu)) if now - from >= self.duration => {
+            None if now - began >= self.warm_up => {
+                // The process first: its children are looked up, which the thread pays for.
+                let process = process_cpu_seconds();
+                self.measuring = Some((Instant::now(), received, [thread_cpu_seconds(), process]));
+            }
+            Some((from, before, [cpu, process])) if now - from >= self.duration => {
                 self.figures = Some(PairFigures {
                     bytes: received - before,
                     seconds: (now - from).as_secs_f64(),
                     receiver_cpu_seconds: thread_cpu_seconds() - cpu,
+                    process_cpu_seconds: process_cpu_seconds() - process,
                     ..PairFigures::default()
                 });
                 self.stop.store(true, Ordering::Relaxed);
