@@ -472,7 +472,7 @@ fn write_all<'a, I: Iterator<Item = &'a [u8]>>(
 /// What a file system in memory calls itself (`TMPFS_MAGIC`).
 const TMPFS: fs::FsWord = 0x0102_1994;
 
-const fn cause(error: Errno) -> DiskCause {
+pub(super) const fn cause(error: Errno) -> DiskCause {
     match error {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskCause::Full,
         Errno::NOENT | Errno::NOTDIR => DiskCause::NotFound,

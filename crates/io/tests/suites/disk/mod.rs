@@ -1,6 +1,7 @@
 //! What every disk must do, over the machine's files and the simulated ones; and what the simulated one may lose.
 
 mod files;
+mod removal;
 mod rules;
 
 use std::path::{Path, PathBuf};
