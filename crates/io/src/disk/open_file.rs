@@ -17,9 +17,11 @@ use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
-/// With [`WriteMode::Auto`] at least so many bytes at once are written past the page cache. Waiting for the device costs
-/// less there than the page cache's own copy and its writing back; with less it is the other way round.
+/// With [`WriteMode::Auto`] a file to which at least so many bytes come at once is written past the page cache. Waiting for the device
+/// costs less there than the page cache's own copy and its writing back; with less it is the other way round.
 const DIRECT_FROM: u64 = 1 << 20;
+/// A file to which less comes at once up to here stays in the page cache to its end.
+const UNDECIDED: u64 = 8 << 20;
 
 pub(super) struct OpenFile {
     pub(super) token: FileToken,
@@ -59,8 +61,8 @@ struct Packing {
 /// The other way into a file.
 struct Direct {
     descriptor: OwnedFd,
-    /// The least bytes that go this way.
-    from: u64,
+    /// All that comes goes this way. Otherwise nothing has, and [`OpenFile::is_past_cache`] decides.
+    is_chosen: bool,
     /// The bytes behind the last multiple of [`ALIGNMENT`].
     tail: ArrayVec<u8, ALIGNMENT>,
 }
@@ -78,15 +80,9 @@ impl OpenFile {
             Ok(descriptor) => descriptor,
             Err(cause) => return Err((cause, path)),
         };
-        let from = match mode {
-            WriteMode::Buffered => None,
-            WriteMode::Direct => Some(0),
-            WriteMode::Auto => Some(DIRECT_FROM),
-        };
-        let direct = from.and_then(|from| {
-            let descriptor = open_direct(&path)?;
-            Some(Direct { descriptor, from, tail: ArrayVec::new() })
-        });
+        let descriptor_past_cache = if mode == WriteMode::Buffered { None } else { open_direct(&path) };
+        let is_chosen = mode == WriteMode::Direct;
+        let direct = descriptor_past_cache.map(|descriptor| Direct { descriptor, is_chosen, tail: ArrayVec::new() });
         let compression = how.compression;
         let packing = Packer::new(compression).map(|packer| Packing {
             compression,
@@ -178,7 +174,7 @@ impl OpenFile {
             packing.prepared = packing.length;
         }
         let total: u64 = intake.first.as_slice().iter().map(|append| append.bytes() as u64).sum();
-        let is_past_cache = total > 0 && self.direct.as_ref().is_some_and(|direct| total >= direct.from);
+        let is_past_cache = total > 0 && self.is_past_cache(total);
         match helper.filter(|_| is_past_cache || self.packing.is_some()) {
             Some(helper) => self.append_by_helper(intake, helper, is_past_cache, done, tally),
             None => {
@@ -187,6 +183,27 @@ impl OpenFile {
                 self.append_through_cache(waiting, done, tally);
             }
         }
+    }
+
+    /// Whether what comes now, so many bytes, goes past the page cache. That is decided once for the whole file: written both ways in
+    /// turn, its end would lie in the page cache each time, and be written back out of order.
+    fn is_past_cache(&mut self, total: u64) -> bool {
+        let Some(direct) = &mut self.direct else { return false };
+        if direct.is_chosen {
+            return true;
+        }
+        if total >= DIRECT_FROM {
+            direct.is_chosen = true;
+            if self.length > direct.tail.len() as u64 {
+                // What lies in the page cache is written first, too. An error shows again in the next sync, if one is wanted.
+                let _ = sync(&self.descriptor);
+            }
+            return true;
+        }
+        if self.length + total > UNDECIDED {
+            self.direct = None;
+        }
+        false
     }
 
     /// The next append of a pass, packed if the file is; `waiting` appends are written before it. `None` if no append has

@@ -38,7 +38,8 @@ pub enum WriteMode {
     /// Past the page cache (`O_DIRECT`), after one copy that `run.json` counts. On a file system without `O_DIRECT`,
     /// such as one in memory, everything is buffered.
     Direct,
-    /// Past the page cache for writes of 1 MiB or more, otherwise through it.
+    /// Past the page cache from the moment on that 1 MiB or more is written at once within the first 8 MiB of a file, to the file's end.
+    /// Otherwise the whole file goes through the page cache.
     #[default]
     Auto,
 }

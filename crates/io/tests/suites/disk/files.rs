@@ -104,8 +104,11 @@ fn only_what_is_much_goes_past_the_page_cache_by_itself() {
         );
     }
     assert_eq!(write(WriteMode::Auto, &[1000, 1000]), 0);
-    // The content of the file's last piece is copied and written once more.
-    assert_eq!(write(WriteMode::Auto, &[1000, 2 << 20, 1000]), 1000 + (2 << 20));
+    // The content of the file's last piece is copied and written once more. From then on the file stays past the page cache.
+    assert_eq!(write(WriteMode::Auto, &[1000, 2 << 20, 1000]), 1000 + (2 << 20) + 2000);
+    let mut slow = [500 << 10; 20];
+    slow[19] = 2 << 20;
+    assert_eq!(write(WriteMode::Auto, &slow), 0, "what began slowly stays in the page cache");
     assert_eq!(write(WriteMode::Buffered, &[2 << 20]), 0);
 }
 
