@@ -285,7 +285,8 @@ impl RunHandle {
             watch.note_written(sample.total(Counter::BytesWritten).saturating_sub(deleted));
         }
         let (node_names, outputs) = (Arc::clone(&self.base.node_names), Arc::clone(&self.base.outputs));
-        Sample { node_names, outputs, ..self.base.known.describe(sample) }
+        let disk_loads = self.base.disk_watch.as_ref().map(DiskWatch::loads).unwrap_or_default();
+        Sample { node_names, outputs, disk_loads, ..self.base.known.describe(sample) }
     }
 
     /// Free space of the disks that this process writes to; `None` without such a disk.

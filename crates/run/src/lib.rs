@@ -31,6 +31,7 @@ mod advice;
 mod assemble;
 mod cards;
 mod controlled;
+mod disk_loads;
 mod entrances;
 mod feeder;
 mod file_filters;
