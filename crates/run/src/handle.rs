@@ -633,6 +633,7 @@ impl RunHandle {
         summary.histograms = base.histograms.iter().map(|one| one.read(&sample, None)).collect();
         summary.measures = MeasureSummary::all(&sample);
         summary.disk = summary.disk.with_left(base.disk_left());
+        summary.disk.probes = base.disk_watch.as_ref().map(DiskWatch::probes).unwrap_or_default();
         summary.warnings.clone_from(&base.warnings);
         summary.inputs = base.feeders.iter().filter_map(RunningFeeder::input).collect();
         summary.warnings.extend(base.feeders.iter().flat_map(RunningFeeder::remarks));

@@ -93,6 +93,6 @@ pub use summary::{
 };
 pub use summary_sections::{
     CardSummary, ClockReading, ClockSummary, DeletedSummary, DiskSummary, FailingDisk, FilterSummary, LedgerSummary,
-    LumisectionSummary, MeasureSummary, MeasureUnit, SubscriberSummary, UnbalancedSummary, disk_error,
+    LumisectionSummary, MeasureSummary, MeasureUnit, ProbedDisk, SubscriberSummary, UnbalancedSummary, disk_error,
 };
 pub use transfer::TransferSummary;

@@ -3,6 +3,7 @@
 use super::RunError;
 use super::assemble::system;
 use super::disk_loads::DiskLoads;
+use super::summary_sections::ProbedDisk;
 use super::transfer::TransferConfig;
 use ropewalk_config::quantity::Bytes;
 use ropewalk_config::{Configuration, SyncChoice};
@@ -237,6 +238,7 @@ pub(super) struct DiskWatch {
     /// Bytes in the run's files.
     written: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
+    directories: Vec<PathBuf>,
 }
 
 impl DiskWatch {
@@ -254,7 +256,7 @@ impl DiskWatch {
         let told_loads = Arc::clone(&loads);
         let written = Arc::new(AtomicU64::new(0));
         let size = Arc::clone(&written);
-        let mut forecast = Forecast::new(directories, least_free, keep);
+        let mut forecast = Forecast::new(directories.iter().cloned(), least_free, keep);
         let work = move || {
             let mut disks = DiskLoads::of(&by_node);
             while !over.load(Ordering::Relaxed) {
@@ -272,12 +274,17 @@ impl DiskWatch {
         };
         let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(work);
         thread.map_err(system(format!("thread {THREAD}")))?;
-        Ok(Self { left, loads, written, is_over })
+        Ok(Self { left, loads, written, is_over, directories })
     }
 
     /// The run's files have this many bytes now.
     pub(super) fn note_written(&self, bytes: u64) {
         self.written.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What probes of the disks found.
+    pub(super) fn probes(&self) -> Vec<ProbedDisk> {
+        self.directories.iter().filter_map(|output| ProbedDisk::of(output)).collect()
     }
 
     /// What took the time of the disks a moment ago.

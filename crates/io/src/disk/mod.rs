@@ -10,6 +10,7 @@
 
 mod helper;
 mod open_file;
+mod probe;
 mod real;
 mod remover;
 mod simulated;
@@ -25,6 +26,7 @@ use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, Checksum, Compression};
 use rustix::io::Errno;
 
 pub use self::open_file::free_bytes;
+pub use self::probe::{WriteProbe, probe_writes, write_probe};
 pub use self::real::{RealDisk, RealDiskConfig, WriteMode};
 pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::helper::{ALIGNMENT, Helper};
 use super::writer::{Append, BATCH, Done, Intake, Tally, Vigil};
-use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file};
+use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, probe};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
@@ -43,6 +43,8 @@ pub(super) struct OpenFile {
     pub(super) length: u64,
     failures: u32,
     last_failure: DiskCause,
+    /// Its device is to be probed.
+    wants_probe: bool,
 }
 
 /// How appends are packed.
@@ -104,6 +106,7 @@ impl OpenFile {
             length: 0,
             failures: 0,
             last_failure: DiskCause::Full,
+            wants_probe: false,
         })
     }
 
@@ -185,6 +188,11 @@ impl OpenFile {
         }
     }
 
+    /// The directory whose device is to be probed now: once for each device.
+    pub(super) fn take_probe(&mut self) -> Option<PathBuf> {
+        core::mem::take(&mut self.wants_probe).then(|| probe::directory_of(&self.path))
+    }
+
     /// Whether what comes now, so many bytes, goes past the page cache. That is decided once for the whole file: written both ways in
     /// turn, its end would lie in the page cache each time, and be written back out of order.
     fn is_past_cache(&mut self, total: u64) -> bool {
@@ -193,6 +201,12 @@ impl OpenFile {
             return true;
         }
         if total >= DIRECT_FROM {
+            let (probe, is_unknown) = probe::of_file(&self.descriptor);
+            self.wants_probe = is_unknown;
+            if probe.is_some_and(|probe| !probe.prefers_direct()) {
+                self.direct = None;
+                return false;
+            }
             direct.is_chosen = true;
             if self.length > direct.tail.len() as u64 {
                 // What lies in the page cache is written first, too. An error shows again in the next sync, if one is wanted.
@@ -570,9 +584,12 @@ const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
 /// A second descriptor of a file, past the page cache; `None` if the file system offers none or has no use for it.
 fn open_direct(path: &Path) -> Option<OwnedFd> {
     let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Files in memory are their own page cache, although their file system accepts the flag.
-    let is_memory = fs::fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS);
-    (!is_memory).then_some(file)
+    (!is_in_memory(&file)).then_some(file)
+}
+
+/// Whether a file is its own page cache, although its file system may accept `O_DIRECT`.
+pub(super) fn is_in_memory(file: &OwnedFd) -> bool {
+    fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS)
 }
 
 /// Writes slices at an offset; returns how many bytes, or why none.

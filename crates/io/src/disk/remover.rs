@@ -18,36 +18,48 @@ use ropewalk_wire::run_file::{DELETED_EXTENSION, SegmentName, is_run_directory};
 use rustix::fs::{self, Mode, OFlags};
 
 use super::writer::{Done, UNDER_WAY, Worker};
-use super::{DiskCause, open_file};
+use super::{DiskCause, open_file, probe};
 use crate::doorbell::Doorbell;
 
 /// Bytes that are freed at once: few enough that other work of the file system gets its turn in between.
 const STEP: u64 = 64 << 20;
 
+/// Devices that may wait to be probed.
+const PROBES: usize = 64;
+
 /// What the thread is asked to do.
 pub(super) enum Job {
-    Remove { path: PathBuf, cookie: u64 },
-    CleanUp { output: PathBuf },
+    Remove {
+        path: PathBuf,
+        cookie: u64,
+    },
+    CleanUp {
+        output: PathBuf,
+    },
+    /// See [`probe`]: beside the run, so that it holds nothing up.
+    Probe {
+        directory: PathBuf,
+    },
 }
 
 /// The thread. Dropping it ends it, after what it has to do.
-pub(super) struct Remover(Worker<Job, Done>);
+pub(super) struct Remover(Worker<Job, Option<Done>>);
 
 impl Remover {
     /// Starts the thread, which rings this bell when it has done something; it runs where the calling thread may. With `sync` a file that
     /// was cut does not get its name back after a power cut.
     pub(super) fn start(bell: Arc<Doorbell>, sync: bool) -> io::Result<Self> {
         let name = std::thread::current().name().unwrap_or("disk").to_owned();
-        Worker::start(format!("{name}.remove"), UNDER_WAY, bell, move |job: Job| job.carry_out(sync)).map(Self)
+        Worker::start(format!("{name}.remove"), UNDER_WAY + PROBES, bell, move |job: Job| job.carry_out(sync)).map(Self)
     }
 
-    /// Hands a job over. There is room for it: the user never has more commands under way.
+    /// Hands a job over. There is room for it: the user never has more commands under way. A probe without room is left out.
     pub(super) fn give(&mut self, job: Job) {
         self.0.give(job);
     }
 
-    /// The end of the oldest job, if it has ended.
-    pub(super) fn take(&mut self) -> Option<Done> {
+    /// The end of the oldest job, if it has ended; `Some(None)` for one that is no command.
+    pub(super) fn take(&mut self) -> Option<Option<Done>> {
         self.0.take()
     }
 
@@ -58,12 +70,17 @@ impl Remover {
 }
 
 impl Job {
-    pub(super) fn carry_out(self, sync: bool) -> Done {
+    /// Does it; `None` where no command of the user's has thereby ended.
+    pub(super) fn carry_out(self, sync: bool) -> Option<Done> {
         match self {
-            Self::Remove { path, cookie } => Done::Removed { cookie, result: remove(&path, sync), path },
+            Self::Remove { path, cookie } => Some(Done::Removed { cookie, result: remove(&path, sync), path }),
             Self::CleanUp { output } => {
                 clean_up(&output);
-                Done::CleanedUp { path: output }
+                Some(Done::CleanedUp { path: output })
+            }
+            Self::Probe { directory } => {
+                probe::probe_and_remember(&directory);
+                None
             }
         }
     }

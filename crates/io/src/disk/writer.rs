@@ -235,7 +235,7 @@ impl Writer {
         let _ = self.done.push(done);
     }
 
-    /// Hands a file to the thread that deletes. Where there is none to be had, this one does it.
+    /// Hands a job to the thread that deletes. Where there is none to be had, this one does it.
     fn remove(&mut self, job: Job) {
         let sync = self.config.sync_on_publish;
         if self.remover.is_none() {
@@ -243,15 +243,21 @@ impl Writer {
         }
         match &mut self.remover {
             Some(remover) => remover.give(job),
-            None => self.report(job.carry_out(sync)),
+            None => {
+                if let Some(done) = job.carry_out(sync) {
+                    self.report(done);
+                }
+            }
         }
     }
 
     /// Tells of what was deleted meanwhile.
     fn report_removed(&mut self) {
-        while let Some(done) = self.remover.as_mut().and_then(Remover::take) {
-            self.report(done);
-            self.user_bell.notify();
+        while let Some(ended) = self.remover.as_mut().and_then(Remover::take) {
+            if let Some(done) = ended {
+                self.report(done);
+                self.user_bell.notify();
+            }
         }
     }
 
@@ -345,6 +351,9 @@ impl Writer {
                     user_bell: &self.user_bell,
                 };
                 file.append(intake, self.helper.as_mut(), &mut self.done, &self.tally);
+                if let Some(directory) = file.take_probe() {
+                    self.remove(Job::Probe { directory });
+                }
             }
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
