@@ -27,10 +27,12 @@ pub(super) const STORAGE: &[Rule] = &[
         group: Group::Storage,
         what: "How the file system of each output directory is mounted. Writable; without `sync`, `discard`, \
                `data=journal`.",
-        why: "With `sync` each write waits for the disk; with `discard` each deleted file does; with `data=journal` all is \
-              written twice.",
-        source: "mount(8); ext4(5)",
-        worth: "measure with `ropewalk bench write` in that directory",
+        why: "With `sync` each write waits for the disk. With `discard` each deleted file does, and on ext4 so does each piece that was \
+              written out of order: use `fstrim.timer`. With `data=journal` all is written twice. `data=ordered`, the default of \
+              ext4, has a sync wait for all that lies in the page cache, but not for what goes past it.",
+        source: "mount(8); ext4(5); docs/decisions/0022-write-files-in-order.md",
+        worth: "1.87 GB/s in place of 0.71 with `discard` and writes out of order; deleting 12 GB took 9.5 s with it; measure with \
+                `ropewalk bench write` in that directory",
         sureness: Sureness::Documented,
         look: mount_options,
     },
@@ -102,14 +104,16 @@ fn file_system(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 
 fn mount_options(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     each(found, wish, "mount options", |name, mount| {
-        let has = |option: &&str| mount.options.contains(option);
+        let has = |option: &&str| mount.has(option);
         let slow: Vec<&str> = ["sync", "discard", "data=journal"].into_iter().filter(has).collect();
         if has(&"ro") {
             Seen::harmful(name, "ro", "rw: nothing can be written there")
         } else if slow.is_empty() {
             Seen::good(name, mount.options.join(","))
         } else {
-            let advised = format!("without it: `mount -o remount,...`, /etc/fstab for {}", mount.point.display());
+            let instead = if mount.has("discard") { ", and `fstrim.timer` in its place" } else { "" };
+            let advised =
+                format!("without it: `mount -o remount,...`, /etc/fstab for {}{instead}", mount.point.display());
             Seen::better(name, slow.join(","), advised)
         }
     })
