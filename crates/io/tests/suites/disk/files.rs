@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use ropewalk_io::Clock;
-use ropewalk_io::disk::{Completion, Disk, DiskCause, DiskFaults, NewFile, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_io::disk::{
+    Completion, Disk, DiskCause, DiskFaults, NewFile, RealDisk, RealDiskConfig, WriteMode, WriteProbe, probe_writes,
+    write_probe,
+};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 use ropewalk_wire::run_file::{Compression, Item, Items, PackedStretch};
 
@@ -92,6 +95,13 @@ proptest! {
         auto: bool,
     ) {
         write(if auto { WriteMode::Auto } else { WriteMode::Direct }, &lengths);
+    }
+}
+
+#[test]
+pub(super) fn each_way_writes_what_was_appended() {
+    for mode in [WriteMode::Buffered, WriteMode::Direct, WriteMode::Auto] {
+        write(mode, &[1000, 3 << 20, 5000, 0, 4096, (1 << 20) + 1]);
     }
 }
 
@@ -410,4 +420,40 @@ fn files_are_not_open_after_a_power_cut() {
     world.wait_for(2);
     assert_eq!(world.said[1], Said::Failed(1, "the file is not open".to_owned()));
     world.finish();
+}
+
+#[test]
+fn a_disk_is_probed_both_ways_and_files_in_memory_are_not() {
+    const TEST: &str = "disk::files::a_disk_is_probed_both_ways_and_files_in_memory_are_not";
+    assert_eq!(probe_writes(std::path::Path::new("/dev/shm")).expect("it can be written"), None);
+    let directory = Directory::default();
+    let begin = std::time::Instant::now();
+    let Some(probe) = probe_writes(&directory.path).expect("it can be written") else {
+        return ropewalk_tidy::skipped(TEST, "the file system of the target directory offers no choice");
+    };
+    assert!(probe.direct > 0.0 && probe.buffered > 0.0, "{probe}");
+    assert!(begin.elapsed() < Duration::from_secs(20), "it is bounded");
+    let left = std::fs::read_dir(&directory.path).expect("it is there").count();
+    assert_eq!(left, 0, "its files have no name");
+}
+
+#[test]
+fn the_first_fast_file_has_its_disk_probed_beside_it() {
+    const TEST: &str = "disk::files::the_first_fast_file_has_its_disk_probed_beside_it";
+    let directory = Directory::default();
+    if probe_writes(&directory.path).is_ok_and(|probe| probe.is_none()) {
+        return ropewalk_tidy::skipped(TEST, "the file system of the target directory offers no choice");
+    }
+    // Dropped disks have ended what they had to do.
+    write(WriteMode::Auto, &[2 << 20]);
+    let probe = write_probe(&directory.path).expect("it was probed");
+    assert_eq!(probe.prefers_direct(), probe.buffered < 1.1 * probe.direct);
+}
+
+#[test]
+fn the_page_cache_must_be_clearly_faster_to_be_chosen() {
+    let prefers_direct = |direct, buffered| WriteProbe { direct, buffered }.prefers_direct();
+    assert!(prefers_direct(1e9, 0.5e9) && prefers_direct(1e9, 1.05e9) && !prefers_direct(1e9, 1.2e9));
+    let text = WriteProbe { direct: 1.87e9, buffered: 0.64e9 }.to_string();
+    assert_eq!(text, "1.87 GB/s past the page cache, 0.64 GB/s through it");
 }

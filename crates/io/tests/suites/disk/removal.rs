@@ -40,7 +40,7 @@ fn a_large_file_is_deleted_by_a_thread_that_writes_nothing() {
 }
 
 #[test]
-fn a_reader_goes_on_reading_what_is_deleted() {
+pub(super) fn a_reader_goes_on_reading_what_is_deleted() {
     let mut world = World::<Directory>::new(settings());
     let path = world.path("file");
     drop(large(&path));
@@ -54,7 +54,7 @@ fn a_reader_goes_on_reading_what_is_deleted() {
 }
 
 #[test]
-fn a_file_with_a_second_name_keeps_its_content_there() {
+pub(super) fn a_file_with_a_second_name_keeps_its_content_there() {
     let mut world = World::<Directory>::new(settings());
     let (path, other) = (world.path("file"), world.path("other"));
     drop(large(&path));
@@ -66,7 +66,7 @@ fn a_file_with_a_second_name_keeps_its_content_there() {
 }
 
 #[test]
-fn what_a_killed_process_left_half_deleted_is_deleted() {
+pub(super) fn what_a_killed_process_left_half_deleted_is_deleted() {
     let mut world = World::<Directory>::new(settings());
     let of = |name: &str| world.medium.directory().join(name);
     let left = [of("run000001").join(format!("{SEGMENT}.deleted")), of("run000002").join(format!("{SEGMENT}.deleted"))];
