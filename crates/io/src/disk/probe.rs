@@ -112,7 +112,7 @@ pub(super) fn probe_and_remember(directory: &Path) {
 /// If the file system refuses to be written.
 pub fn probe_writes(directory: &Path) -> io::Result<Option<WriteProbe>> {
     let system = fs::statfs(directory)?;
-    let is_remote = REMOTE.iter().any(|&number| system.f_type as u64 & 0xffff_ffff == number);
+    let is_remote = REMOTE.contains(&(system.f_type as u64 & 0xffff_ffff));
     if is_remote || open_file::free_bytes(directory).is_ok_and(|free| free < LEAST_ROOM) {
         return Ok(None);
     }

@@ -98,8 +98,9 @@ fn remove(path: &Path, sync: bool) -> Result<(), DiskCause> {
     hidden.push(DELETED_EXTENSION);
     let hidden = PathBuf::from(hidden);
     open_file::rename(path, &hidden)?;
-    if sync {
-        open_file::sync_directory_of(&hidden)?;
+    if sync && open_file::sync_directory_of(&hidden).is_err() {
+        // Cut, it could get its old name back after a power cut.
+        return open_file::remove(&hidden);
     }
     finish(&hidden)
 }
