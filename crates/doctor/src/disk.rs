@@ -46,10 +46,10 @@ fn measure_in(directory: &Path, duration: Duration) -> io::Result<DiskFigures> {
     let (before, began) = (counters(), Instant::now());
     let rate = write_in_order(directory, duration, probe.is_some())?;
     let seconds = began.elapsed().as_secs_f64();
-    let activity = disk.as_deref().zip(before.zip(counters()));
-    let activity = activity.and_then(|(disk, (before, now))| DiskActivity::between(disk, &before, &now, seconds));
+    let activity = before.zip(counters()).and_then(|(before, now)| DiskActivity::between(&before, &now, seconds));
+    let says = activity.zip(disk.as_deref()).map(|(activity, disk)| activity.sentence(disk));
     let sync_ms = sync_time(directory, duration / 4)?;
-    Ok(DiskFigures { rate, sync_ms, says: activity.map(|activity| activity.to_string()), probe })
+    Ok(DiskFigures { rate, sync_ms, says, probe })
 }
 
 /// 10^9 bytes a second, in one file, from front to back.

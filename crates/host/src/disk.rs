@@ -4,7 +4,6 @@
 //! directory --/proc/self/mountinfo--> Mount --/sys/block--> disk --/proc/diskstats, twice--> DiskActivity
 //! ```
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::files;
@@ -132,10 +131,11 @@ impl DiskCounters {
     pub fn of(disk: &str, text: &str) -> Option<Self> {
         /// As the kernel counts them, whatever the device's own block is.
         const SECTOR: u64 = 512;
-        let fields = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-        let fields = fields.into_iter().find(|fields| fields.get(2) == Some(&disk))?;
+        let line = text.lines().find(|line| line.split_ascii_whitespace().nth(2) == Some(disk))?;
         // The kernel's documents count the fields behind the name, from 1.
-        let field = |number: usize| fields.get(2 + number).map_or(Some(0), |text| text.parse::<u64>().ok());
+        let field = |number: usize| {
+            line.split_ascii_whitespace().nth(2 + number).map_or(Some(0), |text| text.parse::<u64>().ok())
+        };
         Some(Self {
             read_ms: field(4)?,
             written_bytes: field(7)?.saturating_mul(SECTOR),
@@ -153,11 +153,12 @@ impl DiskCounters {
     }
 }
 
+/// Smaller parts of a disk's time are not worth a word.
+const NOTABLE: f64 = 0.2;
+
 /// What took a disk's time between two looks.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct DiskActivity {
-    /// Its name in /sys/block.
-    pub disk: String,
     /// The part of the time, 0 to 1, in which it had a request. A disk that serves many at once may be able to do more.
     pub busy: f64,
     /// The part of the time that discards took: `busy`, divided among the kinds of requests by their times.
@@ -172,7 +173,7 @@ pub struct DiskActivity {
 
 impl DiskActivity {
     /// What a disk did in so many seconds; `None` if the counters do not follow each other.
-    pub fn between(disk: &str, before: &DiskCounters, now: &DiskCounters, seconds: f64) -> Option<Self> {
+    pub fn between(before: &DiskCounters, now: &DiskCounters, seconds: f64) -> Option<Self> {
         let grown = |field: fn(&DiskCounters) -> u64| Some(field(now).checked_sub(field(before))? as f64);
         let (reads, writes) = (grown(|one| one.read_ms)?, grown(|one| one.write_ms)?);
         let (discards, flushes) = (grown(|one| one.discard_ms)?, grown(|one| one.flush_ms)?);
@@ -183,7 +184,6 @@ impl DiskActivity {
         let all = reads + writes + discards + flushes;
         let part = |time: f64| if all > 0.0 { busy * time / all } else { 0.0 };
         Some(Self {
-            disk: disk.to_owned(),
             busy,
             discards: part(discards),
             flushes: part(flushes),
@@ -191,26 +191,17 @@ impl DiskActivity {
             discards_per_second: grown(|one| one.discards)? / seconds,
         })
     }
-}
 
-/// Smaller parts of a disk's time are not worth a word.
-const NOTABLE: f64 = 0.2;
-
-impl fmt::Display for DiskActivity {
-    /// `discards take 45 % of the time of disk sda`, or what else it does.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (disk, percent) = (&self.disk, |share: f64| format!("{:.0} %", 100.0 * share));
+    /// In words: `discards take 45 % of the time of disk sda`, or what else the disk of this name does.
+    pub fn sentence(&self, disk: &str) -> String {
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         if self.discards >= NOTABLE && self.discards >= self.flushes {
-            write!(out, "discards take {} of the time of disk {disk}", percent(self.discards))
+            format!("discards take {} of the time of disk {disk}", percent(self.discards))
         } else if self.flushes >= NOTABLE {
-            write!(out, "flushes take {} of the time of disk {disk}", percent(self.flushes))
+            format!("flushes take {} of the time of disk {disk}", percent(self.flushes))
         } else {
-            write!(
-                out,
-                "disk {disk} is {} busy with writes of {:.2} GB/s",
-                percent(self.busy),
-                self.bytes_per_second / 1e9
-            )
+            let rate = self.bytes_per_second / 1e9;
+            format!("disk {disk} is {} busy with writes of {rate:.2} GB/s", percent(self.busy))
         }
     }
 }
@@ -237,15 +228,15 @@ mod tests {
     #[test]
     fn what_takes_the_time_of_a_disk_is_said() {
         let now = DiskCounters::of("sda", STATISTICS).expect("it has a line");
-        let activity = DiskActivity::between("sda", &DiskCounters::default(), &now, 10.0).expect("time went on");
+        let activity = DiskActivity::between(&DiskCounters::default(), &now, 10.0).expect("time went on");
         assert!((activity.busy - 0.95).abs() < 1e-9);
-        assert_eq!(activity.to_string(), "discards take 50 % of the time of disk sda");
-        let of_flushes = DiskActivity { discards: 0.1, flushes: 0.3, ..activity.clone() };
-        assert_eq!(of_flushes.to_string(), "flushes take 30 % of the time of disk sda");
+        assert_eq!(activity.sentence("sda"), "discards take 50 % of the time of disk sda");
+        let of_flushes = DiskActivity { discards: 0.1, flushes: 0.3, ..activity };
+        assert_eq!(of_flushes.sentence("sda"), "flushes take 30 % of the time of disk sda");
         let of_writes = DiskActivity { discards: 0.1, bytes_per_second: 9e8, ..activity };
-        assert_eq!(of_writes.to_string(), "disk sda is 95 % busy with writes of 0.90 GB/s");
-        assert_eq!(DiskActivity::between("sda", &now, &DiskCounters::default(), 1.0), None, "it was replaced");
-        let still = DiskActivity::between("sda", &now, &now, 1.0).expect("time went on");
+        assert_eq!(of_writes.sentence("sda"), "disk sda is 95 % busy with writes of 0.90 GB/s");
+        assert_eq!(DiskActivity::between(&now, &DiskCounters::default(), 1.0), None, "it was replaced");
+        let still = DiskActivity::between(&now, &now, 1.0).expect("time went on");
         assert_eq!((still.busy, still.discards), (0.0, 0.0));
     }
 

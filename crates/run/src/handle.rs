@@ -285,7 +285,7 @@ impl RunHandle {
             watch.note_written(sample.total(Counter::BytesWritten).saturating_sub(deleted));
         }
         let (node_names, outputs) = (Arc::clone(&self.base.node_names), Arc::clone(&self.base.outputs));
-        let disk_loads = self.base.disk_watch.as_ref().map(DiskWatch::loads).unwrap_or_default();
+        let disk_loads = Arc::new(self.base.disk_watch.as_ref().map(DiskWatch::loads).unwrap_or_default());
         Sample { node_names, outputs, disk_loads, ..self.base.known.describe(sample) }
     }
 

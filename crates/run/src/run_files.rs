@@ -16,6 +16,8 @@ use ropewalk_terms::{Counter, Instant, NodeId, Role, StreamIndex};
 use ropewalk_wire::run_file::StreamName;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,6 +155,8 @@ pub(super) fn outputs(writers: &[StorageConfig]) -> Vec<PathBuf> {
 const THREAD: &str = "disks";
 /// How often.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of /proc/diskstats, with some hundred disks.
+const STATISTICS: usize = 64 << 10;
 
 /// The rate is averaged over about this time: files come and go, and space may be reserved for a whole file.
 const AVERAGED: Duration = Duration::from_secs(60);
@@ -234,7 +238,7 @@ impl StartRoom {
 pub(super) struct DiskWatch {
     left: Arc<Mutex<Option<DiskLeft>>>,
     /// What takes the time of the disks of builder units.
-    loads: Arc<Mutex<Arc<BTreeMap<NodeId, DiskLoad>>>>,
+    loads: Arc<Mutex<DiskLoads>>,
     /// Bytes in the run's files.
     written: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
@@ -252,13 +256,16 @@ impl DiskWatch {
     ) -> Result<Self, RunError> {
         let (left, is_over) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (told, over) = (Arc::clone(&left), Arc::clone(&is_over));
-        let loads = Arc::<Mutex<Arc<_>>>::default();
+        let loads = Arc::<Mutex<DiskLoads>>::default();
         let told_loads = Arc::clone(&loads);
         let written = Arc::new(AtomicU64::new(0));
         let size = Arc::clone(&written);
         let mut forecast = Forecast::new(directories.iter().cloned(), least_free, keep);
         let work = move || {
-            let mut disks = DiskLoads::of(&by_node);
+            let lock = || told_loads.lock().unwrap_or_else(PoisonError::into_inner);
+            *lock() = DiskLoads::of(&by_node);
+            // Read again and again into the same memory.
+            let mut statistics = String::with_capacity(STATISTICS);
             while !over.load(Ordering::Relaxed) {
                 let written = size.load(Ordering::Relaxed);
                 forecast.look(MonotonicClock.now(), written, |directory| free_bytes(directory).ok());
@@ -266,9 +273,9 @@ impl DiskWatch {
                 for (places, room) in &rooms {
                     room.tell(places.iter().filter_map(|place| free_bytes(place).ok()).min());
                 }
-                let statistics = std::fs::read_to_string("/proc/diskstats").unwrap_or_default();
-                let loads = Arc::new(disks.look(MonotonicClock.now(), &statistics));
-                *told_loads.lock().unwrap_or_else(PoisonError::into_inner) = loads;
+                statistics.clear();
+                let read = File::open("/proc/diskstats").and_then(|mut file| file.read_to_string(&mut statistics));
+                lock().look(MonotonicClock.now(), if read.is_ok() { &statistics } else { "" });
                 std::thread::sleep(INTERVAL);
             }
         };
@@ -288,8 +295,8 @@ impl DiskWatch {
     }
 
     /// What took the time of the disks a moment ago.
-    pub(super) fn loads(&self) -> Arc<BTreeMap<NodeId, DiskLoad>> {
-        Arc::clone(&self.loads.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn loads(&self) -> BTreeMap<NodeId, DiskLoad> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).by_node()
     }
 
     /// What was left a moment ago.

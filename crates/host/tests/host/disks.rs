@@ -58,7 +58,7 @@ fn writes_and_discards_of_a_file_system_are_those_of_its_disk() {
         // The file system discards when it commits.
         File::open(mounted.point()).and_then(|directory| directory.sync_all()).expect("the disk is good");
         let now = DiskCounters::read(&disk).expect("it has a line");
-        DiskActivity::between(&disk, &before, &now, began.elapsed().as_secs_f64()).expect("time went on")
+        DiskActivity::between(&before, &now, began.elapsed().as_secs_f64()).expect("time went on")
     };
     while seen().discards_per_second == 0.0 && began.elapsed() < Duration::from_secs(30) {
         std::thread::sleep(Duration::from_millis(20));
