@@ -41,8 +41,8 @@ pub enum WriteMode {
     /// Past the page cache from the moment on that 1 MiB or more is written at once within the first 8 MiB of a file, to the file's end.
     /// Otherwise the whole file goes through the page cache. The first time that a file on a disk is written fast, the thread
     /// `-disk.remove` probes the disk beside the run: up to 32 MiB each way, in turn, for 100 ms. Later files of the process go through
-    /// the page cache if that was more than a tenth faster. `run.json` has the result (`disk.probes`). File systems in memory or over the
-    /// network are not probed, nor those with less than 1 GiB of room.
+    /// the page cache if that was more than four times as fast; less says nothing of a whole run. `run.json` has the result
+    /// (`disk.probes`). File systems in memory or over the network are not probed, nor those with less than 1 GiB of room.
     #[default]
     Auto,
 }
