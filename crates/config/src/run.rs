@@ -44,7 +44,8 @@ pub struct RunSection {
     /// Write run files; `false` builds and checks events and writes nothing. `false` needs `acknowledge = "built"`.
     pub write: bool,
     /// Total size of the newest run files to keep. Older files of the same run are deleted, counted, and named in
-    /// `run.json`. Without `keep` a full disk pauses the run until there is room. Without it: all files.
+    /// `run.json`. They count until they are gone. If files are written faster than the disk deletes them, the run waits.
+    /// Without `keep` a full disk pauses the run until there is room. Without it: all files.
     pub keep: Option<Bytes>,
     /// When readout units may forget an event. With a `[filter]`, `"built"` acts as `"handed"`.
     pub acknowledge: AcknowledgementLevel,

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod disk;
 pub mod emulated;
 mod features;
 mod measure;

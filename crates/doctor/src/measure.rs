@@ -5,7 +5,7 @@ use crate::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes
 use crate::memory::{MID_PAGE, PlacedBytes};
 use crate::processor::{core_scaling, pin, wake_up_microseconds};
 use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
-use crate::{DoctorError, Scale};
+use crate::{DoctorError, Scale, disk};
 use ropewalk_io::packet::{Flow, PacketMemory, ReceiveConfig, Receiver, SocketReceiver};
 use ropewalk_io::wait::Waiter;
 use ropewalk_io::{Clock, MonotonicClock};
@@ -13,7 +13,6 @@ use ropewalk_memory::{Pool, PoolConfig};
 use rustix::net::sockopt;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -39,8 +38,15 @@ pub struct Measured {
     pub datagrams: f64,
     /// The part of these datagrams, 0 to 1, that was received.
     pub datagrams_kept: f64,
-    /// Data that reaches the disk, synchronised every 64 MiB, in 10^9 bytes a second.
+    /// Data that reaches the disk in order, past the page cache; if that is not possible, through it and synchronised every
+    /// 64 MiB. In 10^9 bytes a second.
     pub disk: f64,
+    /// What took the disk's time meanwhile, in words; null in memory and over the network.
+    pub disk_says: Option<String>,
+    /// A short probe past the page cache, in 10^9 bytes a second; null if files can be written only one way.
+    pub disk_direct: Option<f64>,
+    /// The same through the page cache.
+    pub disk_buffered: Option<f64>,
     /// Milliseconds to write and sync one short record.
     pub disk_sync_ms: f64,
     /// Whole runs of Ropewalk, by the size of their fragments.
@@ -87,7 +93,7 @@ pub fn measure(output: &Path, scale: Scale) -> Result<Measured, DoctorError> {
     let second = Duration::from_millis(scale.choose(30, 1000, 1000));
     let bytes = scale.choose(1 << 20, FAR_BEYOND_CACHES, FAR_BEYOND_CACHES);
     let (datagrams, datagrams_kept) = datagrams(second, pair)?;
-    let (disk, disk_sync_ms) = disk(output, 2 * second).map_err(DoctorError::system("the disk"))?;
+    let disk = disk::measure(output, 2 * second).map_err(DoctorError::system("the disk"))?;
     let mut built = Vec::new();
     for (fragment_bytes, is_written) in SIZES.map(|size| (size, false)).into_iter().chain([(WRITTEN, true)]) {
         let gigabytes_per_second = run(output, (fragment_bytes, is_written), scale, pair)?;
@@ -102,8 +108,11 @@ pub fn measure(output: &Path, scale: Scale) -> Result<Measured, DoctorError> {
         loopback: loopback(second, pair).map_err(DoctorError::system("TCP over loopback"))?,
         datagrams,
         datagrams_kept,
-        disk,
-        disk_sync_ms,
+        disk: disk.rate,
+        disk_says: disk.says,
+        disk_direct: disk.probe.map(|probe| probe.direct / 1e9),
+        disk_buffered: disk.probe.map(|probe| probe.buffered / 1e9),
+        disk_sync_ms: disk.sync_ms,
         built,
     })
 }
@@ -202,37 +211,6 @@ fn send(to: SocketAddr, duration: Duration, cpus: Option<[usize; 2]>) -> io::Res
         sent += 1;
     }
     Ok((sent, began.elapsed().as_secs_f64()))
-}
-
-/// 10^9 bytes a second that reach the disk, and the milliseconds that the shortest record takes to get there.
-fn disk(output: &Path, duration: Duration) -> io::Result<(f64, f64)> {
-    const BATCH: usize = 8 << 20;
-    const SYNCHRONISED: usize = 64 << 20;
-    let directory = scratch(output, "doctor-disk");
-    std::fs::create_dir_all(&directory)?;
-    let path = directory.join("0");
-    let measured = (|| {
-        let (mut file, batch) = (File::create(&path)?, vec![0x5a; BATCH]);
-        let (began, mut bytes) = (Instant::now(), 0);
-        while began.elapsed() < duration {
-            for _ in 0..SYNCHRONISED / BATCH {
-                file.write_all(&batch)?;
-            }
-            file.sync_data()?;
-            bytes += SYNCHRONISED;
-        }
-        let rate = bytes as f64 / began.elapsed().as_secs_f64() / 1e9;
-        let (began, mut records) = (Instant::now(), 0_u32);
-        while records == 0 || began.elapsed() < duration / 4 {
-            file.write_all(&[0x5a; 512])?;
-            file.sync_data()?;
-            records += 1;
-        }
-        Ok((rate, began.elapsed().as_secs_f64() * 1e3 / f64::from(records)))
-    })();
-    // What is left behind is this process's own directory; the figures are good all the same.
-    let _ = std::fs::remove_dir_all(&directory);
-    measured
 }
 
 fn run(

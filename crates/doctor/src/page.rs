@@ -85,7 +85,12 @@ impl Diagnosis {
         line("TCP over loopback", format!("{:.2} GB/s, one connection, 64 KiB a send", measured.loopback))?;
         let (rate, kept) = (measured.datagrams / 1e6, measured.datagrams_kept * 100.0);
         line("datagrams of 1 KiB", format!("{rate:.2} million a second sent by one thread, {kept:.1} % received"))?;
-        line("disk", format!("{:.2} GB/s; a record is safe after {:.2} ms", measured.disk, measured.disk_sync_ms))
+        line("disk", format!("{:.2} GB/s; a record is safe after {:.2} ms", measured.disk, measured.disk_sync_ms))?;
+        if let Some(says) = &measured.disk_says {
+            line("", says.clone())?;
+        }
+        let Some((direct, buffered)) = measured.disk_direct.zip(measured.disk_buffered) else { return Ok(()) };
+        line("", format!("a short probe: {direct:.2} GB/s past the page cache, {buffered:.2} GB/s through it"))
     }
 
     fn settings(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -22,6 +22,9 @@ fn measured() -> Measured {
         datagrams: 400e3,
         datagrams_kept: 1.0,
         disk: 8.0,
+        disk_says: Some("disk sda is 95 % busy with writes of 8.00 GB/s".to_owned()),
+        disk_direct: Some(8.1),
+        disk_buffered: Some(3.0),
         disk_sync_ms: 0.2,
         built: vec![built(256, false, 1.0), built(2048, false, 4.0), built(2048, true, 4.0)],
     }

@@ -75,9 +75,10 @@ fn limit(measured: &Measured) -> (Limit, String) {
     let unwritten = measured.built.iter().find(same_size).map_or(built, |built| built.gigabytes_per_second);
     if written < 0.8 * unwritten && measured.disk * CACHED < unwritten {
         let why = format!(
-            "the disk: it takes {:.2} GB/s when nothing is cached; runs build {unwritten:.2} GB/s without files, \
+            "the disk: it takes {:.2} GB/s when nothing is cached{}; runs build {unwritten:.2} GB/s without files, \
              {written:.2} GB/s with files",
-            measured.disk
+            measured.disk,
+            measured.disk_says.as_ref().map_or(String::new(), |says| format!(" ({says})"))
         );
         return (Limit::Disk, why);
     }

@@ -16,6 +16,7 @@
 mod automatic;
 mod card;
 mod cpu_list;
+mod disk;
 mod files;
 mod machine;
 mod picture;
@@ -24,6 +25,7 @@ mod rights;
 
 pub use card::{Card, CardKind, Interrupt, InterruptTask, Network};
 pub use cpu_list::{CpuList, CpuListError};
+pub use disk::{DiskActivity, DiskCounters, Mount, disk_of, disk_with};
 pub use machine::{Cache, HugePages, Machine, MachineError, Node, Socket, TransparentHugePages, container_cpus};
 pub use picture::Picture;
 pub use placement::{Decision, Feed, Item, Kind, Placement, Plan, PlanError, Policy, Rule, RuleName, Scheduling};

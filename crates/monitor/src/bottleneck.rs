@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::numbering::wrong_beginnings;
 use crate::quality::{RESTARTED, SILENT, exchanged, filters_given_up, grouped, have_all_restarted, never_sent};
-use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
+use crate::{Activity, DiskLoad, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -543,7 +543,7 @@ fn disk_or_filter(view: &View<'_>) -> Option<Finding> {
     if busy(filter) > busy(disk) {
         filter.map(|(rates, share)| by_filter(&name(rates), rates, share))
     } else {
-        disk.map(|(rates, share)| by_disk(&name(rates), rates, share))
+        disk.map(|(rates, share)| by_disk(&name(rates), rates, share, view.now.disk_loads.get(&rates.node)))
     }
 }
 
@@ -561,11 +561,15 @@ fn filter_stuck(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::FilterStuck, rates.node, sentence, evidence))
 }
 
-fn by_disk(name: &str, rates: &NodeRates, share: f64) -> Finding {
+fn by_disk(name: &str, rates: &NodeRates, share: f64, load: Option<&DiskLoad>) -> Finding {
     let rate = rates.bytes_per_second;
-    let sentence =
-        format!("rate limited by builder unit {name}: disk writing {} busy, at {:.1} MB/s", percent(share), rate / 1e6);
-    let evidence = vec![
+    let why = load.map_or(String::new(), |load| format!("; {}", load.sentence));
+    let sentence = format!(
+        "rate limited by builder unit {name}: disk writing {} busy, at {:.1} MB/s{why}",
+        percent(share),
+        rate / 1e6
+    );
+    let mut evidence = vec![
         (format!("part of the time that {name}'s disk writes"), share),
         (
             format!("part of the time that built events of {name} wait for it"),
@@ -573,6 +577,13 @@ fn by_disk(name: &str, rates: &NodeRates, share: f64) -> Finding {
         ),
         full(name, rates),
     ];
+    let parts = |load: &DiskLoad| {
+        let DiskLoad { busy_thousandths, discards_thousandths, flushes_thousandths, .. } = *load;
+        [("busy", busy_thousandths), ("discarding", discards_thousandths), ("flushing", flushes_thousandths)]
+    };
+    let parts = load.map(parts).into_iter().flatten();
+    let part = |(what, part)| (format!("part of the time that the device of {name} is {what}"), f64::from(part) / 1e3);
+    evidence.extend(parts.map(part));
     finding(Limit::Disk, rates.node, sentence, evidence)
 }
 

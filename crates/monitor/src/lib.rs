@@ -31,5 +31,6 @@ pub mod synchrony;
 
 pub use self::rates::{NodeRates, NodeShares, Rates, RunTrend, SourceRates};
 pub use self::sample::{
-    Activity, DiskSample, Distribution, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample, StreamSample,
+    Activity, DiskLoad, DiskSample, Distribution, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample,
+    StreamSample,
 };

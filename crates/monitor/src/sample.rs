@@ -129,6 +129,19 @@ pub struct DiskSample {
     pub full_in: Option<Duration>,
 }
 
+/// What takes the time of the disk that a node writes to: of several disks the busiest one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskLoad {
+    /// In words, such as `discards take 45 % of the time of disk sda`.
+    pub sentence: String,
+    /// The part of the time in which it has something to do, in thousandths.
+    pub busy_thousandths: u16,
+    /// The part that discards take, in thousandths.
+    pub discards_thousandths: u16,
+    /// The part that flushes of its own cache take, in thousandths.
+    pub flushes_thousandths: u16,
+}
+
 /// The phase of a run that has begun and is paused: nothing is built then, which is no fault.
 pub const PAUSED: &str = "paused";
 
@@ -163,6 +176,8 @@ pub struct Sample {
     pub node_names: Arc<BTreeMap<NodeId, String>>,
     /// Directories to which nodes of this process write.
     pub outputs: Arc<BTreeMap<NodeId, String>>,
+    /// What takes the time of the disks of these.
+    pub disk_loads: Arc<BTreeMap<NodeId, DiskLoad>>,
     /// Sources in which a slip by one event stays unseen, in a sentence; `None` if all are checked.
     pub unchecked_step: Option<Arc<str>>,
     /// Datagrams that were lost before they could be taken, where several sources send to one port.

@@ -245,7 +245,12 @@ impl RunBase {
         self.outputs = Arc::new(run_files::outputs_by_node(writers));
         let keep = configuration.run.keep.map(|keep| keep.0);
         if !outputs.is_empty() || !rooms.is_empty() {
-            self.disk_watch = Some(DiskWatch::start(outputs, (section.least_free_bytes(), keep), rooms)?);
+            self.disk_watch = Some(DiskWatch::start(
+                outputs,
+                run_files::directories_by_node(writers),
+                (section.least_free_bytes(), keep),
+                rooms,
+            )?);
         }
         let transfer = RunFiles::of(configuration).transfer_config(writers);
         self.transfer = transfer.map(TransferService::start).transpose()?;

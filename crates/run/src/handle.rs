@@ -9,7 +9,7 @@ use super::histograms::HistogramDefinition;
 use super::plugins::Watched;
 use super::registry::{self};
 use super::remarks::Remarks;
-use super::run_files::DiskLeft;
+use super::run_files::{DiskLeft, DiskWatch};
 use super::summary::{Durations, Parts, RunSummary};
 use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
 use super::transfer::{TransferService, TransferSummary};
@@ -115,7 +115,8 @@ impl RunHandle {
             watch.note_written(sample.total(Counter::BytesWritten).saturating_sub(deleted));
         }
         let (node_names, outputs) = (Arc::clone(&self.base.node_names), Arc::clone(&self.base.outputs));
-        Sample { node_names, outputs, ..self.base.known.describe(sample) }
+        let disk_loads = Arc::new(self.base.disk_watch.as_ref().map(DiskWatch::loads).unwrap_or_default());
+        Sample { node_names, outputs, disk_loads, ..self.base.known.describe(sample) }
     }
 
     /// Free space of the disks that this process writes to; `None` without such a disk.
@@ -462,6 +463,7 @@ impl RunHandle {
         summary.histograms = base.histograms.iter().map(|one| one.read(&sample, None)).collect();
         summary.measures = MeasureSummary::all(&sample);
         summary.disk = summary.disk.with_left(base.disk_left());
+        summary.disk.probes = base.disk_watch.as_ref().map(DiskWatch::probes).unwrap_or_default();
         summary.warnings.clone_from(&base.warnings);
         summary.inputs = base.feeders.iter().filter_map(RunningFeeder::input).collect();
         summary.warnings.extend(base.feeders.iter().flat_map(RunningFeeder::remarks));

@@ -34,6 +34,7 @@ mod assemble;
 mod base;
 mod cards;
 mod controlled;
+mod disk_loads;
 mod entrances;
 mod error;
 mod feeder;
@@ -99,6 +100,6 @@ pub use summary::{
 };
 pub use summary_sections::{
     CardSummary, ClockReading, ClockSummary, DeletedSummary, DiskSummary, FailingDisk, FilterSummary, LedgerSummary,
-    LumisectionSummary, MeasureSummary, MeasureUnit, SubscriberSummary, UnbalancedSummary, disk_error,
+    LumisectionSummary, MeasureSummary, MeasureUnit, ProbedDisk, SubscriberSummary, UnbalancedSummary, disk_error,
 };
 pub use transfer::TransferSummary;

@@ -1,7 +1,9 @@
 //! From `[run]` and `[storage]` to what writes run files, for builder units and gateways; and how long the disks last.
 
 use super::RunError;
+use super::disk_loads::DiskLoads;
 use super::error::system;
+use super::summary_sections::ProbedDisk;
 use super::transfer::TransferConfig;
 use ropewalk_config::quantity::Bytes;
 use ropewalk_config::{Configuration, SyncChoice};
@@ -9,11 +11,13 @@ use ropewalk_engine::{OutputRoom, StorageConfig, StreamStorage};
 use ropewalk_flow::filter::Streams;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDiskConfig, free_bytes};
-use ropewalk_monitor::Sample;
+use ropewalk_monitor::{DiskLoad, Sample};
 use ropewalk_terms::{Counter, Instant, NodeId, Role, StreamIndex};
 use ropewalk_wire::run_file::StreamName;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -135,6 +139,11 @@ pub(super) fn outputs_by_node(writers: &[StorageConfig]) -> BTreeMap<NodeId, Str
     writers.iter().map(|writer| (writer.writer, of(writer).join(", "))).collect()
 }
 
+/// Where each of these writers writes to.
+pub(super) fn directories_by_node(writers: &[StorageConfig]) -> BTreeMap<NodeId, Vec<PathBuf>> {
+    writers.iter().map(|writer| (writer.writer, outputs(std::slice::from_ref(writer)))).collect()
+}
+
 /// Where these writers write to, each place once.
 pub(super) fn outputs(writers: &[StorageConfig]) -> Vec<PathBuf> {
     let mut outputs: Vec<_> = places(writers).into_iter().map(|(output, _)| output).collect();
@@ -146,6 +155,8 @@ pub(super) fn outputs(writers: &[StorageConfig]) -> Vec<PathBuf> {
 const THREAD: &str = "disks";
 /// How often.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of /proc/diskstats, with some hundred disks.
+const STATISTICS: usize = 64 << 10;
 
 /// The rate is averaged over about this time: files come and go, and space may be reserved for a whole file.
 const AVERAGED: Duration = Duration::from_secs(60);
@@ -226,25 +237,35 @@ impl StartRoom {
 #[derive(Debug)]
 pub(super) struct DiskWatch {
     left: Arc<Mutex<Option<DiskLeft>>>,
+    /// What takes the time of the disks of builder units.
+    loads: Arc<Mutex<DiskLoads>>,
     /// Bytes in the run's files.
     written: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
+    directories: Vec<PathBuf>,
 }
 
 impl DiskWatch {
     /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits, and its files have at most
-    /// `keep` bytes. Each builder unit gets the free space where it writes.
+    /// `keep` bytes. Each builder unit gets the free space where it writes. Of those in `by_node` is seen what takes the time of their disks.
     pub(super) fn start(
         directories: Vec<PathBuf>,
+        by_node: BTreeMap<NodeId, Vec<PathBuf>>,
         (least_free, keep): (u64, Option<u64>),
         rooms: Vec<(Vec<PathBuf>, OutputRoom)>,
     ) -> Result<Self, RunError> {
         let (left, is_over) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (told, over) = (Arc::clone(&left), Arc::clone(&is_over));
+        let loads = Arc::<Mutex<DiskLoads>>::default();
+        let told_loads = Arc::clone(&loads);
         let written = Arc::new(AtomicU64::new(0));
         let size = Arc::clone(&written);
-        let mut forecast = Forecast::new(directories, least_free, keep);
+        let mut forecast = Forecast::new(directories.iter().cloned(), least_free, keep);
         let work = move || {
+            let lock = || told_loads.lock().unwrap_or_else(PoisonError::into_inner);
+            *lock() = DiskLoads::of(&by_node);
+            // Read again and again into the same memory.
+            let mut statistics = String::with_capacity(STATISTICS);
             while !over.load(Ordering::Relaxed) {
                 let written = size.load(Ordering::Relaxed);
                 forecast.look(MonotonicClock.now(), written, |directory| free_bytes(directory).ok());
@@ -252,17 +273,30 @@ impl DiskWatch {
                 for (places, room) in &rooms {
                     room.tell(places.iter().filter_map(|place| free_bytes(place).ok()).min());
                 }
+                statistics.clear();
+                let read = File::open("/proc/diskstats").and_then(|mut file| file.read_to_string(&mut statistics));
+                lock().look(MonotonicClock.now(), if read.is_ok() { &statistics } else { "" });
                 std::thread::sleep(INTERVAL);
             }
         };
         let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(work);
         thread.map_err(system(format!("thread {THREAD}")))?;
-        Ok(Self { left, written, is_over })
+        Ok(Self { left, loads, written, is_over, directories })
     }
 
     /// The run's files have this many bytes now.
     pub(super) fn note_written(&self, bytes: u64) {
         self.written.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What probes of the disks found.
+    pub(super) fn probes(&self) -> Vec<ProbedDisk> {
+        self.directories.iter().filter_map(|output| ProbedDisk::of(output)).collect()
+    }
+
+    /// What took the time of the disks a moment ago.
+    pub(super) fn loads(&self) -> BTreeMap<NodeId, DiskLoad> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).by_node()
     }
 
     /// What was left a moment ago.

@@ -5,6 +5,7 @@ use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::clock::ClockQuality;
+use ropewalk_io::disk::write_probe;
 use ropewalk_monitor::{Distribution, Sample};
 use ropewalk_terms::{Cause, Counter, Imbalance, MEASURES, Measure, StreamAccount, StreamIndex, Unit};
 use ropewalk_wire::run_file::StreamName;
@@ -12,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// The equations of an account that do not hold.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -172,6 +174,8 @@ pub struct DiskSummary {
     pub events_gone: u64,
     /// Builder units or gateways whose disk fails for another reason than lack of space.
     pub failing: Vec<FailingDisk>,
+    /// What short probes found (`write = "auto"`), by output of this process: those of disks that were probed.
+    pub probes: Vec<ProbedDisk>,
     /// Run files that were deleted or moved while they were written, and that were written once more.
     pub files_restored: u64,
     /// Free bytes above `least_free` on the disk of this process that is full first; null without a disk.
@@ -180,6 +184,19 @@ pub struct DiskSummary {
     pub refusals: u64,
     /// Seconds until the disk is full at the rate of the last minute; null if it is not filling, or the run was short.
     pub seconds_left: Option<u64>,
+}
+
+/// Which way into files is faster on a disk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct ProbedDisk {
+    /// Bytes per second through the page cache, until they were on the device.
+    pub buffered: u64,
+    /// Bytes per second past the page cache.
+    pub direct: u64,
+    /// The directory.
+    pub output: String,
+    /// Which way is used where much is written: `direct` or `buffered`.
+    pub write: &'static str,
 }
 
 /// A disk that fails.
@@ -221,6 +238,7 @@ impl DiskSummary {
             failing: failing.map(|(node, error)| FailingDisk::new(node, error)).collect(),
             files_restored: sum(Counter::FilesRestored),
             free_bytes: None,
+            probes: Vec::new(),
             refusals: sum(Counter::DiskRefusals),
             seconds_left: None,
         }
@@ -231,6 +249,19 @@ impl DiskSummary {
     pub(super) fn with_left(self, left: Option<DiskLeft>) -> Self {
         let seconds_left = left.and_then(|left| left.time).map(|time| time.as_secs());
         Self { free_bytes: left.map(|left| left.free_bytes), seconds_left, ..self }
+    }
+}
+
+impl ProbedDisk {
+    /// What is known of the disk of this output; `None` if it was not probed.
+    pub(super) fn of(output: &Path) -> Option<Self> {
+        let probe = write_probe(output)?;
+        Some(Self {
+            buffered: probe.buffered as u64,
+            direct: probe.direct as u64,
+            output: output.display().to_string(),
+            write: if probe.prefers_direct() { "direct" } else { "buffered" },
+        })
     }
 }
 

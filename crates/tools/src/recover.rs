@@ -10,9 +10,10 @@
 use super::segment::{SegmentBytes, note_checksum};
 use super::{OfflineError, SegmentFile, SegmentScan, segment_files};
 use ropewalk_terms::Utc;
-use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex};
+use ropewalk_wire::run_file::{DELETED_EXTENSION, IndexEntry, OPEN_EXTENSION, SegmentIndex, SegmentName};
 use serde::Serialize;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -102,6 +103,11 @@ pub fn recover(directory: &Path) -> Result<RecoverReport, OfflineError> {
 fn finish_interrupted(directory: &Path) -> Result<(), OfflineError> {
     for entry in directory.read_dir().map_err(OfflineError::system("list", directory))? {
         let copy = entry.map_err(OfflineError::system("list", directory))?.path();
+        if without(&copy, DELETED_EXTENSION).is_some_and(|segment| is_segment(&segment)) {
+            // The writer was killed while it deleted it. A living writer has it open, and frees it all the same.
+            remove(&copy)?;
+            continue;
+        }
         let Some(target) = without(&copy, RECOVERING_EXTENSION) else { continue };
         let others = target.exists() || extended(&target, OPEN_EXTENSION).exists();
         if !others && SegmentScan::of(&copy)?.is_whole() {
@@ -230,6 +236,11 @@ fn write_copy(path: &Path, scan: &SegmentScan, copy: &Path) -> io::Result<()> {
 /// The name of the closed segment.
 fn closed_path(path: &Path) -> PathBuf {
     without(path, OPEN_EXTENSION).unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether a file of this name is a segment.
+fn is_segment(path: &Path) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.parse::<SegmentName>().is_ok())
 }
 
 /// The path without the extension, where it ends in it.

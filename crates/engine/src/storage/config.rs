@@ -296,6 +296,77 @@ impl Watch {
     }
 }
 
-fn segment_cookie(stream: StreamIndex, segment: &Closed) -> u64 {
+/// Segments of each stream that may be deleted at once before writing waits for that.
+const MOST_REMOVALS: usize = 2;
+
+/// Segments that are being deleted, the oldest first.
+#[derive(Debug)]
+pub(super) struct Removals {
+    under_way: VecDeque<(StreamIndex, Closed)>,
+    bytes: u64,
+    /// The disk refused to delete one: the next closed segment is the occasion to try again.
+    is_refused: bool,
+}
+
+impl Removals {
+    /// None; room for as many as there usually are at most.
+    pub(super) fn new(streams: usize) -> Self {
+        Self { under_way: VecDeque::with_capacity(2 * MOST_REMOVALS * streams), bytes: 0, is_refused: false }
+    }
+
+    /// Forgets those of the run before.
+    pub(super) fn clear(&mut self) {
+        self.under_way.clear();
+        (self.bytes, self.is_refused) = (0, false);
+    }
+
+    /// Bytes of the segments.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether another segment may be deleted now.
+    pub(super) const fn may_begin(&self) -> bool {
+        !self.is_refused
+    }
+
+    /// Whether files come faster than they go, so that the disk would hold much more than it should.
+    pub(super) fn are_behind(&self, streams: usize) -> bool {
+        self.under_way.len() > MOST_REMOVALS * streams
+    }
+
+    /// Whether none is under way.
+    pub(super) fn are_done(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// The disk was asked to delete a segment.
+    pub(super) fn begun(&mut self, stream: StreamIndex, segment: Closed) {
+        self.bytes += segment.bytes;
+        self.under_way.push_back((stream, segment));
+    }
+
+    /// The disk has deleted the segment of this number, or refused to; `None` if it is none of these.
+    pub(super) fn ended(&mut self, cookie: u64) -> Option<(StreamIndex, Closed)> {
+        let mut segments = self.under_way.iter();
+        let place = segments.position(|(stream, segment)| segment_cookie(*stream, segment) == cookie)?;
+        let (stream, segment) = self.under_way.remove(place)?;
+        self.bytes -= segment.bytes;
+        Some((stream, segment))
+    }
+
+    /// The disk refused to delete one.
+    pub(super) const fn refused(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Another segment was closed.
+    pub(super) const fn try_again(&mut self) {
+        self.is_refused = false;
+    }
+}
+
+/// A number for a segment, among those of its writer.
+pub(super) fn segment_cookie(stream: StreamIndex, segment: &Closed) -> u64 {
     u64::from(segment.name.run.0) << 40 | u64::from(stream.0) << 32 | u64::from(segment.name.segment)
 }

@@ -19,8 +19,8 @@ mod tests;
 use super::event_output::{EventSink, SinkEvent};
 use super::record::{Filed, Recorded, encode_record, stage};
 pub(super) use config::Room;
-use config::Watch;
 pub use config::{OutputRoom, RoomLimits, StorageConfig, StreamStorage};
+use config::{Removals, Watch, segment_cookie};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{
@@ -53,7 +53,9 @@ pub struct Storage<D: Disk> {
     copies: Copies,
     /// Closed segments of all streams, the oldest first, unless they are taken away on purpose.
     kept: VecDeque<(StreamIndex, Closed)>,
+    /// Bytes of these, and of those that are being deleted.
     kept_bytes: u64,
+    removals: Removals,
     watch: Watch,
     /// The path of the segment that was deleted or looked for last.
     path: PathBuf,
@@ -104,6 +106,7 @@ impl<D: Disk> Storage<D> {
         let series: Vec<_> =
             (0..config.streams.len() as u8).map(|stream| Series::new(&config, StreamIndex(stream))).collect();
         let (copies, room) = (Copies::new(series.len()), Room::new(config.room));
+        let removals = Removals::new(series.len());
         let tools = Tools {
             disk,
             config,
@@ -121,6 +124,7 @@ impl<D: Disk> Storage<D> {
             copies,
             kept,
             kept_bytes: 0,
+            removals,
             watch: Watch::default(),
             path: PathBuf::with_capacity(segment::PATH_BYTES),
             completions: Vec::with_capacity(16),
@@ -141,7 +145,7 @@ impl<D: Disk> Storage<D> {
         }
         let Self { tools, series, .. } = self;
         // What a run has built when it ends is written as long as it goes.
-        if self.room.is_short() && self.draining.is_none() {
+        if (self.room.is_short() || self.removals.are_behind(series.len())) && self.draining.is_none() {
             return Filed::NoRoom;
         }
         if !streams.iter().all(|stream| series[usize::from(stream.0)].ready(now, tools)) {
@@ -189,7 +193,8 @@ impl<D: Disk> Storage<D> {
     fn take(&mut self, now: Instant, completion: Completion, progress: &mut Vec<(u32, Progress)>) {
         let (file, refused) = match completion {
             Completion::LookedFor { cookie, result } => return self.looked_for(cookie, result),
-            Completion::Removed { .. } | Completion::Created { result: Ok(()), .. } => return,
+            Completion::Removed { cookie, result } => return self.removed(cookie, result),
+            Completion::Created { result: Ok(()), .. } => return,
             Completion::Created { file, result: Err(cause) } => {
                 if let Some((segment, counts)) = self.series.iter_mut().find_map(|series| series.segment_of(file)) {
                     counts.refusals += 1;
@@ -228,6 +233,7 @@ impl<D: Disk> Storage<D> {
                 if !is_taken_away {
                     self.kept_bytes += closed.bytes;
                     self.kept.push_back((stream, closed));
+                    self.removals.try_again();
                 }
             }
         }
@@ -252,17 +258,29 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    fn delete_oldest(&mut self, keep: u64) {
-        while self.kept_bytes > keep && self.kept.len() > 1 {
-            let Some((stream, oldest)) = self.kept.pop_front() else { return };
-            self.kept_bytes -= oldest.bytes;
-            let counts = &mut self.series[usize::from(stream.0)].counts;
+    /// A segment is deleted, or its disk refuses to delete it; of a checksum nothing is to be done.
+    fn removed(&mut self, cookie: u64, result: Result<(), DiskCause>) {
+        let Some((stream, closed)) = self.removals.ended(cookie) else { return };
+        let counts = &mut self.series[usize::from(stream.0)].counts;
+        if matches!(result, Ok(()) | Err(DiskCause::NotFound)) {
+            self.kept_bytes -= closed.bytes;
             counts.deleted_segments += 1;
-            counts.deleted_events += oldest.events;
-            counts.deleted_bytes += oldest.bytes;
+            counts.deleted_events += closed.events;
+            counts.deleted_bytes += closed.bytes;
+        } else {
+            counts.refusals += 1;
+            self.kept.push_front((stream, closed));
+            self.removals.refused();
+        }
+    }
+
+    fn delete_oldest(&mut self, keep: u64) {
+        while self.removals.may_begin() && self.kept_bytes - self.removals.bytes() > keep && self.kept.len() > 1 {
+            let Some((stream, oldest)) = self.kept.pop_front() else { return };
             let directory = self.tools.places[usize::from(stream.0)].closed(oldest.name.segment);
             segment::set_path(&mut self.path, directory, oldest.name);
-            self.tools.disk.remove(&self.path, u64::MAX);
+            self.tools.disk.remove(&self.path, segment_cookie(stream, &oldest));
+            self.removals.begun(stream, oldest);
             if self.tools.config.checksums {
                 segment::set_path(&mut self.path, directory, format_args!("{}{CHECKSUM_EXTENSION}", oldest.name));
                 self.tools.disk.remove(&self.path, u64::MAX);
@@ -304,6 +322,7 @@ impl<D: Disk> EventSink for Storage<D> {
         let names: Vec<_> = tools.places.iter().flat_map(|places| places.enter(&mut tools.disk)).collect();
         series.iter_mut().for_each(|series| series.begin(tools, incarnation, &names));
         self.kept.clear();
+        self.removals.clear();
         (self.kept_bytes, self.watch) = (0, Watch::default());
         (self.draining, self.given_up) = (None, false);
     }
@@ -358,7 +377,8 @@ impl<D: Disk> EventSink for Storage<D> {
     }
 
     fn is_closed(&self) -> bool {
-        self.tools.run == RunNumber(0) || self.series.iter().all(Series::is_closed) && self.watch.is_done()
+        let is_closed = self.series.iter().all(Series::is_closed) && self.watch.is_done() && self.removals.are_done();
+        self.tools.run == RunNumber(0) || is_closed
     }
 
     fn has_given_up(&self) -> bool {

@@ -8,8 +8,8 @@ use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_terms::AcknowledgementLevel::{Synced, Written};
 use ropewalk_terms::{Attempt, EventKey, NodeId, SourceId};
 use ropewalk_wire::run_file::{
-    Compression, EventFlags, EventHead, EventRecordEncoder, EventView, FragmentEntry, Item, Items, MissingSource,
-    RecordKind, SegmentName, StreamName,
+    Compression, DELETED_EXTENSION, EventFlags, EventHead, EventRecordEncoder, EventView, FragmentEntry, Item, Items,
+    MissingSource, RecordKind, SegmentName, StreamName,
 };
 
 const RUN: RunNumber = RunNumber(1);
@@ -277,6 +277,77 @@ fn closed_segments_are_handed_over_from_each_disk() {
     let expected: Vec<PathBuf> =
         segments.flat_map(|name| [".rwk", ".rwk.crc32c"].map(|end| PathBuf::from(format!("{name}{end}")))).collect();
     assert_eq!(medium.paths(), expected, "each with its checksum");
+}
+
+/// A storage that keeps about three segments of one event each, and has written so many.
+fn kept(medium: &SimulatedStorage, clock: &SimulatedClock, events: u32) -> Storage<SimulatedDisk> {
+    let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
+    let pool = Pool::new(PoolConfig::heap("records", 4 << 10, 64)).expect("there is memory");
+    let streams_of_it = vec![StreamStorage::default()];
+    let config = config(AcknowledgementLevel::Written);
+    let config = StorageConfig { streams: streams_of_it, keep: Some(2_000), segment_events: 1, ..config };
+    let mut storage = Storage::new(disk, config, Staging::new(pool));
+    storage.begin(clock.now(), RUN, Incarnation(1));
+    for number in 1..=events {
+        let event = TestEvent::new(number.into(), 100);
+        while storage.add(clock.now(), number, &event, streams(&[0])) != Filed::Taken {
+            clock.advance(Duration::from_micros(10));
+            storage.poll(clock.now(), &mut Vec::new());
+        }
+    }
+    storage
+}
+
+#[test]
+fn segments_that_are_deleted_count_as_kept_until_they_are_gone() {
+    let slow = DiskFaults { most_latency: Duration::from_millis(1), ..DiskFaults::default() };
+    let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, slow));
+    let mut storage = kept(&medium, &clock, 12);
+    let mut most_hidden = 0;
+    while !storage.is_closed() {
+        storage.finish(clock.now());
+        clock.advance(Duration::from_micros(10));
+        storage.poll(clock.now(), &mut Vec::new());
+        let hidden = medium.paths().iter().filter(|path| path.to_string_lossy().ends_with(DELETED_EXTENSION)).count();
+        let seen = found(&medium).len();
+        most_hidden = most_hidden.max(hidden);
+        let counted = storage.counts().segments - storage.counts().deleted_segments;
+        assert!(counted >= seen as u64, "{counted} are counted, and {seen} are there");
+    }
+    let counts = storage.counts();
+    assert!(most_hidden > 0 && counts.deleted_segments > 5, "{counts:?}");
+    assert_eq!(counts.deleted_events, counts.deleted_segments);
+    let files = medium.paths();
+    assert_eq!(files.len() as u64, counts.segments - counts.deleted_segments, "{files:?}");
+    let bytes: u64 = files.iter().map(|path| medium.read(path).expect("it is there").len() as u64).sum();
+    assert_eq!((bytes, storage.kept_bytes), (counts.bytes - counts.deleted_bytes, bytes));
+    assert!(bytes <= 2_000);
+}
+
+#[test]
+fn writing_waits_where_files_come_faster_than_they_are_deleted() {
+    let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
+    let mut storage = kept(&medium, &clock, 5);
+    // Removals take a second each from here on, and everything else what it took.
+    let mut number = 5;
+    let begin = clock.now();
+    storage.removals.begun(StreamIndex(0), never_gone(1));
+    storage.removals.begun(StreamIndex(0), never_gone(2));
+    storage.removals.begun(StreamIndex(0), never_gone(3));
+    while clock.now().since(begin) < Duration::from_millis(10) {
+        number += u32::from(storage.add(clock.now(), number, &TestEvent::new(9, 100), streams(&[0])) == Filed::Taken);
+        clock.advance(Duration::from_micros(10));
+        storage.poll(clock.now(), &mut Vec::new());
+    }
+    assert_eq!(number, 5, "nothing more is taken");
+    storage.drain(clock.now());
+    assert_eq!(storage.add(clock.now(), number, &TestEvent::new(9, 100), streams(&[0])), Filed::Taken);
+}
+
+/// A segment that the disk was never asked to delete.
+fn never_gone(segment: u32) -> Closed {
+    let name = SegmentName { run: RunNumber(9), writer: NodeId::builder(0), stream: StreamName::UNNAMED, segment };
+    Closed { name, bytes: 0, events: 0 }
 }
 
 /// The disk has three batches, refuses one, and gives those behind it back with it: they are written in their order.

@@ -10,7 +10,9 @@
 
 mod helper;
 mod open_file;
+mod probe;
 mod real;
+mod remover;
 mod simulated;
 mod writer;
 
@@ -24,6 +26,7 @@ use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, Checksum, Compression};
 use rustix::io::Errno;
 
 pub use self::open_file::free_bytes;
+pub use self::probe::{WriteProbe, probe_writes, write_probe};
 pub use self::real::{RealDisk, RealDiskConfig, WriteMode};
 pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 
@@ -189,7 +192,9 @@ pub trait Disk: Send {
     /// name survive a power cut.
     fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64);
 
-    /// Deletes a file.
+    /// Deletes a file, beside everything else: no other call waits for it. A large one has another name meanwhile
+    /// ([`DELETED_EXTENSION`](ropewalk_wire::run_file::DELETED_EXTENSION)); what a killed process leaves of that kind is deleted when a run
+    /// directory beside it is entered.
     fn remove(&mut self, path: &Path, cookie: u64);
 
     /// Finds out whether there is such a file.

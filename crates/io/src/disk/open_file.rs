@@ -13,13 +13,15 @@ use rustix::io::Errno;
 
 use super::helper::{ALIGNMENT, Helper};
 use super::writer::{Append, BATCH, Done, Intake, Tally, Vigil};
-use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file};
+use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, probe};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
-/// With [`WriteMode::Auto`] at least so many bytes at once are written past the page cache. Waiting for the device costs
-/// less there than the page cache's own copy and its writing back; with less it is the other way round.
+/// With [`WriteMode::Auto`] a file to which at least so many bytes come at once is written past the page cache. Waiting for the device
+/// costs less there than the page cache's own copy and its writing back; with less it is the other way round.
 const DIRECT_FROM: u64 = 1 << 20;
+/// A file to which less comes at once up to here stays in the page cache to its end.
+const UNDECIDED: u64 = 8 << 20;
 
 pub(super) struct OpenFile {
     pub(super) token: FileToken,
@@ -41,6 +43,8 @@ pub(super) struct OpenFile {
     pub(super) length: u64,
     failures: u32,
     last_failure: DiskCause,
+    /// Its device is to be probed.
+    wants_probe: bool,
 }
 
 /// How appends are packed.
@@ -59,8 +63,8 @@ struct Packing {
 /// The other way into a file.
 struct Direct {
     descriptor: OwnedFd,
-    /// The least bytes that go this way.
-    from: u64,
+    /// All that comes goes this way. Otherwise nothing has, and [`OpenFile::is_past_cache`] decides.
+    is_chosen: bool,
     /// The bytes behind the last multiple of [`ALIGNMENT`].
     tail: ArrayVec<u8, ALIGNMENT>,
 }
@@ -78,15 +82,9 @@ impl OpenFile {
             Ok(descriptor) => descriptor,
             Err(cause) => return Err((cause, path)),
         };
-        let from = match mode {
-            WriteMode::Buffered => None,
-            WriteMode::Direct => Some(0),
-            WriteMode::Auto => Some(DIRECT_FROM),
-        };
-        let direct = from.and_then(|from| {
-            let descriptor = open_direct(&path)?;
-            Some(Direct { descriptor, from, tail: ArrayVec::new() })
-        });
+        let descriptor_past_cache = if mode == WriteMode::Buffered { None } else { open_direct(&path) };
+        let is_chosen = mode == WriteMode::Direct;
+        let direct = descriptor_past_cache.map(|descriptor| Direct { descriptor, is_chosen, tail: ArrayVec::new() });
         let compression = how.compression;
         let packing = Packer::new(compression).map(|packer| Packing {
             compression,
@@ -108,6 +106,7 @@ impl OpenFile {
             length: 0,
             failures: 0,
             last_failure: DiskCause::Full,
+            wants_probe: false,
         })
     }
 
@@ -178,7 +177,7 @@ impl OpenFile {
             packing.prepared = packing.length;
         }
         let total: u64 = intake.first.as_slice().iter().map(|append| append.bytes() as u64).sum();
-        let is_past_cache = total > 0 && self.direct.as_ref().is_some_and(|direct| total >= direct.from);
+        let is_past_cache = total > 0 && self.is_past_cache(total);
         match helper.filter(|_| is_past_cache || self.packing.is_some()) {
             Some(helper) => self.append_by_helper(intake, helper, is_past_cache, done, tally),
             None => {
@@ -187,6 +186,38 @@ impl OpenFile {
                 self.append_through_cache(waiting, done, tally);
             }
         }
+    }
+
+    /// The directory whose device is to be probed now: once for each device.
+    pub(super) fn take_probe(&mut self) -> Option<PathBuf> {
+        core::mem::take(&mut self.wants_probe).then(|| probe::directory_of(&self.path))
+    }
+
+    /// Whether what comes now, so many bytes, goes past the page cache. That is decided once for the whole file: written both ways in
+    /// turn, its end would lie in the page cache each time, and be written back out of order.
+    fn is_past_cache(&mut self, total: u64) -> bool {
+        let Some(direct) = &mut self.direct else { return false };
+        if direct.is_chosen {
+            return true;
+        }
+        if total >= DIRECT_FROM {
+            let (probe, is_unknown) = probe::of_file(&self.descriptor);
+            self.wants_probe = is_unknown;
+            if probe.is_some_and(|probe| !probe.prefers_direct()) {
+                self.direct = None;
+                return false;
+            }
+            direct.is_chosen = true;
+            if self.length > direct.tail.len() as u64 {
+                // What lies in the page cache is written first, too. An error shows again in the next sync, if one is wanted.
+                let _ = sync(&self.descriptor);
+            }
+            return true;
+        }
+        if self.length + total > UNDECIDED {
+            self.direct = None;
+        }
+        false
     }
 
     /// The next append of a pass, packed if the file is; `waiting` appends are written before it. `None` if no append has
@@ -472,7 +503,7 @@ fn write_all<'a, I: Iterator<Item = &'a [u8]>>(
 /// What a file system in memory calls itself (`TMPFS_MAGIC`).
 const TMPFS: fs::FsWord = 0x0102_1994;
 
-const fn cause(error: Errno) -> DiskCause {
+pub(super) const fn cause(error: Errno) -> DiskCause {
     match error {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskCause::Full,
         Errno::NOENT | Errno::NOTDIR => DiskCause::NotFound,
@@ -553,9 +584,12 @@ const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
 /// A second descriptor of a file, past the page cache; `None` if the file system offers none or has no use for it.
 fn open_direct(path: &Path) -> Option<OwnedFd> {
     let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Files in memory are their own page cache, although their file system accepts the flag.
-    let is_memory = fs::fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS);
-    (!is_memory).then_some(file)
+    (!is_in_memory(&file)).then_some(file)
+}
+
+/// Whether a file is its own page cache, although its file system may accept `O_DIRECT`.
+pub(super) fn is_in_memory(file: &OwnedFd) -> bool {
+    fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS)
 }
 
 /// Writes slices at an offset; returns how many bytes, or why none.

@@ -1,6 +1,7 @@
 //! Files of the machine, written by one thread of their own, or several; a [`Lane`] is the way to one of them and back.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,13 @@ use std::thread::JoinHandle;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
+use ropewalk_wire::run_file::is_run_directory;
 use rtrb::{Consumer, Producer, RingBuffer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::writer::{Append, Command, Done, Tally, Writer};
+use super::remover::Job;
+use super::writer::{Append, Command, Done, Tally, UNDER_WAY, Writer};
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, length_of, open_file};
 use crate::doorbell::Doorbell;
 
@@ -35,7 +38,11 @@ pub enum WriteMode {
     /// Past the page cache (`O_DIRECT`), after one copy that `run.json` counts. On a file system without `O_DIRECT`,
     /// such as one in memory, everything is buffered.
     Direct,
-    /// Past the page cache for writes of 1 MiB or more, otherwise through it.
+    /// Past the page cache from the moment on that 1 MiB or more is written at once within the first 8 MiB of a file, to the file's end.
+    /// Otherwise the whole file goes through the page cache. The first time that a file on a disk is written fast, the thread
+    /// `-disk.remove` probes the disk beside the run: up to 32 MiB each way, in turn, for 100 ms. Later files of the process go through
+    /// the page cache if that was more than four times as fast; less says nothing of a whole run. `run.json` has the result
+    /// (`disk.probes`). File systems in memory or over the network are not probed, nor those with less than 1 GiB of room.
     #[default]
     Auto,
 }
@@ -92,6 +99,8 @@ pub struct RealDisk {
     tally: Arc<Tally>,
     /// The directories that were entered, each with its file system.
     homes: Vec<(PathBuf, u64)>,
+    /// The outputs in whose run directories was looked for files that were being deleted.
+    cleaned_up: Vec<PathBuf>,
 }
 
 /// What the user's thread knows of a file.
@@ -145,6 +154,7 @@ impl RealDisk {
             armed: false,
             tally,
             homes: Vec::new(),
+            cleaned_up: Vec::new(),
         })
     }
 
@@ -171,8 +181,19 @@ impl RealDisk {
         self.homes.iter().find(|(home, _)| Some(home.as_path()) == path.parent()).map(|&(_, file_system)| file_system)
     }
 
-    fn complete(&mut self, done: Done) -> Completion {
-        match done {
+    /// Has deleted what a killed process left of files that it was deleting, in this run directory and those beside it: once.
+    fn clean_up(&mut self, directory: &Path) {
+        let is_run = directory.file_name().and_then(OsStr::to_str).is_some_and(is_run_directory);
+        let Some(output) = directory.parent().filter(|_| is_run) else { return };
+        if !self.cleaned_up.iter().any(|known| known == output) {
+            self.cleaned_up.push(output.to_owned());
+            let output = if output.as_os_str().is_empty() { PathBuf::from(".") } else { output.to_owned() };
+            self.lanes[0].command(Command::Remove(Job::CleanUp { output }));
+        }
+    }
+
+    fn complete(&mut self, done: Done) -> Option<Completion> {
+        Some(match done {
             Done::Created { file, result } => {
                 let result = result.map_err(|(cause, path)| {
                     self.spare_paths.push(path);
@@ -212,11 +233,15 @@ impl RealDisk {
                 self.spare_paths.push(path);
                 Completion::Removed { cookie, result }
             }
+            Done::CleanedUp { path } => {
+                self.spare_paths.push(path);
+                return None;
+            }
             Done::LookedFor { cookie, result, path } => {
                 self.spare_paths.push(path);
                 Completion::LookedFor { cookie, result }
             }
-        }
+        })
     }
 }
 
@@ -227,6 +252,7 @@ impl Disk for RealDisk {
             self.homes.retain(|(home, _)| home != path);
             self.homes.push((path.to_owned(), file_system));
         }
+        self.clean_up(path);
         names
     }
 
@@ -278,7 +304,7 @@ impl Disk for RealDisk {
 
     fn remove(&mut self, path: &Path, cookie: u64) {
         let path = self.own(path);
-        self.lanes[0].command(Command::Remove { path, cookie });
+        self.lanes[0].command(Command::Remove(Job::Remove { path, cookie }));
     }
 
     fn look_for(&mut self, path: &Path, cookie: u64) {
@@ -299,7 +325,7 @@ impl Disk for RealDisk {
         for lane in 0..self.lanes.len() {
             while let Some(done) = self.lanes[lane].take() {
                 let completion = self.complete(done);
-                completions.push(completion);
+                completions.extend(completion);
             }
             self.lanes[lane].hand_over();
         }
@@ -351,9 +377,6 @@ impl Drop for RealDisk {
         self.lanes.iter_mut().for_each(Lane::join);
     }
 }
-
-/// Commands that may be under way between the threads.
-const UNDER_WAY: usize = 4096;
 
 /// The way to a writer thread and back.
 struct Lane {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
-use ropewalk_wire::run_file::Checksum;
+use ropewalk_wire::run_file::{Checksum, DELETED_EXTENSION};
 
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, checksum_file, length_of};
 use crate::clock::{Clock, SimulatedClock};
@@ -163,10 +163,18 @@ impl SimulatedStorage {
 
     /// A disk that writes this medium.
     pub fn disk(&self, config: SimulatedDiskConfig, clock: SimulatedClock) -> SimulatedDisk {
-        let (files, queue) = (Vec::new(), VecDeque::new());
-        let storage = self.clone();
-        let (queued_bytes, busy_until) = (0, Instant::ZERO);
-        SimulatedDisk { storage, config, clock, files, queue, queued_bytes, busy_until, local: None }
+        let (storage, busy_until) = (self.clone(), Instant::ZERO);
+        SimulatedDisk {
+            storage,
+            config,
+            clock,
+            files: Vec::new(),
+            queue: VecDeque::new(),
+            removals: VecDeque::new(),
+            queued_bytes: 0,
+            busy_until,
+            local: None,
+        }
     }
 
     /// Adds a directory.
@@ -238,6 +246,20 @@ enum Command {
     LookFor { path: PathBuf, cookie: u64 },
 }
 
+/// A file that is being deleted.
+struct Removal {
+    /// Its hidden name; `None` if it was not there.
+    hidden: Option<PathBuf>,
+    cookie: u64,
+}
+
+/// The name that a file has while it is deleted.
+fn hidden(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(DELETED_EXTENSION);
+    name.into()
+}
+
 /// A file as its disk knows it.
 #[derive(Default)]
 struct Open {
@@ -258,6 +280,8 @@ pub struct SimulatedDisk {
     files: Vec<Open>,
     /// Each with the time at which it is done.
     queue: VecDeque<(Instant, Command)>,
+    /// Files that are being deleted one after the other, each with the time at which it is gone.
+    removals: VecDeque<(Instant, Removal)>,
     queued_bytes: usize,
     busy_until: Instant,
     /// Converts a time of the disk to the clock of the node that writes.
@@ -280,8 +304,9 @@ impl SimulatedDisk {
         self.queue.push_back((self.busy_until, command));
     }
 
-    fn carry_out(&mut self, command: Command) -> Completion {
-        match command {
+    /// Does what was asked for; `None` where that has only begun.
+    fn carry_out(&mut self, command: Command, now: Instant) -> Option<Completion> {
+        Some(match command {
             Command::Create { file, path } => Completion::Created { file, result: self.carry_out_create(file, path) },
             Command::Append { file, cookie, known_failures, data } => {
                 self.queued_bytes -= length_of(&data);
@@ -295,14 +320,39 @@ impl SimulatedDisk {
                 Completion::Published { file, cookie, result: self.carry_out_publish(file, final_path) }
             }
             Command::Remove { path, cookie } => {
-                let removed = self.storage.lock().files.remove(&path);
-                Completion::Removed { cookie, result: removed.map(drop).ok_or(DiskCause::NotFound) }
+                self.begin_removal(&path, cookie, now);
+                return None;
             }
             Command::LookFor { path, cookie } => {
                 let is_there = self.storage.lock().files.contains_key(&path);
                 Completion::LookedFor { cookie, result: is_there.then_some(()).ok_or(DiskCause::NotFound) }
             }
-        }
+        })
+    }
+
+    /// Hides the file; it is gone a while later, and nothing waits for that.
+    fn begin_removal(&mut self, path: &Path, cookie: u64, now: Instant) {
+        let medium = &mut *self.storage.lock();
+        let hidden = medium.files.remove(path).map(|content| {
+            let hidden = hidden(path);
+            medium.files.insert(hidden.clone(), content);
+            hidden
+        });
+        let takes = medium.random.between(medium.faults.least_latency, medium.faults.most_latency);
+        let begins = self.removals.back().map_or(now, |&(before, _)| before.max(now));
+        self.removals.push_back((begins.after(takes), Removal { hidden, cookie }));
+    }
+
+    /// A file that was hidden is gone.
+    fn end_removal(&mut self, Removal { hidden, cookie }: Removal) -> Completion {
+        let gone = hidden.map(|hidden| drop(self.storage.lock().files.remove(&hidden)));
+        Completion::Removed { cookie, result: gone.ok_or(DiskCause::NotFound) }
+    }
+
+    /// When the next thing ends.
+    fn next(&self) -> Option<Instant> {
+        let (commands, removals) = (self.queue.front(), self.removals.front());
+        commands.map(|&(done, _)| done).into_iter().chain(removals.map(|&(done, _)| done)).min()
     }
 
     /// Drops the deleted files that this disk had open.
@@ -434,6 +484,10 @@ impl Disk for SimulatedDisk {
         let medium = &mut *self.storage.lock();
         medium.directories.extend(path.ancestors().map(Path::to_owned));
         medium.entered.insert(path.to_owned());
+        // What a killed process has left of files that it was deleting.
+        let is_hidden =
+            |name: &Path| name.parent() == Some(path) && name.to_string_lossy().ends_with(DELETED_EXTENSION);
+        medium.files.retain(|name, _| !is_hidden(name));
         let inside = medium.files.keys().filter(|name| name.parent() == Some(path));
         inside.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned())).collect()
     }
@@ -472,8 +526,10 @@ impl Disk for SimulatedDisk {
         self.command(0, Command::Publish { file, final_path: final_path.to_owned(), cookie });
     }
 
+    /// Takes no time of the others.
     fn remove(&mut self, path: &Path, cookie: u64) {
-        self.command(0, Command::Remove { path: path.to_owned(), cookie });
+        let begins = self.busy_until.max(self.clock.now());
+        self.queue.push_back((begins, Command::Remove { path: path.to_owned(), cookie }));
     }
 
     /// Costs no time, so that a schedule of faults meets what it would have met without it.
@@ -489,9 +545,12 @@ impl Disk for SimulatedDisk {
 
     fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
         let (now, before) = (self.clock.now(), completions.len());
-        while let Some((_, command)) = self.queue.pop_front_if(|(done, _)| *done <= now) {
-            let completion = self.carry_out(command);
-            completions.push(completion);
+        while let Some(time) = self.next().filter(|&time| time <= now) {
+            if let Some((_, command)) = self.queue.pop_front_if(|(done, _)| *done <= time) {
+                completions.extend(self.carry_out(command, time));
+            } else if let Some((_, removal)) = self.removals.pop_front() {
+                completions.push(self.end_removal(removal));
+            }
         }
         completions.len() - before
     }
@@ -509,7 +568,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        self.queue.front().is_none_or(|(done, _)| *done > self.clock.now())
+        self.next().is_none_or(|done| done > self.clock.now())
     }
 
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -517,7 +576,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let done = self.queue.front().map(|(done, _)| *done)?;
+        let done = self.next()?;
         Some(self.local.as_ref().map_or(done, |local| local(done)))
     }
 }

@@ -17,11 +17,14 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::helper::Helper;
 use super::open_file::{GATHERED, OpenFile, fail};
+use super::remover::{Job, Remover};
 use super::{DiskCause, FileToken, NewFile, RealDiskConfig, WriteMode, length_of, open_file};
 use crate::doorbell::Doorbell;
 
 /// Files that may be open before memory is asked for.
 const FILES: usize = 16;
+/// Commands that may be under way between a disk's user and a writer.
+pub(super) const UNDER_WAY: usize = 4096;
 /// Appends that are written together, at most.
 pub(super) const BATCH: usize = 256;
 
@@ -46,10 +49,8 @@ pub(super) enum Command {
         home: Option<u64>,
         cookie: u64,
     },
-    Remove {
-        path: PathBuf,
-        cookie: u64,
-    },
+    /// For the thread that deletes.
+    Remove(Job),
     LookFor {
         path: PathBuf,
         cookie: u64,
@@ -110,6 +111,7 @@ pub(super) enum Done {
     Synced { file: FileToken, cookie: u64, result: Result<(), DiskCause> },
     Published { file: FileToken, cookie: u64, result: Result<(), DiskCause>, paths: [Option<PathBuf>; 2] },
     Removed { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
+    CleanedUp { path: PathBuf },
     LookedFor { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
 }
 
@@ -155,6 +157,8 @@ pub(super) struct Writer {
     helper: Option<Helper>,
     /// The packing threads; `None` if they are not wanted or cannot be started.
     packers: Option<Packers>,
+    /// The thread that deletes; `None` if it was not wanted yet or cannot be started.
+    remover: Option<Remover>,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
 }
@@ -168,7 +172,19 @@ impl Writer {
         tally: Arc<Tally>,
     ) -> Self {
         let (files, batch) = (Vec::with_capacity(FILES), Vec::with_capacity(BATCH));
-        Self { commands, done, own_bell, user_bell, config, tally, helper: None, packers: None, files, batch }
+        Self {
+            commands,
+            done,
+            own_bell,
+            user_bell,
+            config,
+            tally,
+            helper: None,
+            packers: None,
+            remover: None,
+            files,
+            batch,
+        }
     }
 
     /// Works until it gets the command to stop or its user is gone.
@@ -177,6 +193,7 @@ impl Writer {
             self.start_helper();
         }
         loop {
+            self.report_removed();
             match self.commands.pop() {
                 Ok(Command::Stop) => return,
                 Ok(command) => {
@@ -205,7 +222,8 @@ impl Writer {
 
     fn sleep(&self) {
         self.own_bell.arm();
-        if self.commands.is_empty() && !self.commands.is_abandoned() {
+        let has_removed = self.remover.as_ref().is_some_and(|remover| !remover.is_idle());
+        if self.commands.is_empty() && !self.commands.is_abandoned() && !has_removed {
             self.own_bell.wait();
         }
         self.own_bell.disarm();
@@ -215,6 +233,32 @@ impl Writer {
     fn report(&mut self, done: Done) {
         // There is room: the user never has more commands under way than fit.
         let _ = self.done.push(done);
+    }
+
+    /// Hands a job to the thread that deletes. Where there is none to be had, this one does it.
+    fn remove(&mut self, job: Job) {
+        let sync = self.config.sync_on_publish;
+        if self.remover.is_none() {
+            self.remover = Remover::start(Arc::clone(&self.own_bell), sync).ok();
+        }
+        match &mut self.remover {
+            Some(remover) => remover.give(job),
+            None => {
+                if let Some(done) = job.carry_out(sync) {
+                    self.report(done);
+                }
+            }
+        }
+    }
+
+    /// Tells of what was deleted meanwhile.
+    fn report_removed(&mut self) {
+        while let Some(ended) = self.remover.as_mut().and_then(Remover::take) {
+            if let Some(done) = ended {
+                self.report(done);
+                self.user_bell.notify();
+            }
+        }
     }
 
     fn carry_out(&mut self, command: Command) {
@@ -240,9 +284,7 @@ impl Writer {
                 let paths = [Some(final_path), published.map(|open| open.path)];
                 self.report(Done::Published { file, cookie, result, paths });
             }
-            Command::Remove { path, cookie } => {
-                self.report(Done::Removed { cookie, result: open_file::remove(&path), path });
-            }
+            Command::Remove(job) => self.remove(job),
             Command::LookFor { path, cookie } => {
                 self.report(Done::LookedFor { cookie, result: open_file::look_for(&path), path });
             }
@@ -309,6 +351,9 @@ impl Writer {
                     user_bell: &self.user_bell,
                 };
                 file.append(intake, self.helper.as_mut(), &mut self.done, &self.tally);
+                if let Some(directory) = file.take_probe() {
+                    self.remove(Job::Probe { directory });
+                }
             }
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
@@ -400,7 +445,7 @@ impl Drop for Vigil<'_> {
 const ROOM: usize = 2;
 
 /// An append whose bytes stand from `offset` on among those of its file that are not packed.
-struct Job {
+struct PackingJob {
     append: Append,
     offset: u64,
     compression: Compression,
@@ -408,7 +453,7 @@ struct Job {
 
 /// The threads, which take turns. Dropping it ends them.
 pub(super) struct Packers {
-    workers: Vec<Worker<Job, (Append, bool)>>,
+    workers: Vec<Worker<PackingJob, (Append, bool)>>,
     /// Appends that were ever given, and ever taken back.
     given: usize,
     taken: usize,
@@ -420,7 +465,7 @@ impl Packers {
         let name = std::thread::current().name().unwrap_or("disk").to_owned();
         let start = |number| {
             let mut packing = Packing::default();
-            let pack = move |job| packing.carry_out(job);
+            let pack = move |job: PackingJob| packing.carry_out(job);
             Worker::start(format!("{name}.pack{number}"), ROOM, Arc::clone(bell), pack)
         };
         let workers = (0..count.max(1)).map(start).collect::<io::Result<_>>()?;
@@ -440,7 +485,7 @@ impl Packers {
     /// Hands an append over, for which there is room.
     pub(super) fn give(&mut self, append: Append, offset: u64, compression: Compression) {
         let turn = self.given % self.workers.len();
-        self.given += usize::from(self.workers[turn].give(Job { append, offset, compression }));
+        self.given += usize::from(self.workers[turn].give(PackingJob { append, offset, compression }));
     }
 
     /// The oldest append, as soon as it is packed, and whether it could be.
@@ -460,7 +505,7 @@ struct Packing {
 }
 
 impl Packing {
-    fn carry_out(&mut self, Job { mut append, offset, compression }: Job) -> (Append, bool) {
+    fn carry_out(&mut self, PackingJob { mut append, offset, compression }: PackingJob) -> (Append, bool) {
         let is_packed = self.packer(compression).is_some_and(|packer| append.pack(packer, offset));
         (append, is_packed)
     }
@@ -531,6 +576,11 @@ impl<J: Send + 'static, E: Send + 'static> Worker<J, E> {
     /// Jobs whose end was not taken.
     pub(super) const fn under_way(&self) -> usize {
         self.under_way
+    }
+
+    /// Whether no end can be taken now.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ended.is_empty()
     }
 
     /// Hands a job over; false where there is no room for it.

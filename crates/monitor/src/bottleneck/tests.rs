@@ -3,7 +3,7 @@
 use super::{Finder, Finding, Limit, find};
 use crate::made_up::{held_back, node, sample, source};
 use crate::numbering::Begun;
-use crate::{Activity, Sample};
+use crate::{Activity, DiskLoad, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, EventKey, NodeId, RunNumber};
 use std::sync::Arc;
@@ -282,6 +282,44 @@ fn a_disk_that_writes_all_the_time_is_named_with_its_builder_unit() {
     assert_eq!(found(&before, &now).limit, Limit::BehindReadout);
     let (before, now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.7)]);
     assert_eq!(found(&before, &now).limit, Limit::BuilderSmall);
+}
+
+#[test]
+fn a_disk_that_is_the_limit_says_what_takes_its_time() {
+    let (before, mut now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.97)]);
+    now.nodes[1].numbers.add(Counter::BytesWritten, 50_000_000);
+    let begin = "rate limited by builder unit bu0: disk writing 97 % busy, at 5.0 MB/s; ";
+    for says in [
+        "discards take 45 % of the time of disk sda",
+        "flushes take 30 % of the time of disk sda",
+        "disk sda is 93 % busy with writes of 0.90 GB/s",
+    ] {
+        let load = DiskLoad {
+            sentence: says.to_owned(),
+            busy_thousandths: 930,
+            discards_thousandths: 450,
+            flushes_thousandths: 0,
+        };
+        now.disk_loads = Arc::new([(NodeId::builder(0), load)].into());
+        let finding = found(&before, &now);
+        assert_eq!(finding.sentence, format!("{begin}{says}"));
+        assert!(has_own_row(&finding.sentence), "docs/operating.md has only the row of every disk: {says}");
+        let value = |what: &str| finding.evidence.iter().find(|one| one.what.ends_with(what)).map(|one| one.value);
+        assert_eq!((value("is busy"), value("is discarding")), (Some(0.93), Some(0.45)));
+    }
+}
+
+/// Whether the manual says what to do about this reason.
+fn has_own_row(sentence: &str) -> bool {
+    let (_, reason) = sentence.split_once("; ").expect("it has a reason");
+    let manual = include_str!("../../../../docs/operating.md");
+    let reason = reason.split_whitespace().map(|word| if word == "sda" || word == "%" { "" } else { word });
+    let words: Vec<&str> = reason.filter(|word| !word.is_empty() && !word.starts_with(char::is_numeric)).collect();
+    manual.lines().filter(|line| line.starts_with("| rate limited by builder unit ...: disk writing")).any(|row| {
+        let mut rest = row;
+        row.contains("; ")
+            && words.iter().all(|word| rest.split_once(word).inspect(|(_, behind)| rest = behind).is_some())
+    })
 }
 
 #[test]

@@ -329,6 +329,19 @@ fn an_interrupted_recovery_is_started_again_or_finished() {
 }
 
 #[test]
+fn a_segment_that_was_being_deleted_is_no_damage_and_is_deleted() {
+    let directory = Directory::new();
+    directory.write(&name(0, 2), &Segment::new(1, 2, &events()).closed());
+    let hidden = name(0, 1) + ".deleted";
+    directory.write(&hidden, &Segment::new(1, 1, &events()).closed()[..100]);
+    directory.write("notes.deleted", b"not Ropewalk's");
+    let report = verify(&[directory.path()]).expect("a segment");
+    assert_eq!((report.events, report.gaps, report.malformed), (3, 1, 0), "the one that is left");
+    assert_eq!(recovered(&directory).untouched, 1);
+    assert_eq!(directory.names(), ["notes.deleted".to_owned(), name(0, 2)]);
+}
+
+#[test]
 fn files_of_one_name_and_different_events_are_left_alone() {
     let directory = Directory::new();
     directory.write(&name(0, 1), &Segment::new(1, 1, &[event(1, 1, b"one")]).closed());

@@ -400,12 +400,20 @@ pub const OPEN_EXTENSION: &str = ".open";
 /// What follows the name of a segment in that of the file with its checksum.
 pub const CHECKSUM_EXTENSION: &str = ".crc32c";
 
+/// What follows the name of a segment while it is deleted: readers ignore it, and its content is no longer whole.
+pub const DELETED_EXTENSION: &str = ".deleted";
+
 const EXTENSION: &str = ".rwk";
 const ROLES: [Role; 4] = [Role::Readout, Role::Builder, Role::Manager, Role::Source];
 
 /// The name of a run's directory: `run000042`.
 pub fn run_directory_name(run: RunNumber) -> String {
     format!("run{:06}", run.0)
+}
+
+/// Whether a directory of this name is that of a run.
+pub fn is_run_directory(name: &str) -> bool {
+    name.strip_prefix("run").is_some_and(|digits| digits.len() >= 6 && number(digits).is_some())
 }
 
 /// The name of a segment. Orders by run, then by writer, then by stream, then by segment.

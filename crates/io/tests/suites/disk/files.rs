@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use ropewalk_io::Clock;
-use ropewalk_io::disk::{Completion, Disk, DiskCause, DiskFaults, NewFile, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_io::disk::{
+    Completion, Disk, DiskCause, DiskFaults, NewFile, RealDisk, RealDiskConfig, WriteMode, WriteProbe, probe_writes,
+    write_probe,
+};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 use ropewalk_wire::run_file::{Compression, Item, Items, PackedStretch};
 
@@ -96,6 +99,13 @@ proptest! {
 }
 
 #[test]
+pub(super) fn each_way_writes_what_was_appended() {
+    for mode in [WriteMode::Buffered, WriteMode::Direct, WriteMode::Auto] {
+        write(mode, &[1000, 3 << 20, 5000, 0, 4096, (1 << 20) + 1]);
+    }
+}
+
+#[test]
 fn only_what_is_much_goes_past_the_page_cache_by_itself() {
     if write(WriteMode::Direct, &[10]) == 0 {
         return ropewalk_tidy::skipped(
@@ -104,8 +114,11 @@ fn only_what_is_much_goes_past_the_page_cache_by_itself() {
         );
     }
     assert_eq!(write(WriteMode::Auto, &[1000, 1000]), 0);
-    // The content of the file's last piece is copied and written once more.
-    assert_eq!(write(WriteMode::Auto, &[1000, 2 << 20, 1000]), 1000 + (2 << 20));
+    // The content of the file's last piece is copied and written once more. From then on the file stays past the page cache.
+    assert_eq!(write(WriteMode::Auto, &[1000, 2 << 20, 1000]), 1000 + (2 << 20) + 2000);
+    let mut slow = [500 << 10; 20];
+    slow[19] = 2 << 20;
+    assert_eq!(write(WriteMode::Auto, &slow), 0, "what began slowly stays in the page cache");
     assert_eq!(write(WriteMode::Buffered, &[2 << 20]), 0);
 }
 
@@ -407,4 +420,40 @@ fn files_are_not_open_after_a_power_cut() {
     world.wait_for(2);
     assert_eq!(world.said[1], Said::Failed(1, "the file is not open".to_owned()));
     world.finish();
+}
+
+#[test]
+fn a_disk_is_probed_both_ways_and_files_in_memory_are_not() {
+    const TEST: &str = "disk::files::a_disk_is_probed_both_ways_and_files_in_memory_are_not";
+    assert_eq!(probe_writes(std::path::Path::new("/dev/shm")).expect("it can be written"), None);
+    let directory = Directory::default();
+    let begin = std::time::Instant::now();
+    let Some(probe) = probe_writes(&directory.path).expect("it can be written") else {
+        return ropewalk_tidy::skipped(TEST, "the file system of the target directory offers no choice");
+    };
+    assert!(probe.direct > 0.0 && probe.buffered > 0.0, "{probe}");
+    assert!(begin.elapsed() < Duration::from_secs(20), "it is bounded");
+    let left = std::fs::read_dir(&directory.path).expect("it is there").count();
+    assert_eq!(left, 0, "its files have no name");
+}
+
+#[test]
+fn the_first_fast_file_has_its_disk_probed_beside_it() {
+    const TEST: &str = "disk::files::the_first_fast_file_has_its_disk_probed_beside_it";
+    let directory = Directory::default();
+    if probe_writes(&directory.path).is_ok_and(|probe| probe.is_none()) {
+        return ropewalk_tidy::skipped(TEST, "the file system of the target directory offers no choice");
+    }
+    // Dropped disks have ended what they had to do.
+    write(WriteMode::Auto, &[2 << 20]);
+    let probe = write_probe(&directory.path).expect("it was probed");
+    assert!(probe.direct > 0.0 && probe.buffered > 0.0, "{probe}");
+}
+
+#[test]
+fn the_page_cache_must_be_clearly_faster_to_be_chosen() {
+    let prefers_direct = |direct, buffered| WriteProbe { direct, buffered }.prefers_direct();
+    assert!(prefers_direct(1e9, 0.5e9) && prefers_direct(1e9, 2e9) && !prefers_direct(0.2e9, 1e9));
+    let text = WriteProbe { direct: 1.87e9, buffered: 0.64e9 }.to_string();
+    assert_eq!(text, "1.87 GB/s past the page cache, 0.64 GB/s through it");
 }

@@ -1,6 +1,8 @@
 //! What every disk must do, over the machine's files and the simulated ones; and what the simulated one may lose.
 
+mod file_systems;
 mod files;
+mod removal;
 mod rules;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ impl Default for Directory {
     fn default() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("disk-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let path = file_systems::present().unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into()).join(name);
         std::fs::create_dir_all(&path).expect("a directory for tests");
         Self { path }
     }
@@ -158,7 +160,14 @@ macro_rules! conformance {
 
 macro_rules! every_rule_for {
     ($($module:ident = $medium:ident),*) => {$(
-        conformance!($module, $medium:
+        with_every_rule!(conformance!($module, $medium));
+    )*};
+}
+
+/// Hands all rules to another macro, behind what it is given anyway.
+macro_rules! with_every_rule {
+    ($other:ident!($($given:ident),*)) => {
+        $other!($($given),*:
             appends_stand_in_the_file_in_order,
             an_append_may_have_more_slices_than_one_system_call_takes,
             a_published_file_has_its_final_name_alone,
@@ -175,8 +184,10 @@ macro_rules! every_rule_for {
             a_published_file_is_read_as_it_was_written,
             there_is_free_room,
         );
-    )*};
+    };
 }
+
+pub(crate) use with_every_rule;
 
 every_rule_for!(real = Directory, past_the_cache = PastTheCache, simulated = Simulation);
 
