@@ -241,16 +241,19 @@ pub(crate) struct Node {
     index: u16,
     /// Whether it is connected.
     connected: bool,
+    /// Whether it is connected and has not reported for seconds: it hangs or is stopped.
+    silent: bool,
 }
 
 /// Returns all readout and builder units.
-pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
+pub(crate) fn nodes(view: &SessionView, health: &HealthMonitor) -> Vec<Node> {
     let role = |role| match role {
         Role::Readout => "readout",
         Role::Builder => "builder",
         Role::Manager => "manager",
         Role::Source => "source",
     };
+    let silent = health.silent_nodes(&view.sample);
     let nodes = view.snapshot.nodes.iter();
     nodes
         .map(|&(node, connected)| Node {
@@ -259,6 +262,7 @@ pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
             role: role(node.role),
             index: node.index,
             connected,
+            silent: connected && silent.contains(&node),
         })
         .collect()
 }
@@ -320,7 +324,7 @@ impl Live {
             state: State::of(view),
             ledger: Balance::of(view),
             sources: sources(view),
-            nodes: nodes(view),
+            nodes: nodes(view, health),
             rates: health.rates(),
             limit: health.limit(),
             quality: health.quality(),

@@ -183,8 +183,14 @@ impl GatewaySnapshot {
         let mut sample = empty;
         for (node, gateway) in queues(self) {
             let numbers = Numbers::from_iter(gateway.all_numbers());
-            let distributions = BTreeMap::new();
-            sample.nodes.push(NodeSample { node, is_connected: true, incarnation: None, numbers, distributions });
+            sample.nodes.push(NodeSample {
+                node,
+                is_connected: true,
+                reported: gateway.at.filter(|_| !gateway.is_over),
+                incarnation: None,
+                numbers,
+                distributions: BTreeMap::new(),
+            });
             gateway.flows.iter().for_each(|flow| sample.events.merge(&flow.events.events));
         }
         let held_back = dead(self).as_nanos() as u64;
