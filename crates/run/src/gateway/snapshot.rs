@@ -252,6 +252,17 @@ mod tests {
         assert_eq!(run.nodes, [3, 4].map(|number| (NodeId::builder(number), true)));
     }
 
+    #[test]
+    fn a_gateway_has_reported_when_its_threads_did_until_it_ends() {
+        let at = Some(ropewalk_terms::Instant::from_nanoseconds(5));
+        let reported = |is_over| {
+            let gateways = vec![("gw0".to_owned(), GatewayReport { at, is_over, ..GatewayReport::default() })];
+            let snapshot = GatewaySnapshot { gateways, ..GatewaySnapshot::default() };
+            snapshot.sample(&[], CellsBySource::new(), Sample::default()).nodes[0].reported
+        };
+        assert_eq!((reported(false), reported(true)), (at, None));
+    }
+
     fn record(turns: &[&[u64]]) -> (Part, Vec<(u64, Option<u64>)>) {
         let keys: Vec<Vec<EventKey>> =
             turns.iter().map(|turns| turns.iter().map(|&event| EventKey::new(0, event)).collect()).collect();
