@@ -37,7 +37,7 @@ pub struct Presence {
     is_further: bool,
     now: Instant,
     heard: Vec<Heard>,
-    /// When the run was seen first, unless it had begun by then.
+    /// When the run was seen first, unless it has begun.
     joining_since: Option<Instant>,
 }
 
@@ -60,13 +60,10 @@ impl Presence {
         let has_not_begun = matches!(sample.phase, "initial" | "configured");
         if sample.run != self.run {
             self.is_further = self.run != RunNumber::default();
-            self.joining_since = has_not_begun.then_some(sample.time);
-            (self.run, self.now) = (sample.run, sample.time);
+            (self.run, self.now, self.joining_since) = (sample.run, sample.time, None);
             self.heard.clear();
         }
-        if !has_not_begun {
-            self.joining_since = None;
-        }
+        self.joining_since = has_not_begun.then(|| self.joining_since.unwrap_or(sample.time));
         let passed = sample.time.since(self.now).min(LONGEST_LOOK);
         self.now = sample.time;
         let before = core::mem::take(&mut self.heard);
@@ -215,13 +212,14 @@ mod tests {
         };
         let (waits, again) = ("the run waits for ru0 to connect", "the run waits for ru0 to reconnect");
         let missing = "ru0 not connected to the event manager";
-        assert_eq!(look(away(1, 100, "initial")), (Some(waits.to_owned()), None));
-        assert_eq!(look(away(1, 109, "initial")), (Some(waits.to_owned()), None));
-        assert_eq!(look(away(1, 110, "initial")), (None, Some(missing.to_owned())));
+        // A run has its number when it begins.
+        assert_eq!(look(away(0, 100, "initial")), (Some(waits.to_owned()), None));
+        assert_eq!(look(away(0, 109, "initial")), (Some(waits.to_owned()), None));
+        assert_eq!(look(away(0, 110, "initial")), (None, Some(missing.to_owned())));
         assert_eq!(look(away(1, 111, "running")), (None, Some(missing.to_owned())));
         assert_eq!(look(away(1, 112, "draining")), (None, Some(missing.to_owned())));
         assert_eq!(look(away(1, 113, "ended")), (None, None), "nodes leave after the end of a run");
-        assert_eq!(look(away(2, 120, "initial")), (Some(again.to_owned()), None));
+        assert_eq!(look(away(0, 120, "initial")), (Some(again.to_owned()), None));
         assert_eq!(look(away(2, 121, "running")), (None, Some(missing.to_owned())));
         assert_eq!(look(away(3, 200, "running")), (None, Some(missing.to_owned())), "it was taken over");
     }

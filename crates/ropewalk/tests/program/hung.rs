@@ -77,11 +77,11 @@ fn a_builder_unit_that_hangs_is_named() {
 
 /// The alarm stays while the run stops, and what the disk did not take is named with the builder unit and its directory.
 #[test]
-fn a_run_that_is_stopped_while_its_disk_is_full_says_what_is_dropped() {
+fn a_stop_with_a_full_disk_says_what_is_dropped() {
     let setup = Setup::new("quality-full-stop", &[841, 843]).timeouts(["1s", "2s", "3s", "10s"]);
     let setup = setup.and("[storage]\nstart_free = \"0\"\n");
     let Some(_disk) = SmallDisk::mount(&setup.output()) else {
-        return ropewalk_tidy::skipped("hung::a_run_that_is_stopped_while_its_disk_is_full", "may not mount");
+        return ropewalk_tidy::skipped("hung::a_stop_with_a_full_disk_says_what_is_dropped", "may not mount");
     };
     let mut shift = Shift::begin(&setup, &[841, 843]);
     shift.send_all(1..=20);
