@@ -44,6 +44,9 @@ function wrongEvents(live, flow) {
 
 export const flowOf = (live) => (["running", "paused", "draining"].includes(live.state) ? flowing(live) : "none");
 
+const isGone = (node) => !node.connected || node.silent;
+const gone = (node) => (node.connected ? "does not report" : "not connected");
+
 // The stages of the picture: { name, figure, share, said, bad, cells, wait }. `bad` says what is wrong; `wait` is how much of the time the
 // stage waits for the next one.
 export function stages(live) {
@@ -60,11 +63,11 @@ export function stages(live) {
   const [pool, room] = [share(readouts, "pool_share"), share(builders, "full_share")];
   const [filters, disk] = [share(builders, "filter_busy_share"), share(builders, "disk_busy_share")];
   const cell = (nodes, name) => nodes.map((node) => ({
-    title: node.connected ? `${node.label}: ${percent(node.rates?.[name] ?? 0)}` : `${node.label} is not connected`,
-    kind: node.connected ? `level-${level(node.rates?.[name] ?? null)}` : "away",
+    title: isGone(node) ? `${node.label} ${gone(node)}` : `${node.label}: ${percent(node.rates?.[name] ?? 0)}`,
+    kind: isGone(node) ? "away" : `level-${level(node.rates?.[name] ?? null)}`,
   }));
   const rate = (nodes) => sum(nodes.map((node) => node.rates?.rate_hz ?? 0));
-  const away = (nodes) => nodes.filter((node) => !node.connected).map((node) => node.label);
+  const away = (nodes) => nodes.filter(isGone).map((node) => `${node.label} ${gone(node)}`);
   const decided = live.ledger.events.accepted + live.ledger.events.rejected;
   const isPush = readouts.length === 0 && builders.length > 0;
   const isUnfiltered = !isPush && filters === null && live.ledger.events.rejected === 0;
@@ -204,10 +207,10 @@ function showCells(group, cells, width) {
 }
 
 function showStage(part, stage) {
-  const gone = stage.away?.length ? `${stage.away.join(" ")} not connected` : "";
+  const absent = stage.away?.length ? stage.away.join(", ") : "";
   const filled = stage.share === null ? stage.said : `${stage.said} ${percent(stage.share)}: ${LEVEL_WORDS[level(stage.share)]}`;
-  const kind = gone || stage.bad ? "away" : `level-${level(stage.share)}`;
-  const said = gone || stage.bad || filled;
+  const kind = absent || stage.bad ? "away" : `level-${level(stage.share)}`;
+  const said = absent || stage.bad || filled;
   part.frame.setAttribute("class", `stage ${kind}`);
   part.bar.setAttribute("class", `filled ${kind}`);
   part.bar.setAttribute("width", part.barWidth * Math.min(1, stage.share ?? 0));

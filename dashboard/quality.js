@@ -55,7 +55,9 @@ function showProblems(problems) {
 
 export function show(live) {
   const { quality } = live;
-  const isNow = isBad(quality) && quality.is_current;
+  // Before the first event there are no data, and that is no fault.
+  const isStuck = quality.state === "no_data" && quality.problems.some((one) => one.is_current);
+  const isNow = isStuck || (isBad(quality) && quality.is_current);
   const state = `${STATES[quality.state]}${isBad(quality) && !isNow ? " earlier" : ""}`;
   byId("quality").className = `quality ${isNow ? "bad" : isBad(quality) ? "over" : quality.state}`;
   setText(byId("quality-state"), state);

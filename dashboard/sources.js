@@ -225,9 +225,9 @@ function showNodes(live) {
   fill(byId("nodes"), live.nodes.map((node) => {
     const known = rates.get(node.name);
     return {
-      kind: node.connected ? "" : "silent",
+      kind: node.connected && !node.silent ? "" : "silent",
       cells: [
-        node.label, node.connected ? "connected" : "not connected", known ? grouped(known.rate_hz) : "–",
+        node.label, !node.connected ? "not connected" : node.silent ? "does not report" : "connected", known ? grouped(known.rate_hz) : "–",
         known ? bandwidth(known.bytes_per_second) : "–", share(known?.pool_share), share(known?.busy_share),
         share(known?.filter_busy_share), share(known?.disk_busy_share),
       ],

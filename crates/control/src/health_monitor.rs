@@ -17,7 +17,7 @@ use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
 use ropewalk_monitor::quality::{Quality, QualityMonitor};
 use ropewalk_monitor::{Rates, RunTrend, Sample};
 use ropewalk_run::session::{ControlHandle, Entry, EntryKind, SessionView};
-use ropewalk_terms::{RunNumber, Utc};
+use ropewalk_terms::{NodeId, RunNumber, Utc};
 use tokio::time::Instant;
 
 use crate::api_types::{self, Alarm, Limited};
@@ -333,6 +333,15 @@ impl HealthMonitor {
     /// Returns what limits the run; none before the second sample.
     pub(crate) fn limit(&self) -> Option<Limited> {
         self.with(|readers| readers.finder.finding().map(Limited::of))
+    }
+
+    /// Returns the nodes of this sample that are connected and do not report.
+    pub(crate) fn silent_nodes(&self, sample: &Sample) -> Vec<NodeId> {
+        let nodes = sample.nodes.iter().map(|node| node.node);
+        self.with(|readers| {
+            let presence = readers.finder.activity().presence();
+            nodes.filter(|node| presence.is_silent(*node, sample)).collect()
+        })
     }
 
     /// Returns the quality of the run's data.

@@ -35,7 +35,7 @@ impl Live {
             state: State::of(view),
             ledger: Balance::of(view),
             sources: sources(view),
-            nodes: nodes(view),
+            nodes: nodes(view, &health.silent_nodes(&view.sample)),
             rates: health.rates(),
             limit: health.limit(),
             quality: health.quality(),

@@ -3,6 +3,7 @@
 //! [`Standing`] is what the manager's thread writes: flat, and copied without an allocation once it has its size.
 //! [`RunSnapshot`] is what readers make of it on their own threads.
 
+use crate::observation::Hearing;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{FragmentFlags, Gap, GapPart, NumberingAnomaly, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
@@ -37,8 +38,7 @@ pub struct NodeReport {
 
 impl NodeReport {
     fn new(node: NodeId, incarnation: Incarnation) -> Self {
-        let numbers = Vec::with_capacity(NUMBERS);
-        let pending = Vec::with_capacity(NUMBERS);
+        let (numbers, pending) = (Vec::with_capacity(NUMBERS), Vec::with_capacity(NUMBERS));
         Self { node, incarnation, connected: true, has_ended: false, numbers, pending }
     }
 
@@ -105,6 +105,8 @@ pub struct Standing {
     pub run: RunNumber,
     /// Configured nodes, and whether each is connected.
     pub nodes: Vec<(NodeId, bool)>,
+    /// When they were heard.
+    pub hearing: Hearing,
     /// The manager's own account of events.
     pub events: EventAccount,
     /// An acknowledgement says that the event is in a file.
@@ -126,6 +128,7 @@ impl Default for Standing {
             is_paused: false,
             run: RunNumber(0),
             nodes: Vec::new(),
+            hearing: Hearing::default(),
             events: EventAccount::default(),
             is_written_when_acknowledged: false,
             synchrony: Vec::with_capacity(ROOM),
@@ -230,6 +233,7 @@ impl Standing {
         (self.phase, self.run, self.stopped_by, self.events) = (other.phase, other.run, other.stopped_by, other.events);
         self.is_paused = other.is_paused;
         self.is_written_when_acknowledged = other.is_written_when_acknowledged;
+        self.hearing.copy_from(&other.hearing);
         self.nodes.clone_from(&other.nodes);
         self.untold.clone_from(&other.untold);
         self.synchrony.clone_from(&other.synchrony);

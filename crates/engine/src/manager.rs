@@ -91,6 +91,8 @@ pub struct ManagerDrive<P: Dispatcher> {
     events: Vec<Event>,
     refused: u64,
     run: RunNumber,
+    /// When it had its last turn.
+    turned: Instant,
     /// Nodes that left before they were finished, and until when their return is waited for.
     missed: BTreeMap<NodeId, (Instant, Loss)>,
     /// A node that obeys a younger event manager: then this one is of no more use.
@@ -143,6 +145,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             events: Vec::with_capacity(256),
             refused: 0,
             run: RunNumber(0),
+            turned: Instant::ZERO,
             missed: BTreeMap::new(),
             superseded: None,
             active: true,
@@ -507,6 +510,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 ControlAction::Pause(is_paused) => self.manager.pause(is_paused),
                 ControlAction::Set(setting) => {
                     if setting.parameter == Parameter::ReportInterval {
+                        self.standing.hearing.interval = setting.time();
                         self.rivals.reports_come(setting.time());
                     }
                     self.manager.set(setting);
@@ -592,6 +596,10 @@ impl<P: Dispatcher> ManagerDrive<P> {
         standing.nodes.clear();
         let is_here = |node| self.nodes.contains_key(&node) && self.manager.unreachable().all(|other| other != node);
         standing.nodes.extend(self.control.nodes().map(|node| (node, is_here(node))));
+        standing.hearing.turned = Some(self.turned);
+        standing.hearing.heard.clear();
+        let heard = |(&node, &there): (&NodeId, &Endpoint)| Some((node, self.links.get(there)?.heard));
+        standing.hearing.heard.extend(self.nodes.iter().filter_map(heard));
         standing
     }
 }
@@ -601,6 +609,7 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
         if self.superseded.is_some() {
             return 0;
         }
+        self.turned = now;
         self.give_up_the_missed(now);
         self.poll_peers(now) + self.act(now)
     }
@@ -745,6 +754,27 @@ mod tests {
         scene.pass(&mut []);
         assert_eq!(scene.call(1, &mut []).told, refused(RefuseReason::LateIncarnation(Incarnation(2))));
         assert_eq!(scene.call(3, &mut []).told, Some(Message::Welcome));
+    }
+
+    #[test]
+    fn a_node_is_heard_as_long_as_it_reports() {
+        let mut scene = Scene::new();
+        let mut life = scene.call(1, &mut []);
+        let heard = |scene: &mut Scene| {
+            let hearing = &scene.manager.standing().hearing;
+            let (node, at) = hearing.heard[0];
+            (node, hearing.turned.expect("it turns").since(at))
+        };
+        scene.pass(&mut [&mut life]);
+        assert!(heard(&mut scene).1 < Duration::from_millis(100));
+        scene.pass(&mut []);
+        let (node, silent) = heard(&mut scene);
+        assert!(node == NodeId::builder(0) && silent >= Duration::from_millis(1900), "{node}: {silent:?}");
+        assert_eq!(
+            scene.manager.standing().nodes,
+            [(NodeId::readout(0), false), (node, true)],
+            "its connection is open"
+        );
     }
 
     #[test]

@@ -8,6 +8,26 @@ use ropewalk_monitor::synchrony::Relation;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{CounterKind, EventKey, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// When the event manager heard the other nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Hearing {
+    /// When it had its last turn itself.
+    pub turned: Option<Instant>,
+    /// When it heard each connected node last.
+    pub heard: Vec<(NodeId, Instant)>,
+    /// How often nodes report; 0 if that was not changed.
+    pub interval: Duration,
+}
+
+impl Hearing {
+    /// Becomes equal to `other`; allocates only where that has grown.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        (self.turned, self.interval) = (other.turned, other.interval);
+        self.heard.clone_from(&other.heard);
+    }
+}
 
 /// What `standing` says, as it was read at `time`.
 pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
@@ -15,10 +35,16 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
     let mut nodes: BTreeMap<NodeId, NodeSample> = BTreeMap::new();
     for &(node, is_connected) in &standing.nodes {
         let incarnation = standing.youngest(node);
-        nodes.insert(
+        let heard = standing.hearing.heard.iter().find(|(known, _)| *known == node);
+        let sample = NodeSample {
             node,
-            NodeSample { node, is_connected, incarnation, numbers: Numbers::default(), distributions: BTreeMap::new() },
-        );
+            is_connected,
+            reported: heard.map(|(_, at)| *at),
+            incarnation,
+            numbers: Numbers::default(),
+            distributions: BTreeMap::new(),
+        };
+        nodes.insert(node, sample);
     }
     let mut sources: BTreeMap<SourceId, SourceSample> = BTreeMap::new();
     for report in standing.reports() {
@@ -45,6 +71,8 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         run: standing.run,
         phase: phase_name(standing.phase, standing.is_paused),
         nodes: nodes.into_values().collect(),
+        manager_turned: standing.hearing.turned,
+        report_interval: standing.hearing.interval,
         sources: sources.into_values().collect(),
         streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
         events: snapshot.ledger.events,

@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::{Finding, Limit};
 use crate::history::{SERIES, Seen, Series};
+use crate::presence::Presence;
 use crate::quality::{ProblemKind, Quality, counted};
 use crate::sample::PHASES;
 use crate::{Rates, RunTrend, Sample};
@@ -69,7 +70,7 @@ pub enum Quantity {
     BytesToDisk,
     /// Part of the time in which no source was held back, 0 to 1.
     LiveShare,
-    /// Configured nodes that are not connected.
+    /// Configured nodes that are not connected, and cannot be expected to join by themselves.
     NodesMissing,
     /// How far a series of the history, by its place in `SERIES`, is from what it was in the reference run at the same age, in percent of that.
     FromReference(usize),
@@ -98,6 +99,8 @@ pub struct Look<'a> {
     pub limit: Option<Limit>,
     /// The quality of the data.
     pub quality: &'a Quality,
+    /// Which nodes are still to join.
+    pub presence: &'a Presence,
     /// The run that this one is compared with, and how old this one is.
     pub reference: Option<(&'a RunTrend, Duration)>,
     /// Why the last message about alarms was not accepted; `None` if it was.
@@ -132,7 +135,7 @@ impl Quantity {
             Self::BytesToDisk => look.rates.map(|rates| rates.bytes_to_disk_per_second),
             Self::LiveShare => look.rates.map(|rates| rates.live_share),
             Self::FromReference(place) => look.difference(SERIES.get(place)?),
-            Self::NodesMissing => Some(look.now.missing_nodes().map_or(0.0, |(_, count, _)| count as f64)),
+            Self::NodesMissing => Some(look.presence.missing(look.now).map_or(0.0, |(_, count, _)| count as f64)),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
             Self::Data(kind) => Some(look.quality.current(kind) as f64),
             Self::Phase(phase) => Some(truth(look.now.phase == phase)),
@@ -159,7 +162,8 @@ impl Quantity {
         match self {
             Self::Data(kind) => Some(problems_since(kind, look.quality, raised)),
             Self::NodesMissing => look.now.missing_nodes().map(|(.., sentence)| sentence),
-            Self::LimitedBy(_) | Self::Dead => finding.map(|finding| finding.sentence.clone()),
+            Self::LimitedBy(_) => finding.map(|finding| finding.sentence.clone()),
+            Self::Dead => Some(dead_sentence(finding, look.quality)),
             Self::NotSent => look.not_sent.map(not_sent_sentence),
             Self::Growth(counter @ Counter::DecidedByDefault) => {
                 let events = counted(look.now.total(counter), "event");
@@ -192,6 +196,16 @@ fn problems_since(kind: ProblemKind, quality: &Quality, raised: Option<i64>) -> 
     sentences.truncate(NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     sentences.join("; ") + &more
+}
+
+/// That nothing is built, and why as far as that is known. The sentence on the limit may say that all is well.
+fn dead_sentence(finding: Option<&Finding>, quality: &Quality) -> String {
+    let problem = quality.worst(ProblemKind::DataAcquisitionDead);
+    let nothing = problem.map_or("no event is built", |problem| &problem.sentence);
+    match finding.filter(|finding| finding.limit.is_cause()) {
+        Some(finding) => format!("{nothing}; {}", finding.sentence),
+        None => format!("{nothing}, and no unit says why"),
+    }
 }
 
 fn not_sent_sentence(why: &str) -> String {
@@ -271,6 +285,7 @@ pub fn built_in() -> Vec<Rule> {
         // Longer than a burst of events or a flush of the page cache.
         rule("disk_slow", Severity::Warning, limited_by(Limit::Disk), 10, false),
         rule("node_missing", Severity::Critical, Quantity::NodesMissing, 2, true),
+        rule("node_silent", Severity::Critical, data(ProblemKind::NodeSilent), 0, true),
         // Longer than it takes to build the first events when triggers begin.
         rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
         rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
@@ -422,6 +437,7 @@ pub struct Alarms {
     changed: u64,
     now: (Instant, Utc),
     last: Option<Arc<Sample>>,
+    presence: Presence,
     /// It knows what time it is.
     has_looked: bool,
     /// The run that the present one is compared with, and how old the present one is.
@@ -460,6 +476,7 @@ impl Alarms {
             changed: 0,
             now: Default::default(),
             last: None,
+            presence: Presence::default(),
             has_looked: false,
             reference: None,
             not_sent: None,
@@ -495,12 +512,15 @@ impl Alarms {
         let reference = reference.as_ref().map(|(trend, age)| (&**trend, *age));
         let limit = finding.map(|finding| finding.limit);
         let not_sent = self.not_sent.clone();
+        self.presence.observe(&sample);
+        let presence = self.presence.clone();
         let look = Look {
             before: before.as_deref(),
             now: &sample,
             rates: rates.as_ref(),
             limit,
             quality,
+            presence: &presence,
             reference,
             not_sent: not_sent.as_deref(),
         };

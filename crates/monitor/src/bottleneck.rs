@@ -35,6 +35,8 @@ pub enum Limit {
     DiskFull,
     /// A node is not connected.
     NodeMissing,
+    /// A node is connected and does not report: it hangs, or was stopped.
+    NodeSilent,
     /// Datagrams are lost before they are taken.
     DatagramsLost,
     /// The first number of a source does not fit the run, and its fragments are in no event.
@@ -75,6 +77,8 @@ pub enum Limit {
     Incomplete,
     /// Nothing limits the rate, but fragments are in no event.
     FragmentsLost,
+    /// Sources send, no event is built, and no other rule says why.
+    NothingBuilt,
     /// Nothing: all that sources send is taken.
     Sources,
 }
@@ -88,11 +92,45 @@ impl Limit {
                 | Self::DiskFailing
                 | Self::DiskFull
                 | Self::NodeMissing
+                | Self::NodeSilent
                 | Self::DatagramsLost
                 | Self::WrongFirstNumber
                 | Self::SourcesRestarted
                 | Self::SourcesExchanged
                 | Self::SourceSilent
+        )
+    }
+
+    /// It holds until something is put right, and what comes next is true at once. Others are counts of an interval, or
+    /// shares of the time, which come and go.
+    const fn is_condition(self) -> bool {
+        use Limit::{
+            DiskFailing, DiskFull, NoData, NoSources, NodeMissing, NodeSilent, NotRunning, NothingBuilt, SourceSilent,
+        };
+        matches!(
+            self,
+            NotRunning
+                | DiskFailing
+                | DiskFull
+                | NodeMissing
+                | NodeSilent
+                | SourceSilent
+                | NoSources
+                | NoData
+                | NothingBuilt
+        )
+    }
+
+    /// It says why a run builds nothing.
+    pub(crate) const fn is_cause(self) -> bool {
+        !matches!(
+            self,
+            Self::Sources
+                | Self::NothingBuilt
+                | Self::NotRunning
+                | Self::NoData
+                | Self::Incomplete
+                | Self::FragmentsLost
         )
     }
 }
@@ -170,6 +208,7 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     disk_failing,
     disk_full,
     node_missing,
+    node_silent,
     datagrams_lost,
     wrong_first_number,
     sources_restarted,
@@ -191,14 +230,10 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
 /// What limits the run between two samples of it; `activity` has seen both. `None` if they have no rates.
 pub fn find(before: &Sample, now: &Sample, activity: &Activity) -> Option<Finding> {
     let rates = Rates::between(before, now)?;
-    if now.phase != "running" {
-        let sentence = match now.missing_nodes().filter(|_| now.phase == "initial") {
-            Some((.., sentence)) => format!("the run cannot begin: {sentence}; start the node"),
-            None => format!("the run does not take data: it is {}", now.phase),
-        };
-        return Some(finding(Limit::NotRunning, now.phase, sentence, Vec::new()));
-    }
     let view = View { before, now, rates: &rates, activity };
+    if now.phase != "running" {
+        return Some(not_running(&view));
+    }
     Some(RULES.iter().find_map(|rule| rule(&view)).unwrap_or_else(|| not_limited(&view)))
 }
 
@@ -207,13 +242,43 @@ fn finding(limit: Limit, subject: impl ToString, sentence: String, evidence: Vec
     Finding { limit, subject: subject.to_string(), sentence, evidence }
 }
 
+/// What the end of a run waits for, or why a run does not begin.
+fn not_running(view: &View<'_>) -> Finding {
+    let (now, presence) = (view.now, view.activity.presence());
+    let stopping: &[fn(&View<'_>) -> Option<Finding>] = match now.phase {
+        "draining" => &[disk_failing, disk_full, node_missing, node_silent],
+        _ => &[],
+    };
+    if let Some(found) = stopping.iter().find_map(|rule| rule(view)) {
+        return Finding { sentence: format!("stopping: {}", found.sentence), ..found };
+    }
+    if let Some(found) = node_silent(view) {
+        return found;
+    }
+    let sentence = match (presence.joining(now), presence.missing(now).filter(|_| now.phase == "initial")) {
+        (Some((.., sentence)), _) => sentence,
+        (None, Some((.., sentence))) => format!("the run cannot begin: {sentence}; start the node"),
+        (None, None) => format!("the run does not take data: it is {}", now.phase),
+    };
+    finding(Limit::NotRunning, now.phase, sentence, Vec::new())
+}
+
+/// What to say of a disk that takes nothing while the run ends: what waits for it is dropped after a time.
+fn cannot_write(view: &View<'_>, node: NodeId, why: &str) -> String {
+    let place = view.now.outputs.get(&node).map_or_else(|| "its disk".to_owned(), ToString::to_string);
+    format!("{} cannot write to {place}: {why} now, or the data that wait for it are dropped", view.name(node))
+}
+
 fn disk_failing(view: &View<'_>) -> Option<Finding> {
     let failing = |node: &&crate::NodeSample| node.numbers.get(Counter::DiskFailing) > 0;
     let node = view.now.nodes.iter().find(failing)?;
     let error = node.numbers.get(Counter::DiskFailing);
     let (name, place) = (view.name(node.node), view.now.place_of(node.node));
-    let sentence =
-        format!("stopped by {name}: its disk refuses what is written{place}, error {error} of the operating system");
+    let sentence = if view.now.phase == "draining" {
+        cannot_write(view, node.node, &format!("error {error} of the operating system; repair it"))
+    } else {
+        format!("stopped by {name}: its disk refuses what is written{place}, error {error} of the operating system")
+    };
     Some(finding(Limit::DiskFailing, node.node, sentence, vec![(of(Counter::DiskFailing, &name), error as f64)]))
 }
 
@@ -221,13 +286,27 @@ fn disk_full(view: &View<'_>) -> Option<Finding> {
     let node = view.now.nodes.iter().find(|node| node.numbers.get(Counter::DiskFull) > 0)?;
     let waiting = node.numbers.get(Counter::DiskFull);
     let (name, place) = (view.name(node.node), view.now.place_of(node.node));
-    let sentence = format!("stopped by {name}: its disk is full{place}; make room, the run goes on by itself");
+    let sentence = if view.now.phase == "draining" {
+        cannot_write(view, node.node, "no space left; free some")
+    } else {
+        format!("stopped by {name}: its disk is full{place}; make room, the run goes on by itself")
+    };
     Some(finding(Limit::DiskFull, node.node, sentence, vec![(of(Counter::DiskFull, &name), waiting as f64)]))
 }
 
 fn node_missing(view: &View<'_>) -> Option<Finding> {
     let (first, count, sentence) = view.now.missing_nodes()?;
     Some(finding(Limit::NodeMissing, first, sentence, vec![("nodes not connected".to_owned(), count as f64)]))
+}
+
+/// Such a node holds up what is before it and starves what is behind it: sources that it does not read look silent.
+fn node_silent(view: &View<'_>) -> Option<Finding> {
+    let silent = view.activity.presence().silent(view.now)?;
+    let evidence = vec![
+        ("nodes that do not report".to_owned(), silent.count as f64),
+        (format!("seconds without a report of {}", silent.first), silent.time.as_secs_f64()),
+    ];
+    Some(finding(Limit::NodeSilent, silent.first, silent.sentence, evidence))
 }
 
 /// Such a source is held back while its numbers are in doubt, and others wait for it.
@@ -435,15 +514,17 @@ fn not_limited(view: &View<'_>) -> Finding {
         let evidence = vec![("fragments of the last ones that are in no event".to_owned(), lost as f64)];
         return finding(Limit::FragmentsLost, "", sentence, evidence);
     }
-    let sentence = format!(
-        "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
-        grouped(fragments.round() as u64),
-        bytes / 1e6
-    );
+    let sends = format!("sources send {} fragments a second", grouped(fragments.round() as u64));
     let evidence = vec![
         ("bytes per second of all sources".to_owned(), bytes),
         ("fragments per second of all sources".to_owned(), fragments),
     ];
+    let idle = view.activity.idle_for();
+    if fragments > 0.0 && idle >= SILENT {
+        let sentence = format!("{sends}, and no event was built for {} s", idle.as_secs());
+        return finding(Limit::NothingBuilt, "", sentence, evidence);
+    }
+    let sentence = format!("not limited: {sends}, {:.1} MB/s, and everything is taken", bytes / 1e6);
     finding(Limit::Sources, "", sentence, evidence)
 }
 
@@ -654,10 +735,12 @@ fn readout(view: &View<'_>) -> Option<Finding> {
 
 /// A finding of another kind must hold for this long before it takes the place of the one that is shown.
 const HOLD: Duration = Duration::from_secs(3);
+/// Without any data it is soon wrong that sources send.
+const HOLD_WITHOUT_DATA: Duration = Duration::from_secs(1);
 
 /// Looks at samples one after the other and says what limits the run. Findings that lose data or stop the run are shown
-/// at once; any other has to hold, so that the sentence does not flicker where two things limit a run about equally.
-/// Keeps the last sample.
+/// at once, and no longer than they hold; any other has to hold, so that the sentence does not flicker where two things
+/// limit a run about equally. Keeps the last sample.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     activity: Activity,
@@ -686,12 +769,14 @@ impl Finder {
 
     fn consider(&mut self, found: Finding, time: Instant) {
         let is_same = |other: &Finding| other.limit == found.limit && other.subject == found.subject;
-        if found.limit.is_urgent() || self.shown.as_ref().is_none_or(is_same) {
+        let may_go = |shown: &Finding| is_same(shown) || shown.limit.is_condition();
+        if found.limit.is_urgent() || self.shown.as_ref().is_none_or(may_go) {
             (self.shown, self.next) = (Some(found), None);
             return;
         }
         let since = self.next.as_ref().filter(|(next, _)| is_same(next)).map_or(time, |&(_, since)| since);
-        if time.since(since) >= HOLD {
+        let hold = if found.limit == Limit::NoData { HOLD_WITHOUT_DATA } else { HOLD };
+        if time.since(since) >= hold {
             (self.shown, self.next) = (Some(found), None);
         } else {
             self.next = Some((found, since));

@@ -5,6 +5,7 @@
 //!                   └── a later Sample ──┬── Rates
 //!                                      ├── bottleneck: what limits the run, in a sentence
 //!                                      ├── alarms: what operators have to know of, until they do
+//!                                      ├── presence: nodes that hang, and nodes that are to join
 //!                                      ├── history: how it went, for an hour and for a week
 //!                                      ├── incidents: what went wrong, once for each cause and subject
 //!                                      └── quality: complete, incomplete and doubtful events, and why
@@ -23,6 +24,7 @@ pub mod incidents;
 #[cfg(test)]
 mod made_up;
 pub mod numbering;
+pub mod presence;
 pub mod prometheus;
 pub mod quality;
 mod rates;

@@ -35,6 +35,7 @@ pub(crate) fn node(node: NodeId, numbers: &[(Counter, u64)]) -> NodeSample {
     NodeSample {
         node,
         is_connected: true,
+        reported: None,
         incarnation: None,
         numbers: numbers.iter().copied().collect(),
         distributions: Default::default(),

@@ -7,8 +7,12 @@
 //! [`bottleneck`](crate::bottleneck) explains the rate of a run; this module explains whether the data are good. A problem
 //! stays in the list to the end of the run. It is *current* while its condition holds, or while its count grows.
 
+mod nodes;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::nodes::filters_given_up;
+pub use self::nodes::{filter_problems, not_written};
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -20,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::numbering::{never_began, wrong_beginnings};
 use crate::synchrony::disagreements;
-use crate::{Activity, NodeSample, Rates, Sample, SourceSample};
+use crate::{Activity, Rates, Sample, SourceSample};
 
 /// A problem of the data, the worst first.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +32,8 @@ use crate::{Activity, NodeSample, Rates, Sample, SourceSample};
 pub enum ProblemKind {
     /// Nodes are not connected to the event manager.
     NodeMissing,
+    /// Nodes are connected and do not report: they hang, or were stopped.
+    NodeSilent,
     /// The first number of a source does not fit the run: its fragments, or the events before, are lost.
     WrongFirstNumber,
     /// A source began to count anew, and nothing shows to which events its fragments belong.
@@ -64,8 +70,9 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, the worst first.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NodeMissing,
+        Self::NodeSilent,
         Self::WrongFirstNumber,
         Self::SourceRestarted,
         Self::SourceOutOfStep,
@@ -84,12 +91,26 @@ impl ProblemKind {
         Self::SourceRecovered,
     ];
 
+    /// Its count grows with single events or fragments, and says nothing of now while it rests.
+    const fn is_of_single_events(self) -> bool {
+        matches!(
+            self,
+            Self::BunchCrossingMismatch
+                | Self::ChecksumsWrong
+                | Self::FragmentsFaulty
+                | Self::FragmentsLost
+                | Self::EventsIncomplete
+        )
+    }
+
     /// What it makes of the events concerned.
     const fn state(self) -> QualityState {
         match self {
-            Self::NodeMissing | Self::DataAcquisitionDead | Self::FilterFailing | Self::SourceRecovered => {
-                QualityState::NoData
-            }
+            Self::NodeMissing
+            | Self::NodeSilent
+            | Self::DataAcquisitionDead
+            | Self::FilterFailing
+            | Self::SourceRecovered => QualityState::NoData,
             Self::SourceOutOfStep
             | Self::WrongSource
             | Self::BunchCrossingMismatch
@@ -267,16 +288,19 @@ impl QualityMonitor {
     fn findings(&mut self, before: Option<&Sample>, sample: &Sample) -> Vec<Finding> {
         let mut found = Vec::new();
         let beginnings = beginnings(before, sample, &mut found);
-        let all_restarted = self.all_restarted(sample);
+        let (all_restarted, is_not_written) = (self.all_restarted(sample), not_written(sample).is_some());
         for source in &sample.sources {
             let name = sample.name_of(source.source);
             self.restart(source, &name, (before, sample), all_restarted.as_deref(), &mut found);
             doubts(source, &name, &mut found);
-            losses(source, &name, beginnings.contains(&source.source), &mut found);
+            losses(source, &name, beginnings.contains(&source.source), is_not_written, &mut found);
             self.stays_out(source, &name, (before, sample), &mut found);
             self.absence(source, &name, (before, sample), &mut found);
         }
         out_of_step(sample, &mut found);
+        if let Some((count, sentence)) = not_written(sample) {
+            found.push(Finding { kind: ProblemKind::FragmentsLost, source: None, count, holds: false, sentence });
+        }
         found.extend(filter_problems(sample).into_iter().map(|(kind, count, sentence)| {
             let holds = kind == ProblemKind::FiltersGivenUp && sample.phase == "running";
             Finding { kind, source: None, count, holds, sentence }
@@ -356,12 +380,16 @@ impl QualityMonitor {
         stands.then(|| format!("no event is built since {} UTC: {RESTARTED}", since.time_of_day()))
     }
 
-    /// Nodes that are away, and a run that builds nothing although it should.
+    /// Nodes that are away or hang, and a run that builds nothing although it should.
     fn standstill(&self, before: Option<&Sample>, sample: &Sample, found: &mut Vec<Finding>) {
+        let mut report = |kind, sentence| found.push(Finding { kind, source: None, count: 0, holds: true, sentence });
+        let silent = self.activity.presence().silent(sample);
+        if let Some(silent) = &silent {
+            report(ProblemKind::NodeSilent, silent.sentence.clone());
+        }
         if sample.phase != "running" {
             return;
         }
-        let mut report = |kind, sentence| found.push(Finding { kind, source: None, count: 0, holds: true, sentence });
         let missing = sample.missing_nodes();
         if let Some((.., sentence)) = &missing {
             report(ProblemKind::NodeMissing, sentence.clone());
@@ -371,7 +399,8 @@ impl QualityMonitor {
             was.is_some_and(|was| source.account.received > was) || is_held_back(source, before)
         };
         let time = sample.time.since(self.ended.1);
-        if time >= DEAD && (missing.is_some() || sample.sources.iter().any(is_busy)) {
+        let is_away = missing.is_some() || silent.is_some();
+        if time >= DEAD && (is_away || sample.sources.iter().any(is_busy)) {
             let (seconds, what) = (time.as_secs(), if self.ended.0 == 0 { "no event" } else { "no further event" });
             report(ProblemKind::DataAcquisitionDead, format!("{what} was built in {seconds} s"));
         }
@@ -441,7 +470,7 @@ impl QualityMonitor {
         let is_still = sample.time.since(self.ended.1) >= SILENT;
         let is_dead = problems.iter().filter(|one| one.is_current).any(|one| match one.kind {
             ProblemKind::DataAcquisitionDead => true,
-            ProblemKind::NodeMissing => is_still,
+            ProblemKind::NodeMissing | ProblemKind::NodeSilent => is_still,
             _ => false,
         });
         let state = match worst.unwrap_or_default() {
@@ -487,7 +516,10 @@ fn summed_up(problems: &[Problem], state: QualityState, complete: u64, sample: &
     };
     let behind = if complete.is_empty() { String::new() } else { format!("{complete}; ") };
     if worst.is_current {
-        return format!("{behind}{}{more}", worst.sentence);
+        let seconds = sample.utc.0.saturating_sub(worst.last_ns) / 1_000_000_000;
+        let rests = worst.kind.is_of_single_events() && seconds >= SILENT.as_secs() as i64;
+        let rests = if rests { format!(" (none for {seconds} s)") } else { String::new() };
+        return format!("{behind}{}{rests}{more}", worst.sentence);
     }
     let [begin, end] = [worst.since_ns, worst.last_ns].map(|time| Utc(time).time_of_day());
     format!("{behind}earlier ({begin} to {end} UTC): {}{more}", worst.sentence)
@@ -562,44 +594,6 @@ fn wrong_checksums(source: &SourceSample) -> u64 {
     flagged.max(source.numbers.get(Counter::CrcErrors))
 }
 
-/// What is wrong with filters: its kind, how often, and a sentence that names the node.
-pub fn filter_problems(sample: &Sample) -> Vec<(ProblemKind, u64, String)> {
-    let aside = sample.events.quarantined;
-    let aside = if aside == 0 { String::new() } else { format!(": {} set aside", counted(aside, "event")) };
-    let given_up = filters_given_up(sample);
-    let given_up = given_up.map(|(count, what)| (ProblemKind::FiltersGivenUp, count, format!("{what}{aside}")));
-    let with = |counter| sample.nodes.iter().find(move |node| node.numbers.get(counter) > 0);
-    let failing = with(Counter::FilterRestarts).or_else(|| with(Counter::FilterFailures)).map(|node| {
-        let (failures, restarts) = (sample.total(Counter::FilterFailures), sample.total(Counter::FilterRestarts));
-        let what = match restarts {
-            0 => format!("the filter failed on {}", counted(failures, "event")),
-            1 => "a filter unit was restarted: it crashed, hung or gave a wrong result".to_owned(),
-            _ => {
-                let times = grouped(restarts);
-                format!("filter units were restarted {times} times: they crashed, hung or gave wrong results")
-            }
-        };
-        let sentence = format!("{}: {what}{aside}", sample.name_of_node(node.node));
-        (ProblemKind::FilterFailing, failures + restarts, sentence)
-    });
-    given_up.into_iter().chain(failing).collect()
-}
-
-/// How many filter units were given up, and a sentence on the node that has the fewest left.
-pub(crate) fn filters_given_up(sample: &Sample) -> Option<(u64, String)> {
-    let given_up = |node: &NodeSample| node.numbers.get(Counter::FilterUnitsGivenUp);
-    let left = |node: &NodeSample| node.numbers.get(Counter::FilterUnits);
-    let worst = sample.nodes.iter().filter(|node| given_up(node) > 0).min_by_key(|node| left(node))?;
-    let rest = match left(worst) {
-        // At the end of a run all units are stopped.
-        _ if sample.phase != "running" => String::new(),
-        0 => ", none is left to decide on events".to_owned(),
-        left => format!(", {left} still decide"),
-    };
-    let (name, count) = (sample.name_of_node(worst.node), counted(given_up(worst), "filter unit"));
-    Some((sample.total(Counter::FilterUnitsGivenUp), format!("{name}: {count} given up after repeated failures{rest}")))
-}
-
 /// The sentence on a source that has sent nothing.
 pub(crate) fn never_sent(source: &SourceSample, sample: &Sample) -> String {
     let name = sample.name_of(source.source);
@@ -647,12 +641,14 @@ fn doubts(source: &SourceSample, name: &str, found: &mut Vec<Finding>) {
 }
 
 /// Fragments that came and are in no event, lost datagrams, and frames that are missing by number.
-fn losses(source: &SourceSample, name: &str, begins_wrongly: bool, found: &mut Vec<Finding>) {
+fn losses(source: &SourceSample, name: &str, begins_wrongly: bool, are_in_lost_events: bool, found: &mut Vec<Finding>) {
     let account = &source.account;
     let stale = account.stale.saturating_sub(source.numbers.get(Counter::FragmentsBeforeStart));
     let stale = if begins_wrongly { 0 } else { stale };
     let FragmentAccount { late, duplicate, corrupt, .. } = account;
     let mut named = vec![("late", *late), ("duplicate", *duplicate), ("corrupt", *corrupt), ("stale", stale)];
+    // The builder unit that could not write them is named once for all sources.
+    let is_lost = |cause: Cause| is_lost(cause) && !(are_in_lost_events && cause == Cause::WriteFailed);
     named.extend(account.dropped.iter().filter(|(cause, _)| is_lost(*cause)).map(|(cause, n)| (cause.name(), n)));
     let mut parts = Vec::new();
     let mut add = |what: fn(u64) -> String, named: Vec<(&str, u64)>| {
@@ -694,7 +690,7 @@ const fn is_lost(cause: Cause) -> bool {
 const NAMED: usize = 3;
 
 fn incomplete(sample: &Sample, found: &mut Vec<Finding>) {
-    let count = incomplete_events(sample);
+    let count = incomplete_events(sample) - not_written(sample).map_or(0, |(count, _)| count);
     if count == 0 {
         return;
     }

@@ -279,6 +279,7 @@ mod tests {
         let node = |node, numbers: &[(Counter, u64)]| NodeSample {
             node,
             is_connected: true,
+            reported: None,
             incarnation: None,
             numbers: numbers.iter().copied().collect(),
             distributions: Default::default(),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::numbering::{Numbered, SourceNumbering};
-use crate::quality::{SILENT, counted};
+use crate::presence::Presence;
+use crate::quality::{SILENT, counted, incomplete_events};
 use crate::synchrony::Relation;
 use ropewalk_terms::{
     ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
@@ -61,6 +62,8 @@ pub struct NodeSample {
     pub node: NodeId,
     /// It is connected to the event manager.
     pub is_connected: bool,
+    /// When it reported last, by the clock of the program that hears it; `None` if that is not known.
+    pub reported: Option<Instant>,
     /// Its youngest life; `None` before the first.
     pub incarnation: Option<Incarnation>,
     /// What it counts as a whole. Totals are sums over all its lives; levels are those of the present life.
@@ -162,6 +165,10 @@ pub struct Sample {
     pub phase: &'static str,
     /// Configured nodes, ordered.
     pub nodes: Vec<NodeSample>,
+    /// When the event manager worked last; `None` without an event manager.
+    pub manager_turned: Option<Instant>,
+    /// How often nodes report; 0 if that is not known.
+    pub report_interval: Duration,
     /// Known sources, ordered.
     pub sources: Vec<SourceSample>,
     /// Known streams, ordered.
@@ -347,12 +354,15 @@ impl FromIterator<u64> for Distribution {
     }
 }
 
-/// Looks at samples one after the other and knows since when nothing has come of a source. Keeps a few words for each
-/// source of the last sample.
+/// Looks at samples one after the other and knows since when nothing has come of a source, and since when no event has
+/// ended. Keeps a few words for each source of the last sample.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     run: RunNumber,
     now: Instant,
+    presence: Presence,
+    /// How many events had ended, and when that was seen to change.
+    ended: (u64, Instant),
     /// Ordered by source: how many fragments it had sent, and when that was seen to change.
     known: Vec<(SourceId, u64, Instant)>,
 }
@@ -360,6 +370,11 @@ pub struct Activity {
 impl Activity {
     /// Looks at the next sample.
     pub fn observe(&mut self, sample: &Sample) {
+        self.presence.observe(sample);
+        let ended = sample.events.built + incomplete_events(sample);
+        if sample.run != self.run || ended != self.ended.0 || sample.phase != "running" {
+            self.ended = (ended, sample.time);
+        }
         if sample.run != self.run {
             self.known.clear();
             self.run = sample.run;
@@ -379,6 +394,16 @@ impl Activity {
     pub fn silent_for(&self, source: SourceId) -> Option<Duration> {
         let place = self.known.binary_search_by_key(&source, |&(known, ..)| known).ok()?;
         Some(self.now.since(self.known[place].2))
+    }
+
+    /// For how long no event has ended, as exact as samples are close.
+    pub fn idle_for(&self) -> Duration {
+        self.now.since(self.ended.1)
+    }
+
+    /// Which nodes report, and which are still to join.
+    pub const fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     /// Sources that have sent something and then stopped before others did, and for how long nothing has come of each.

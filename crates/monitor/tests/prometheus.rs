@@ -22,6 +22,7 @@ fn sample() -> Sample {
     let node = |node, is_connected, numbers: &[(Counter, u64)]| NodeSample {
         node,
         is_connected,
+        reported: None,
         incarnation: Some(Incarnation(1)),
         numbers: numbers.iter().copied().collect(),
         distributions: BTreeMap::new(),
@@ -47,6 +48,8 @@ fn sample() -> Sample {
         utc: Utc(2),
         run: RunNumber(12),
         phase: "running",
+        manager_turned: None,
+        report_interval: Duration::ZERO,
         nodes: vec![
             node(NodeId::readout(0), true, &[(Counter::PoolHeld, 3), (Counter::WireBytesReceived, 4_096)]),
             node(NodeId::builder(0), false, &[(Counter::EventsBuilt, 100), (Counter::BytesWritten, u64::MAX)]),

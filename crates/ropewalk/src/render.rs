@@ -588,7 +588,11 @@ fn waiting_disks(snapshot: &RunSnapshot, sample: &Sample) -> String {
     let mut text = String::new();
     for node in sample.nodes.iter().filter(|node| node.numbers.get(Counter::DiskFull) > 0).map(|node| node.node) {
         let (node, place) = (sample.name_of_node(node), sample.place_of(node));
-        let _ = write!(text, "  DISK FULL at {node}{place}: the run goes on by itself when there is room");
+        let then = match snapshot.phase {
+            RunPhase::Draining => "free some space now, or the data that wait for it are dropped",
+            _ => "the run goes on by itself when there is room",
+        };
+        let _ = write!(text, "  DISK FULL at {node}{place}: {then}");
     }
     for (node, error) in &snapshot.failing_disks {
         // A pipe is not connected while no program reads it.
@@ -603,6 +607,7 @@ fn waiting_disks(snapshot: &RunSnapshot, sample: &Sample) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ropewalk_monitor::NodeSample;
     use ropewalk_terms::NodeId;
 
     #[test]
@@ -618,6 +623,25 @@ mod tests {
         // A terminal may be wider or narrower; tests have none.
         let widest = table.lines().map(|line| line.chars().count()).max();
         assert!(widest <= table.width().map(usize::from), "{widest:?} columns");
+    }
+
+    #[test]
+    fn a_full_disk_is_no_reason_to_wait_while_the_run_stops() {
+        let node = NodeSample {
+            node: NodeId::builder(1),
+            is_connected: true,
+            reported: None,
+            incarnation: None,
+            numbers: [(Counter::DiskFull, 1)].into_iter().collect(),
+            distributions: Default::default(),
+        };
+        let sample = Sample { nodes: vec![node], ..Sample::default() };
+        let words = |phase| waiting_disks(&RunSnapshot { phase, ..snapshot() }, &sample);
+        assert!(words(RunPhase::Running).ends_with("DISK FULL at bu1: the run goes on by itself when there is room"));
+        assert!(
+            words(RunPhase::Draining)
+                .ends_with("DISK FULL at bu1: free some space now, or the data that wait for it are dropped")
+        );
     }
 
     fn snapshot() -> RunSnapshot {

@@ -106,7 +106,8 @@ impl RunHandle {
             Builders::Gateways(gateways) => {
                 let (phase, is_paused) = self.progress();
                 let phase = phase_name(phase, is_paused);
-                let empty = Sample { time, utc, run: self.base.run, phase, disk, ..Sample::default() };
+                let (run, report_interval) = (self.base.run, gateways.orders.interval());
+                let empty = Sample { time, utc, run, phase, disk, report_interval, ..Sample::default() };
                 gateways.snapshot().sample(&gateways.flows, gateways.histogram_cells(), empty)
             }
         };

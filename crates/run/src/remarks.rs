@@ -6,7 +6,7 @@ use ropewalk_engine::{RunSnapshot, numbering_of};
 use ropewalk_flow::messages::Gap;
 use ropewalk_monitor::Sample;
 use ropewalk_monitor::numbering::{Numbered, never_began, wrong_beginnings};
-use ropewalk_monitor::quality::{counted, filter_problems};
+use ropewalk_monitor::quality::{counted, filter_problems, not_written};
 use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -115,6 +115,7 @@ impl Remarks<'_> {
             sentences.extend(one.numbering.recovery(&name).map(|(_, sentence)| sentence));
         }
         sentences.extend(filter_problems(self.sample).into_iter().map(|(.., sentence)| sentence));
+        sentences.extend(not_written(self.sample).map(|(_, sentence)| sentence));
         // What went wrong comes first.
         sentences.extend(self.known.unchecked_step.as_deref().map(str::to_owned));
         sentences

@@ -91,7 +91,8 @@ async fn all_sources(Of(shared): Of<Shared>) -> Json<Vec<Source>> {
 /// Every readout and builder unit.
 #[utoipa::path(get, path = "/api/v1/nodes", responses((status = 200, body = [Node])))]
 async fn all_nodes(Of(shared): Of<Shared>) -> Json<Vec<Node>> {
-    Json(nodes(&shared.control.view()))
+    let view = shared.control.view();
+    Json(nodes(&view, &shared.health.silent_nodes(&view.sample)))
 }
 
 /// Where front ends of the run that is set up or under way connect to, and others.

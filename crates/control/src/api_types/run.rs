@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ropewalk_monitor::Rates;
 use ropewalk_monitor::quality::Quality;
 use ropewalk_run::session::{Answer, Command, Entry, SessionView, Told};
-use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, Role, SourceCounts};
+use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, NodeId, Role, SourceCounts};
 use serde::Serialize;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -240,10 +240,12 @@ pub(crate) struct Node {
     index: u16,
     /// Whether it is connected.
     connected: bool,
+    /// Whether it is connected and has not reported for seconds: it hangs or is stopped.
+    silent: bool,
 }
 
-/// Returns all readout and builder units.
-pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
+/// Returns all readout and builder units. Those in `silent` do not report.
+pub(crate) fn nodes(view: &SessionView, silent: &[NodeId]) -> Vec<Node> {
     let role = |role| match role {
         Role::Readout => "readout",
         Role::Builder => "builder",
@@ -258,6 +260,7 @@ pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
             role: role(node.role),
             index: node.index,
             connected,
+            silent: connected && silent.contains(&node),
         })
         .collect()
 }

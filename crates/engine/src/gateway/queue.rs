@@ -127,7 +127,7 @@ impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
         notice.renew(|report| {
             receiving.report(report, is_over, now);
             sending.report(report);
-            report.is_over = is_over;
+            (report.is_over, report.at) = (is_over, Some(now));
         });
     }
 }

@@ -9,7 +9,9 @@ use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, GatewayConfig
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_io::disk::DiskCause;
 use ropewalk_io::packet::{QueueInUse, ReceiveCounters, SendCounters};
-use ropewalk_terms::{Cause, Counter, EventAccount, EventKey, RunNumber, SourceId, StreamAccount, StreamIndex};
+use ropewalk_terms::{
+    Cause, Counter, EventAccount, EventKey, Instant, RunNumber, SourceId, StreamAccount, StreamIndex,
+};
 use ropewalk_wire::gateway::ThrottleState;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -113,6 +115,8 @@ pub struct GatewayReport {
     pub cut_off: u64,
     /// Nodes of the farm that were connected and fell silent.
     pub nodes_away: u64,
+    /// When it reported last; of two threads the one that has been silent for longer.
+    pub at: Option<Instant>,
     /// It has ended: nothing is in flight, files are closed.
     pub is_over: bool,
 }
@@ -206,7 +210,7 @@ impl GatewayReport {
         }
         (self.sent, self.storage) = (other.sent, other.storage);
         (self.written, self.not_written, self.left_out) = (other.written, other.not_written, other.left_out);
-        (self.cut_off, self.nodes_away) = (other.cut_off, other.nodes_away);
+        (self.cut_off, self.nodes_away, self.at) = (other.cut_off, other.nodes_away, other.at);
         self.streams.clone_from(&other.streams);
         self.filter.clone_from(&other.filter);
     }

@@ -179,6 +179,8 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
             for (known, handed) in report.flows.iter_mut().zip(handed) {
                 known.unclaimed += *handed - known.claimed;
             }
+            // The other half may end first.
+            report.at = if *phase == Phase::Running { report.at.map(|at| at.min(now)) } else { Some(now) };
             report.is_over = is_over;
         });
     }
@@ -278,6 +280,7 @@ impl<L: Link, S: Sender> SendingDrive<L, S> {
         self.renew_at = self.half.renews(now);
         let Self { half, taken, told, .. } = self;
         told.renew(|report| {
+            report.at = Some(now);
             half.report(report);
             report.flows.iter_mut().zip(taken).for_each(|(known, taken)| known.claimed = *taken);
         });

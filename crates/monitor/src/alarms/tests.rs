@@ -1,11 +1,12 @@
 //! Alarms on made-up runs.
 
 use super::{AlarmError, Alarms, Condition, Quantity, Rule, Severity, State, built_in};
+use crate::bottleneck::Finder;
 use crate::made_up::{held_back, node, sample, source};
 use crate::quality::{Problem, ProblemKind, Quality, QualityMonitor};
 use crate::{Activity, RunTrend, Sample};
 use core::time::Duration;
-use ropewalk_terms::{Counter, EventAccount, NodeId, Utc};
+use ropewalk_terms::{Counter, EventAccount, Instant, NodeId, RunNumber, Utc};
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -336,8 +337,55 @@ fn no_triggers_a_slow_disk_and_a_dead_data_acquisition_are_distinct() {
         sample
     };
     assert_eq!(shown_after(slow), ["disk_slow"]);
+    // Nothing comes of a node that hangs either.
+    let hangs = |second: u64| {
+        let mut sample = sample(second, vec![source(1, 5)]);
+        sample.nodes[0].reported = Some(Instant::from_nanoseconds(second.min(3)));
+        sample
+    };
+    assert_eq!(shown_after(hangs), ["node_silent", "data_acquisition_dead"]);
     let stopped = |second| Sample { phase: "configured", ..sample(second, vec![source(1, 5)]) };
     assert!(shown_after(stopped).is_empty());
+}
+
+#[test]
+fn a_dead_data_acquisition_names_the_cause_and_never_says_that_all_is_well() {
+    let (mut finder, mut quality) = (Finder::default(), QualityMonitor::default());
+    let mut alarms = Alarms::new(built_in()).expect("their names differ");
+    let mut sentence = |second: u64, hangs: bool| {
+        let mut sample = sample(second, vec![source(1, 100 * second)]);
+        sample.nodes[1].reported = Some(Instant::from_nanoseconds(if hangs { 1 } else { second }));
+        finder.observe(sample.clone());
+        quality.observe(sample.clone());
+        alarms.observe(sample, finder.finding(), quality.quality());
+        let alarm =
+            alarms.all().iter().find(|alarm| alarm.rule.name == "data_acquisition_dead").expect("it is built in");
+        alarm.sentence.clone()
+    };
+    let pending = (1..=5).map(|second| sentence(second, false)).last().expect("some");
+    assert_eq!(pending, "no event is built, and no unit says why");
+    (6..=14).for_each(|second| _ = sentence(second, true));
+    let words = "no event was built in 14 s; bu0 has not reported for 9 s: it hangs or is stopped";
+    assert_eq!(sentence(15, true), words);
+}
+
+/// Nodes leave at the end of a run, and come to the next one within seconds.
+#[test]
+fn nodes_that_come_back_between_two_runs_raise_no_alarm() {
+    let mut alarms = Alarms::new(built_in()).expect("their names differ");
+    let mut states = |run, seconds: core::ops::Range<u64>, phase: &'static str, is_connected| {
+        for second in seconds {
+            let mut sample = Sample { run: RunNumber(run), phase, ..sample(second, Vec::new()) };
+            sample.nodes[0].is_connected = is_connected;
+            alarms.observe(sample, None, &Quality::default());
+        }
+        alarms.all().iter().find(|alarm| alarm.rule.name == "node_missing").expect("it is built in").state
+    };
+    assert_eq!(states(1, 1..10, "running", true), State::Normal);
+    assert_eq!(states(1, 10..14, "ended", false), State::Normal);
+    assert_eq!(states(2, 14..22, "initial", false), State::Normal);
+    assert_eq!(states(2, 22..30, "configured", true), State::Normal);
+    assert_eq!(states(3, 40..53, "initial", false), State::Active, "it does not come back");
 }
 
 #[test]
@@ -395,7 +443,7 @@ fn each_problem_of_the_data_raises_the_alarm_of_its_name_with_its_sentence() {
         let quantity = Quantity::Data(kind);
         let name = quantity.to_string().replace("data:", "");
         let rule = rules.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("{kind:?}"));
-        // These two are also looked at before and after the run.
+        // These two are also looked at before the run.
         let is_counted = matches!(rule.quantity, Quantity::NodesMissing | Quantity::Dead);
         assert!(is_counted || rule.quantity == quantity, "{kind:?}");
     }

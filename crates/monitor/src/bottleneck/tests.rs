@@ -1,12 +1,19 @@
 //! Each rule on a made-up run, their order, and what holds a sentence.
 
 use super::{Finder, Finding, Limit, find};
-use crate::made_up::{held_back, node, sample, source};
+use crate::made_up::{self, held_back, node, source};
 use crate::numbering::Begun;
-use crate::{Activity, DiskLoad, Sample};
+use crate::{Activity, DiskLoad, Sample, SourceSample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, EventKey, NodeId, RunNumber};
 use std::sync::Arc;
+
+/// A run that has built an event a second.
+fn sample(seconds: u64, sources: Vec<SourceSample>) -> Sample {
+    let mut sample = made_up::sample(seconds, sources);
+    sample.events.built = seconds;
+    sample
+}
 
 /// What is found between two samples of a run, of which nothing was seen before. Every finding has a row in the manual.
 fn found(before: &Sample, now: &Sample) -> Finding {
@@ -50,9 +57,82 @@ fn a_run_that_takes_all_is_not_limited() {
 }
 
 #[test]
+fn a_run_that_builds_nothing_is_never_said_to_take_everything() {
+    let (before, mut now) = healthy();
+    now.events = before.events;
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::NothingBuilt);
+    assert_eq!(finding.sentence, "sources send 200 fragments a second, and no event was built for 10 s");
+}
+
+/// A run at this second, whose readout unit reported last at the second 10.
+fn hangs(second: u64, phase: &'static str) -> Sample {
+    let mut sample = Sample { phase, ..sample(second, vec![source(1, 1_000), source(2, 1_000)]) };
+    sample.nodes[0].reported = Some(made_up::sample(10, Vec::new()).time);
+    sample
+}
+
+#[test]
+fn a_node_that_hangs_is_named_instead_of_missing_triggers() {
+    let words = "ru0 has not reported for 6 s: it hangs or is stopped";
+    for (phase, sentence) in [
+        ("running", words.to_owned()),
+        ("paused", words.to_owned()),
+        ("configured", words.to_owned()),
+        ("draining", format!("stopping: {words}")),
+    ] {
+        let mut activity = Activity::default();
+        (10..=16).for_each(|second| activity.observe(&hangs(second, phase)));
+        let finding = find(&hangs(15, phase), &hangs(16, phase), &activity).expect("time has gone on");
+        assert_eq!((finding.limit, finding.subject.as_str()), (Limit::NodeSilent, "ru0"), "{phase}");
+        assert_eq!(finding.sentence, sentence);
+        assert!(is_in_manual(&finding.sentence), "{}", finding.sentence);
+    }
+}
+
+#[test]
+fn the_end_of_a_run_names_the_disk_that_it_waits_for() {
+    let (before, mut now) = healthy();
+    now.phase = "draining";
+    now.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskFull, 1)]);
+    let finding = found(&before, &now);
+    let what = "no space left; free some now, or the data that wait for it are dropped";
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::DiskFull, "bu0"), "its alarm goes on");
+    assert_eq!(finding.sentence, format!("stopping: bu0 cannot write to its disk: {what}"));
+    now.outputs = Arc::new([(NodeId::builder(0), "/data0".to_owned())].into());
+    assert_eq!(found(&before, &now).sentence, format!("stopping: bu0 cannot write to /data0: {what}"));
+    now.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskFailing, 5)]);
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::DiskFailing);
+    assert!(finding.sentence.contains(": error 5 of the operating system; repair it now"), "{}", finding.sentence);
+    now.nodes[1] = node(NodeId::builder(0), &[]);
+    now.nodes[1].is_connected = false;
+    assert_eq!(found(&before, &now).sentence, "stopping: bu0 not connected to the event manager");
+}
+
+#[test]
+fn a_run_waits_for_nodes_to_join_before_it_asks_to_start_them() {
+    let initial = |second| {
+        let mut sample = Sample { phase: "initial", ..sample(second, Vec::new()) };
+        sample.nodes[0].is_connected = false;
+        sample
+    };
+    let said = |from: u64, to: u64| {
+        let mut activity = Activity::default();
+        (10..=to).for_each(|second| activity.observe(&initial(second)));
+        let finding = find(&initial(from), &initial(to), &activity).expect("time has gone on");
+        assert!(is_in_manual(&finding.sentence), "{}", finding.sentence);
+        (finding.limit, finding.sentence)
+    };
+    assert_eq!(said(18, 19), (Limit::NotRunning, "the run waits for ru0 to connect".to_owned()));
+    let missing = "the run cannot begin: ru0 not connected to the event manager; start the node";
+    assert_eq!(said(19, 20), (Limit::NotRunning, missing.to_owned()));
+}
+
+#[test]
 fn a_run_whose_events_are_incomplete_is_never_said_to_be_well() {
     let (before, mut now) = healthy();
-    (now.events.built, now.events.incomplete_emitted) = (900, 100);
+    (now.events.built, now.events.incomplete_emitted) = (910, 100);
     let finding = found(&before, &now);
     assert_eq!(finding.limit, Limit::Incomplete);
     assert_eq!(finding.sentence, "the rate is not limited, but events are incomplete: 100 of the last 1,000");
@@ -73,6 +153,7 @@ fn a_run_that_drops_fragments_is_never_said_to_take_everything() {
 #[test]
 fn a_restart_of_every_source_says_to_start_a_new_run() {
     let (before, mut now) = healthy();
+    now.events = before.events;
     for source in &mut now.sources {
         source.numbering.restarted_at = Some(EventKey::new(0, 1154));
         source.account.dropped.add(Cause::OutOfSync, 1_000);
@@ -88,6 +169,7 @@ fn a_restart_of_every_source_says_to_start_a_new_run() {
 #[test]
 fn boards_whose_fragments_all_fail_their_checks_may_be_exchanged() {
     let (before, mut now) = healthy();
+    now.events = before.events;
     now.sources[0].doubts = vec![("crc_errors", 1_990)];
     now.sources[1].account.dropped.add(Cause::NotMatched, 2_000);
     let finding = found(&before, &now);
@@ -350,9 +432,10 @@ fn a_filter_is_named_where_it_is_busier_than_the_disk() {
         sample.nodes[1].numbers.add(Counter::FilterUnits, 4);
     }
     // Of a filter that hangs nothing comes.
+    now.events = before.events;
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.evidence[0].value), (Limit::FilterStuck, 0.95));
-    now.events.built = 1;
+    now.events.built += 1;
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.evidence[0].value), (Limit::Filter, 0.95));
     assert!(finding.sentence.starts_with("rate limited by the filter of builder unit bu0: its units are 95 % busy"));
@@ -514,6 +597,22 @@ fn what_loses_data_or_stops_the_run_is_shown_at_once() {
     next.nodes[1].is_connected = false;
     run.finder.observe(next);
     assert_eq!(run.finder.finding().map(|finding| finding.limit), Some(Limit::NodeMissing));
+}
+
+#[test]
+fn what_is_over_is_said_no_longer() {
+    let mut finder = Finder::default();
+    let mut look = |second, one, other| {
+        finder.observe(sample(second, vec![source(1, one), source(2, other)]));
+        finder.finding().map(|finding| finding.limit)
+    };
+    look(1, 100, 100);
+    assert_eq!(look(2, 200, 100), Some(Limit::Sources));
+    assert_eq!(look(3, 300, 100), Some(Limit::SourceSilent));
+    assert_eq!(look(4, 400, 200), Some(Limit::Sources), "it sends again");
+    assert_eq!(look(5, 400, 200), Some(Limit::Sources));
+    assert_eq!(look(6, 400, 200), Some(Limit::NoData));
+    assert_eq!(look(7, 500, 300), Some(Limit::Sources));
 }
 
 #[test]

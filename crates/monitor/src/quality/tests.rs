@@ -140,6 +140,51 @@ fn a_problem_whose_count_rests_is_over_and_stays_in_the_list() {
     assert_eq!((only(&quality).since_ns, only(&quality).last_ns), (2 * SECOND, 13 * SECOND));
 }
 
+#[test]
+fn a_count_that_rests_says_so_while_it_is_still_red() {
+    let late = |second: u64| look(second, |look| look.sources[0].account.late = 5.min(second));
+    let sentence = |until: u64| after((1..=until).map(late)).sentence;
+    assert_eq!(sentence(6), "source 1: 5 fragments lost: 5 late");
+    assert_eq!(sentence(9), "source 1: 5 fragments lost: 5 late (none for 4 s)");
+    assert!(sentence(15).starts_with("earlier "), "{}", sentence(15));
+}
+
+#[test]
+fn a_node_that_hangs_makes_a_run_without_events_no_good_one() {
+    let hangs = |second: u64| {
+        look(second, |look| {
+            look.sources = vec![source(1, 300.min(100 * second))];
+            look.events.built = 300.min(100 * second);
+            look.nodes[0].reported = Some(sample(second.min(3), Vec::new()).time);
+        })
+    };
+    let quality = after((1..=7).map(hangs));
+    assert_eq!((quality.state, quality.problems.len()), (QualityState::Good, 0));
+    let quality = after((1..=8).map(hangs));
+    let words = "ru0 has not reported for 5 s: it hangs or is stopped";
+    assert_eq!((only(&quality).kind, &*quality.sentence), (ProblemKind::NodeSilent, words));
+    assert_eq!((quality.state, quality.is_current), (QualityState::NoData, true));
+    let again = look(9, |look| look.nodes[0].reported = Some(look.time));
+    let quality = after((1..=8).map(hangs).chain([again]));
+    assert_eq!((quality.state, quality.is_current), (QualityState::Good, false));
+}
+
+#[test]
+fn events_that_a_disk_did_not_take_are_named_with_the_builder_unit_once() {
+    let lost = |second: u64| {
+        look(second, |look| {
+            look.outputs = Arc::new([(NodeId::builder(0), "/data0".to_owned())].into());
+            look.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskRefusals, 3), (Counter::DiskFull, 1)]);
+            look.events.incomplete_dropped.add(Cause::WriteFailed, 10 * second);
+            look.sources.iter_mut().for_each(|one| one.account.dropped.add(Cause::WriteFailed, 10 * second));
+        })
+    };
+    let quality = after([lost(1), lost(2)]);
+    let words = "bu0 (/data0) did not write 20 events: no space was left";
+    assert_eq!((only(&quality).kind, &*quality.sentence), (ProblemKind::FragmentsLost, words));
+    assert_eq!(quality.state, QualityState::Incomplete);
+}
+
 /// A source whose numbers do not begin at the run's first one, `stale` fragments in.
 fn begins_at(look: &mut Sample, first: u64, came: u64, stale: u64) {
     look.sources[0].numbering.begun = Some(Begun { first, came, skipped: None });

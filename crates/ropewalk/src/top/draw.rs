@@ -107,6 +107,7 @@ pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) label: String,
     pub(crate) connected: bool,
+    pub(crate) silent: bool,
 }
 
 /// How fast everything was during the last second.
@@ -489,7 +490,14 @@ fn draw_nodes(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
         let rates = known.iter().find(|rates| rates.node == node.name).cloned().unwrap_or_default();
         let row = Row::new([
             node.label.clone(),
-            if node.connected { "connected" } else { "AWAY" }.to_owned(),
+            if !node.connected {
+                "AWAY"
+            } else if node.silent {
+                "HANGS"
+            } else {
+                "connected"
+            }
+            .to_owned(),
             grouped(rates.rate_hz as u64),
             bandwidth(rates.bytes_per_second),
             percent(rates.pool_share),
@@ -497,7 +505,7 @@ fn draw_nodes(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
             percent(rates.filter_busy_share),
             percent(rates.disk_busy_share),
         ]);
-        if node.connected { row } else { row.style(BAD) }
+        if node.connected && !node.silent { row } else { row.style(BAD) }
     });
     let widths = [18, 11, 13, 14, 9, 8, 8, 8].map(Constraint::Length);
     let names = ["unit", "", "rate / s", "bytes", "buffers", "busy", "filter", "disk"];

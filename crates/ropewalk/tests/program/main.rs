@@ -16,6 +16,7 @@ mod foreign;
 mod forms;
 mod front_ends;
 mod gateway;
+mod hung;
 mod inputs;
 mod limits;
 mod nodes;

@@ -41,20 +41,20 @@ impl Fault {
 }
 
 /// Two sources, 841 without a name and boardB, in a run under run control.
-struct Shift {
-    controlled: Controlled,
-    front_ends: Vec<FrontEnd>,
-    begun: Instant,
+pub(crate) struct Shift {
+    pub(crate) controlled: Controlled,
+    pub(crate) front_ends: Vec<FrontEnd>,
+    pub(crate) begun: Instant,
 }
 
-fn setup(name: &str) -> Setup {
+pub(crate) fn setup(name: &str) -> Setup {
     let setup = Setup::new(&format!("quality-{name}"), &[841]).timeout("300ms");
     setup.source("id = 843\nname = \"boardB\"\nreadout = \"ru0\"")
 }
 
 impl Shift {
     /// Begins a run in which the front ends of `connected` connect.
-    fn begin(setup: &Setup, connected: &[u32]) -> Self {
+    pub(crate) fn begin(setup: &Setup, connected: &[u32]) -> Self {
         let controlled = Controlled::start(setup, &[]);
         controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());
         let address = controlled.address_of("ru0");
@@ -62,12 +62,12 @@ impl Shift {
     }
 
     /// The front ends of `connected` connect to this address.
-    fn over(controlled: Controlled, address: &str, connected: &[u32]) -> Self {
+    pub(crate) fn over(controlled: Controlled, address: &str, connected: &[u32]) -> Self {
         let front_ends = connected.iter().map(|&id| FrontEnd::ferol(address, id).with_size(200)).collect();
         Self { controlled, front_ends, begun: Instant::now() }
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         let address = self.controlled.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let mut stream = TcpStream::connect(&address).expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -79,7 +79,7 @@ impl Shift {
     }
 
     /// Waits for the alarm, and returns its sentence. The fault began when `self.begun` was set last.
-    fn alarm(&self, name: &str) -> String {
+    pub(crate) fn alarm(&self, name: &str) -> String {
         let found = wait_for(&format!("the alarm {name}"), || {
             let alarms = self.get("/api/v1/alarms");
             let alarm = alarms.as_array().expect("a list").iter().find(|alarm| alarm["name"] == name)?.clone();
@@ -91,7 +91,7 @@ impl Shift {
     }
 
     /// Waits until this fault is in the view that page and top show, and on the terminal.
-    fn see(&mut self, name: &str) {
+    pub(crate) fn see(&mut self, name: &str) {
         let Fault { alarm, sentence, state, .. } = Fault::named(name);
         let begins = |one: &Value| one["sentence"].as_str().is_some_and(|one| one.starts_with(&sentence));
         let live = wait_for(&format!("{alarm}: {sentence}"), || {
@@ -111,14 +111,14 @@ impl Shift {
     }
 
     /// Ends the run, which has the exit status of this fault.
-    fn end_of(self, name: &str) -> Ended {
+    pub(crate) fn end_of(self, name: &str) -> Ended {
         let ended = self.end();
         ended.expect_status(Fault::named(name).status);
         ended
     }
 
     /// Sends these events of both sources, slowly.
-    fn send_all(&mut self, events: std::ops::RangeInclusive<u64>) {
+    pub(crate) fn send_all(&mut self, events: std::ops::RangeInclusive<u64>) {
         for event in events {
             self.front_ends.iter_mut().for_each(|front_end| front_end.send([event]));
             std::thread::sleep(PAUSE);
@@ -138,7 +138,7 @@ fn expect_told(ended: &Ended, words: &str) {
 }
 
 /// The account has a remark that begins like this.
-fn expect_remark(ended: &Ended, begin: &str) {
+pub(crate) fn expect_remark(ended: &Ended, begin: &str) {
     let account = ended.account();
     let remarks = account["remarks"].as_array().expect("a list");
     assert!(remarks.iter().any(|one| one.as_str().is_some_and(|one| one.starts_with(begin))), "{begin}: {remarks:#?}");

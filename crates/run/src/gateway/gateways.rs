@@ -58,7 +58,7 @@ pub(crate) struct Gateways {
     /// The lumisections that are over.
     pub(super) lumisections: Arc<LumisectionBoard>,
     /// Commands to gateways during the run.
-    pub(super) orders: Arc<OrderBoard>,
+    pub(crate) orders: Arc<OrderBoard>,
     gates: Vec<Arc<TriggerGate>>,
     is_over: Arc<AtomicBool>,
 }

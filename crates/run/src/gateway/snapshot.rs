@@ -183,8 +183,14 @@ impl GatewaySnapshot {
         let mut sample = empty;
         for (node, gateway) in queues(self) {
             let numbers = Numbers::from_iter(gateway.all_numbers());
-            let distributions = BTreeMap::new();
-            sample.nodes.push(NodeSample { node, is_connected: true, incarnation: None, numbers, distributions });
+            sample.nodes.push(NodeSample {
+                node,
+                is_connected: true,
+                reported: gateway.at.filter(|_| !gateway.is_over),
+                incarnation: None,
+                numbers,
+                distributions: BTreeMap::new(),
+            });
             gateway.flows.iter().for_each(|flow| sample.events.merge(&flow.events.events));
         }
         let held_back = dead(self).as_nanos() as u64;
@@ -244,6 +250,17 @@ mod tests {
         assert_eq!(nodes, [3, 4].map(NodeId::builder));
         let run = snapshot.run_snapshot(&[], RunSnapshot::default());
         assert_eq!(run.nodes, [3, 4].map(|number| (NodeId::builder(number), true)));
+    }
+
+    #[test]
+    fn a_gateway_has_reported_when_its_threads_did_until_it_ends() {
+        let at = Some(ropewalk_terms::Instant::from_nanoseconds(5));
+        let reported = |is_over| {
+            let gateways = vec![("gw0".to_owned(), GatewayReport { at, is_over, ..GatewayReport::default() })];
+            let snapshot = GatewaySnapshot { gateways, ..GatewaySnapshot::default() };
+            snapshot.sample(&[], CellsBySource::new(), Sample::default()).nodes[0].reported
+        };
+        assert_eq!((reported(false), reported(true)), (at, None));
     }
 
     fn record(turns: &[&[u64]]) -> (Part, Vec<(u64, Option<u64>)>) {
