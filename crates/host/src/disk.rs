@@ -254,9 +254,9 @@ mod tests {
             ("sys/block/sda/sda1/dev", "8:1"),
         ];
         let disk = |path: &str| Mount::of(&mounts, Path::new(path)).and_then(|mount| mount.disk(devices.into_iter()));
-        let expected = [("/home/run", Some("sda")), ("/my data/run", Some("nvme0n1")), ("/memory", None)];
+        let expected = [("/data/run", Some("sda")), ("/my data/run", Some("nvme0n1")), ("/memory", None)];
         expected.into_iter().for_each(|(path, expected)| assert_eq!(disk(path), expected, "{path}"));
         assert_eq!(disk("/loop/a"), Some("loop0"));
-        assert!(Mount::of(&mounts, Path::new("/home")).is_some_and(|mount| mount.has("discard")));
+        assert!(Mount::of(&mounts, Path::new("/data")).is_some_and(|mount| mount.has("discard")));
     }
 }

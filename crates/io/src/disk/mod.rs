@@ -192,7 +192,7 @@ pub trait Disk: Send {
     /// name survive a power cut.
     fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64);
 
-    /// Deletes a file, beside everything else: no other call waits for it. A large one has another name meanwhile
+    /// Deletes a file: a segment beside everything else, so that no other call waits for it. A large one has another name meanwhile
     /// ([`DELETED_EXTENSION`](ropewalk_wire::run_file::DELETED_EXTENSION)); what a killed process leaves of that kind is deleted when a run
     /// directory beside it is entered.
     fn remove(&mut self, path: &Path, cookie: u64);

@@ -8,7 +8,7 @@
 //! deleted when a directory beside it is entered ([`Job::CleanUp`]).
 #![allow(unsafe_code)]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -84,6 +84,11 @@ impl Job {
             }
         }
     }
+}
+
+/// Whether a file of this path is a segment, which may be large. Others are small, and may be created anew right behind.
+pub(super) fn is_segment(path: &Path) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.parse::<SegmentName>().is_ok())
 }
 
 /// Deletes a file, in steps if it is large.

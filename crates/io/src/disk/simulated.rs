@@ -10,6 +10,7 @@ use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
 use ropewalk_wire::run_file::{Checksum, DELETED_EXTENSION};
 
+use super::remover::is_segment;
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, checksum_file, length_of};
 use crate::clock::{Clock, SimulatedClock};
 use crate::simulated::Random;
@@ -319,9 +320,13 @@ impl SimulatedDisk {
             Command::Publish { file, final_path, cookie } => {
                 Completion::Published { file, cookie, result: self.carry_out_publish(file, final_path) }
             }
-            Command::Remove { path, cookie } => {
+            Command::Remove { path, cookie } if is_segment(&path) => {
                 self.begin_removal(&path, cookie, now);
                 return None;
+            }
+            Command::Remove { path, cookie } => {
+                let removed = self.storage.lock().files.remove(&path);
+                Completion::Removed { cookie, result: removed.map(drop).ok_or(DiskCause::NotFound) }
             }
             Command::LookFor { path, cookie } => {
                 let is_there = self.storage.lock().files.contains_key(&path);
@@ -526,8 +531,11 @@ impl Disk for SimulatedDisk {
         self.command(0, Command::Publish { file, final_path: final_path.to_owned(), cookie });
     }
 
-    /// Takes no time of the others.
+    /// That of a segment takes no time of the others.
     fn remove(&mut self, path: &Path, cookie: u64) {
+        if !is_segment(path) {
+            return self.command(0, Command::Remove { path: path.to_owned(), cookie });
+        }
         let begins = self.busy_until.max(self.clock.now());
         self.queue.push_back((begins, Command::Remove { path: path.to_owned(), cookie }));
     }

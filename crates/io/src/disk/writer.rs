@@ -18,7 +18,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use super::helper::Helper;
 use super::open_file::{GATHERED, OpenFile, fail};
 use super::remover::{Job, Remover};
-use super::{DiskCause, FileToken, NewFile, RealDiskConfig, WriteMode, length_of, open_file};
+use super::{DiskCause, FileToken, NewFile, RealDiskConfig, WriteMode, length_of, open_file, remover};
 use crate::doorbell::Doorbell;
 
 /// Files that may be open before memory is asked for.
@@ -235,8 +235,17 @@ impl Writer {
         let _ = self.done.push(done);
     }
 
-    /// Hands a job to the thread that deletes. Where there is none to be had, this one does it.
+    /// Hands a job to the thread that deletes, but for small files, which are deleted in their turn. Where there is none to be had, this one does it.
     fn remove(&mut self, job: Job) {
+        match job {
+            Job::Remove { path, cookie } if !remover::is_segment(&path) => {
+                self.report(Done::Removed { cookie, result: open_file::remove(&path), path });
+            }
+            job => self.beside(job),
+        }
+    }
+
+    fn beside(&mut self, job: Job) {
         let sync = self.config.sync_on_publish;
         if self.remover.is_none() {
             self.remover = Remover::start(Arc::clone(&self.own_bell), sync).ok();

@@ -107,15 +107,17 @@ pub(super) fn each_way_writes_what_was_appended() {
 
 #[test]
 fn only_what_is_much_goes_past_the_page_cache_by_itself() {
+    const TEST: &str = "disk::files::only_what_is_much_goes_past_the_page_cache_by_itself";
     if write(WriteMode::Direct, &[10]) == 0 {
-        return ropewalk_tidy::skipped(
-            "disk::files::only_what_is_much_goes_past_the_page_cache_by_itself",
-            "the file system of the target directory knows no O_DIRECT",
-        );
+        return ropewalk_tidy::skipped(TEST, "the file system of the target directory knows no O_DIRECT");
     }
     assert_eq!(write(WriteMode::Auto, &[1000, 1000]), 0);
     // The content of the file's last piece is copied and written once more. From then on the file stays past the page cache.
-    assert_eq!(write(WriteMode::Auto, &[1000, 2 << 20, 1000]), 1000 + (2 << 20) + 2000);
+    let copied = write(WriteMode::Auto, &[1000, 2 << 20, 1000]);
+    if copied == 0 && write_probe(&Directory::default().path).is_some_and(|probe| !probe.prefers_direct()) {
+        return ropewalk_tidy::skipped(TEST, "a probe found the page cache to be faster");
+    }
+    assert_eq!(copied, 1000 + (2 << 20) + 2000);
     let mut slow = [500 << 10; 20];
     slow[19] = 2 << 20;
     assert_eq!(write(WriteMode::Auto, &slow), 0, "what began slowly stays in the page cache");

@@ -26,7 +26,7 @@ fn large(path: &Path) -> File {
 #[test]
 fn a_large_file_is_deleted_by_a_thread_that_writes_nothing() {
     let mut world = World::<Directory>::new(settings());
-    let path = world.path("file");
+    let path = world.path(SEGMENT);
     drop(large(&path));
     world.disk.remove(&path, 1);
     world.wait_for(1);
@@ -42,7 +42,7 @@ fn a_large_file_is_deleted_by_a_thread_that_writes_nothing() {
 #[test]
 pub(super) fn a_reader_goes_on_reading_what_is_deleted() {
     let mut world = World::<Directory>::new(settings());
-    let path = world.path("file");
+    let path = world.path(SEGMENT);
     drop(large(&path));
     let mut reader = File::open(&path).expect("it is there");
     world.disk.remove(&path, 1);
@@ -56,7 +56,7 @@ pub(super) fn a_reader_goes_on_reading_what_is_deleted() {
 #[test]
 pub(super) fn a_file_with_a_second_name_keeps_its_content_there() {
     let mut world = World::<Directory>::new(settings());
-    let (path, other) = (world.path("file"), world.path("other"));
+    let (path, other) = (world.path(SEGMENT), world.path("other"));
     drop(large(&path));
     fs::hard_link(&path, &other).expect("the file system has links");
     world.disk.remove(&path, 1);
@@ -82,7 +82,7 @@ pub(super) fn what_a_killed_process_left_half_deleted_is_deleted() {
     }
     world.disk.enter_directory(&of("run000002"));
     // What was asked for first has ended.
-    let path = of("file");
+    let path = of(SEGMENT);
     world.disk.remove(&path, 1);
     world.wait_for(1);
     assert!(left.iter().all(|path| !path.exists()));
