@@ -590,6 +590,7 @@ fn waiting_disks(snapshot: &RunSnapshot, sample: &Sample) -> String {
         let (node, place) = (sample.name_of_node(node), sample.place_of(node));
         let then = match snapshot.phase {
             RunPhase::Draining => "free some space now, or the data that wait for it are dropped",
+            RunPhase::Ended => "the data that waited for it were dropped",
             _ => "the run goes on by itself when there is room",
         };
         let _ = write!(text, "  DISK FULL at {node}{place}: {then}");
