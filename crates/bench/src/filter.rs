@@ -121,7 +121,7 @@ fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
     })
 }
 
-/// Seconds of processor for an event of so many bytes become those for 10^9 bytes of events, none of which is read.
+/// Converts processor seconds for an event of this size to processor seconds for 10^9 bytes of events, which are not read.
 fn per_gigabyte(all: &mut Series, bytes: usize) {
     all.ours.iter_mut().chain(&mut all.limit).for_each(|figure| *figure *= 1e9 / bytes as f64);
 }

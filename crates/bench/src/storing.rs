@@ -261,7 +261,7 @@ impl Stretch {
         Self { begin: Instant::now(), process_seconds: process_cpu_seconds() }
     }
 
-    /// 10^9 bytes a second, and the seconds of processor for 10^9 bytes of all threads, if so many bytes took it until now.
+    /// 10^9 bytes a second, and the processor seconds of all threads for 10^9 bytes, after this number of bytes.
     pub(crate) fn figures(self, bytes: u64) -> [f64; 2] {
         let (seconds, process) = (self.begin.elapsed().as_secs_f64(), process_cpu_seconds() - self.process_seconds);
         let gigabytes = (bytes as f64).max(1.0) / 1e9;
@@ -279,7 +279,7 @@ pub(crate) struct BareFiles {
 }
 
 impl BareFiles {
-    /// Writes until it `is_over` after so many bytes: rate and cost.
+    /// Writes until `is_over`, which gets the number of bytes: rate and cost.
     pub(crate) fn write(self, directory: &Path, is_over: impl Fn(u64) -> bool) -> std::io::Result<[f64; 2]> {
         std::fs::create_dir_all(directory)?;
         let way = if self.mode == WriteMode::Direct { OFlags::DIRECT } else { OFlags::empty() };

@@ -25,7 +25,7 @@ pub(crate) struct DiskFigures {
     pub(crate) sync_ms: f64,
     /// What took its time meanwhile; `None` in memory and over the network.
     pub(crate) says: Option<String>,
-    /// Which way is faster; `None` where there is no choice.
+    /// Which way is faster; `None` if only one is possible.
     pub(crate) probe: Option<WriteProbe>,
 }
 

@@ -163,7 +163,7 @@ struct Accepted {
 }
 
 impl Accepted {
-    /// The sink has reported these events. In the place of a slot each has the set of its streams.
+    /// The sink has reported these events. Each has the set of its streams instead of a slot.
     fn ended(&mut self, streams: &mut Streams, progress: impl Iterator<Item = (u32, Progress)>) {
         for (of, progress) in progress {
             let of = StreamSet::from_bits(of);

@@ -65,7 +65,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The disk that is meant by a device of its own or of one of its partitions; `devices` as of [`Mount::disk`].
+/// The disk of a device number, which may be that of a partition; `devices` as in [`Mount::disk`].
 pub fn disk_with<'d>(
     mut devices: impl Iterator<Item = (&'d str, &'d str)>,
     is_meant: impl Fn(&str, &str) -> bool,
@@ -129,7 +129,7 @@ pub struct DiskCounters {
 impl DiskCounters {
     /// Those of a disk in the text of /proc/diskstats; `None` if it has no line there.
     pub fn of(disk: &str, text: &str) -> Option<Self> {
-        /// As the kernel counts them, whatever the device's own block is.
+        /// The kernel counts in this unit for every block size of the device.
         const SECTOR: u64 = 512;
         let line = text.lines().find(|line| line.split_ascii_whitespace().nth(2) == Some(disk))?;
         // The kernel's documents count the fields behind the name, from 1.
@@ -163,7 +163,7 @@ pub struct DiskActivity {
     pub busy: f64,
     /// The part of the time that discards took: `busy`, divided among the kinds of requests by their times.
     pub discards: f64,
-    /// The part that flushes of its own cache took.
+    /// The share of time that flushes of its cache took.
     pub flushes: f64,
     /// Bytes written, per second.
     pub bytes_per_second: f64,
@@ -172,7 +172,7 @@ pub struct DiskActivity {
 }
 
 impl DiskActivity {
-    /// What a disk did in so many seconds; `None` if the counters do not follow each other.
+    /// What a disk did in `seconds`; `None` if the counters do not follow each other.
     pub fn between(before: &DiskCounters, now: &DiskCounters, seconds: f64) -> Option<Self> {
         let grown = |field: fn(&DiskCounters) -> u64| Some(field(now).checked_sub(field(before))? as f64);
         let (reads, writes) = (grown(|one| one.read_ms)?, grown(|one| one.write_ms)?);

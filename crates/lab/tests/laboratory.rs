@@ -186,7 +186,7 @@ fn two_builds_run_in_turns_and_a_case_that_got_worse_gives_status_1() {
     assert_eq!(order, ["before", "after", "after", "before", "before", "after"]);
     assert!(ran.lines().all(|line| line.ends_with("bench any --json --output . --quick --case x")), "{ran}");
 
-    // Programs in the place of directories; the same build is no worse than itself.
+    // Programs instead of directories; the same build is no worse than itself.
     let same = after.join("ropewalk-lab");
     let text = run(arguments(&same, &same, &["any", "--pairs", "1"]));
     text.expect_status(0);

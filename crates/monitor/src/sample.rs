@@ -141,7 +141,7 @@ pub struct DiskLoad {
     pub busy_thousandths: u16,
     /// The part that discards take, in thousandths.
     pub discards_thousandths: u16,
-    /// The part that flushes of its own cache take, in thousandths.
+    /// The share of time that flushes of its cache take, in thousandths.
     pub flushes_thousandths: u16,
 }
 

@@ -146,7 +146,7 @@ impl RunBase {
         self.workers.iter().chain(&self.emulators).for_each(Worker::wake);
     }
 
-    /// Ends what is still written in the place of connections and cards.
+    /// Ends recordings that stand in for connections and cards.
     pub(super) fn end_feeders(&self) {
         self.feeders.iter().for_each(|feeder| feeder.is_over.store(true, Ordering::Relaxed));
         while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {

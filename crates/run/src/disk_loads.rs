@@ -25,7 +25,7 @@ struct Watched {
 }
 
 impl DiskLoads {
-    /// Those that hold these directories. In memory and over the network there are no disks.
+    /// The disks of these directories. File systems in memory and over the network have no disk.
     pub(super) fn of(outputs: &BTreeMap<NodeId, Vec<PathBuf>>) -> Self {
         let mut loads = Self::default();
         for (&node, directories) in outputs {

@@ -37,7 +37,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     latency::bench(session)
 }
 
-/// Seconds of processor for 10^9 bytes, of rates in 10^9 bytes a second that count the time of processors of so many threads:
+/// Seconds of processor for 10^9 bytes, of rates in 10^9 bytes a second that count the processor time of this number of threads:
 /// only these threads work.
 fn cost_of(rates: &Series, threads: usize) -> Series {
     let cost = |side: &[f64]| side.iter().map(|rate| threads as f64 / rate.max(1e-9)).collect();

@@ -35,7 +35,7 @@ pub struct SendingParts<L, S> {
     pub tap: Option<(NodeId, Tap)>,
     /// The lumisections of all input queues. `None` if the whole run is one lumisection.
     pub lumisections: Option<LumisectionLine>,
-    /// Selects accepted events and writes them. For a machine that decides itself it decides, too, in the place of `farm`.
+    /// Selects accepted events and writes them. Without a farm it decides, too.
     pub output: EventOutput,
 }
 

@@ -346,7 +346,7 @@ impl Removals {
         self.under_way.push_back((stream, segment));
     }
 
-    /// The disk has deleted the segment of this number, or refused to; `None` if it is none of these.
+    /// The disk has deleted the segment with this number, or failed to; `None` for another answer.
     pub(super) fn ended(&mut self, cookie: u64) -> Option<(StreamIndex, Closed)> {
         let mut segments = self.under_way.iter();
         let place = segments.position(|(stream, segment)| segment_cookie(*stream, segment) == cookie)?;

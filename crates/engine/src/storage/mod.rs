@@ -53,7 +53,7 @@ pub struct Storage<D: Disk> {
     copies: Copies,
     /// Closed segments of all streams, the oldest first, unless they are taken away on purpose.
     kept: VecDeque<(StreamIndex, Closed)>,
-    /// Bytes of these, and of those that are being deleted.
+    /// Bytes of these, and of segments that are being deleted.
     kept_bytes: u64,
     removals: Removals,
     watch: Watch,

@@ -279,7 +279,7 @@ fn closed_segments_are_handed_over_from_each_disk() {
     assert_eq!(medium.paths(), expected, "each with its checksum");
 }
 
-/// A storage that keeps about three segments of one event each, and has written so many.
+/// A storage that keeps about three segments of one event each and has written this number of events.
 fn kept(medium: &SimulatedStorage, clock: &SimulatedClock, events: u32) -> Storage<SimulatedDisk> {
     let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
     let pool = Pool::new(PoolConfig::heap("records", 4 << 10, 64)).expect("there is memory");

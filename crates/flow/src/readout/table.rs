@@ -565,7 +565,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// The source's next fragment, so many events further on than the last one.
+        /// The source's next fragment, this number of events after the last one.
         Place(usize, u64),
         Settle(u64),
         Release(u64),

@@ -304,7 +304,7 @@ fn pattern(group: &Group) -> Option<Pattern> {
 const WIDEST_COUNTER: u8 = 4;
 const WIDEST_CLOCK: u8 = 8;
 
-/// Constant bytes without those that may be the upper bytes of a counter or clock: they change when it carries, after
+/// Constant bytes, except possible upper bytes of a counter or clock: these change when it carries, after
 /// minutes or hours.
 fn steady(mut constant: Range<usize>, guesses: &[Guess]) -> Range<usize> {
     let numbers = guesses.iter().filter_map(|guess| match &guess.meaning {

@@ -17,7 +17,7 @@ use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, probe};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
-/// With [`WriteMode::Auto`] a file to which at least so many bytes come at once is written past the page cache. Waiting for the device
+/// With [`WriteMode::Auto`], a file that gets at least this number of bytes at once is written past the page cache. Waiting for the device
 /// costs less there than the page cache's own copy and its writing back; with less it is the other way round.
 const DIRECT_FROM: u64 = 1 << 20;
 /// A file to which less comes at once up to here stays in the page cache to its end.
@@ -193,7 +193,7 @@ impl OpenFile {
         core::mem::take(&mut self.wants_probe).then(|| probe::directory_of(&self.path))
     }
 
-    /// Whether what comes now, so many bytes, goes past the page cache. That is decided once for the whole file: written both ways in
+    /// Whether the next `total` bytes go past the page cache. That is decided once for the whole file: written both ways in
     /// turn, its end would lie in the page cache each time, and be written back out of order.
     fn is_past_cache(&mut self, total: u64) -> bool {
         let Some(direct) = &mut self.direct else { return false };

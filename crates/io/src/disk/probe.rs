@@ -28,7 +28,7 @@ const PIECE: u64 = 4 << 20;
 const BLOCK: usize = 1 << 20;
 /// With less room than this nothing is probed.
 const LEAST_ROOM: u64 = 1 << 30;
-/// Through the page cache must be so many times as fast to be chosen. A short probe flatters it, because nothing is written back for long:
+/// The page cache must be this many times as fast to be chosen. A short probe flatters it, because nothing is written back yet:
 /// where probes found up to 2.0 times the rate past it, whole runs through the page cache wrote 0.3 GB/s in place of 0.8.
 const CLEARLY: f64 = 4.0;
 
@@ -108,7 +108,7 @@ pub(super) fn probe_and_remember(directory: &Path) {
     }
 }
 
-/// Writes both ways into the file system of a directory. `None` where there is no choice, or a short look says nothing: in memory, over
+/// Writes both ways into the file system of a directory. `None` if only one way is possible, or a short probe shows nothing: in memory, over
 /// the network, without `O_DIRECT` or files without a name, and with less than 1 GiB of room.
 ///
 /// # Errors

@@ -235,7 +235,7 @@ impl Writer {
         let _ = self.done.push(done);
     }
 
-    /// Hands a job to the thread that deletes, but for small files, which are deleted in their turn. Where there is none to be had, this one does it.
+    /// Hands a job to the thread that deletes, except small files, which are deleted in their turn. Without such a thread, this one deletes.
     fn remove(&mut self, job: Job) {
         match job {
             Job::Remove { path, cookie } if !remover::is_segment(&path) => {

@@ -38,7 +38,7 @@ const CYCLES: &[(&str, &[&str])] = &[
     ("tune", &["cards", "place"]),
 ];
 
-/// The modules of a crate, each with those that it uses.
+/// The modules of a crate, each with the modules that it uses.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// The code of a file up to its inline tests.
