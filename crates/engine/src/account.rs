@@ -3,7 +3,7 @@
 //! [`Standing`] is what the manager's thread writes: flat, and copied without an allocation once it has its size.
 //! [`RunSnapshot`] is what readers make of it on their own threads.
 
-use crate::observation::Hearing;
+use crate::hearing::Hearing;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{FragmentFlags, Gap, GapPart, NumberingAnomaly, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{

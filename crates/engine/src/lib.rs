@@ -33,6 +33,7 @@ mod event_files;
 mod event_output;
 mod filter;
 pub mod gateway;
+mod hearing;
 mod link;
 mod manager;
 mod managers;

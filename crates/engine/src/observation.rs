@@ -8,26 +8,6 @@ use ropewalk_monitor::synchrony::Relation;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{CounterKind, EventKey, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// When the event manager heard the other nodes.
-#[derive(Clone, Debug, Default)]
-pub struct Hearing {
-    /// When it had its last turn itself.
-    pub turned: Option<Instant>,
-    /// When it heard each connected node last.
-    pub heard: Vec<(NodeId, Instant)>,
-    /// How often nodes report; 0 if that was not changed.
-    pub interval: Duration,
-}
-
-impl Hearing {
-    /// Becomes equal to `other`; allocates only where that has grown.
-    pub(super) fn copy_from(&mut self, other: &Self) {
-        (self.turned, self.interval) = (other.turned, other.interval);
-        self.heard.clone_from(&other.heard);
-    }
-}
 
 /// What `standing` says, as it was read at `time`.
 pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {

@@ -11,7 +11,7 @@ use super::registry::{self};
 use super::remarks::Remarks;
 use super::run_files::{DiskLeft, DiskWatch};
 use super::summary::{Durations, Parts, RunSummary};
-use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
+use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary, ProbedDisk};
 use super::transfer::{TransferService, TransferSummary};
 use super::units::Units;
 use super::worker::{Ending, Worker};
@@ -464,7 +464,8 @@ impl RunHandle {
         summary.histograms = base.histograms.iter().map(|one| one.read(&sample, None)).collect();
         summary.measures = MeasureSummary::all(&sample);
         summary.disk = summary.disk.with_left(base.disk_left());
-        summary.disk.probes = base.disk_watch.as_ref().map(DiskWatch::probes).unwrap_or_default();
+        let outputs = base.disk_watch.as_ref().map(DiskWatch::directories).unwrap_or_default();
+        summary.disk.probes = outputs.iter().filter_map(|output| ProbedDisk::of(output)).collect();
         summary.warnings.clone_from(&base.warnings);
         summary.inputs = base.feeders.iter().filter_map(RunningFeeder::input).collect();
         summary.warnings.extend(base.feeders.iter().flat_map(RunningFeeder::remarks));

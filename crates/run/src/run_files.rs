@@ -3,7 +3,6 @@
 use super::RunError;
 use super::disk_loads::DiskLoads;
 use super::error::system;
-use super::summary_sections::ProbedDisk;
 use super::transfer::TransferConfig;
 use ropewalk_config::quantity::Bytes;
 use ropewalk_config::{Configuration, SyncChoice};
@@ -289,9 +288,9 @@ impl DiskWatch {
         self.written.store(bytes, Ordering::Relaxed);
     }
 
-    /// What probes of the disks found.
-    pub(super) fn probes(&self) -> Vec<ProbedDisk> {
-        self.directories.iter().filter_map(|output| ProbedDisk::of(output)).collect()
+    /// The directories that are written.
+    pub(super) fn directories(&self) -> &[PathBuf] {
+        &self.directories
     }
 
     /// What took the time of the disks a moment ago.
