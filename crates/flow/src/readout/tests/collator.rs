@@ -421,8 +421,9 @@ proptest! {
         }
         let config = LaneConfig { bits: bits as u8, reorder, reorder_timeout: Duration::from_millis(3) };
         let events = numbered(&mut lanes(sources, 64, config), &streams, &order);
-        // A wrong number a little ahead makes those late that it seems to have overtaken, where fewer are waited for.
-        judge(&streams, &events, if reorder < 8 { 20 * wrong } else { 0 })?;
+        // A wrong number a little ahead makes those late that it seems to have overtaken, where fewer are waited for: up to
+        // 16 steps of 100 (`TOGETHER`), in which there are 32 of 50.
+        judge(&streams, &events, if reorder < 8 { 32 * wrong } else { 0 })?;
     }
 
     /// A field wraps, wherever; sources that do not see each pulse wrap at different ones.
