@@ -43,6 +43,7 @@ const choices = (id) => `[...document.getElementById("${id}").options].map((opti
 const bars = (bins) => `(() => {
   const canvas = document.querySelector("#histogram canvas");
   const over = document.querySelector("#histogram .u-over");
+  if (canvas.clientWidth === 0) return "not drawn yet";
   const scale = canvas.width / canvas.clientWidth;
   const probe = document.createElement("canvas").getContext("2d");
   probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
@@ -69,7 +70,7 @@ export async function histograms(browser, program, shots) {
   await tab(page, "Histograms");
   expect(await page.evaluate(choices("histogram-name")) === "sizes,intervals", "the histograms that can be chosen are others");
   expect(await page.evaluate(choices("histogram-source")) === "all,source 1,source 2", "the sources that can be chosen are others");
-  expect(await page.evaluate(bars(4)) === "false,false,true,false", `bars of sizes stand elsewhere: ${await page.evaluate(bars(4))}`);
+  await until(page, "bars of sizes in their bins", `${bars(4)} === "false,false,true,false"`);
   await section.screenshot({ path: join(shots, "histogram.png") });
 
   // Both sources send equally often: one of them is in a bin, and the other one above them all.
