@@ -2,7 +2,7 @@
 //! source. Laid out once; nothing is allocated, hashed or searched for later.
 //!
 //! The ring uses only the first slots of its memory, as many as the events in flight need, so that they stay in the
-//! cache. It doubles when an event has no slot, up to the capacity, and halves when a quarter is enough.
+//! cache. It doubles when an event has no slot, up to the capacity, and halves when a quarter has been enough for long.
 //!
 //! ```text
 //!            slot  0     1     2     3    ...            what is known of the event
@@ -100,6 +100,8 @@ impl Lane<'_> {
 
 /// Slots that are in use at first.
 const FIRST_SLOTS: usize = 1024;
+/// The ring halves after this number of rounds in which a quarter of it was enough.
+const ROUNDS: usize = 16;
 
 /// Every event that is held.
 #[derive(Debug)]
@@ -115,6 +117,8 @@ pub(super) struct Table {
     end: Position,
     /// One past the latest event that was settled or released.
     marked: Position,
+    /// The base when more than a quarter of the ring was needed last.
+    needed_at: Position,
     /// Events before this one were offered for evacuation.
     visited: Position,
 }
@@ -133,6 +137,7 @@ impl Table {
             base: start,
             end: start,
             marked: start,
+            needed_at: start,
             visited: start,
         }
     }
@@ -176,18 +181,31 @@ impl Table {
             }
         }
         self.mask = 2 * size as Position - 1;
+        self.needed_at = self.base;
     }
 
-    /// Halves the ring where a quarter of it is enough.
+    /// Positions of which something is known, from the base on.
+    fn used(&self) -> Position {
+        self.end.max(self.marked).saturating_sub(self.base)
+    }
+
+    fn note_need(&mut self) {
+        if self.used() > (self.mask + 1) / 4 {
+            self.needed_at = self.base;
+        }
+    }
+
+    /// Halves the ring if a quarter of it has been enough for many rounds: bursts must not move events each time.
     fn shrink(&mut self) {
         let size = self.mask as usize + 1;
-        let used = self.end.max(self.marked).saturating_sub(self.base);
-        if size <= FIRST_SLOTS || used > size as Position / 4 {
+        self.note_need();
+        if size <= FIRST_SLOTS || self.base - self.needed_at < (ROUNDS * size) as Position {
             return;
         }
+        self.needed_at = self.base;
         let half = size / 2;
         for index in half..size {
-            if (self.base..self.base + used).contains(&self.slots[index].position) {
+            if (self.base..self.base + self.used()).contains(&self.slots[index].position) {
                 self.move_slot(index, index - half);
             }
         }
@@ -281,6 +299,7 @@ impl Table {
     fn mark(&mut self, end: Position) {
         self.marked = self.marked.max(end);
         self.reach(end);
+        self.note_need();
     }
 
     fn note_missing(&mut self, position: Position, cause: &mut impl FnMut(usize, Position) -> Option<Cause>) {
@@ -627,16 +646,22 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_returns_to_its_first_slots_when_few_events_are_held() {
+    fn a_ring_returns_to_its_first_slots_when_few_events_have_been_held_for_long() {
         let mut table = Table::new(1 << 14, 1, ORIGIN);
-        (ORIGIN..ORIGIN + 5000).for_each(|position| assert!(place(&mut table, 0, position)));
-        assert_eq!(table.slots_end() - table.base(), 8192);
-        table.settle(ORIGIN..ORIGIN + 5000, |_, _| None);
-        for first in (ORIGIN..ORIGIN + 5000).step_by(1000) {
-            table.release(first..first + 1000, |_, count| assert_eq!(count, 1000));
-            table.close_gap(ORIGIN + 5000);
-        }
-        table.close_gap(ORIGIN + 5000);
+        let mut head = ORIGIN;
+        let mut pass = |table: &mut Table, count: u64| {
+            (head..head + count).for_each(|position| assert!(place(table, 0, position)));
+            table.settle(head..head + count, |_, _| None);
+            table.release(head..head + count, |_, released| assert_eq!(released, count));
+            head += count;
+            table.close_gap(head);
+            table.slots_end() - table.base()
+        };
+        assert_eq!(pass(&mut table, 5000), 8192);
+        // Bursts keep it as it is.
+        assert!((0..200).all(|burst| pass(&mut table, if burst % 5 == 0 { 5000 } else { 200 }) == 8192));
+        let sizes: BTreeSet<u64> = (0..1500).map(|_| pass(&mut table, 200)).collect();
+        assert_eq!(sizes, BTreeSet::from([1024, 2048, 4096, 8192]));
         assert_eq!(table.slots_end() - table.base(), FIRST_SLOTS as Position);
     }
 
