@@ -63,7 +63,7 @@ def count(laboratory, name):
 
 def verdict(name, before, now):
     """Why a number is not good, or None."""
-    if before is None:
+    if not before:
         return f"{name}: {now:.1f} instructions, and {FILE.name} has no number"
     part = now / before - 1
     if part > ABOVE:
@@ -74,7 +74,7 @@ def verdict(name, before, now):
 
 
 def test():
-    assert verdict("any", 100.0, 102.9) is None and verdict("any", 100.0, 91.0) is None
+    assert not verdict("any", 100.0, 102.9) and not verdict("any", 100.0, 91.0)
     assert "+3.1%" in verdict("any", 100.0, 103.1)
     assert "better than" in verdict("any", 100.0, 89.0)
     assert "has no number" in verdict("any", None, 89.0)

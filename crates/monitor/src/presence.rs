@@ -10,13 +10,13 @@ use ropewalk_terms::{Instant, NodeId, RunNumber};
 use crate::Sample;
 use crate::quality::counted;
 
-/// A node that has not reported for so long hangs or is stopped. A busy machine may delay reports by a second or two.
+/// A node that has not reported for this long hangs or is stopped. A busy machine may delay reports by a second or two.
 const SILENT: Duration = Duration::from_secs(5);
 /// A node that reports rarely may miss this many reports.
 const REPORTS: u32 = 3;
 /// The time between two looks counts for at most this. A program that was stopped itself has heard nothing all the while.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
-/// Nodes that are away before a run begins have so long to come back.
+/// How long nodes that are away before a run begins may take to come back.
 const JOINING: Duration = Duration::from_secs(10);
 
 /// A node, and what is known of its reports.

@@ -29,10 +29,10 @@ const BLOCK: usize = 1 << 20;
 /// With less room than this nothing is probed.
 const LEAST_ROOM: u64 = 1 << 30;
 /// The page cache must be this many times as fast to be chosen. A short probe flatters it, because nothing is written back yet:
-/// where probes found up to 2.0 times the rate past it, whole runs through the page cache wrote 0.3 GB/s in place of 0.8.
+/// where probes found up to 2.0 times the rate past it, whole runs through the page cache wrote 0.3 GB/s instead of 0.8.
 const CLEARLY: f64 = 4.0;
 
-/// File systems over the network, and those of other programs, by their numbers (statfs(2)): their servers have caches of their own, and
+/// File systems over the network, and those of other programs, by their numbers (statfs(2)): their servers have their own caches, and
 /// a short probe says nothing of them.
 const REMOTE: [u64; 10] = [
     0x6969,      // NFS

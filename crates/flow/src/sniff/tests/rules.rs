@@ -244,3 +244,14 @@ fn upper_bytes_of_a_counter_are_in_no_match() {
     let said: Vec<String> = group.doubts.iter().map(ToString::to_string).collect();
     assert_eq!(said, ["the upper bits of u16be at 4 always were 0x9: they may be something else"]);
 }
+
+#[test]
+fn bytes_above_a_counter_that_began_at_a_carry_may_belong_to_it() {
+    let group = found(400, |index, _, noise| {
+        let mut bytes = [&[0xCA, 0xFE][..], &(0x4C_0000 + index as u32).to_be_bytes()[1..], &[0; 8]].concat();
+        noise.fill(&mut bytes[5..]);
+        bytes
+    });
+    let said: Vec<String> = group.doubts.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|doubt| doubt.starts_with("the bytes above u16be at 3 always were 0x")), "{said:?}");
+}
