@@ -609,6 +609,7 @@ fn waiting_disks(snapshot: &RunSnapshot, sample: &Sample) -> String {
 mod tests {
     use super::*;
     use ropewalk_monitor::NodeSample;
+    use ropewalk_monitor::alarms::{Condition, Quantity};
     use ropewalk_terms::NodeId;
 
     #[test]
@@ -643,6 +644,27 @@ mod tests {
             words(RunPhase::Draining)
                 .ends_with("DISK FULL at bu1: free some space now, or the data that wait for it are dropped")
         );
+    }
+
+    #[test]
+    fn the_status_line_leaves_out_alarms_that_an_operator_acknowledged_or_shelved() {
+        let rule = |name: &str| Rule {
+            name: name.to_owned(),
+            severity: Severity::Warning,
+            quantity: Quantity::Value(Counter::PoolHeld),
+            condition: Condition::Above(10.0),
+            hold: Duration::ZERO,
+            is_latched: false,
+        };
+        let mut progress = Progress::new(&[rule("pool_high"), rule("pool_low")]);
+        let numbers = [(Counter::PoolHeld, 11)].into_iter().collect();
+        let (node, is_connected) = (NodeId::readout(0), true);
+        let distributions = Default::default();
+        let node = NodeSample { node, is_connected, reported: None, incarnation: None, numbers, distributions };
+        let sample = Sample { phase: "running", nodes: vec![node], ..Sample::default() };
+        progress.alarms.observe(sample, None, progress.quality.quality());
+        progress.quiet.insert("pool_low".to_owned());
+        assert_eq!(progress.data().trim(), "ALARM pool high: total:pool_held is 11, above 10");
     }
 
     fn snapshot() -> RunSnapshot {
