@@ -46,14 +46,13 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
 }
 
 /// Sections and keys that gateways do not use.
-const NOT_OF_GATEWAYS: [(&str, &[&str]); 8] = [
+const NOT_OF_GATEWAYS: [(&str, &[&str]); 7] = [
     ("readout", &[]),
     ("builder", &[]),
     ("manager", &[]),
     ("source", &[]),
     ("felix", &[]),
     ("synchrony", &[]),
-    ("pool", &[]),
     (
         "run",
         &[

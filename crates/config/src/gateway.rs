@@ -4,6 +4,7 @@ mod check;
 #[cfg(test)]
 mod tests;
 
+use crate::model::Configuration;
 use crate::quantity::{
     Bandwidth, Bytes, ChunkBytes, Form, Rate, SizeDistribution, Time, TimeDistribution, Times, UNIT_NAME,
     read_from_text,
@@ -534,5 +535,64 @@ read_from_text!(
 impl Serialize for ListenAddress {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+/// An input queue of a gateway.
+#[derive(Copy, Clone, Debug)]
+pub struct InputQueue<'a> {
+    /// The gateway.
+    pub gateway: &'a GatewaySection,
+    /// Its number among all queues of all gateways.
+    pub number: u16,
+    /// Its number in its gateway.
+    pub index: u16,
+}
+
+impl Configuration {
+    /// All input queues, gateway by gateway.
+    pub fn input_queues(&self) -> impl Iterator<Item = InputQueue<'_>> {
+        let each = self.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
+        (0..).zip(each).map(|(number, (gateway, index))| InputQueue { gateway, number, index })
+    }
+}
+
+impl InputQueue<'_> {
+    /// Its name: the gateway's, with its number if there are several queues.
+    pub fn name(&self) -> String {
+        let name = &self.gateway.name;
+        if self.gateway.queues == 1 { name.clone() } else { format!("{name}-{}", self.index) }
+    }
+
+    /// Where the packets of a flow come in.
+    ///
+    /// # Panics
+    /// If the configuration was not checked.
+    pub fn listen(&self, flow: &FlowSection) -> SocketAddrV4 {
+        let first = self.gateway.listen[&flow.name];
+        first.of_queue(self.index, flow.protocol.is_none()).expect("the configuration was checked")
+    }
+
+    /// Where messages of nodes come in.
+    ///
+    /// # Panics
+    /// If the configuration was not checked.
+    pub fn control(&self, transport: TransportChoice) -> SocketAddrV4 {
+        let has_ports = transport != TransportChoice::RawIp;
+        self.gateway.control.of_queue(self.index, has_ports).expect("the configuration was checked")
+    }
+
+    /// Where readers of a flow's decisions connect, if they may.
+    ///
+    /// # Panics
+    /// If the configuration was not checked.
+    pub fn decisions(&self, flow: &FlowSection) -> Option<SocketAddrV4> {
+        let first = self.gateway.decisions.get(&flow.name)?;
+        Some(first.of_queue(self.index, true).expect("the configuration was checked"))
+    }
+
+    /// Its part of the gateway's memory for packets, in bytes.
+    pub fn memory(&self) -> usize {
+        self.gateway.memory.0 as usize / usize::from(self.gateway.queues)
     }
 }

@@ -39,7 +39,7 @@ pub use filter::{BytesTable, FilterSection, NotThis, RandomTable, SizeTable, Str
 pub use gateway::FARM_PROTOCOL;
 pub use gateway::{
     Addresses, Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection,
-    ListenAddress, NodeOutage, ReceiveChoice, SendChoice, SourcesSection, TellSection, ThrottleSection,
+    InputQueue, ListenAddress, NodeOutage, ReceiveChoice, SendChoice, SourcesSection, TellSection, ThrottleSection,
     TransportChoice, TriggerNaming, TriggerSection,
 };
 pub use histogram::{
@@ -54,7 +54,7 @@ pub use model::{
     BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, Settings,
     SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
 };
-pub use model::{fault_of, policy, policy_of};
+pub use model::{fault_of, policy};
 pub use parse::{Fault, Faults, parse, parse_as, point_at, read, read_pull, read_push, read_text};
 pub use run::{
     BlackBoxSection, LumisectionChoice, PlacementChoice, RestartChoice, RunSection, StorageSection, SyncChoice,

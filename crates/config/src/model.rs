@@ -391,34 +391,23 @@ pub fn policy(configuration: &Configuration) -> Result<Policy, Fault> {
 
 /// The policy, or everything that is wrong with its rules.
 pub(super) fn checked_policy(configuration: &Configuration, faults: &mut Faults) -> Option<Policy> {
-    let policy = policy_with(&configuration.thread, configuration.pool.iter().map(pool_rule).collect(), faults)?;
-    Some(match configuration.run.placement {
+    let threads = &configuration.thread;
+    let rules: Vec<Option<Rule>> = (0..).zip(threads).map(|(index, rule)| thread_rule(index, rule, faults)).collect();
+    let is_right = rules.iter().all(Option::is_some);
+    // A stand-in for a wrong rule, so that its pattern is checked, too.
+    let stand_in = |rule: &ThreadRule| Rule { pattern: rule.pattern.clone(), lock: true, ..Rule::default() };
+    let rules = rules.into_iter().zip(threads).map(|(made, rule)| made.unwrap_or_else(|| stand_in(rule))).collect();
+    let policy = match Policy::checked(rules, configuration.pool.iter().map(pool_rule).collect()) {
+        Ok(policy) => policy,
+        Err(wrong) => {
+            wrong.iter().for_each(|error| _ = faults.keep::<()>(Err(fault_of(error))));
+            return None;
+        }
+    };
+    is_right.then(|| match configuration.run.placement {
         PlacementChoice::Rules => policy,
         PlacementChoice::Auto => policy.automatic(),
     })
-}
-
-/// The policy of rules for threads alone.
-///
-/// # Errors
-/// As [`policy`].
-pub fn policy_of(threads: &[ThreadRule]) -> Result<Policy, Fault> {
-    first_fault(|faults| policy_with(threads, Vec::new(), faults))
-}
-
-fn policy_with(threads: &[ThreadRule], pools: Vec<Rule>, faults: &mut Faults) -> Option<Policy> {
-    let rules: Vec<Option<Rule>> = (0..).zip(threads).map(|(index, rule)| thread_rule(index, rule, faults)).collect();
-    let is_right = rules.iter().all(Option::is_some);
-    // In the place of a wrong rule, so that its pattern is checked, too.
-    let stand_in = |rule: &ThreadRule| Rule { pattern: rule.pattern.clone(), lock: true, ..Rule::default() };
-    let rules = rules.into_iter().zip(threads).map(|(made, rule)| made.unwrap_or_else(|| stand_in(rule))).collect();
-    match Policy::checked(rules, pools) {
-        Ok(policy) => is_right.then_some(policy),
-        Err(wrong) => {
-            wrong.iter().for_each(|error| _ = faults.keep::<()>(Err(fault_of(error))));
-            None
-        }
-    }
 }
 
 fn thread_rule(index: usize, rule: &ThreadRule, faults: &mut Faults) -> Option<Rule> {

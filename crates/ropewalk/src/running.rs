@@ -55,19 +55,11 @@ pub(crate) struct Controlled {
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut configuration = ropewalk_config::read(&options.config)?;
-    foresee(&configuration, &options.config)?;
+    topology::foresee(&configuration, &options.config, placement(&configuration))?;
     overrule(&mut configuration, &options.limits);
     let limits = Limits::of(&options.limits, (&options.control, options.idle), &configuration)?;
     let reader = reader(options, &configuration);
     take_run(Arc::new(Launcher::reading(configuration, reader)), &limits)
-}
-
-/// Checks the topology of readout and builder units before anything starts.
-fn foresee(configuration: &Configuration, file: &Path) -> Result<(), Failure> {
-    if configuration.has_gateways() {
-        return Ok(());
-    }
-    topology::foresee(configuration, file, placement(configuration))
 }
 
 impl Limits {
@@ -175,7 +167,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != configuration.written {
             last.clone_from(&configuration.written);
-            foresee(&configuration, &file).map_err(unfit)?;
+            topology::foresee(&configuration, &file, placement(&configuration)).map_err(unfit)?;
         }
         Ok(configuration)
     }

@@ -37,7 +37,7 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
     let plan = match &options.config {
         None => Plan::default(),
         Some(file) => {
-            let configuration = ropewalk_config::read_pull(file)?;
+            let configuration = ropewalk_config::read(file)?;
             // A run on this machine asks it how many cores it may use at once; another machine cannot be asked.
             let is_this_one = options.root == Path::new("/");
             let plan = if is_this_one { placement(&configuration) } else { placement_on(&configuration, &machine) };
@@ -64,19 +64,22 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     {
         user_command::check(command).map_err(|why| unfit(file, PlacementError::Unfit(Fault::new(key, why))))?;
     }
+    let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
+    // If the kernel places everything, only `topology` shows the table.
+    let shows_plan =
+        plan.placements.iter().any(Placement::is_placed) || !plan.unused_rules.is_empty() || !plan.remarks.is_empty();
+    let plan = if shows_plan { plan.to_string() } else { String::new() };
     if configuration.has_gateways() {
         let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
-        say!(
-            "{}: good: {}, {}, {}, {}",
-            file.display(),
+        let parts = [
             counted(configuration.flow.len(), "flow"),
             counted(sources, "source"),
             counted(configuration.gateway.len(), "gateway"),
-            counted(usize::from(configuration.farm.nodes), "node")
-        );
+            counted(usize::from(configuration.farm.nodes), "node"),
+        ];
+        write_results(format!("{}: good: {}\n{plan}", file.display(), parts.join(", ")).as_bytes());
         return Ok(exit::GOOD);
     }
-    let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
     check_card_files(&configuration)?;
     // With a fixed address of the event manager the nodes are separate processes.
     let addresses = Addresses::configured(&configuration);
@@ -86,16 +89,12 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         tell!("note: `address` of {all} has port 0: `ropewalk node builder` needs --at {first}=ADDRESS then");
     }
     note_unchecked_step(&configuration);
-    // A table in which the kernel places everything is left to `topology`.
-    let shows_plan =
-        plan.placements.iter().any(Placement::is_placed) || !plan.unused_rules.is_empty() || !plan.remarks.is_empty();
     let mut text = format!(
-        "{}: good: {}, {}, {}\n{}",
+        "{}: good: {}, {}, {}\n{plan}",
         file.display(),
         counted(configuration.source.len(), "source"),
         counted(configuration.readout.len(), "readout unit"),
-        counted(configuration.builder.len(), "builder unit"),
-        if shows_plan { plan.to_string() } else { String::new() }
+        counted(configuration.builder.len(), "builder unit")
     );
     configuration.first_lines().iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for source in &configuration.source {

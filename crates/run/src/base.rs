@@ -9,7 +9,6 @@ use super::placement::{HISTOGRAMS, ThreadPlacement};
 use super::plugins::Watched;
 use super::registry::{Configured, RunDirectory};
 use super::remarks::KnownSources;
-use super::resolve::queues;
 use super::run_files::{self, DiskLeft, DiskWatch, RunFiles, StartRoom};
 use super::summary_sections::ClockReading;
 use super::transfer::TransferService;
@@ -88,7 +87,7 @@ pub(super) struct RunBase {
 fn node_names(configuration: &Configuration) -> BTreeMap<NodeId, String> {
     let readouts = configuration.readout.iter().map(|readout| readout.name.clone());
     let builders = configuration.builder.iter().map(|builder| builder.name.clone());
-    let builders = builders.chain(queues(configuration).map(|queue| queue.name()));
+    let builders = builders.chain(configuration.input_queues().map(|queue| queue.name()));
     let all = (0..).map(NodeId::readout).zip(readouts).chain((0..).map(NodeId::builder).zip(builders));
     all.filter(|(node, name)| node.to_string() != *name).collect()
 }

@@ -79,7 +79,7 @@ pub use handle::{RunHandle, RunThreads};
 pub use histograms::{HistogramCounts, HistogramDefinition, HistogramKind, HistogramUnit, SourceHistograms};
 pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub(crate) use placement::MANAGER;
-pub use placement::{placement, placement_of_node, placement_on};
+pub use placement::{placement, placement_of_node, placement_on, receiving_threads};
 pub use plugins::unusable_libraries;
 pub use record::{FrontEndRecord, RunRecord};
 pub use registry::{ACCOUNT, CONFIGURATION, ConfigurationSummary, Registry, RunDirectory, TakeoverRecord};

@@ -1,7 +1,10 @@
 //! Where threads and pools go, by the rules of a configuration, and how many file descriptors a process needs.
 
 use super::error::{PlacementError, RunError};
-use ropewalk_config::{Configuration, Fault, PlacementChoice, ReadoutSection, SourceInput, SourceSection, ThreadRule};
+use ropewalk_config::{
+    Architecture, Configuration, Fault, FlowSection, GatewaySection, InputQueue, PlacementChoice, ReadoutSection,
+    ReceiveChoice, SourceInput, SourceSection,
+};
 use ropewalk_engine::{MOST_STRANGERS, MOST_UNKNOWN};
 use ropewalk_host::{
     Capability, CpuList, Decision, Feed, Item, Kind, Machine, Placement, Plan, PlanError, Policy, Scheduling,
@@ -29,11 +32,45 @@ pub(super) const SOURCES_RECEIVE: &str = "sources-receive";
 /// The thread of all units, where they share one.
 pub(super) const SHARED_THREAD: &str = "units";
 
+/// The thread of all emulated nodes of a farm.
+pub(super) const FARM: &str = "farm";
+/// The thread that divides a run of gateways into lumisections.
+pub(super) const LUMISECTIONS: &str = "lumisections";
 /// The thread that keeps what filters count.
 pub(super) const HISTOGRAMS: &str = "histograms";
 /// The thread that writes a builder unit's files.
 pub(super) fn disk_thread(builder: &str) -> String {
     format!("{builder}-disk")
+}
+
+/// The thread that receives the packets of an input queue whose gateway has two threads for each.
+pub(super) fn receiving_thread(queue: &str) -> String {
+    format!("{queue}-receive")
+}
+
+/// The thread that sends the events of such an input queue.
+pub(super) fn sending_thread(queue: &str) -> String {
+    format!("{queue}-send")
+}
+
+/// The thread of a flow's emulated trigger and sources.
+pub(super) fn sources_thread(flow: &FlowSection) -> String {
+    format!("sources-{}", flow.name)
+}
+
+/// The threads that receive the packets of a gateway, one for each of its input queues.
+pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
+    let name = |index| InputQueue { gateway, number: index, index }.name();
+    let thread = |name: String| match gateway.architecture {
+        Architecture::RunToCompletion => name,
+        Architecture::Threads => receiving_thread(&name),
+    };
+    (0..gateway.queues).map(name).map(thread).collect()
+}
+
+/// The pool for a flow's packets that come to an input queue through a socket.
+pub(super) fn packets_pool(queue: &InputQueue<'_>, flow: &FlowSection) -> String {
+    format!("{}-{}-packets", queue.name(), flow.name)
 }
 
 /// The pool of a unit for one purpose.
@@ -135,16 +172,6 @@ impl Wanted {
         Self::here(configuration, part)
     }
 
-    /// What rules ask for of threads with these names; nothing is looked at where there is no rule.
-    pub(super) fn of_threads(rules: &[ThreadRule], names: &[String]) -> Result<Self, PlacementError> {
-        if rules.is_empty() {
-            return Ok(Self { machine: None, plan: Plan::default(), is_shared: false });
-        }
-        let machine = Machine::read(Path::new("/"))?;
-        let plan = plan_of_threads(rules, names, &machine)?;
-        Ok(Self { machine: Some(machine), plan, is_shared: false })
-    }
-
     fn here(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
         Self::new(configuration, Machine::read(Path::new("/"))?, cores(), part)
     }
@@ -161,7 +188,8 @@ impl Wanted {
         }
         let is_shared = part == Part::Whole && are_few(configuration, cores) && configuration.thread.is_empty();
         let policy: Policy = ropewalk_config::policy(configuration).map_err(PlacementError::Unfit)?;
-        let plan = policy.plan(&machine, &items(configuration, part, is_shared));
+        let items = items(configuration, part, is_shared);
+        let plan = policy.plan(&machine, &items);
         let mut plan = plan.map_err(|error| PlacementError::Unfit(fault(configuration, &error)))?;
         if part == Part::Whole {
             // They were planned all the same: a rule for them is no slip in a configuration that nodes read too.
@@ -170,18 +198,6 @@ impl Wanted {
         }
         Ok(Self { machine: Some(machine), plan, is_shared })
     }
-}
-
-/// Where rules put threads with these names on a machine.
-pub(super) fn plan_of_threads(
-    rules: &[ThreadRule],
-    names: &[String],
-    machine: &Machine,
-) -> Result<Plan, PlacementError> {
-    let policy = ropewalk_config::policy_of(rules).map_err(PlacementError::Unfit)?;
-    let thread = |name: &String| Item { kind: Kind::Thread, name: name.clone(), feed: None };
-    let plan = policy.plan(machine, &names.iter().map(thread).collect::<Vec<_>>());
-    plan.map_err(|error| PlacementError::Unfit(ropewalk_config::fault_of(&error)))
 }
 
 fn is_automatic(configuration: &Configuration) -> bool {
@@ -210,6 +226,9 @@ fn fault(configuration: &Configuration, error: &PlanError) -> Fault {
 
 /// All threads and pools of a run, whichever process they are in: what one gets depends on the others.
 fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Item> {
+    if configuration.has_gateways() {
+        return items_of_gateways(configuration);
+    }
     let mut items = Vec::new();
     let thread = |name: String, feed: Option<Feed>| Item { kind: Kind::Thread, name, feed };
     let pool = |name: String, feed: Option<Feed>| Item { kind: Kind::Pool, name, feed };
@@ -269,6 +288,33 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     items
 }
 
+/// All threads and pools of a system with gateways.
+fn items_of_gateways(configuration: &Configuration) -> Vec<Item> {
+    let (mut threads, mut pools) = (Vec::new(), Vec::new());
+    let has_filter = configuration.decides_itself() && configuration.filter.is_some();
+    for queue in configuration.input_queues() {
+        let name = queue.name();
+        threads.extend(configuration.writes_to_disk().then(|| disk_thread(&name)));
+        pools.extend(configuration.writes_to_disk().then(|| pool_of(&name, Purpose::Records)));
+        pools.extend([Purpose::Evacuation, Purpose::Staging].map(|purpose| pool_of(&name, purpose)));
+        pools.extend(has_filter.then(|| pool_of(&name, Purpose::Results)));
+        // Rings and the frames of a card are no pools.
+        if !matches!(queue.gateway.receive, ReceiveChoice::Tpacket | ReceiveChoice::AfXdp) {
+            pools.extend(configuration.flow.iter().map(|flow| packets_pool(&queue, flow)));
+        }
+        match queue.gateway.architecture {
+            Architecture::RunToCompletion => threads.push(name),
+            Architecture::Threads => threads.extend([receiving_thread(&name), sending_thread(&name)]),
+        }
+    }
+    threads.extend(configuration.flow.iter().map(sources_thread));
+    threads.push(FARM.to_owned());
+    threads.extend(has_filter.then(|| HISTOGRAMS.to_owned()));
+    threads.push(LUMISECTIONS.to_owned());
+    let item = |kind| move |name| Item { kind, name, feed: None };
+    threads.into_iter().map(item(Kind::Thread)).chain(pools.into_iter().map(item(Kind::Pool))).collect()
+}
+
 /// The pools that there are only where nodes are processes of their own.
 fn between_nodes(configuration: &Configuration) -> Vec<String> {
     let control = configuration.readout.iter().map(|readout| readout.name.as_str()).chain([MANAGER]);
@@ -313,11 +359,6 @@ pub(super) struct ThreadPlacement {
 impl ThreadPlacement {
     pub(super) fn new(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
         Ok(Self::over(Wanted::of(configuration, part)?))
-    }
-
-    /// Of a run that has these threads.
-    pub(super) fn of_threads(rules: &[ThreadRule], names: &[String]) -> Result<Self, PlacementError> {
-        Ok(Self::over(Wanted::of_threads(rules, names)?))
     }
 
     fn over(wanted: Wanted) -> Self {

@@ -5,8 +5,8 @@ use super::file_filters::event_files_config;
 use super::placement::{Purpose, pool_of};
 use super::run_files::RunFiles;
 use ropewalk_config::{
-    Configuration, FelixSection, FilterSection, FormatName, GatewaySection, LumisectionChoice, SourceSection,
-    SyncChoice, SynchronyAction,
+    Configuration, FelixSection, FilterSection, FormatName, LumisectionChoice, SourceSection, SyncChoice,
+    SynchronyAction,
 };
 use ropewalk_engine::{
     BuilderDriveConfig, EventFilesConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig,
@@ -543,28 +543,4 @@ fn fingerprint(configuration: &Configuration) -> u64 {
         }
     }
     hasher.finish()
-}
-
-/// An input queue.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Queue<'a> {
-    pub(super) gateway: &'a GatewaySection,
-    /// Its number among all queues of all gateways.
-    pub(super) number: u16,
-    /// Its number in its gateway.
-    pub(super) index: u16,
-}
-
-/// All queues, gateway by gateway.
-pub(crate) fn queues(configuration: &Configuration) -> impl Iterator<Item = Queue<'_>> {
-    let each = configuration.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
-    (0..).zip(each).map(|(number, (gateway, index))| Queue { gateway, number, index })
-}
-
-impl Queue<'_> {
-    /// Its name: the gateway's, with its number where there are several.
-    pub(crate) fn name(&self) -> String {
-        let name = &self.gateway.name;
-        if self.gateway.queues == 1 { name.clone() } else { format!("{name}-{}", self.index) }
-    }
 }

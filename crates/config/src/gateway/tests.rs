@@ -63,7 +63,6 @@ fn what_gateways_do_not_use_is_refused() {
         ("[[readout]]\nname = \"ru0\"", "readout"),
         ("[synchrony]\naction = \"stop\"", "synchrony"),
         ("[filter]\ntriggers = [\"all\"]\nlibrary = \"a.so\"", "filter.library"),
-        ("[[pool]]\nmatch = \"a\"\nlock = true", "pool"),
         ("[run]\ncheck_crc = true", "run.check_crc"),
         ("[run]\nacknowledge = \"written\"", "run.acknowledge"),
         ("[timeouts]\nbuilder = \"1s\"", "timeouts.builder"),

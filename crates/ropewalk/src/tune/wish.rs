@@ -6,8 +6,7 @@ use ropewalk_config::{
     Configuration, FlowSection, NetworkAddress, PlacementChoice, ReadoutSection, ReceiveChoice, SourceInput, ThreadRule,
 };
 use ropewalk_host::{Card, CardKind, Decision, Kind, Machine, Plan};
-use ropewalk_run::gateway::{gateway_placement_on, receiving_threads};
-use ropewalk_run::placement_on;
+use ropewalk_run::{placement_on, receiving_threads};
 use ropewalk_tune::{Feeding, Placed, Transport, Wish};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -167,7 +166,7 @@ fn elsewhere(addresses: impl Iterator<Item = IpAddr>, machine: &Machine) -> Vec<
 
 /// What gateways need.
 fn of_push(configuration: &Configuration, machine: &Machine) -> Wish {
-    let plan = gateway_placement_on(configuration, machine).unwrap_or_default();
+    let plan = placement_on(configuration, machine).unwrap_or_default();
     let (mut feeding, mut memory_by_node) = (Vec::new(), BTreeMap::new());
     let bytes_per_second = bytes_to_each_queue(configuration, machine);
     for gateway in &configuration.gateway {

@@ -1,7 +1,7 @@
 //! The machine is drawn, and `config check` says where everything goes.
 
 use crate::forms::{expect_form, schema};
-use crate::process::Program;
+use crate::process::{Program, example};
 use crate::support::{Setup, TemporaryDirectory};
 use std::fs;
 use std::path::Path;
@@ -100,6 +100,28 @@ fn config_check_says_where_each_thread_and_pool_goes_and_by_which_rule() {
         "pool rule 2 matches nothing",
     ] {
         assert!(lines.iter().any(|one| one == line), "{line}: {lines:#?}");
+    }
+}
+
+#[test]
+fn config_check_shows_where_threads_and_pools_of_gateways_go() {
+    let directory = TemporaryDirectory::new("checked-gateway");
+    let rules = "[[thread]]\nmatch = \"^gw0$\"\ncpus = \"0\"\n[[pool]]\nmatch = \"-packets$\"\nlock = true\n\
+                 [[pool]]\nmatch = \"^no\"\nlock = true\n[[gateway]]";
+    let file = example(&directory, "lhcb-gateway.toml", &[("[[gateway]]", rules)]);
+    let checked = Program::run(["config", "check", &file]);
+    let topology = Program::run(["topology", &file]);
+    for ended in [checked, topology] {
+        let lines = ended.expect_status(0).out.iter();
+        let lines: Vec<String> = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for line in [
+            "thread gw0 CPU 0, node 0 thread rule 1",
+            "pool gw0-l1-packets any node, locked pool rule 1",
+            "pool gw0-staging any node no rule",
+            "pool rule 2 matches nothing",
+        ] {
+            assert!(lines.iter().any(|one| one == line), "{line}: {lines:#?}");
+        }
     }
 }
 

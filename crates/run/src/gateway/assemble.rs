@@ -4,16 +4,18 @@ use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
 use super::inputs::{self, Inputs, carrier};
 use crate::base::RunBase;
-use crate::error::{PlacementError, RunError, packet_error, system};
+use crate::error::{RunError, packet_error, system};
 use crate::file_filters::{event_files_config, start_file_filters};
 use crate::monitoring::Archive;
-use crate::placement::{HISTOGRAMS, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::placement::{
+    FARM, LUMISECTIONS, Part, Purpose, ThreadPlacement, pool_of, receiving_thread, sending_thread, sources_thread,
+};
 use crate::plugins::Filters;
-use crate::resolve::{Queue, lumisection_length, queues};
+use crate::resolve::lumisection_length;
 use crate::run_files::RunFiles;
 use crate::worker::DriveWithPage;
 use crate::workshop::{epoch, incarnation, nowhere, run_directory, sink};
-use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
+use ropewalk_config::{Architecture, Configuration, FlowSection, InputQueue};
 use ropewalk_engine::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
     PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
@@ -24,7 +26,6 @@ use ropewalk_engine::{Drive, EventFilesConfig, EventOutput, EventSink, StorageCo
 use ropewalk_flow::gateway::Output;
 use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::source::TriggerGate;
-use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::packet::{Flow, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
@@ -139,7 +140,7 @@ pub(crate) fn prepare(
         incarnation,
         gates,
         is_over,
-        placement: ThreadPlacement::of_threads(&configuration.thread, &threads(configuration))?,
+        placement: ThreadPlacement::new(configuration, Part::Whole)?,
         pages: PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation),
         base,
         running,
@@ -152,24 +153,6 @@ pub(crate) fn prepare(
     assembly.assemble(part)?;
     assembly.base.news.extend(assembly.pages.trouble());
     assembly.start()
-}
-
-/// Where rules put the threads of a system with gateways on a machine, in whichever process they are.
-///
-/// # Errors
-/// If a rule names CPUs or a node that are not there, or that were taken away from this process.
-pub fn gateway_placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
-    plan_of_threads(&configuration.thread, &threads(configuration), machine)
-}
-
-/// The threads that receive the packets of a gateway, one for each of its input queues.
-pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
-    let name = |index| Queue { gateway, number: index, index }.name();
-    let thread = |name: String| match gateway.architecture {
-        Architecture::RunToCompletion => name,
-        Architecture::Threads => receiving_thread(&name),
-    };
-    (0..gateway.queues).map(name).map(thread).collect()
 }
 
 /// How far each flow's trigger has come, where it is in this process.
@@ -188,41 +171,6 @@ fn gates(configuration: &Configuration, part: &SystemPart, events: Option<u64>) 
         Some(Arc::new(TriggerGate::new(limit.unwrap_or(u64::MAX))))
     };
     configuration.flow.iter().enumerate().map(gate).collect()
-}
-
-/// The names of all threads, in whichever process they are.
-fn threads(configuration: &Configuration) -> Vec<String> {
-    let mut names = Vec::new();
-    for queue in queues(configuration) {
-        let name = queue.name();
-        names.extend(configuration.writes_to_disk().then(|| disk_thread(&name)));
-        match queue.gateway.architecture {
-            Architecture::RunToCompletion => names.push(name),
-            Architecture::Threads => names.extend([receiving_thread(&name), sending_thread(&name)]),
-        }
-    }
-    names.extend(configuration.flow.iter().map(sources_thread));
-    names.push(FARM_THREAD.to_owned());
-    names.extend((configuration.decides_itself() && configuration.filter.is_some()).then(|| HISTOGRAMS.to_owned()));
-    names.push(LUMISECTIONS_THREAD.to_owned());
-    names
-}
-
-/// The thread of all nodes.
-const FARM_THREAD: &str = "farm";
-/// The thread that divides the run into lumisections.
-const LUMISECTIONS_THREAD: &str = "lumisections";
-
-fn receiving_thread(queue: &str) -> String {
-    format!("{queue}-receive")
-}
-
-fn sending_thread(queue: &str) -> String {
-    format!("{queue}-send")
-}
-
-fn sources_thread(flow: &FlowSection) -> String {
-    format!("sources-{}", flow.name)
 }
 
 impl Assembly<'_> {
@@ -253,10 +201,10 @@ impl Assembly<'_> {
             self.keep_files(part)?;
             self.divide(part)?;
         }
-        let queues: Vec<Queue<'_>> = queues(self.configuration).collect();
+        let queues: Vec<InputQueue<'_>> = self.configuration.input_queues().collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
             if part.has_gateway(&queues[0].gateway.name) {
-                let inputs = inputs::inputs(self.configuration, queues)?;
+                let inputs = inputs::inputs(self.configuration, queues, &self.placement)?;
                 for (queue, inputs) in queues.iter().zip(inputs) {
                     self.queue(queue, inputs, &mut places)?;
                 }
@@ -264,7 +212,7 @@ impl Assembly<'_> {
                 let transport = self.configuration.farm.transport;
                 places.control.extend(queues.iter().map(|queue| queue.control(transport)));
                 let listen =
-                    |queue: &Queue<'_>| self.configuration.flow.iter().map(|flow| queue.listen(flow)).collect();
+                    |queue: &InputQueue<'_>| self.configuration.flow.iter().map(|flow| queue.listen(flow)).collect();
                 places.listen.extend(queues.iter().map(listen));
             }
         }
@@ -312,7 +260,7 @@ impl Assembly<'_> {
         let (drive, lines) = LumisectionDrive::new(&flows, length, queues, Arc::clone(&self.running.is_held));
         self.running.lumisections = drive.board();
         self.lumisections = lines.into_iter();
-        self.gateways.push((LUMISECTIONS_THREAD.to_owned(), vec![DriveWithPage::new(Box::new(drive), None)]));
+        self.gateways.push((LUMISECTIONS.to_owned(), vec![DriveWithPage::new(Box::new(drive), None)]));
         Ok(())
     }
 
@@ -333,7 +281,7 @@ impl Assembly<'_> {
     }
 
     /// An input queue of a gateway.
-    fn queue(&mut self, queue: &Queue<'_>, mut inputs: Inputs, places: &mut Places) -> Result<(), RunError> {
+    fn queue(&mut self, queue: &InputQueue<'_>, mut inputs: Inputs, places: &mut Places) -> Result<(), RunError> {
         let (section, name, number) = (queue.gateway, queue.name(), queue.number);
         for (flow, address) in self.configuration.flow.iter().zip(&inputs.addresses) {
             self.base.addresses.push((format!("{name} {}", flow.name), address.to_string()));
@@ -369,10 +317,12 @@ impl Assembly<'_> {
             evacuate_above: EVACUATE_ABOVE,
         };
         let (block, blocks) = RECORDS_MEMORY;
-        let evacuated = PoolConfig::anonymous(&format!("{name}-evacuated"), block, blocks);
+        let evacuated = PoolConfig::anonymous(&pool_of(&name, Purpose::Evacuation), block, blocks);
         let memory = inputs::memory_kind(self.configuration);
-        let evacuated = Staging::new(Pool::new_untouched(PoolConfig { memory, ..evacuated })?);
-        let heads = Staging::new(pool(&format!("{name}-heads"), SEND_MEMORY)?);
+        let evacuated = Staging::new(self.placement.untouched_pool(PoolConfig { memory, ..evacuated })?);
+        let (block, blocks) = SEND_MEMORY;
+        let heads = PoolConfig::anonymous(&pool_of(&name, Purpose::Staging), block, blocks);
+        let heads = Staging::new(self.placement.untouched_pool(heads)?);
         let board = self.hardware(queue)?;
         let triggers = trigger_sender(&name)?;
         let receiving = ReceivingParts { inputs: inputs.receivers, triggers, board: board.clone(), evacuated };
@@ -394,7 +344,7 @@ impl Assembly<'_> {
     }
 
     /// Where readers of a queue's decisions connect, by flow.
-    fn readers(&mut self, queue: &Queue<'_>) -> Result<Vec<Option<Box<dyn DecisionReaders + Send>>>, RunError> {
+    fn readers(&mut self, queue: &InputQueue<'_>) -> Result<Vec<Option<Box<dyn DecisionReaders + Send>>>, RunError> {
         let mut readers = Vec::new();
         for flow in &self.configuration.flow {
             let name = format!("{} decisions of {}", queue.name(), flow.name);
@@ -408,7 +358,7 @@ impl Assembly<'_> {
     }
 
     /// Where hardware reads the throttle's state, if `tell` is configured.
-    fn hardware(&mut self, queue: &Queue<'_>) -> Result<Option<Arc<ThrottleBoard>>, RunError> {
+    fn hardware(&mut self, queue: &InputQueue<'_>) -> Result<Option<Arc<ThrottleBoard>>, RunError> {
         let Some(tell) = &queue.gateway.throttle.tell else { return Ok(None) };
         let name = queue.name();
         let board = Arc::<ThrottleBoard>::default();
@@ -469,12 +419,12 @@ impl Assembly<'_> {
     }
 
     /// The input queues of the gateways that are in this process.
-    fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = Queue<'_>> {
-        queues(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
+    fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = InputQueue<'_>> {
+        self.configuration.input_queues().filter(move |queue| part.has_gateway(&queue.gateway.name))
     }
 
     /// How an input queue writes.
-    fn storage_config(&self, queue: &Queue<'_>) -> StorageConfig {
+    fn storage_config(&self, queue: &InputQueue<'_>) -> StorageConfig {
         let stored = self.configuration.flow.iter().filter(|flow| flow.output == Output::Storage);
         let entries = stored.flat_map(|flow| {
             flow.sources.entries(false).map(|(id, _)| SourceEntry {
@@ -502,7 +452,7 @@ impl Assembly<'_> {
     }
 
     /// The output of an input queue that decides itself.
-    fn output(&mut self, queue: &Queue<'_>, sink: Option<Box<dyn EventSink>>) -> Result<EventOutput, RunError> {
+    fn output(&mut self, queue: &InputQueue<'_>, sink: Option<Box<dyn EventSink>>) -> Result<EventOutput, RunError> {
         let Self { configuration, placement, archive, base, .. } = self;
         let slots = inputs::local_events(configuration);
         let of_unit = (NodeId::builder(queue.number), configuration.run.output.as_path());
@@ -514,20 +464,21 @@ impl Assembly<'_> {
     }
 
     /// How an input queue writes files of events; `None` without `[file_based]`.
-    fn event_files_config(&self, queue: &Queue<'_>) -> Option<EventFilesConfig> {
+    fn event_files_config(&self, queue: &InputQueue<'_>) -> Option<EventFilesConfig> {
         let (configuration, name) = (self.configuration, queue.name());
-        let own = (queues(configuration).count() > 1).then_some(name.as_str());
+        let own = (configuration.input_queues().count() > 1).then_some(name.as_str());
         event_files_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 
     /// What takes its accepted events; `None` if nothing is written.
-    fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
+    fn sink(&self, queue: &InputQueue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
         let name = queue.name();
         let records = |config: &StorageConfig| {
             // Fragments are copied into records: what is on its way to the disk lies here.
             let (block, least) = RECORDS_MEMORY;
             let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
-            Ok(Staging::new(pool(&format!("{name}-records"), (block, blocks))?))
+            let config = PoolConfig::anonymous(&pool_of(&name, Purpose::Records), block, blocks);
+            Ok(Staging::new(self.placement.untouched_pool(config)?))
         };
         let configs = (self.storage_config(queue), self.event_files_config(queue));
         sink(self.configuration, &name, configs, &self.placement, records)
@@ -545,7 +496,7 @@ impl Assembly<'_> {
         let (drives, notices) = farm.nodes(part)?;
         self.running.nodes = notices;
         if !drives.is_empty() {
-            self.emulators.push((FARM_THREAD.to_owned(), drives));
+            self.emulators.push((FARM.to_owned(), drives));
         }
         Ok(())
     }

@@ -3,9 +3,8 @@
 use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemPart, pool};
 use super::inputs;
 use crate::error::{RunError, endpoint, packet_error};
-use crate::resolve::Queue;
 use crate::worker::DriveWithPage;
-use ropewalk_config::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
+use ropewalk_config::{Configuration, FarmSection, FilterSection, InputQueue, SendChoice, TransportChoice};
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
     FarmNodeReport, Link, NodeFilterConfig, Notice, Outage,
@@ -56,7 +55,7 @@ fn endpoints(name: &str, peers: u16) -> Result<Tcp, RunError> {
 /// card where packets come in.
 pub(super) fn gateway_link(
     configuration: &Configuration,
-    queue: &Queue<'_>,
+    queue: &InputQueue<'_>,
     transmit: Option<FrameSender<XdpTransmit>>,
 ) -> Result<(Box<dyn Link + Send>, SocketAddrV4), RunError> {
     let (farm, name) = (&configuration.farm, queue.name());
@@ -88,7 +87,7 @@ fn sized<S: Sender + Send + 'static>(sender: S) -> (Box<dyn Sender + Send>, usiz
     (Box::new(sender), largest)
 }
 
-fn transmit_ring(configuration: &Configuration, queue: &Queue<'_>) -> Result<FrameSender<TransmitRing>, RunError> {
+fn transmit_ring(configuration: &Configuration, queue: &InputQueue<'_>) -> Result<FrameSender<TransmitRing>, RunError> {
     let name = queue.name();
     let (flow, from) = inputs::frames(configuration, queue);
     let card = queue.gateway.interface.as_deref().unwrap_or_default();
@@ -98,7 +97,7 @@ fn transmit_ring(configuration: &Configuration, queue: &Queue<'_>) -> Result<Fra
 
 fn sending_socket(
     configuration: &Configuration,
-    queue: &Queue<'_>,
+    queue: &InputQueue<'_>,
     address: SocketAddrV4,
 ) -> Result<SocketSender, RunError> {
     let name = queue.name();

@@ -2,10 +2,10 @@
 
 use super::assemble::{BATCH, SEND_MEMORY, pool};
 use crate::error::{RunError, packet_error};
-use crate::resolve::{Queue, queues};
+use crate::placement::{ThreadPlacement, packets_pool};
 use ropewalk_config::{
-    Configuration, DefaultChoice, FARM_PROTOCOL, FilterSection, FlowSection, GatewaySection, ReceiveChoice, SendChoice,
-    TransportChoice, TriggerNaming,
+    Configuration, DefaultChoice, FARM_PROTOCOL, FilterSection, FlowSection, GatewaySection, InputQueue, ReceiveChoice,
+    SendChoice, TransportChoice, TriggerNaming,
 };
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::{
@@ -90,12 +90,16 @@ fn mebibytes(bytes: u64) -> String {
 ///
 /// # Errors
 /// If memory, an address, a card or a right cannot be obtained.
-pub(super) fn inputs(configuration: &Configuration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
+pub(super) fn inputs(
+    configuration: &Configuration,
+    queues: &[InputQueue<'_>],
+    placement: &ThreadPlacement,
+) -> Result<Vec<Inputs>, RunError> {
     let flows = &configuration.flow;
     match queues.first().map(|queue| queue.gateway.receive) {
         Some(ReceiveChoice::AfXdp) => card(configuration, queues),
         Some(ReceiveChoice::Tpacket) => rings(flows, queues),
-        _ => queues.iter().map(|queue| sockets(configuration, queue)).collect(),
+        _ => queues.iter().map(|queue| sockets(configuration, queue, placement)).collect(),
     }
 }
 
@@ -116,16 +120,24 @@ fn apart<R: Receiver + Send + 'static>(receivers: impl IntoIterator<Item = R>, m
 }
 
 /// A socket for each flow of a queue.
-fn sockets(configuration: &Configuration, queue: &Queue<'_>) -> Result<Inputs, RunError> {
-    let flows = &configuration.flow;
-    let (memory, kind) = (queue.memory() / flows.len(), memory_kind(configuration));
-    let sockets = flows.iter().map(|flow| socket(queue, flow, memory, kind)).collect::<Result<Vec<_>, _>>()?;
+fn sockets(
+    configuration: &Configuration,
+    queue: &InputQueue<'_>,
+    placement: &ThreadPlacement,
+) -> Result<Inputs, RunError> {
+    let (memory, kind) = (queue.memory() / configuration.flow.len(), memory_kind(configuration));
+    let socket = |flow: &FlowSection| {
+        let (block, blocks) = packet_blocks(memory, flow.largest_packet.0 as usize);
+        let pool = PoolConfig::anonymous(&packets_pool(queue, flow), block, blocks);
+        socket(queue, flow, placement.pool(PoolConfig { memory: kind, ..pool })?)
+    };
+    let sockets = configuration.flow.iter().map(socket).collect::<Result<Vec<_>, _>>()?;
     Ok(apart(sockets, memory))
 }
 
 /// A ring for each flow of each queue, all of one group: the card is theirs together.
-fn rings(flows: &[FlowSection], queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
-    let memory = |queue: &Queue<'_>| queue.memory() / flows.len();
+fn rings(flows: &[FlowSection], queues: &[InputQueue<'_>]) -> Result<Vec<Inputs>, RunError> {
+    let memory = |queue: &InputQueue<'_>| queue.memory() / flows.len();
     let each = queues.iter().flat_map(|queue| flows.iter().map(move |flow| ring(queue, flow, memory(queue))));
     let configs: Vec<RingConfig> = each.collect();
     let name = queues.first().map(|queue| queue.gateway.name.clone()).unwrap_or_default();
@@ -139,23 +151,19 @@ pub(super) fn memory_kind(configuration: &Configuration) -> MemoryKind {
     if filter.is_some_and(FilterSection::has_processes) { MemoryKind::Memfd } else { MemoryKind::Anonymous }
 }
 
-fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize, kind: MemoryKind) -> Result<SocketReceiver, RunError> {
-    let (name, largest) = (queue.name(), flow.largest_packet.0 as usize);
-    let (block, blocks) = packet_blocks(memory, largest);
-    let pool = PoolConfig { memory: kind, ..PoolConfig::anonymous(&format!("{name}-{}", flow.name), block, blocks) };
-    let memory = PacketMemory::pool(Pool::new(pool)?);
+fn socket(queue: &InputQueue<'_>, flow: &FlowSection, pool: Pool) -> Result<SocketReceiver, RunError> {
     let config = ReceiveConfig {
         mechanism: receive(queue.gateway.receive),
         batch: BATCH,
-        largest,
+        largest: flow.largest_packet.0 as usize,
         // The kernel doubles the number, and counts by the double.
         socket_buffer: queue.gateway.receive_buffer.0 as usize / 2,
         ..ReceiveConfig::new(carrier(flow), queue.listen(flow))
     };
-    SocketReceiver::new(config, memory).map_err(packet_error(&name))
+    SocketReceiver::new(config, PacketMemory::pool(pool)).map_err(packet_error(&queue.name()))
 }
 
-fn ring(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> RingConfig {
+fn ring(queue: &InputQueue<'_>, flow: &FlowSection, memory: usize) -> RingConfig {
     let largest = flow.largest_packet.0 as usize;
     // Small ones: the kernel closes each after a millisecond, and a ring stops at the first one that is held.
     let block_size = (4 * largest).next_power_of_two().max(RING_BLOCK);
@@ -166,13 +174,13 @@ fn ring(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> RingConfig {
 }
 
 /// The queues of a card, each with a receiver for all flows.
-fn card(configuration: &Configuration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
-    let Some(Queue { gateway, .. }) = queues.first() else { return Ok(Vec::new()) };
+fn card(configuration: &Configuration, queues: &[InputQueue<'_>]) -> Result<Vec<Inputs>, RunError> {
+    let Some(InputQueue { gateway, .. }) = queues.first() else { return Ok(Vec::new()) };
     let (name, flows) = (&gateway.name, &configuration.flow);
     let largest = flows.iter().map(|flow| flow.largest_packet.0 as usize).max().unwrap_or_default();
     let (block, blocks) = packet_blocks(DETOUR_MEMORY, largest);
     let detour = |_| Pool::new_untouched(PoolConfig::anonymous(&format!("{name}-detour"), block, blocks));
-    let input = |queue: &Queue<'_>, (to, flow): (u16, &FlowSection)| {
+    let input = |queue: &InputQueue<'_>, (to, flow): (u16, &FlowSection)| {
         let index = Some(u32::from(queue.index));
         XdpInput { flow: carrier(flow), address: queue.listen(flow), queue: index, to }
     };
@@ -196,7 +204,7 @@ fn card(configuration: &Configuration, queues: &[Queue<'_>]) -> Result<Vec<Input
     queues.iter().map(|queue| card_queue(&card, queue, flows.len())).collect()
 }
 
-fn card_queue(card: &Arc<XdpCard>, queue: &Queue<'_>, flows: usize) -> Result<Inputs, RunError> {
+fn card_queue(card: &Arc<XdpCard>, queue: &InputQueue<'_>, flows: usize) -> Result<Inputs, RunError> {
     let name = queue.name();
     let staging = Staging::new(pool(&format!("{name}-frames"), SEND_MEMORY)?);
     let (receiver, sender) = card.open(queue.index.into(), staging).map_err(packet_error(&name))?;
@@ -213,31 +221,6 @@ fn card_queue(card: &Arc<XdpCard>, queue: &Queue<'_>, flows: usize) -> Result<In
 /// What carries the packets of a flow.
 pub(super) fn carrier(flow: &FlowSection) -> Flow {
     flow.protocol.map_or(Flow::Udp, Flow::Ip)
-}
-
-impl Queue<'_> {
-    /// Where the packets of a flow come in.
-    pub(super) fn listen(&self, flow: &FlowSection) -> SocketAddrV4 {
-        let first = self.gateway.listen[&flow.name];
-        first.of_queue(self.index, flow.protocol.is_none()).expect("the configuration was checked")
-    }
-
-    /// Where messages of nodes come.
-    pub(super) fn control(&self, transport: TransportChoice) -> SocketAddrV4 {
-        let has_ports = transport != TransportChoice::RawIp;
-        self.gateway.control.of_queue(self.index, has_ports).expect("the configuration was checked")
-    }
-
-    /// Where readers of a flow's decisions connect, if they may.
-    pub(super) fn decisions(&self, flow: &FlowSection) -> Option<SocketAddrV4> {
-        let first = self.gateway.decisions.get(&flow.name)?;
-        Some(first.of_queue(self.index, true).expect("the configuration was checked"))
-    }
-
-    /// Its part of the gateway's memory for packets, in bytes.
-    pub(super) fn memory(&self) -> usize {
-        self.gateway.memory.0 as usize / usize::from(self.gateway.queues)
-    }
 }
 
 /// How often a second packets of a flow come at most, where its sources are emulated.
@@ -333,7 +316,7 @@ pub(super) const fn farm_carrier(transport: TransportChoice) -> Flow {
 }
 
 /// What frames carry that a gateway sends, and from where: not the port that receives from nodes.
-pub(super) fn frames(configuration: &Configuration, queue: &Queue<'_>) -> (Flow, SocketAddrV4) {
+pub(super) fn frames(configuration: &Configuration, queue: &InputQueue<'_>) -> (Flow, SocketAddrV4) {
     let transport = configuration.farm.transport;
     (farm_carrier(transport), SocketAddrV4::new(*queue.control(transport).ip(), 0))
 }
@@ -358,7 +341,7 @@ pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, Trigger
 /// The trigger of each flow.
 pub(super) fn trigger(configuration: &Configuration) -> TriggerConfig {
     TriggerConfig {
-        gateways: queues(configuration).count() as u16,
+        gateways: configuration.input_queues().count() as u16,
         naming: match configuration.trigger.naming {
             TriggerNaming::RoundRobin => Naming::RoundRobin,
             TriggerNaming::Request => Naming::Request,

@@ -20,8 +20,8 @@ pub(super) use account::GatewayAccount;
 pub use account::{
     GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary, WritingSummary,
 };
+pub use assemble::SystemPart;
 pub(super) use assemble::prepare;
-pub use assemble::{SystemPart, gateway_placement_on, receiving_threads};
 pub use flow_summary::{
     FlowEventSummary, FlowRateSummary, FlowSummary, PacketSourceSummary, PacketSummary, RestartSummary, SentSummary,
     SetSummary,

@@ -2,6 +2,7 @@
 
 use crate::support::TemporaryDirectory;
 use ropewalk_config::parse;
+use ropewalk_host::Kind;
 use ropewalk_run::RunSummary;
 use ropewalk_run::gateway::SystemPart;
 use ropewalk_run::launch_part;
@@ -229,4 +230,24 @@ fn what_does_not_go_without_a_farm_and_what_only_goes_without_one_is_refused_wit
     let farm = "[filter]\nlibrary = \"a.so\"";
     let refused = told(text(Path::new("runs"), 27_000, farm).replace("nodes = 0", "nodes = 2")).expect_err(farm);
     assert!(refused.contains("filter.library") && refused.contains("`nodes = 0` in [farm]"), "{refused}");
+}
+
+/// Node 0 is on every machine. The kernel confirms the policy.
+#[test]
+fn pools_of_a_gateway_lie_on_the_node_that_the_rules_name() {
+    let output = TemporaryDirectory::new("local-pools");
+    let rules = "[[pool]]\nmatch = \"^gw0-[01]-\"\nnode = 0\n[[pool]]\nmatch = \"no such\"\nlock = true\n";
+    let text = text(output.path(), 27_900, rules);
+    let configuration = parse("local", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let plan = ropewalk_run::placement(&configuration).expect("node 0 exists");
+    let placed = |name: &str| plan.of(Kind::Pool, name).and_then(|placement| placement.node);
+    for purpose in ["hlt-packets", "evacuation", "staging", "records"] {
+        assert_eq!([0, 1].map(|queue| placed(&format!("gw0-{queue}-{purpose}"))), [Some(0); 2], "{purpose}: {plan}");
+    }
+    assert_eq!(plan.unused_rules.len(), 1, "{plan}");
+    let handle = launch_part(&configuration, &SystemPart::Whole, Some(100)).unwrap_or_else(|error| panic!("{error}"));
+    let policies = std::fs::read_to_string("/proc/self/numa_maps").expect("Linux with NUMA");
+    // Two queues with four pools each.
+    assert!(policies.matches("bind:0").count() >= 8, "{policies}");
+    drop(handle);
 }
