@@ -39,6 +39,14 @@ export function ago(seconds) {
   return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
 }
 
+// Nanoseconds as a duration in a fitting unit.
+export function duration(nanoseconds) {
+  for (const [unit, one] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
+    if (nanoseconds >= one) return `${+(nanoseconds / one).toPrecision(3)} ${unit}`;
+  }
+  return `${Math.round(nanoseconds)} ns`;
+}
+
 // Nanoseconds since 1970 as local time of day.
 export const clock = (nanoseconds) => new Date(nanoseconds / 1e6).toLocaleTimeString("en-GB");
 

@@ -2,7 +2,7 @@
 
 /* global uPlot */
 import { axis, colour, positive, saveCsv, savePng, statistics, statisticsText, valueScale } from "./charts.js";
-import { byId, bytes, element, grouped, setText, sourceLabel } from "./format.js";
+import { byId, bytes, duration, element, grouped, setText, sourceLabel } from "./format.js";
 import { referenceRun } from "./plots.js";
 import { offer as offerTab } from "./tabs.js";
 
@@ -17,15 +17,7 @@ let isBusy = false;
 
 const isLog = () => byId("histogram-log").checked;
 
-// A duration in a fitting unit.
-function time(nanoseconds) {
-  for (const [unit, one] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
-    if (nanoseconds >= one) return `${+(nanoseconds / one).toPrecision(3)} ${unit}`;
-  }
-  return `${nanoseconds} ns`;
-}
-
-const FORMATS = { bytes, nanoseconds: time, count: grouped };
+const FORMATS = { bytes, nanoseconds: duration, count: grouped };
 
 // Adds up several sources: they have the same bins.
 export function sum(sources) {

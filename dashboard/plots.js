@@ -2,26 +2,26 @@
 
 /* global uPlot */
 import { axis, colour, positive, saveCsv, savePng, statistics, statisticsText, valueScale } from "./charts.js";
-import { bandwidth, byId, bytes, element, grouped, percent, setText } from "./format.js";
+import { bandwidth, byId, bytes, duration, element, grouped, percent, setText } from "./format.js";
 import { give } from "./requests.js";
 
 // By the seconds shown: seconds between points, and between requests.
 const SPANS = { 600: { step: 2, every: 2 }, 3600: { step: 5, every: 5 }, 604800: { step: 600, every: 60 } };
 const HEIGHT = 120;
 
-const milliseconds = (seconds) => (seconds === null || seconds === undefined ? "–" : seconds < 1e-6 ? "0 ms" : `${(1000 * seconds).toPrecision(3)} ms`);
+const latency = (seconds) => (seconds === null || seconds === undefined ? "–" : duration(1e9 * seconds));
 const PLOTS = [
   { title: "Event rate", unit: (value) => `${grouped(value)} /s`, lines: [["events_per_second", "events"], ["incomplete_per_second", "incomplete"], ["doubtful_per_second", "doubtful"]] },
   { title: "Bandwidth", unit: bandwidth, lines: [["bytes_in_per_second", "in"], ["bytes_to_disk_per_second", "to disk"]] },
   {
-    title: "Build latency", unit: milliseconds,
+    title: "Build latency", unit: latency,
     lines: [["build_latency_p50_seconds", "median"], ["build_latency_p99_seconds", "99th percentile"]],
   },
   { title: "Live time", unit: percent, most: 1, lines: [["live_share", "live"]] },
   { title: "Mean event size", unit: bytes, lines: [["event_size_bytes", "events"]] },
   { title: "Buffers in use", unit: percent, most: 1, lines: [["pool_share", "fullest"]] },
   { title: "Events in flight", unit: grouped, lines: [["events_in_flight", "in flight"]] },
-  { title: "Disk writing time", unit: milliseconds, lines: [["disk_write_p99_seconds", "99th percentile"]] },
+  { title: "Disk writing time", unit: latency, lines: [["disk_write_p99_seconds", "99th percentile"]] },
 ];
 
 // Plots that are always shown; the others are below More plots.
