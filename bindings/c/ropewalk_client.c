@@ -14,14 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 /* The greeting: memory, the sizes, the starter's process and the length of the library's path; then that path. */
 enum { MOST_GREETING = 64 << 10, SIZES = 7, GREETING_HEAD = 8 + 8 * SIZES + 4 + 4, MOST_DESCRIPTORS = 64 };
 enum { SIZE_VERSION, SIZE_RECORDS, SIZE_COPIES, SIZE_RESULTS, SIZE_EVENTS, SIZE_ADDRESSES, SIZE_MEMORIES };
 enum { WRITTEN = 0, TAKEN = 64, RECORDS = 4096 };         /* in the events */
 enum { SLEEPS = 0, ENTRIES = 4096, ENTRY = 64 };          /* in the decisions */
 enum { KIND_EVENT = 1 };                                  /* of a record; the others are runs, and the end of a ring */
-enum { RECORD_HEAD = 40, FRAGMENT_HEAD = 40, PIECE = 16 };
+enum { SEQUENCE = 8, EVENT = 16 };                        /* in the record of an event */
 enum { FLAG_ACCEPT = 1, FLAG_UNDECIDED = 2 };
 enum { MOST_HISTOGRAMS = 64, MOST_NAME = 64 };
 /* Room for one event: its result, followed by its fills of histograms. */
@@ -42,18 +42,14 @@ struct ropewalk_client {
     int64_t begun_ns;
     /* The event at hand, and its decision. */
     uint64_t sequence, length;
-    struct ropewalk_event event;
+    const struct ropewalk_event *event;
     struct ropewalk_decision decision;
     struct ropewalk_fill fills[ROPEWALK_FILL_CAPACITY];
     int histograms;           /* number of declared histograms */
-    struct ropewalk_fragment *fragments;
-    struct ropewalk_bytes *pieces;
-    size_t fragment_room, piece_room;
 };
 
 static uint64_t u64_at(const uint8_t *at) { uint64_t value; memcpy(&value, at, sizeof value); return value; }
 static uint32_t u32_at(const uint8_t *at) { uint32_t value; memcpy(&value, at, sizeof value); return value; }
-static uint16_t u16_at(const uint8_t *at) { uint16_t value; memcpy(&value, at, sizeof value); return value; }
 
 /* A number that the run writes while this program reads it. */
 static uint64_t look(const uint8_t *at) { return __atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE); }
@@ -194,7 +190,12 @@ int ropewalk_client_histogram(struct ropewalk_client *client, const char *name, 
 int ropewalk_client_ready(struct ropewalk_client *client) {
     /* No confinement is missing: this is the user's own program, with the user's rights. */
     static const uint8_t ready[] = {'R', 0};
+    uint8_t address[16] = {'A'};
+    uint64_t begin = (uintptr_t)client->addresses;
+    memcpy(address + 8, &begin, 8);
     client->begun_ns = now_ns();
+    if (send(client->socket, address, sizeof address, MSG_NOSIGNAL) != sizeof address)
+        return -1;
     return send(client->socket, ready, sizeof ready, MSG_NOSIGNAL) == sizeof ready ? 0 : -1;
 }
 
@@ -238,58 +239,6 @@ static int wait_until(struct ropewalk_client *client, int (*is_so)(const struct 
     return 1;
 }
 
-/* Makes room for this many values of a size; returns 0 without memory. */
-static int make_room(void **values, size_t *room, size_t needed, size_t size) {
-    void *more;
-    if (needed <= *room)
-        return 1;
-    more = realloc(*values, 2 * needed * size);
-    if (more == NULL)
-        return 0;
-    *values = more;
-    *room = 2 * needed;
-    return 1;
-}
-
-/* Makes the structs of the event of a record; returns 0 without memory. */
-static int describe(struct ropewalk_client *client, const uint8_t *record) {
-    struct ropewalk_event *event = &client->event;
-    const uint8_t *at = record + RECORD_HEAD;
-    size_t one, piece, pieces = 0;
-    memset(event, 0, sizeof *event);
-    event->size = sizeof *event;
-    event->key = u64_at(record + 16);
-    event->number = event->key & 0xffffffffffff;
-    event->resync = (uint32_t)(event->key >> 48);
-    event->run = u32_at(record + 24);
-    event->fragment_count = u32_at(record + 28);
-    event->flags = u32_at(record + 32);
-    event->attempt = u16_at(record + 36);
-    event->trigger_type = u16_at(record + 38);
-    if (!make_room((void **)&client->fragments, &client->fragment_room, event->fragment_count, sizeof *client->fragments) ||
-        !make_room((void **)&client->pieces, &client->piece_room, u32_at(record) / PIECE, sizeof *client->pieces))
-        return 0;
-    for (one = 0; one < event->fragment_count; one++) {
-        struct ropewalk_fragment *fragment = &client->fragments[one];
-        fragment->source = u32_at(at);
-        fragment->length = u32_at(at + 4);
-        fragment->flags = u32_at(at + 8);
-        fragment->piece_count = u32_at(at + 12);
-        fragment->raw_id = u64_at(at + 16);
-        fragment->time = u64_at(at + 24);
-        fragment->bunch_crossing = u16_at(at + 32);
-        fragment->trigger_type = u16_at(at + 34);
-        fragment->pieces = client->pieces + pieces;
-        at += FRAGMENT_HEAD;
-        for (piece = 0; piece < fragment->piece_count; piece++, at += PIECE, pieces++) {
-            client->pieces[pieces].start = client->addresses + u64_at(at);
-            client->pieces[pieces].length = u64_at(at + 8);
-        }
-    }
-    event->fragments = client->fragments;
-    return 1;
-}
-
 const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client, struct ropewalk_decision **decision) {
     const uint64_t records = client->sizes[SIZE_RECORDS], results = client->sizes[SIZE_RESULTS];
     while (wait_until(client, has_record)) {
@@ -301,9 +250,9 @@ const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client
         }
         if (to_end < MOST_SAID)
             client->result += to_end;
-        if (!wait_until(client, has_room) || !describe(client, record))
+        if (!wait_until(client, has_room))
             return NULL;
-        client->sequence = u64_at(record + 8);
+        client->sequence = u64_at(record + SEQUENCE);
         client->length = u32_at(record);
         memset(&client->decision, 0, sizeof client->decision);
         client->decision.size = sizeof client->decision;
@@ -312,7 +261,9 @@ const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client
         client->decision.fills = client->fills;
         client->decision.fill_capacity = ROPEWALK_FILL_CAPACITY;
         *decision = &client->decision;
-        return &client->event;
+        /* Its pointers are addresses in this program: see ropewalk_client_ready. */
+        client->event = (const struct ropewalk_event *)(const void *)(record + EVENT);
+        return client->event;
     }
     return NULL;
 }
@@ -323,10 +274,10 @@ static void publish(struct ropewalk_client *client, uint32_t flags, uint32_t res
     const uint64_t events = client->sizes[SIZE_EVENTS];
     uint8_t *entry = client->decisions + ENTRIES + (client->sequence - 1) % events * ENTRY;
     uint64_t result_at = client->result % client->sizes[SIZE_RESULTS], taken;
-    uint32_t attempt = client->event.attempt, kept = fills < ROPEWALK_FILL_CAPACITY ? fills : ROPEWALK_FILL_CAPACITY;
+    uint32_t attempt = client->event->attempt, kept = fills < ROPEWALK_FILL_CAPACITY ? fills : ROPEWALK_FILL_CAPACITY;
     uint16_t counts[2];
     int64_t now = now_ns();
-    memcpy(entry + 8, &client->event.key, 8);
+    memcpy(entry + 8, &client->event->key, 8);
     memcpy(entry + 16, decision->bits, 16);
     memcpy(entry + 32, &attempt, 4);
     memcpy(entry + 36, &flags, 4);
@@ -361,7 +312,5 @@ void ropewalk_client_close(struct ropewalk_client *client) {
     /* The mappings end with the program. */
     free(client->configuration);
     free(client->results);
-    free(client->fragments);
-    free(client->pieces);
     free(client);
 }

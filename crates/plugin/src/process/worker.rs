@@ -28,7 +28,7 @@ use ropewalk_flow::filter::{HistogramError, HistogramShape};
 pub(crate) const MOST_DESCRIPTORS: usize = 64;
 
 /// Messages before it is ready that are kept.
-const MOST_TOLD: usize = 64;
+const MOST_TOLD: usize = 65;
 
 /// How long a process may take to end that has closed its socket: it does that before it has ended for certain, and much later on a machine
 /// with much to do.
@@ -300,6 +300,7 @@ pub(crate) fn send_with(socket: &OwnedFd, message: &[u8], descriptors: &[Borrowe
 //            configuration; with the descriptors of both memories                               -> process
 //  ready     "R" and what the system lacks, 1: seccomp, 2: landlock                             <- process
 //            or "E" and a text that says why not
+//  address   "A", 7 bytes of nothing, u64: where a filter's events begin in it, before it is ready       <- process
 //  declares  "H", 3 bytes of nothing, bins u32, low f64, high f64, name: a histogram, before it is ready  <- process
 // ```
 // Numbers are little-endian.

@@ -12,24 +12,26 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{SendFlags, send};
 
-use super::super::interface::{Created, Head, Said, Shown, dropped};
+use super::super::interface::{Created, Said, dropped};
 use super::memory::{
-    ACCEPT, COPIES, DECISIONS_BYTES, ENTRY, Entry, FILL, FRAGMENT_HEAD, Kind, LAST_WORDS, MEMORIES, MEMORY,
-    MOST_EVENTS, MOST_SAID, PIECE, RECORD_HEAD, RECORDS, RESULTS, RESULTS_RING, RING, SIZES, SLEEPS, TAKEN, UNDECIDED,
-    VERSION, WRITTEN, sequence_of,
+    ACCEPT, ADDRESS, COPIES, DECISIONS_BYTES, ENTRY, EVENT, Entry, FILL, Kind, LAST_WORDS, MEMORIES, MEMORY,
+    MOST_EVENTS, MOST_SAID, RECORDS, RESULTS, RESULTS_RING, RING, SEQUENCE, SIZES, SLEEPS, TAKEN, UNDECIDED, VERSION,
+    WRITTEN, sequence_of,
 };
 use crate::confinement::{Confinement, LastWords, Missing};
 use crate::filter::MOST_RESULT;
-use crate::filter::interface::{RawDecision, RawFill, RawFragment};
+use crate::filter::interface::{RawDecision, RawEvent, RawFill};
 use crate::process::child::Caller;
 use crate::process::region::Region;
 use crate::process::worker::{Greeting, declaration};
-use ropewalk_terms::{Attempt, EventKey, RunNumber};
+use ropewalk_terms::{EventKey, RunNumber};
 
 /// The number of untaken decisions at which the caller is woken.
 const MANY: u64 = 32;
 /// After an event that took this long, the caller is woken at once.
 const LONG: Duration = Duration::from_micros(100);
+/// The most events between two looks at the clock: a look takes as long as a short event.
+const STRIDE: u32 = 8;
 /// How long it looks again before it sleeps: a wake-up costs its sender more than that.
 const A_WHILE: Duration = Duration::from_micros(30);
 
@@ -82,7 +84,6 @@ fn greeted(caller: &Caller) -> io::Result<Greeted> {
 /// A filter at work.
 struct Served {
     created: Created,
-    shown: Shown,
     /// Before the memory in which they are left, which is unmapped last.
     _last_words: LastWords,
     events: Region,
@@ -114,12 +115,15 @@ impl Served {
             .map_err(|error| format!("handlers of signals: {error}"))?;
         let (library, missing) = caller.confined(greeting)?;
         let created = Created::new(library, &greeting.configuration).map_err(|error| error.to_string())?;
+        let mut address = [0; 16];
+        address[0] = ADDRESS;
+        address[8..].copy_from_slice(&(events.addresses().start as u64).to_le_bytes());
+        caller.say(&address).map_err(|error| format!("its addresses cannot be told: {error}"))?;
         for shape in created.histograms() {
             caller.say(&declaration(shape)).map_err(|error| format!("its histograms cannot be told: {error}"))?;
         }
         let served = Self {
             created,
-            shown: Shown::default(),
             _last_words: last_words,
             events,
             decisions,
@@ -135,19 +139,27 @@ impl Served {
 
     /// Decides on what it is offered until the caller has gone.
     fn work(&mut self, mut caller: Caller) -> io::Result<()> {
+        // Events between two looks at the clock: 1 while they are long.
+        let mut stride = 1;
         while self.wait(&caller, |this| this.written() != this.at)? {
             let written = self.written();
-            let mut before = Instant::now();
+            let (mut before, mut left) = (Instant::now(), stride);
             while self.at != written {
                 if !self.record(&mut caller)? {
                     return Ok(());
                 }
+                left -= 1;
+                if left > 0 {
+                    continue;
+                }
                 let now = Instant::now();
+                let took = now - before;
                 let has_many = self.decided - self.announced.max(self.taken()) >= MANY;
-                if has_many || now - before > LONG {
+                if has_many || took > LONG {
                     self.announce(&caller)?;
                 }
-                before = now;
+                stride = if took > LONG / 4 { 1 } else { (2 * stride).min(STRIDE) };
+                (before, left) = (now, stride);
             }
         }
         Ok(())
@@ -195,7 +207,7 @@ impl Served {
         let at = RECORDS + (self.at % RING as u64) as usize;
         let [length, kind] = [0, 1].map(|word| self.events.look::<u64>(at) >> (32 * word) & 0xffff_ffff);
         if kind == Kind::Event as u64 {
-            if !self.event(at, length as usize, caller)? {
+            if !self.event(at, caller)? {
                 return Ok(false);
             }
         } else if kind != Kind::Wrap as u64 {
@@ -207,45 +219,29 @@ impl Served {
     }
 
     /// Decides on the event of the record at this place; false if the caller has gone.
-    fn event(&mut self, at: usize, length: usize, caller: &mut Caller) -> io::Result<bool> {
+    fn event(&mut self, at: usize, caller: &mut Caller) -> io::Result<bool> {
         if !self.make_room_for_a_result(caller)? {
             return Ok(false);
         }
-        // SAFETY: a record that was offered is not written to before its event is decided.
-        let record = unsafe { self.events.bytes(at, length) };
-        let (sequence, key, attempt) = (u64_at(record, 8), u64_at(record, 16), u16_at(record, 36));
-        self.shown.clear();
-        let mut rest = &record[RECORD_HEAD..];
-        for _ in 0..u32_at(record, 28) {
-            let pieces = u32_at(rest, 12) as usize;
-            let (fragment, behind) = rest.split_at(FRAGMENT_HEAD + pieces * PIECE);
-            for piece in fragment[FRAGMENT_HEAD..].chunks_exact(PIECE) {
-                let (address, length) = (u64_at(piece, 0) as usize, u64_at(piece, 8) as usize);
-                // SAFETY: the payload of an event is not written to before it is decided.
-                self.shown.piece(unsafe { self.events.bytes(address, length) }.as_ptr(), length);
-            }
-            self.shown.fragment(raw(fragment, pieces));
-            rest = behind;
-        }
-        let event = self.shown.event(Head {
-            run: RunNumber(u32_at(record, 24)),
-            key: EventKey::from_bits(key),
-            attempt: Attempt(attempt),
-            flags: u32_at(record, 32),
-            trigger_type: u16_at(record, 38),
-        });
+        let sequence = self.events.look(at + SEQUENCE);
+        // SAFETY: the caller wrote the struct for this place, and a record that was offered is not written to before its event
+        // is decided.
+        let event: RawEvent =
+            unsafe { self.events.bytes(at + EVENT, size_of::<RawEvent>()).as_ptr().cast::<RawEvent>().read() };
         let result_at = (self.result % RESULTS_RING as u64) as usize;
         let result = self.decisions.values::<u8>(RESULTS + result_at, MOST_RESULT);
         let result = result.try_into().expect("it has this length");
-        // SAFETY: the structs are `self.shown`'s, and the bytes are there until the event is decided.
+        // SAFETY: the pointers of the structs lead into the events, as the caller knows where they lie (`ADDRESS`), and what is
+        // there stays until the event is decided.
         let said = unsafe { self.created.process(&event, result) };
-        let mut entry = Entry { key, attempt: attempt.into(), result_at: result_at as u64, ..Entry::default() };
+        let mut entry =
+            Entry { key: event.key, attempt: event.attempt, result_at: result_at as u64, ..Entry::default() };
         match said {
             Said::Decided(decision) => self.decide(&mut entry, &decision),
             Said::Undecided => {
                 entry.flags = UNDECIDED;
                 caller.complain(
-                    || format!("filter: it cannot decide on event {}", EventKey::from_bits(key)),
+                    || format!("filter: it cannot decide on event {}", EventKey::from_bits(event.key)),
                     || self.created.why(),
                 );
             }
@@ -302,30 +298,8 @@ impl Served {
     }
 }
 
-fn raw(fragment: &[u8], piece_count: usize) -> RawFragment {
-    RawFragment {
-        source: u32_at(fragment, 0),
-        length: u32_at(fragment, 4),
-        flags: u32_at(fragment, 8),
-        bunch_crossing: u16_at(fragment, 32),
-        trigger_type: u16_at(fragment, 34),
-        raw_id: u64_at(fragment, 16),
-        time: u64_at(fragment, 24),
-        pieces: core::ptr::null(),
-        piece_count,
-    }
-}
-
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
 }
 
 /// Replaces this process by this program with its arguments, which is then a filter's process of the caller: standard

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-use super::super::interface::{DOUBTFUL, INCOMPLETE, RawFill};
+use super::super::interface::{DOUBTFUL, INCOMPLETE, RawBytes, RawEvent, RawFill, RawFragment};
 use super::super::{FilterEvent, MOST_RESULT};
 use crate::confinement::WORDS_BYTES;
 use crate::process::region::{HUGE_PAGE, Plain, Region, Writable};
@@ -30,12 +30,13 @@ use ropewalk_terms::RunNumber;
 // Positions in rings are counted from 0 and never wrap; the place of one is its remainder. Numbers are little-endian.
 //
 // A record begins with its length (u32, bytes, a multiple of 8) and its [`Kind`] (u32); none crosses the end of the ring. An
-// event's goes on with [`RECORD_HEAD`], then each fragment with [`FRAGMENT_HEAD`] and its pieces ([`PIECE`]).
+// event's goes on with its sequence and the structs of `bindings/c/ropewalk_event.h`: the event, its fragments, and all
+// pieces. Their pointers are addresses in the process, so that it hands them to the filter as they are.
 //
 // The entry of the event with the sequence n (from 1 on) is entry (n - 1) modulo [`MOST_EVENTS`]. Its sequence is written last.
 
 /// The version of this layout and of the messages; the first size of the greeting.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// In the events: the position behind the last record.
 pub(super) const WRITTEN: usize = 0;
@@ -90,14 +91,18 @@ pub(super) enum Kind {
 
 /// Bytes of a record's length and kind.
 pub(super) const HEAD: usize = 8;
-/// Bytes of an event's record before its fragments: length and kind, sequence u64, key u64, run u32, number of fragments
-/// u32, flags u32, attempt u16, trigger type u16.
-pub(super) const RECORD_HEAD: usize = 40;
-/// Bytes of a fragment before its pieces: source u32, length u32, flags u32, number of pieces u32, raw id u64, time u64, bunch
-/// crossing u16, trigger type u16, 4 bytes of nothing.
-pub(super) const FRAGMENT_HEAD: usize = 40;
-/// Bytes of a piece: its address u64, from the beginning of the events on, and its length u64.
-pub(super) const PIECE: usize = 16;
+/// Where the sequence (u64) of an event stands in its record.
+pub(super) const SEQUENCE: usize = HEAD;
+/// Where the event stands in its record; its fragments follow, then their pieces.
+pub(super) const EVENT: usize = SEQUENCE + size_of::<u64>();
+const FRAGMENTS: usize = EVENT + size_of::<RawEvent>();
+
+// What `describe` and `describe_fragment` write.
+const _: () = assert!(size_of::<RawEvent>() == 56 && size_of::<RawFragment>() == 48 && size_of::<RawBytes>() == 16);
+
+/// What a process says before it is ready, with 7 zero bytes behind it: the address u64 at which the events begin for it.
+/// Pointers are relative to the events if it does not say it.
+pub(super) const ADDRESS: u8 = b'A';
 
 /// Set in an entry's flags where the event is accepted.
 pub(super) const ACCEPT: u32 = 1 << 0;
@@ -167,22 +172,22 @@ impl Ring {
         Ok((Self { region, copies_bytes, written, free, copied: 0 }, file))
     }
 
-    /// Describes an event; returns how far the rings are written with it. `None`, and nothing is written, if there is
-    /// no room now.
+    /// Describes an event for a process in which the events begin at address `base`; returns how far the rings are written
+    /// with it. `None`, and nothing is written, if there is no room now.
     pub(super) fn event(
         &mut self,
-        space: &mut Space,
+        (space, base): (&mut Space, u64),
         sequence: u64,
         run: RunNumber,
         event: &impl FilterEvent,
     ) -> Option<Marks> {
-        self.record(|room, copies| describe(room, copies, space, sequence, run, event))?;
+        self.record(|room, copies| describe(room, copies, (&mut *space, base), sequence, run, event))?;
         Some(self.written)
     }
 
     /// A run begins or ends. False if there is no room now.
     pub(super) fn control(&mut self, kind: Kind, run: RunNumber) -> bool {
-        let written = self.record(|room, _| {
+        let written = self.record(|(room, _), _| {
             let room = room.get_mut(..HEAD + 8)?;
             head(room, HEAD + 8, kind);
             room[HEAD..HEAD + 4].copy_from_slice(&run.0.to_le_bytes());
@@ -192,9 +197,9 @@ impl Ring {
         written.is_some()
     }
 
-    /// Lets `write` write a record into the free room, and return its length; without enough room, it is asked once
-    /// more at the beginning of the ring. What it wrote in vain is written over.
-    fn record(&mut self, mut write: impl FnMut(&mut [u8], &mut Copies<'_>) -> Option<usize>) -> Option<()> {
+    /// Lets `write` write a record into the free room, which lies at this place in the events, and return its length;
+    /// without enough room, it is asked once more at the beginning of the ring. What it wrote in vain is written over.
+    fn record(&mut self, mut write: impl FnMut((&mut [u8], usize), &mut Copies<'_>) -> Option<usize>) -> Option<()> {
         let (records, copies) = self.region.values::<u8>(RECORDS, RING + self.copies_bytes).split_at_mut(RING);
         let copies_free = copies.len() - (self.written.copies - self.free.copies) as usize;
         let begin = self.written.copies;
@@ -202,10 +207,10 @@ impl Ring {
         let free = RING - (self.written.records - self.free.records) as usize;
         let at = (self.written.records % RING as u64) as usize;
         let to_end = RING - at;
-        let mut length = write(&mut records[at..at + to_end.min(free)], &mut copies);
+        let mut length = write((&mut records[at..at + to_end.min(free)], RECORDS + at), &mut copies);
         if length.is_none() && free > to_end {
             (copies.at, copies.copied) = (begin, 0);
-            length = write(&mut records[..free - to_end], &mut copies).map(|length| to_end + length);
+            length = write((&mut records[..free - to_end], RECORDS), &mut copies).map(|length| to_end + length);
             if length.is_some() {
                 head(&mut records[at..], to_end, Kind::Wrap);
             }
@@ -265,63 +270,89 @@ impl Copies<'_> {
     }
 }
 
-/// Writes the record of an event; returns its length. `None` if there is no room.
+/// Writes the record of an event, which will lie at `place` from the beginning of the events; returns its length. `None` if
+/// there is no room.
 fn describe(
-    room: &mut [u8],
+    (room, place): (&mut [u8], usize),
     copies: &mut Copies<'_>,
-    space: &mut Space,
+    (space, base): (&mut Space, u64),
     sequence: u64,
     run: RunNumber,
     event: &impl FilterEvent,
 ) -> Option<usize> {
-    let (mut at, mut fragments, mut flags) = (RECORD_HEAD, 0_u32, if event.is_complete() { 0 } else { INCOMPLETE });
-    for fragment in event.fragments() {
-        at += describe_fragment(room.get_mut(at..)?, copies, space, fragment)?;
-        fragments += 1;
+    let (count, mut flags) = (event.fragments().count(), if event.is_complete() { 0 } else { INCOMPLETE });
+    let whole = room.len();
+    let (begin, rest) = room.split_first_chunk_mut::<FRAGMENTS>()?;
+    let (fragments, rest) = rest.split_at_mut_checked(count * size_of::<RawFragment>())?;
+    let address = base + (place + FRAGMENTS) as u64;
+    let mut pieces = Pieces { room: rest, base, address: address + fragments.len() as u64 };
+    for (fragment, described) in event.fragments().zip(fragments.as_chunks_mut().0) {
+        describe_fragment(described, &mut pieces, copies, space, fragment)?;
         flags |= if fragment.meta.flags.has_error() { DOUBTFUL } else { 0 };
     }
-    let record = room.get_mut(..RECORD_HEAD)?;
-    head(record, at, Kind::Event);
-    record[8..16].copy_from_slice(&sequence.to_le_bytes());
-    record[16..24].copy_from_slice(&event.key().to_bits().to_le_bytes());
-    record[24..28].copy_from_slice(&run.0.to_le_bytes());
-    record[28..32].copy_from_slice(&fragments.to_le_bytes());
-    record[32..36].copy_from_slice(&flags.to_le_bytes());
-    record[36..38].copy_from_slice(&event.attempt().0.to_le_bytes());
-    record[38..40].copy_from_slice(&event.trigger_type().to_le_bytes());
-    Some(at)
+    let (length, key) = (whole - pieces.room.len(), event.key());
+    head(begin, length, Kind::Event);
+    begin[SEQUENCE..SEQUENCE + 8].copy_from_slice(&sequence.to_le_bytes());
+    let described = &mut begin[EVENT..];
+    described[..4].copy_from_slice(&(size_of::<RawEvent>() as u32).to_le_bytes());
+    described[4..8].copy_from_slice(&run.0.to_le_bytes());
+    described[8..16].copy_from_slice(&key.to_bits().to_le_bytes());
+    described[16..24].copy_from_slice(&key.number().to_le_bytes());
+    described[24..28].copy_from_slice(&u32::from(key.resync()).to_le_bytes());
+    described[28..32].copy_from_slice(&u32::from(event.attempt().0).to_le_bytes());
+    described[32..36].copy_from_slice(&flags.to_le_bytes());
+    described[36..40].copy_from_slice(&u32::from(event.trigger_type()).to_le_bytes());
+    described[40..48].copy_from_slice(&address.to_le_bytes());
+    described[48..].copy_from_slice(&(count as u64).to_le_bytes());
+    Some(length)
+}
+
+/// Room for the pieces of an event, and its address in the process, where the events begin at `base`.
+struct Pieces<'a> {
+    room: &'a mut [u8],
+    base: u64,
+    address: u64,
+}
+
+impl Pieces<'_> {
+    /// `None` if there is no room.
+    fn add(&mut self, place: u64, length: usize) -> Option<()> {
+        let (described, rest) = std::mem::take(&mut self.room).split_first_chunk_mut::<{ size_of::<RawBytes>() }>()?;
+        described[..8].copy_from_slice(&(self.base + place).to_le_bytes());
+        described[8..].copy_from_slice(&(length as u64).to_le_bytes());
+        self.room = rest;
+        self.address += described.len() as u64;
+        Some(())
+    }
 }
 
 fn describe_fragment(
-    room: &mut [u8],
+    described: &mut [u8; size_of::<RawFragment>()],
+    pieces: &mut Pieces<'_>,
     copies: &mut Copies<'_>,
     space: &mut Space,
     fragment: &Fragment,
-) -> Option<usize> {
-    let (mut at, mut pieces) = (FRAGMENT_HEAD, 0_u32);
+) -> Option<()> {
+    let (first, mut count) = (pieces.address, 0_u64);
     for piece in fragment.payload.pieces() {
         let place = match space.find(piece) {
             Some(place) => place,
             None => copies.add(piece)?,
         };
-        let described = room.get_mut(at..at + PIECE)?;
-        described[..8].copy_from_slice(&place.to_le_bytes());
-        described[8..].copy_from_slice(&(piece.len() as u64).to_le_bytes());
-        at += PIECE;
-        pieces += 1;
+        pieces.add(place, piece.len())?;
+        count += 1;
     }
     let FragmentMeta { source, length, flags, bunch_crossing, trigger_type, raw_id, time } = fragment.meta;
-    let described = room.get_mut(..FRAGMENT_HEAD)?;
     described[..4].copy_from_slice(&source.0.to_le_bytes());
     described[4..8].copy_from_slice(&length.to_le_bytes());
     described[8..12].copy_from_slice(&flags.0.to_le_bytes());
-    described[12..16].copy_from_slice(&pieces.to_le_bytes());
+    described[12..14].copy_from_slice(&bunch_crossing.to_le_bytes());
+    described[14..16].copy_from_slice(&trigger_type.to_le_bytes());
     described[16..24].copy_from_slice(&raw_id.to_le_bytes());
     described[24..32].copy_from_slice(&time.to_le_bytes());
-    described[32..34].copy_from_slice(&bunch_crossing.to_le_bytes());
-    described[34..36].copy_from_slice(&trigger_type.to_le_bytes());
-    described[36..].fill(0);
-    Some(at)
+    described[32..40].copy_from_slice(&first.to_le_bytes());
+    described[40..].copy_from_slice(&count.to_le_bytes());
+    Some(())
 }
 
 /// The begin of a record.
@@ -395,6 +426,55 @@ fn within(shared: &Shared, begin: usize, length: usize) -> Option<u64> {
 mod tests {
     use super::*;
     use ropewalk_memory::{HugePages, MemoryKind, Owner, Pool, PoolConfig};
+    use ropewalk_terms::{Attempt, Cause, EventKey, SourceId};
+
+    struct OneFragment(Fragment);
+
+    impl FilterEvent for OneFragment {
+        fn key(&self) -> EventKey {
+            EventKey::new(3, 7)
+        }
+
+        fn attempt(&self) -> Attempt {
+            Attempt(2)
+        }
+
+        fn is_complete(&self) -> bool {
+            false
+        }
+
+        fn trigger_type(&self) -> u16 {
+            9
+        }
+
+        fn fragments(&self) -> impl Iterator<Item = &Fragment> {
+            std::iter::once(&self.0)
+        }
+    }
+
+    /// Also for a process that does not say where the events begin in it: then they are relative.
+    #[test]
+    fn pointers_of_a_record_are_addresses_in_the_process() {
+        let mut pool = Pool::new(PoolConfig::heap("pointers", 4096, 3)).expect("memory");
+        let slice = pool.loan(Owner::SHARED).and_then(|mut loan| loan.append(b"payload")).expect("room");
+        let meta = FragmentMeta { source: SourceId(5), length: 7, ..FragmentMeta::missing(SourceId(5), Cause::Masked) };
+        let event = OneFragment(Fragment { meta, payload: slice.into() });
+        for base in [0, 0x7000_0000_0000] {
+            let mut ring = Ring::new(1 << 16).expect("memory").0;
+            for (sequence, place) in [(1, RECORDS), (2, RECORDS + FRAGMENTS + 48 + 16)] {
+                ring.event((&mut Space::default(), base), sequence, RunNumber(4), &event).expect("room");
+                let word = |at: usize| ring.region.look::<u64>(place + at);
+                assert_eq!(word(SEQUENCE), sequence);
+                let described = [8, 16, 40, 48].map(|at| word(EVENT + at));
+                let fragments = base + (place + FRAGMENTS) as u64;
+                assert_eq!(described, [event.key().to_bits(), 7, fragments, 1], "key, number, fragments");
+                assert_eq!([32, 40].map(|at| word(FRAGMENTS + at)), [fragments + 48, 1], "pieces");
+                // It lies in no shared memory, and was copied.
+                let copy = COPIES as u64 + 7 * (sequence - 1);
+                assert_eq!([0, 8].map(|at| word(FRAGMENTS + 48 + at)), [base + copy, 7]);
+            }
+        }
+    }
 
     #[test]
     fn bytes_are_found_where_they_lie_in_shared_memory_alone() {

@@ -30,8 +30,8 @@ use crate::journal::{End, Journal};
 use crate::process::region::{Region, Writable};
 use crate::process::worker::{Greeting, MOST_GREETING, Worker, declared, name_of, send_with};
 use memory::{
-    ACCEPT, DECISIONS_BYTES, Entry, FILL, Kind, LAST_WORDS, MEMORIES, MEMORY, Marks, RESULTS, RESULTS_RING, RING, Ring,
-    SIZES, SLEEPS, Space, UNDECIDED, sequence_of,
+    ACCEPT, ADDRESS, DECISIONS_BYTES, Entry, FILL, Kind, LAST_WORDS, MEMORIES, MEMORY, Marks, RESULTS, RESULTS_RING,
+    RING, Ring, SIZES, SLEEPS, Space, UNDECIDED, sequence_of,
 };
 use ropewalk_flow::filter::{Fills, HistogramError, HistogramShape, MOST_FILLS};
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
@@ -80,6 +80,8 @@ struct Memories {
     ring: Ring,
     decisions: Region,
     space: Space,
+    /// Where the events begin in the process, known when it is ready; 0 if it did not say it.
+    base: Option<u64>,
 }
 
 /// An event that the process has.
@@ -164,7 +166,7 @@ impl FilterProcess {
         let (copies, config, run) = (self.config.copies, &self.config, self.run);
         let made = Ring::new(copies).and_then(|(ring, events)| {
             let (decisions, file) = Region::new("decisions", DECISIONS_BYTES, Writable::ByOthers)?;
-            Ok((Memories { ring, decisions, space: Space::new(copies) }, events, file))
+            Ok((Memories { ring, decisions, space: Space::new(copies), base: None }, events, file))
         });
         match made {
             Ok((mut memories, events, decisions)) => {
@@ -197,6 +199,9 @@ impl FilterProcess {
 
     /// Takes what it has declared, which is ready; false if that cannot be, and it is ended.
     fn hear_declarations(&mut self) -> bool {
+        if let Some(memories) = &mut self.memories {
+            memories.base = Some(self.worker.told().iter().find_map(|told| address(told)).unwrap_or(0));
+        }
         match self.declared() {
             Ok(histograms) => {
                 self.histograms = histograms;
@@ -240,16 +245,16 @@ impl FilterProcess {
         }
     }
 
-    /// Offers it an event, whose payloads must stay where they are until it is decided, or the process has ended for certain.
+    /// Offers it an event, for which there is no room before it is ready, and whose payloads must stay where they are until it is decided, or the process has ended for certain.
     /// The process may find it at any time from now on, and at the latest after a [`flush`](Self::flush).
     pub fn offer(&mut self, ticket: u32, event: &impl FilterEvent) -> Offer {
-        let Some(Memories { ring, space, .. }) = &mut self.memories else { return Offer::Full };
+        let Some(Memories { ring, space, base: Some(base), .. }) = &mut self.memories else { return Offer::Full };
         if self.offered.len() == MOST_EVENTS {
             return Offer::Full;
         }
         let sequence = self.taken + self.offered.len() as u64 + 1;
         let (key, attempt, run) = (event.key(), event.attempt(), self.run.unwrap_or_default());
-        match ring.event(space, sequence, run, event) {
+        match ring.event((space, *base), sequence, run, event) {
             Some(marks) => {
                 self.offered.push_back(Offered { ticket, key, attempt, marks });
                 self.is_dirty = true;
@@ -397,7 +402,7 @@ impl FilterProcess {
         self.clear();
         let (ring, _) = Ring::new(self.config.copies).expect("memory");
         let (decisions, _) = Region::new("decisions", DECISIONS_BYTES, Writable::ByOthers).expect("memory");
-        self.memories = Some(Memories { ring, decisions, space: Space::default() });
+        self.memories = Some(Memories { ring, decisions, space: Space::default(), base: Some(0) });
     }
     /// How many events the process has.
     #[cfg(test)]
@@ -417,6 +422,11 @@ impl FilterProcess {
         decisions.values(place + size_of::<u64>(), 1)[0] = entry;
         decisions.number(place).store(sequence, Ordering::Release);
     }
+}
+
+/// Where the events begin in a process that says it.
+fn address(told: &[u8]) -> Option<u64> {
+    told.strip_prefix(&[ADDRESS])?.get(7..)?.try_into().ok().map(u64::from_le_bytes)
 }
 
 fn greeting(config: &ProcessConfig, space: &Space) -> Vec<u8> {
