@@ -3,7 +3,7 @@
 use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{FragmentFlags, NumberingAnomaly, NumberingKind, ReportEntry, SynchronyState};
-use ropewalk_monitor::numbering::{Begun, Recovery, SourceNumbering};
+use ropewalk_monitor::numbering::{Begun, Recovery, SourceNumbering, WrongNumber};
 use ropewalk_monitor::synchrony::Relation;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{CounterKind, EventKey, Instant, NodeId, Role, SourceId, Utc};
@@ -57,6 +57,7 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
         events: snapshot.ledger.events,
         synchrony: snapshot.synchrony.iter().filter_map(relation).collect(),
+        unrelated: snapshot.synchrony.iter().filter(|one| one.has_no_relation()).map(|one| one.source).collect(),
         lost_datagrams: snapshot.lost_datagrams.get(&None).copied().unwrap_or_default(),
         disk,
         ..Sample::default()
@@ -137,6 +138,12 @@ pub fn numbering_of(all: &[NumberingAnomaly]) -> SourceNumbering {
         recovered,
         begun,
         gap: of_kind(NumberingKind::Gap).next_back().map(|one| (one.from, one.to)),
+        wrong: of_kind(NumberingKind::WrongNumber).next_back().map(|one| WrongNumber {
+            event: one.key,
+            from: one.from,
+            to: one.to,
+            count: of_kind(NumberingKind::WrongNumber).map(|one| one.size).sum(),
+        }),
     }
 }
 

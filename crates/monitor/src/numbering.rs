@@ -15,6 +15,21 @@ pub struct SourceNumbering {
     pub begun: Option<Begun>,
     /// The numbers in front of the last missing ones, and behind them.
     pub gap: Option<(u64, u64)>,
+    /// The last number that the following ones disproved; none if there was none.
+    pub wrong: Option<WrongNumber>,
+}
+
+/// A fragment whose number does not fit between those before and behind it, as after a bit error in a counter.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct WrongNumber {
+    /// The event that was expected next.
+    pub event: EventKey,
+    /// The number before.
+    pub from: u64,
+    /// The number that came.
+    pub to: u64,
+    /// How many there were in the run, as far as they are known one by one.
+    pub count: u64,
 }
 
 /// A restart of a source's numbers whose fragments found their events again.
@@ -53,6 +68,23 @@ impl SourceNumbering {
         );
         Some((count, sentence))
     }
+
+    /// What it sent with wrong numbers, of which some fragments were dropped as corrupt for their checksums as well:
+    /// `sent a wrong number: 2032 after 1999, at event 2001`.
+    pub fn wrong_numbers(&self, corrupt: u64) -> Option<String> {
+        let WrongNumber { event, from, to, count } = self.wrong?;
+        let numbers = match count {
+            1 => "a wrong number".to_owned(),
+            count => format!("{} wrong numbers, the last", grouped(count)),
+        };
+        let checksum = match corrupt {
+            0 => "",
+            _ if count == 1 => "; its checksum was wrong, too",
+            _ => "; checksums were wrong, too",
+        };
+        let colon = if count == 1 { ":" } else { "" };
+        Some(format!("sent {numbers}{colon} {to} after {from}, at event {event}{checksum}"))
+    }
 }
 
 /// A source, what is known of its numbers, and where its fragments went.
@@ -90,6 +122,20 @@ impl<'a> Numbered<'a> {
         self.numbering.begun.filter(|begun| is_outside && begun.skipped.is_none())
     }
 
+    /// How it began, if it counts from 0 and the run from 1, or the other way round. Its events may be those of another trigger,
+    /// and nothing but this difference shows it.
+    fn is_one_apart(&self) -> Option<Begun> {
+        let is_in_run = self.is_regular && self.is_in_events();
+        self.numbering.begun.filter(|begun| {
+            let is_apart = match (begun.first, begun.came, begun.skipped) {
+                (1, 0, None) => self.account.stale == 1,
+                (0, 1, Some(skipped)) => skipped == 1,
+                _ => false,
+            };
+            is_in_run && is_apart
+        })
+    }
+
     fn skipped(&self) -> u64 {
         self.numbering.begun.and_then(|begun| begun.skipped).unwrap_or(0)
     }
@@ -125,6 +171,15 @@ pub fn wrong_beginnings(all: &[Numbered<'_>], name_of: impl Fn(SourceId) -> Stri
                 ),
             };
             return Some((one.source, one.account.stale, sentence));
+        }
+        if let Some(Begun { first, came, .. }) = one.is_one_apart() {
+            let begins_there = |other: &&Numbered<'_>| other.numbering.begun.is_none() && other.first(first).is_some();
+            let other = name_of(all.iter().find(begins_there)?.source);
+            let sentence = format!(
+                "{name} began with number {came}, {other} with {first}: if both are the same trigger, set \"first = {came}\" for \
+                 {name} and \"first = {first}\" for {other}"
+            );
+            return Some((one.source, 1, sentence));
         }
         let Begun { first, came, skipped } = one.numbering.begun.filter(|_| have_all_skipped)?;
         let skipped = skipped?;
@@ -193,6 +248,21 @@ mod tests {
     fn a_board_that_set_the_beginning_is_named_before_any_event_is_built() {
         let waiting = [(300, 300, 0, Some((1, 500, None))), (300, 0, 0, None)];
         assert_eq!(sentences(&waiting), ["calo sends numbers from 500, straw from 1: reset both"]);
+    }
+
+    #[test]
+    fn boards_that_count_from_0_and_from_1_are_named_though_their_events_are_complete() {
+        let from_0 = (2000, 1, 1999, Some((1, 0, None)));
+        let from_1 = (2000, 0, 1999, None);
+        let expected = "calo began with number 0, straw with 1: if both are the same trigger, set \"first = 0\" for calo and \
+                        \"first = 1\" for straw";
+        assert_eq!(sentences(&[from_0, from_1]), [expected]);
+        assert_eq!(sentences(&[from_0]), [""; 0], "there is no other board");
+        let behind = (2000, 0, 1999, Some((0, 1, Some(1))));
+        let expected = "straw began with number 1, calo with 0: if both are the same trigger, set \"first = 1\" for straw and \
+                        \"first = 0\" for calo";
+        assert_eq!(sentences(&[(2000, 0, 1999, None), behind]), [expected]);
+        assert_eq!(sentences(&[(2000, 0, 1999, None), (2000, 0, 1998, Some((0, 2, Some(2))))]), [""; 0]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! [`bottleneck`](crate::bottleneck) explains the rate of a run; this module explains whether the data are good. A problem
 //! stays in the list to the end of the run. It is *current* while its condition holds, or while its count grows.
 
+mod losses;
 mod nodes;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Instant, RunNumber, SourceId, Utc};
+use ropewalk_terms::{Cause, Counter, EventKey, Instant, RunNumber, SourceId, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -293,7 +294,7 @@ impl QualityMonitor {
             let name = sample.name_of(source.source);
             self.restart(source, &name, (before, sample), all_restarted.as_deref(), &mut found);
             doubts(source, &name, &mut found);
-            losses(source, &name, beginnings.contains(&source.source), is_not_written, &mut found);
+            found.extend(losses::losses(sample, source, beginnings.contains(&source.source), is_not_written));
             self.stays_out(source, &name, (before, sample), &mut found);
             self.absence(source, &name, (before, sample), &mut found);
         }
@@ -492,7 +493,7 @@ impl QualityMonitor {
 
 /// The worst problem and how many others there are, or that all is well.
 fn summed_up(problems: &[Problem], state: QualityState, complete: u64, sample: &Sample) -> String {
-    let unchecked = || sample.unchecked_step.as_deref().map_or_else(String::new, |sentence| format!("; {sentence}"));
+    let unchecked = || sample.step_not_checked().map_or_else(String::new, |sentence| format!("; {sentence}"));
     let complete = match state {
         QualityState::Good => format!("all {} events are complete{}", grouped(complete), unchecked()),
         _ if problems.is_empty() => "no events yet".to_owned(),
@@ -638,52 +639,6 @@ fn doubts(source: &SourceSample, name: &str, found: &mut Vec<Finding>) {
     let total = named.iter().map(|(count, _)| count).sum();
     let named: Vec<_> = named.iter().map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
     report(ProblemKind::FragmentsFaulty, total, format!("{name}: {} faulty: {}", fragments(total), named.join(", ")));
-}
-
-/// Fragments that came and are in no event, lost datagrams, and frames that are missing by number.
-fn losses(source: &SourceSample, name: &str, begins_wrongly: bool, are_in_lost_events: bool, found: &mut Vec<Finding>) {
-    let account = &source.account;
-    let stale = account.stale.saturating_sub(source.numbers.get(Counter::FragmentsBeforeStart));
-    let stale = if begins_wrongly { 0 } else { stale };
-    let FragmentAccount { late, duplicate, corrupt, .. } = account;
-    let mut named = vec![("late", *late), ("duplicate", *duplicate), ("corrupt", *corrupt), ("stale", stale)];
-    // The builder unit that could not write them is named once for all sources.
-    let is_lost = |cause: Cause| is_lost(cause) && !(are_in_lost_events && cause == Cause::WriteFailed);
-    named.extend(account.dropped.iter().filter(|(cause, _)| is_lost(*cause)).map(|(cause, n)| (cause.name(), n)));
-    let mut parts = Vec::new();
-    let mut add = |what: fn(u64) -> String, named: Vec<(&str, u64)>| {
-        let named: Vec<_> = named.into_iter().filter(|(_, count)| *count > 0).collect();
-        let total: u64 = named.iter().map(|(_, count)| count).sum();
-        let causes = named.iter().map(|(cause, n)| format!("{} {}", grouped(*n), cause.replace('_', " ")));
-        if total > 0 {
-            parts.push(format!("{} lost: {}", what(total), causes.collect::<Vec<_>>().join(", ")));
-        }
-        total
-    };
-    let mut count = add(fragments, named);
-    count += add(datagrams, source.lost_datagrams.iter().map(|(cause, count)| (cause.name(), count)).collect());
-    let missing = source.numbers.get(Counter::FramesMissing);
-    if missing > 0 {
-        parts.push(match source.numbering.gap {
-            Some((from, to)) if missing == 1 && to == from.wrapping_add(2) => format!("skipped number {}", to - 1),
-            Some((from, to)) if to.wrapping_sub(from) == missing + 1 => {
-                format!("skipped {} numbers, {} to {}", grouped(missing), from + 1, to - 1)
-            }
-            _ => format!("{} missing, as the numbers show", counted(missing, "frame")),
-        });
-    }
-    count += missing;
-    if count > 0 {
-        let (kind, source) = (ProblemKind::FragmentsLost, Some(source.source));
-        let colon = if parts[0].starts_with("skipped") { "" } else { ":" };
-        let sentence = format!("{name}{colon} {}", parts.join("; "));
-        found.push(Finding { kind, source, count, holds: false, sentence });
-    }
-}
-
-/// Causes of dropped fragments that are problems of their own here, or none at all.
-const fn is_lost(cause: Cause) -> bool {
-    !matches!(cause, Cause::Masked | Cause::OutOfSync | Cause::WrongSource)
 }
 
 /// Sources that a sentence names at most.

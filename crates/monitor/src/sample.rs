@@ -177,6 +177,8 @@ pub struct Sample {
     pub events: EventAccount,
     /// The relation of sources to the reference source, which has offset 0, as far as it is known; ordered by source.
     pub synchrony: Vec<(SourceId, Relation)>,
+    /// Sources that match the reference source at no offset, and never did; ordered.
+    pub unrelated: Vec<SourceId>,
     /// Configured names of sources.
     pub names: Arc<BTreeMap<SourceId, String>>,
     /// Configured names of nodes, as far as they differ from the ids.
@@ -212,6 +214,19 @@ impl Sample {
         };
         let idle = self.node(source.readout).map_or(0, |node| node.numbers.get(Counter::ConnectionsIdle));
         idle > 0 && lacks_one(&source) && idle >= self.sources.iter().filter(lacks_one).count() as u64
+    }
+
+    /// Sources in which a slip by one event stays unseen, in a sentence: they lack what is compared, or it never matched.
+    pub fn step_not_checked(&self) -> Option<String> {
+        let configured = self.unchecked_step.as_deref().map(str::to_owned);
+        if self.unrelated.is_empty() {
+            return configured;
+        }
+        let names: Vec<_> = self.unrelated.iter().map(|source| self.name_of(*source)).collect();
+        let (named, more) = names.split_at(names.len().min(3));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        let never = format!("times or bunch crossings of {}{more} never matched those of the others", named.join(", "));
+        Some(configured.map_or(format!("step not checked: {never}"), |sentence| format!("{sentence}; {never}")))
     }
 
     /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.

@@ -61,8 +61,14 @@ pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
         .map(|(id, count)| {
             let fragments = if count == 1 { "fragment" } else { "fragments" };
             let account = &summary.by_source[id];
-            let are_kept = account.in_complete_events + account.in_incomplete_events > 0;
-            let kept = if are_kept { "kept and flagged" } else { "in no event" };
+            let are_in_events = account.in_complete_events + account.in_incomplete_events > 0;
+            // The others had numbers that fit no event.
+            let kept = if are_in_events { count.saturating_sub(account.corrupt) } else { 0 };
+            let kept = match (kept, count - kept) {
+                (_, 0) => "kept and flagged".to_owned(),
+                (0, _) => "in no event".to_owned(),
+                (kept, others) => format!("{} kept and flagged, {} in no event", grouped(kept), grouped(others)),
+            };
             format!("{}: {} {fragments} with a wrong checksum, {kept}", summary.name_of(id), grouped(count))
         })
         .collect()

@@ -112,12 +112,14 @@ impl Remarks<'_> {
             sentences.extend(beginning.map(|(.., sentence)| sentence.clone()));
             sentences.extend(self.missing(source, &name, one.account, before));
             sentences.extend(self.masked(source, &name));
+            let wrong = one.numbering.wrong.map_or(0, |wrong| wrong.count).min(one.account.corrupt);
+            sentences.extend(one.numbering.wrong_numbers(wrong).map(|what| format!("{name} {what}")));
             sentences.extend(one.numbering.recovery(&name).map(|(_, sentence)| sentence));
         }
         sentences.extend(filter_problems(self.sample).into_iter().map(|(.., sentence)| sentence));
         sentences.extend(not_written(self.sample).map(|(_, sentence)| sentence));
         // What went wrong comes first.
-        sentences.extend(self.known.unchecked_step.as_deref().map(str::to_owned));
+        sentences.extend(self.sample.step_not_checked());
         sentences
     }
 

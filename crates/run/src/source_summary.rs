@@ -233,7 +233,8 @@ impl SynchronySummary {
             3 => SynchronyVerdict::Lost,
             _ => SynchronyVerdict::CannotTell,
         };
-        Self { source: state.source.0, verdict, offset: state.offset, since: state.since.to_string() }
+        let offset = if verdict == SynchronyVerdict::Offset { state.offset } else { 0 };
+        Self { source: state.source.0, verdict, offset, since: state.since.to_string() }
     }
 
     /// Its relation to the reference; `None` while too little is known.

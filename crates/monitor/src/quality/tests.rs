@@ -1,6 +1,6 @@
 use super::{Problem, ProblemKind, Quality, QualityMonitor, QualityState};
 use crate::made_up::{held_back, node, sample, source};
-use crate::numbering::{Begun, Recovery};
+use crate::numbering::{Begun, Recovery, WrongNumber};
 use crate::synchrony::Relation;
 use crate::{Sample, SourceSample};
 use core::time::Duration;
@@ -227,16 +227,45 @@ fn a_restart_whose_place_was_found_again_is_a_notice_and_the_data_are_good() {
 
 #[test]
 fn numbers_that_a_source_skipped_are_named() {
-    let lost = |missing, gap| {
+    let lost = |missing, gap, is_compared| {
         let quality = after([look(1, |look| {
             look.sources[0].numbers.add(Counter::FramesMissing, missing);
             look.sources[0].numbering.gap = gap;
+            let in_step = Relation { offset: Some(0), since: EventKey::new(0, 1) };
+            let sources = look.sources.iter().map(|source| source.source);
+            look.synchrony = if is_compared { sources.map(|source| (source, in_step)).collect() } else { Vec::new() };
         })]);
         only(&quality).sentence.clone()
     };
-    assert_eq!(lost(1, Some((1814, 1816))), "source 1 skipped number 1815");
-    assert_eq!(lost(5, Some((1814, 1820))), "source 1 skipped 5 numbers, 1815 to 1819");
-    assert_eq!(lost(1, None), "source 1: 1 frame missing, as the numbers show");
+    assert_eq!(lost(1, Some((1814, 1816)), true), "source 1 skipped number 1815");
+    assert_eq!(lost(5, Some((1814, 1820)), true), "source 1 skipped 5 numbers, 1815 to 1819");
+    assert_eq!(lost(1, None, true), "source 1: 1 frame missing, as the numbers show");
+    let doubt = "source 1 skipped number 1815 (a lost frame, or its counter jumped: the step is not checked)";
+    assert_eq!(lost(1, Some((1814, 1816)), false), doubt);
+}
+
+/// A bit error in a counter: its fragment is dropped, and the right number is missing.
+#[test]
+fn a_wrong_number_is_said_once_and_not_as_a_lost_frame() {
+    let lost = |count, corrupt, frames_missing| {
+        let quality = after([look(1, |look| {
+            let source = &mut look.sources[0];
+            let event = EventKey::new(0, 2001);
+            source.numbering.wrong = Some(WrongNumber { event, from: 1999, to: 2032, count });
+            source.account.corrupt = corrupt;
+            source.account.dropped.add(Cause::ImplausibleJump, count - corrupt.min(count));
+            source.numbers.add(Counter::FramesMissing, frames_missing);
+        })]);
+        let problem = only(&quality);
+        (problem.count, problem.sentence.clone())
+    };
+    let one = "source 1 sent a wrong number: 2032 after 1999, at event 2001";
+    assert_eq!(lost(1, 0, 1), (1, one.to_owned()));
+    assert_eq!(lost(1, 1, 1), (1, format!("{one}; its checksum was wrong, too")));
+    let several = "source 1 sent 3 wrong numbers, the last 2032 after 1999, at event 2001";
+    assert_eq!(lost(3, 0, 3), (3, several.to_owned()));
+    assert_eq!(lost(1, 3, 1).1, format!("{one}; its checksum was wrong, too; 2 fragments lost: 2 corrupt"));
+    assert_eq!(lost(1, 0, 4).1, format!("{one}; 3 frames missing, as the numbers show"));
 }
 
 #[test]
@@ -462,4 +491,13 @@ fn good_data_whose_step_is_not_checked_say_so() {
     let quality = after([look(1, unchecked)]);
     assert_eq!((quality.state, quality.problems.len()), (QualityState::Good, 0));
     assert_eq!(quality.sentence, "all 100 events are complete; step not checked: straw has no `time`");
+    let never = "times or bunch crossings of source 2 never matched those of the others";
+    let quality = after([look(1, |look| look.unrelated = vec![SourceId(2)])]);
+    assert_eq!(quality.sentence, format!("all 100 events are complete; step not checked: {never}"));
+    let both = |look: &mut Sample| {
+        unchecked(look);
+        look.unrelated = vec![SourceId(2)];
+    };
+    let expected = format!("all 100 events are complete; step not checked: straw has no `time`; {never}");
+    assert_eq!(after([look(1, both)]).sentence, expected);
 }

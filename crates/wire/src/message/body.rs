@@ -269,7 +269,8 @@ pub struct SynchronyState {
     pub source: SourceId,
     /// 0 cannot tell, 1 in sync, 2 offset, 3 lost.
     pub verdict: u8,
-    /// Events by which the source is displaced, where the verdict is offset; positive: early.
+    /// Events by which the source is displaced, if the verdict is offset; positive: early. 1 if nothing can be told because the
+    /// source never matched the reference. Otherwise 0.
     pub offset: i16,
     /// The first displaced event.
     pub since: EventKey,
@@ -640,6 +641,11 @@ impl UnreleasedEntry {
 }
 
 impl SynchronyState {
+    /// Enough events were compared, and the source matches the reference at no offset.
+    pub const fn has_no_relation(&self) -> bool {
+        self.verdict == 0 && self.offset == 1
+    }
+
     fn encode(&self, to: &mut Writer<'_>) {
         to.u32(self.source.0);
         to.u8(self.verdict);

@@ -312,7 +312,9 @@ impl From<&Change> for SynchronyState {
             Verdict::Offset(_) => 2,
             Verdict::Lost => 3,
         };
-        Self { source: change.source, verdict, offset: change.verdict.offset(), since: change.since }
+        let has_no_relation = change.verdict == Verdict::CannotTell(Doubt::NoRelation);
+        let offset = if has_no_relation { 1 } else { change.verdict.offset() };
+        Self { source: change.source, verdict, offset, since: change.since }
     }
 }
 
