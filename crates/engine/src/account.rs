@@ -16,6 +16,8 @@ type Number = ((Option<SourceId>, u16), u64);
 
 /// Nodes and sources in a run for which there is room from the start.
 const ROOM: usize = 1024;
+/// As many slips that ended are kept one by one.
+const MOST_HEALED: usize = 64;
 /// Numbers of one node for which there is room from the start: a readout unit reports about ten of each source.
 const NUMBERS: usize = 4096;
 
@@ -113,6 +115,10 @@ pub struct Standing {
     pub is_written_when_acknowledged: bool,
     /// The last verdict about each source, as builder units reported it.
     pub synchrony: Vec<SynchronyState>,
+    /// The builder unit that reported each verdict of `synchrony`.
+    judges: Vec<NodeId>,
+    /// Verdicts of sources that were displaced, each with the first event in which the source is in step again.
+    pub healed: Vec<(SynchronyState, EventKey)>,
     /// Why the run stopped, where a node asked for it.
     pub stopped_by: Option<Cause>,
     /// Readout units of which an earlier life had reported to other event managers only, and where the present one
@@ -120,6 +126,10 @@ pub struct Standing {
     pub untold: Vec<(NodeId, EventKey)>,
     reports: Vec<NodeReport>,
 }
+
+/// Verdicts of [`SynchronyState`]; higher ones are displacements.
+const CANNOT_TELL: u8 = 0;
+const IN_SYNC: u8 = 1;
 
 impl Default for Standing {
     fn default() -> Self {
@@ -132,6 +142,8 @@ impl Default for Standing {
             events: EventAccount::default(),
             is_written_when_acknowledged: false,
             synchrony: Vec::with_capacity(ROOM),
+            judges: Vec::with_capacity(ROOM),
+            healed: Vec::with_capacity(MOST_HEALED),
             stopped_by: None,
             untold: Vec::new(),
             reports: Vec::with_capacity(ROOM),
@@ -206,12 +218,27 @@ impl Standing {
         }
     }
 
-    /// A builder unit has judged a source.
-    pub(super) fn judged(&mut self, state: SynchronyState) {
-        match self.synchrony.iter_mut().find(|known| known.source == state.source) {
-            Some(known) => *known = state,
-            None => self.synchrony.push(state),
+    /// A builder unit has judged a source. Each builder unit judges by the events that it builds, so that one may report
+    /// later than another one and know an earlier event.
+    pub(super) fn judged(&mut self, judge: NodeId, state: SynchronyState) {
+        let Some(place) = self.synchrony.iter().position(|known| known.source == state.source) else {
+            self.synchrony.push(state);
+            self.judges.push(judge);
+            return;
+        };
+        let known = self.synchrony[place];
+        let is_known = known.verdict != CANNOT_TELL && state.verdict != CANNOT_TELL;
+        if is_known && (known.verdict, known.offset) == (state.verdict, state.offset) {
+            self.synchrony[place].since = known.since.min(state.since);
+            return;
         }
+        if is_known && self.judges[place] != judge && state.since < known.since {
+            return;
+        }
+        if known.verdict > IN_SYNC && state.verdict == IN_SYNC && self.healed.len() < MOST_HEALED {
+            self.healed.push((known, state.since));
+        }
+        (self.synchrony[place], self.judges[place]) = (state, judge);
     }
 
     /// The youngest life of the node that was seen.
@@ -237,6 +264,8 @@ impl Standing {
         self.nodes.clone_from(&other.nodes);
         self.untold.clone_from(&other.untold);
         self.synchrony.clone_from(&other.synchrony);
+        self.judges.clone_from(&other.judges);
+        self.healed.clone_from(&other.healed);
         self.reports.truncate(other.reports.len());
         for (mine, theirs) in self.reports.iter_mut().zip(&other.reports) {
             mine.copy_from(theirs);
@@ -318,6 +347,8 @@ pub struct RunSnapshot {
     pub failing_disks: Vec<(NodeId, i32)>,
     /// The last verdict about each source.
     pub synchrony: Vec<SynchronyState>,
+    /// Verdicts of sources that were displaced, each with the first event in which the source is in step again.
+    pub healed: Vec<(SynchronyState, EventKey)>,
     /// Connections of sources that ended with a life of their readout unit, which could not report it, if the source
     /// has not come again.
     pub orphans: BTreeMap<SourceId, u64>,
@@ -343,6 +374,7 @@ impl RunSnapshot {
             run: standing.run,
             nodes: standing.nodes.clone(),
             synchrony: standing.synchrony.clone(),
+            healed: standing.healed.clone(),
             stopped_by: standing.stopped_by,
             unknown: standing.unknown(),
             ..Self::default()
@@ -664,6 +696,26 @@ mod tests {
             [(40, None)],
             "it began with the run: the events of the life before are its own"
         );
+    }
+
+    #[test]
+    fn the_earliest_event_counts_that_a_builder_unit_names_and_a_slip_that_ended_is_kept() {
+        let mut standing = Standing::default();
+        let mut judged = |builder, verdict, offset, since| {
+            let since = EventKey::new(0, since);
+            standing.judged(NodeId::builder(builder), SynchronyState { source: SOURCE, verdict, offset, since });
+            (standing.synchrony[0].verdict, standing.synchrony[0].since.number(), standing.healed.len())
+        };
+        assert_eq!(judged(0, 1, 0, 1), (1, 1, 0));
+        assert_eq!(judged(1, 2, 1, 4778), (2, 4778, 0));
+        assert_eq!(judged(0, 2, 1, 4766), (2, 4766, 0), "it builds the events before");
+        assert_eq!(judged(0, 1, 0, 5635), (1, 5635, 1));
+        assert_eq!(judged(1, 2, 1, 4790), (1, 5635, 1), "old news of the same slip");
+        assert_eq!(judged(1, 1, 0, 5640), (1, 5635, 1));
+        assert_eq!(judged(1, 0, 0, 6000), (0, 6000, 1), "triggers are too regular");
+        assert_eq!(judged(1, 2, 1, 5990), (2, 5990, 1));
+        let (slip, until) = RunSnapshot::of(&standing).healed[0];
+        assert_eq!((slip.since.number(), slip.offset, until.number()), (4766, 1, 5635));
     }
 
     #[test]

@@ -345,7 +345,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 return false;
             }
             Message::Report(report) => self.standing.reported(node, incarnation, report),
-            Message::Synchrony(state) => self.standing.judged(*state),
+            Message::Synchrony(state) => self.standing.judged(node, *state),
             Message::StopRequest(cause) => self.control.stop_requested(now, *cause),
             _ if header.run != self.run && header.run != RunNumber(0) => self.refused += 1,
             _ => {

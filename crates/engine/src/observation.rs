@@ -133,8 +133,9 @@ pub fn numbering_of(all: &[NumberingAnomaly]) -> SourceNumbering {
         let count = of_kind(NumberingKind::Recovered).count() as u64;
         Some(Recovery { event: restart.key, from: restart.from, to: restart.to, count })
     });
+    let lost = all.iter().rposition(|one| one.kind == NumberingKind::OutOfSync);
     SourceNumbering {
-        restarted_at: of_kind(NumberingKind::OutOfSync).map(|one| one.key).next_back(),
+        restarted_at: lost.filter(|&lost| last.is_none_or(|last| last < lost)).map(|lost| all[lost].key),
         recovered,
         begun,
         gap: of_kind(NumberingKind::Gap).next_back().map(|one| (one.from, one.to)),

@@ -113,8 +113,7 @@ pub(crate) fn remark_lines(summary: &RunSummary) -> Vec<String> {
         let name = summary.name_of(id);
         format!("{name} restarted counting: {from} -> {to} (event {event}); its later fragments fit no event")
     };
-    let all = summary.numbering.iter().flat_map(|(id, all)| all.iter().map(move |one| (id, one)));
-    let restarts = all.filter(|(_, one)| one.is(NumberingKind::OutOfSync)).map(|(id, one)| line(id, one));
+    let restarts = summary.numbering.iter().filter_map(|(id, all)| Some(line(id, NumberingSummary::out_of_sync(all)?)));
     summary.remarks.iter().cloned().chain(restarts).collect()
 }
 

@@ -372,6 +372,7 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
     let lines = [
         partial_lines,
         RunSummary::out_of_step,
+        RunSummary::healed,
         checksum_lines,
         begin_lines,
         remark_lines,

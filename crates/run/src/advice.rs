@@ -55,9 +55,10 @@ const ALL_RESTARTED: &str = "all sources restarted counting, and no event was bu
 /// Whether two or more sources sent data, and all of them restarted so that their fragments fit no event.
 fn have_all_restarted(summary: &RunSummary) -> bool {
     let sending: Vec<_> = summary.by_source.iter().filter(|(_, account)| account.received > 0).collect();
-    let is_out = |one: &NumberingSummary| one.is(NumberingKind::OutOfSync);
     sending.len() > 1
-        && sending.iter().all(|(id, _)| summary.numbering.get(*id).is_some_and(|all| all.iter().any(is_out)))
+        && sending
+            .iter()
+            .all(|(id, _)| summary.numbering.get(*id).is_some_and(|all| NumberingSummary::out_of_sync(all).is_some()))
 }
 
 /// The names of sources that may be exchanged: nearly all fragments of two or more fail their checks.
@@ -94,7 +95,7 @@ fn about(source: &SourceSection, account: &FragmentSummary, evidence: &Evidence<
         let is_missed = source.requirement == Requirement::Required;
         return is_missed.then(|| format!("no data in the whole run: {}", origin(source)));
     }
-    if let Some(restart) = evidence.numbering.iter().find(|one| one.is(NumberingKind::OutOfSync)) {
+    if let Some(restart) = NumberingSummary::out_of_sync(evidence.numbering) {
         return Some(restarted(source, restart));
     }
     if evidence.duplicate * 3 >= received && source.gathering().is_none() && source.description().is_some() {

@@ -4,7 +4,7 @@ use ropewalk_config::ByteOrigin;
 use ropewalk_engine::{Doubts, MaskRecord, MaskedInterval, RunSnapshot};
 use ropewalk_flow::messages::{FragmentFlags, Gap, NumberingAnomaly, NumberingKind, SynchronyState};
 use ropewalk_monitor::synchrony::Relation;
-use ropewalk_terms::{Cause, Counter, Fact, Facts, FragmentAccount, SourceCounts, SourceId};
+use ropewalk_terms::{Cause, Counter, EventKey, Fact, Facts, FragmentAccount, SourceCounts, SourceId};
 use ropewalk_tools::Packing;
 use ropewalk_tools::foreign::{CutOff, HoleReport, Passed};
 use ropewalk_tools::status::named;
@@ -164,6 +164,20 @@ pub struct SynchronySummary {
     pub offset: i16,
     /// The first displaced event.
     pub since: String,
+    /// Slips that ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub healed: Vec<HealedSlip>,
+}
+
+/// A range of events in which a source was out of step.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct HealedSlip {
+    /// Events by which it was displaced; positive: early; `null` if it had no fixed relation to the reference.
+    pub offset: Option<i16>,
+    /// The first displaced event.
+    pub since: String,
+    /// The first event in which it was in step again.
+    pub until: String,
 }
 
 /// The verdict about one source.
@@ -199,6 +213,12 @@ impl NumberingSummary {
         snapshot.numbering.iter().map(|(id, all)| (id.to_string(), all.iter().map(Self::from).collect())).collect()
     }
 
+    /// The last restart of a source, of all that happened to its numbers, after which its place in the run was not found.
+    pub fn out_of_sync(all: &[Self]) -> Option<&Self> {
+        let last = all.iter().rfind(|one| one.is(NumberingKind::OutOfSync) || one.is(NumberingKind::Recovered))?;
+        Some(last).filter(|last| last.is(NumberingKind::OutOfSync))
+    }
+
     /// Whether it is of this kind.
     pub fn is(&self, kind: NumberingKind) -> bool {
         self.kind == kind.name()
@@ -226,7 +246,7 @@ impl From<&MaskedInterval> for MaskedSummary {
 }
 
 impl SynchronySummary {
-    pub(super) fn new(state: &SynchronyState) -> Self {
+    pub(super) fn new(snapshot: &RunSnapshot, state: &SynchronyState) -> Self {
         let verdict = match state.verdict {
             1 => SynchronyVerdict::InSync,
             2 => SynchronyVerdict::Offset,
@@ -234,7 +254,8 @@ impl SynchronySummary {
             _ => SynchronyVerdict::CannotTell,
         };
         let offset = if verdict == SynchronyVerdict::Offset { state.offset } else { 0 };
-        Self { source: state.source.0, verdict, offset, since: state.since.to_string() }
+        let healed = snapshot.healed.iter().filter(|(slip, _)| slip.source == state.source).map(HealedSlip::from);
+        Self { source: state.source.0, verdict, offset, since: state.since.to_string(), healed: healed.collect() }
     }
 
     /// Its relation to the reference; `None` while too little is known.
@@ -248,9 +269,31 @@ impl SynchronySummary {
         Some((SourceId(self.source), Relation { offset, since: self.since.parse().ok()? }))
     }
 
-    /// Whether it is displaced or lost.
+    /// What became of its slips that ended: `calo was one event late from event 5105 on, and in step again from event 5635 on`.
+    pub(super) fn healed(&self, name: &str) -> impl Iterator<Item = String> {
+        self.healed.iter().map(move |HealedSlip { offset, since, until }| {
+            let how = match offset {
+                Some(offset) => {
+                    let by =
+                        if offset.abs() == 1 { "one event".to_owned() } else { format!("{} events", offset.abs()) };
+                    format!("was {by} {}", if *offset > 0 { "early" } else { "late" })
+                }
+                None => "had no fixed relation to the other sources".to_owned(),
+            };
+            format!("{name} {how} from event {since} on, and is in step again from event {until} on")
+        })
+    }
+
+    /// Whether it is displaced or lost, or was.
     pub(super) const fn is_displaced(&self) -> bool {
-        matches!(self.verdict, SynchronyVerdict::Offset | SynchronyVerdict::Lost)
+        matches!(self.verdict, SynchronyVerdict::Offset | SynchronyVerdict::Lost) || !self.healed.is_empty()
+    }
+}
+
+impl From<&(SynchronyState, EventKey)> for HealedSlip {
+    fn from((slip, until): &(SynchronyState, EventKey)) -> Self {
+        let offset = (slip.verdict == 2).then_some(slip.offset);
+        Self { offset, since: slip.since.to_string(), until: until.to_string() }
     }
 }
 

@@ -345,7 +345,7 @@ impl RunSummary {
             datagrams: DatagramSummary::new(snapshot),
             copies: CopySummary { bytes: counter(Counter::BytesCopied) },
             cards: CardSummary::new(snapshot),
-            synchrony: snapshot.synchrony.iter().map(SynchronySummary::new).collect(),
+            synchrony: snapshot.synchrony.iter().map(|state| SynchronySummary::new(snapshot, state)).collect(),
             deleted: DeletedSummary::new(|counter| snapshot.counter(counter)),
             disk: DiskSummary::new(
                 |counter| snapshot.counter(counter),
@@ -451,6 +451,12 @@ impl RunSummary {
         let mut sentences: Vec<_> = found.into_iter().map(|(_, sentence)| sentence).collect();
         sentences.dedup();
         sentences
+    }
+
+    /// Sentences on sources that were out of step and are no longer.
+    pub fn healed(&self) -> Vec<String> {
+        let of = |state: &SynchronySummary| state.healed(&self.name_of(&state.source.to_string())).collect::<Vec<_>>();
+        self.synchrony.iter().flat_map(of).collect()
     }
 
     /// The name of the source that others are compared with, or of one that is in step with it.
