@@ -29,7 +29,6 @@ const CYCLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("engine", &["event_files", "event_output", "filter", "gateway", "storage"]),
-    ("memory", &["payload", "pool", "queue", "slice"]),
     ("monitor", &["numbering", "quality"]),
     ("plugin", &["filter", "journal", "process", "splitter"]),
     ("tune", &["cards", "place"]),
