@@ -1,9 +1,31 @@
 //! Small files of the kernel: one value each, and missing where the kernel or the machine lacks what they tell.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::{CpuList, MachineError};
+use crate::{CpuList, CpuListError};
+
+/// Why the machine could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// A file that every Linux has is not there or cannot be read.
+    #[error("cannot read {}: {source}; are /proc and /sys mounted?", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file says something that is no list of CPUs.
+    #[error("{}: {source}", path.display())]
+    NoCpuList {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: CpuListError,
+    },
+}
 
 /// A file that must be there, without the space around its text.
 pub(crate) fn text(path: &Path) -> Result<String, MachineError> {

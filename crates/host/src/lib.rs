@@ -13,7 +13,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod automatic;
 mod card;
 mod cpu_list;
 mod disk;
@@ -26,7 +25,8 @@ mod rights;
 pub use card::{Card, CardKind, Interrupt, InterruptTask, Network};
 pub use cpu_list::{CpuList, CpuListError};
 pub use disk::{DiskActivity, DiskCounters, Mount, disk_of, disk_with};
-pub use machine::{Cache, HugePages, Machine, MachineError, Node, Socket, TransparentHugePages, container_cpus};
+pub use files::MachineError;
+pub use machine::{Cache, HugePages, Machine, Node, Socket, TransparentHugePages, container_cpus};
 pub use picture::Picture;
 pub use placement::{Decision, Feed, Item, Kind, Placement, Plan, PlanError, Policy, Rule, RuleName, Scheduling};
 pub use rights::{Capability, Rights};

@@ -1,15 +1,14 @@
 //! What /proc and /sys say about the machine.
 
-use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::card::{self, Card, CardKind};
 use crate::rights::Rights;
-use crate::{CpuList, CpuListError, files};
+use crate::{CpuList, MachineError, files};
 
 /// The machine as found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -102,27 +101,6 @@ pub enum TransparentHugePages {
     Advised,
     /// Not at all, or the kernel cannot.
     Never,
-}
-
-/// Why the machine could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineError {
-    /// A file that every Linux has is not there or cannot be read.
-    #[error("cannot read {}: {source}; are /proc and /sys mounted?", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file says something that is no list of CPUs.
-    #[error("{}: {source}", path.display())]
-    NoCpuList {
-        /// The file.
-        path: PathBuf,
-        /// What it said.
-        source: CpuListError,
-    },
 }
 
 impl Machine {

@@ -1,5 +1,7 @@
 //! Where threads and pools go: ordered rules that match their names by regular expression (paper 3, IV-B), and where no
-//! rule matches, if it is wanted, the layout that the paper found best ([`crate::automatic`]).
+//! rule matches, if it is wanted, the layout that the paper found best (`automatic`).
+
+mod automatic;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +10,7 @@ use regex_lite::Regex;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::automatic::Layout;
+use self::automatic::Layout;
 use crate::{Capability, CpuList, Machine};
 
 /// What is placed.

@@ -23,11 +23,10 @@ use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
-
-use crate::wait::OwnWait;
 
 /// A persistent listener of one dispatcher (the paper's public service point).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,6 +39,9 @@ pub struct ServicePoint(pub u32);
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Endpoint(pub u32, u32);
 
+/// A generation that no endpoint ever has.
+pub(crate) const NO_GENERATION: u32 = u32::MAX;
+
 impl Endpoint {
     /// The endpoint with this index and generation. Dispatchers make endpoints; tests of machines may too.
     pub const fn new(index: u32, generation: u32) -> Self {
@@ -47,7 +49,7 @@ impl Endpoint {
     }
 
     /// Names no end point.
-    pub const NONE: Self = Self(u32::MAX, crate::endpoint_state::NO_GENERATION);
+    pub const NONE: Self = Self(u32::MAX, NO_GENERATION);
 
     /// The place in the dispatcher's table, counted from 0 and used again after the endpoint's end.
     pub const fn index(self) -> usize {
@@ -432,6 +434,20 @@ pub trait Dispatcher {
     fn next_deadline(&self) -> Option<Instant>;
 }
 
+/// A dispatcher's own way to sleep: the system call that tells what has become ready also waits for it. A thread that
+/// serves nothing else is woken without a detour, and need not ask again when it wakes.
+pub trait OwnWait {
+    /// Lets a bell end the sleep from now on, as long as both it and the dispatcher are there.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Sleeps as [`Waiter::wait`](crate::wait::Waiter::wait) does, until the dispatcher has something to do or a bell was rung. A bell that was
+    /// rung since the last sleep ends this one, also after other calls in between.
+    fn wait(&mut self, timeout: Option<Duration>) -> bool;
+}
+
 /// An object on its way between two endpoints of one process, and how much room it takes in the send queue.
 ///
 /// The sender and the receiver agree on its type; the endpoints look at the weight alone. An emptied parcel
@@ -622,7 +638,7 @@ macro_rules! pass_on {
         }
     };
     (@own_wait $inner:ident) => {
-        fn own_wait(&mut self) -> Option<&mut dyn $crate::wait::OwnWait> {
+        fn own_wait(&mut self) -> Option<&mut dyn $crate::endpoint::OwnWait> {
             self.$inner.own_wait()
         }
     };

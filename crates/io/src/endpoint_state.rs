@@ -11,10 +11,7 @@ use std::collections::VecDeque;
 
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 
-use crate::endpoint::{Endpoint, Event, SendError, SendLimits};
-
-/// A generation that no endpoint ever has.
-pub(crate) const NO_GENERATION: u32 = u32::MAX;
+use crate::endpoint::{Endpoint, Event, NO_GENERATION, SendError, SendLimits};
 
 struct Slot<T> {
     generation: u32,

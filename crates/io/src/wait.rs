@@ -11,20 +11,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
 
 use crate::endpoint::Dispatcher;
 
-/// A dispatcher's own way to sleep: the system call that tells what has become ready also waits for it. A thread that
-/// serves nothing else is woken without a detour, and need not ask again when it wakes.
-pub trait OwnWait {
-    /// Lets a bell end the sleep from now on, as long as both it and the dispatcher are there.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()>;
-
-    /// Sleeps as [`Waiter::wait`] does, until the dispatcher has something to do or a bell was rung. A bell that was
-    /// rung since the last sleep ends this one, also after other calls in between.
-    fn wait(&mut self, timeout: Option<Duration>) -> bool;
-}
-
 /// Wakes a [`Waiter`] from any thread.
 #[derive(Clone, Debug)]
 pub struct Waker {
@@ -89,7 +75,7 @@ pub struct Waiter {
     /// An epoll of those for which there is no room in the list.
     crowd: Option<OwnedFd>,
     bell: Arc<OwnedFd>,
-    /// What is watched is a single dispatcher with an [`OwnWait`], which hears the bell too.
+    /// What is watched is a single dispatcher with an [`OwnWait`](crate::endpoint::OwnWait), which hears the bell too.
     is_own: bool,
 }
 

@@ -2,6 +2,8 @@
 
 use clap::{Args, Parser, Subcommand};
 use ropewalk_config::quantity::Time;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// The laboratory of Ropewalk: benches, simulations, and bare probes of the machine.
@@ -69,11 +71,53 @@ pub(crate) struct SizingOptions {
     #[arg(long, value_name = "TIME", requires = "system")]
     pub(crate) duration: Option<Time>,
     /// Sizing: set a key to this value instead of the file's; may be given several times.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = crate::sizing::setting, requires = "system")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting, requires = "system")]
     pub(crate) set: Vec<(String, String)>,
     /// Sizing: simulate once for each of these values of a key of the file.
-    #[arg(long, value_name = "KEY=VALUE,...", value_parser = crate::sizing::sweep, requires = "system")]
-    pub(crate) sweep: Option<crate::sizing::Sweep>,
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = sweep, requires = "system")]
+    pub(crate) sweep: Option<Sweep>,
+}
+
+/// A key of a sizing file, and the values that it is to have in turn.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Sweep {
+    /// The key.
+    pub(crate) key: String,
+    /// The values.
+    pub(crate) values: Vec<String>,
+}
+
+/// Reads `KEY=VALUE,...`; commas within brackets belong to a value.
+fn sweep(text: &str) -> Result<Sweep, String> {
+    let wrong = || "KEY=VALUE,..., such as builders=8,16,32 or front_end.fragment_size=1KiB,2KiB".to_owned();
+    let (key, list) = text.split_once('=').ok_or_else(wrong)?;
+    let (mut values, mut depth) = (vec![String::new()], 0_u32);
+    for letter in list.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match values.last_mut() {
+            Some(value) if letter != ',' || depth > 0 => value.push(letter),
+            _ => values.push(String::new()),
+        }
+    }
+    let values: Vec<String> = values.into_iter().map(|value| value.trim().to_owned()).collect();
+    if key.trim().is_empty() || values.iter().any(String::is_empty) {
+        return Err(wrong());
+    }
+    Ok(Sweep { key: key.trim().to_owned(), values })
+}
+
+/// Reads `KEY=VALUE`.
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("KEY=VALUE, such as builders=8 or event_network.buffer=256KiB".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -153,4 +197,31 @@ pub(crate) struct CompareOptions {
     pub(crate) pairs: u32,
     #[command(flatten)]
     pub(crate) measured: Measured,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_a_key_and_its_values() {
+        let sweep = sweep("trigger.rate=poisson(1kHz), 2kHz").expect("a sweep");
+        assert_eq!(
+            (sweep.key.as_str(), sweep.values),
+            ("trigger.rate", vec!["poisson(1kHz)".to_owned(), "2kHz".to_owned()])
+        );
+        let sizes = super::sweep("front_end.fragment_size=uniform(1KiB,4KiB),2KiB").expect("a sweep").values;
+        assert_eq!(sizes, ["uniform(1KiB,4KiB)", "2KiB"]);
+        for wrong in ["builders", "builders=", "=1,2", "builders=1,,2"] {
+            assert!(super::sweep(wrong).expect_err(wrong).contains("builders=8,16,32"));
+        }
+    }
+
+    #[test]
+    fn a_setting_is_a_key_and_a_value() {
+        assert_eq!(setting("builders = 8"), Ok(("builders".to_owned(), "8".to_owned())));
+        for wrong in ["builders", "builders=", "=8"] {
+            assert!(setting(wrong).expect_err(wrong).contains("builders=8"));
+        }
+    }
 }

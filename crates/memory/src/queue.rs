@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::payload::Payload;
+use crate::payload::{Payload, copy_chain};
 use crate::slice::{CutSlice, Slice};
 
 /// Slices that a queue has room for before it must grow. Neighbours in a block are joined, so that this many
@@ -130,7 +130,10 @@ impl ByteQueue {
             let Some(front) = self.slices.front_mut() else { break };
             let available = front.bytes().len();
             if left < available {
-                return front.cut_into(left, payload);
+                if let Some(piece) = front.cut_unless(left, |piece| payload.join(piece)) {
+                    payload.push_apart(piece);
+                }
+                return;
             }
             left -= available;
             if let Some(whole) = self.slices.pop_front() {
@@ -198,22 +201,5 @@ impl FrontSlice<'_> {
         let payload = Payload::one(self.slice.cut_behind(skip, n));
         *self.length -= skip + n;
         payload
-    }
-}
-
-/// Fills `out` with the bytes of a chain from `offset` on; the chain must be long enough.
-pub(crate) fn copy_chain<'a>(chain: impl Iterator<Item = &'a [u8]>, offset: usize, out: &mut [u8]) {
-    let mut skip = offset;
-    let mut out = out;
-    for bytes in chain {
-        if out.is_empty() {
-            return;
-        }
-        let start = skip.min(bytes.len());
-        skip -= start;
-        let count = (bytes.len() - start).min(out.len());
-        let (now, later) = out.split_at_mut(count);
-        now.copy_from_slice(&bytes[start..start + count]);
-        out = later;
     }
 }

@@ -5,7 +5,6 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-use crate::payload::Payload;
 use crate::registry::{self, PoolId};
 
 /// Bytes in a block of a pool, and one reference of that block. Dereferences to the bytes.
@@ -243,17 +242,18 @@ impl CutSlice {
         self.cut(n)
     }
 
-    /// Cuts off the first `n` bytes, which must be at least one and less than there are, to the end of a payload.
+    /// Cuts off the first `n` bytes, which must be at least one and less than there are. `None` if `join` takes them in
+    /// without their reference.
     #[inline]
-    pub(crate) fn cut_into(&mut self, n: usize, payload: &mut Payload) {
+    pub(crate) fn cut_unless(&mut self, n: usize, join: impl FnOnce(&Slice) -> bool) -> Option<Slice> {
         let piece = self.cut(n);
-        if payload.join(&piece) {
-            // Its reference serves a later cut.
-            core::mem::forget(piece);
-            self.surplus += 1;
-        } else {
-            payload.push_apart(piece);
+        if !join(&piece) {
+            return Some(piece);
         }
+        // Its reference serves a later cut.
+        core::mem::forget(piece);
+        self.surplus += 1;
+        None
     }
 
     /// Drops the first `n` bytes, which must be less than there are.

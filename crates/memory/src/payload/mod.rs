@@ -7,7 +7,6 @@
 mod chain;
 
 use crate::pool::{Pool, Staging};
-use crate::queue::copy_chain;
 use crate::slice::Slice;
 use chain::{Chain, ChainIter, Stripe, StripePieces};
 
@@ -366,6 +365,23 @@ impl Clone for Payload {
             Repr::Stripe(stripe) => Self(Repr::Stripe(stripe.clone())),
             Repr::Chain(chain) => Self(Repr::Chain(chain.clone())),
         }
+    }
+}
+
+/// Fills `out` with the bytes of a chain from `offset` on; the chain must be long enough.
+pub(crate) fn copy_chain<'a>(chain: impl Iterator<Item = &'a [u8]>, offset: usize, out: &mut [u8]) {
+    let mut skip = offset;
+    let mut out = out;
+    for bytes in chain {
+        if out.is_empty() {
+            return;
+        }
+        let start = skip.min(bytes.len());
+        skip -= start;
+        let count = (bytes.len() - start).min(out.len());
+        let (now, later) = out.split_at_mut(count);
+        now.copy_from_slice(&bytes[start..start + count]);
+        out = later;
     }
 }
 

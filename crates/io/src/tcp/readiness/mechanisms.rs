@@ -16,7 +16,8 @@ use rustix::event::{
 use rustix::io::Errno;
 
 use super::{Asked, BATCH, BELL, Readiness, Ready, ReadyTcp};
-use crate::wait::{self, OwnWait};
+use crate::endpoint::OwnWait;
+use crate::wait;
 
 pub(in crate::tcp) struct Epoll(OwnedFd);
 

@@ -27,17 +27,17 @@ use super::gather::Gathered;
 use super::socket::Timers;
 use super::{TcpConfig, socket};
 use crate::endpoint::{
-    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, NO_GENERATION, OwnWait, Peer, SendError,
+    SendLimits, ServicePoint,
 };
 use crate::endpoint_state::Slots;
-use crate::wait::OwnWait;
 
 pub(super) use self::mechanisms::{Epoll, Poll, Select};
 
 /// How often a sleeping thread looks whether blocks came back to a quota that was used up.
 const DRY_RETRY: Duration = Duration::from_micros(500);
 /// Takes the place of the generation in the token of listeners; no endpoint has it.
-const LISTENER: u32 = crate::endpoint_state::NO_GENERATION;
+const LISTENER: u32 = NO_GENERATION;
 /// The token of bells, which no listener has.
 const BELL: u64 = token(u32::MAX, LISTENER);
 

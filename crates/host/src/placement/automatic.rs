@@ -10,12 +10,12 @@
 //! there are none, what is left of this one. A core that takes a card's interrupts is left to them, and so is the other
 //! hardware thread of a core that reads. Where the machine cannot give that, a remark says what and why.
 
+use super::{Decision, Feed, Item, Kind, Plan, PlanError};
 use crate::card::{Card, CardKind};
-use crate::placement::{Decision, Feed, Item, Kind, Plan, PlanError};
 use crate::{CpuList, Machine};
 
 /// A plan in the making.
-pub(crate) struct Layout<'a> {
+pub(super) struct Layout<'a> {
     machine: &'a Machine,
     items: &'a [Item],
     plan: &'a mut Plan,
@@ -44,7 +44,7 @@ impl<'a> Layout<'a> {
     ///
     /// # Errors
     /// Where an item names a card that is not there.
-    pub(crate) fn new(machine: &'a Machine, items: &'a [Item], plan: &'a mut Plan) -> Result<Self, PlanError> {
+    pub(super) fn new(machine: &'a Machine, items: &'a [Item], plan: &'a mut Plan) -> Result<Self, PlanError> {
         let pinned = plan.placements.iter().filter(|one| one.kind == Kind::Thread && one.cpus.len() == 1);
         let pinned = pinned.filter(|one| one.is_placed()).flat_map(|one| one.cpus.iter()).collect();
         let taken = machine.whole_cores(&pinned);
@@ -58,7 +58,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Places all that is not placed.
-    pub(crate) fn arrange(mut self) {
+    pub(super) fn arrange(mut self) {
         if self.feeds.is_empty() {
             return self
                 .remark("no network card feeds a readout unit here: threads and pools go where the kernel puts them");
