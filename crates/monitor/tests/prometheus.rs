@@ -66,6 +66,7 @@ fn sample() -> Sample {
         outputs: Arc::default(),
         disk_loads: Arc::default(),
         unchecked_step: None,
+        unrelated: Vec::new(),
         lost_datagrams: by_cause(&[(Cause::UnknownSource, 6)]),
         disk: Some(DiskSample { free_bytes: 1 << 30, full_in: Some(Duration::from_millis(2_500)) }),
     }
