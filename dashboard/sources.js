@@ -37,6 +37,13 @@ export const hasNeverSent = (source, live) => isSilent(source, live) && source.r
 export const missingOf = (source) => Object.values(source.missing).reduce((sum, count) => sum + count, 0);
 const errorsOf = (source) => source.crc_errors + source.frames_missing + source.corrupt;
 
+// Events by which a source is behind the others of its readout unit, with the time if that can be seen.
+function behind({ behind, rates }) {
+  if (behind === undefined || behind === null) return "–";
+  const seconds = rates?.fragments_hz > 0 ? behind / rates.fragments_hz : 0;
+  return seconds < 0.05 ? grouped(behind) : `${grouped(behind)} (${seconds.toFixed(1)} s)`;
+}
+
 // { head, value: the sort key, text }; a source has its rates and its status in it.
 const COLUMNS = [
   { head: "source", value: (source) => source.id, text: (source) => (source.name ? `${source.name} (${source.id})` : String(source.id)) },
@@ -47,7 +54,7 @@ const COLUMNS = [
   { head: "rate / s", value: (source) => source.rates?.fragments_hz ?? -1, text: (source) => (source.rates ? grouped(source.rates.fragments_hz) : "–") },
   { head: "bytes / s", value: (source) => source.rates?.bytes_per_second ?? -1, text: (source) => (source.rates ? bytes(source.rates.bytes_per_second) : "–") },
   { head: "received", value: (source) => source.received, text: (source) => grouped(source.received) },
-  { head: "last event", value: (source) => source.last_event ?? -1, text: (source) => (source.last_event === undefined || source.last_event === null ? "–" : grouped(source.last_event)) },
+  { head: "behind", value: (source) => source.behind ?? -1, text: behind },
   { head: "held back", value: (source) => source.rates?.back_pressure_share ?? -1, text: (source) => (source.rates ? percent(source.rates.back_pressure_share) : "–") },
   { head: "unit", value: (source) => source.unit ?? "", text: (source) => source.unit ?? "–" },
 ];

@@ -163,6 +163,7 @@ fn a_run_is_started_watched_and_stopped() {
             && source["is_connected"] == true
             && source["readout"] == "ru0"
             && source["last_event"].as_u64() > Some(0)
+            && source["behind"].is_u64()
     };
     while !is_paced(&setup.json("GET", "/api/v1/live").1) {
         assert!(begun.elapsed() < Duration::from_secs(30), "no rates are reported");

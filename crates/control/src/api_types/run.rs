@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ropewalk_monitor::Rates;
+use ropewalk_monitor::{Rates, Sample};
 use ropewalk_monitor::quality::Quality;
 use ropewalk_run::session::{Answer, Command, Entry, SessionView, Told};
 use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, NodeId, Role, SourceCounts};
@@ -160,6 +160,9 @@ pub(crate) struct Source {
     taking: Taking,
     /// The number of its latest event; null if none has arrived.
     last_event: Option<u64>,
+    /// Events by which its latest event is behind the latest one of all sources of its readout unit; null if none has
+    /// arrived, or it has ended.
+    behind: Option<u64>,
     /// Seconds since its last data; null if none has arrived, or no readout unit has reported that.
     silent_s: Option<f64>,
     #[serde(flatten)]
@@ -188,10 +191,13 @@ impl ToSchema for Counts {}
 /// Returns all front ends known so far, by id.
 pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
     let snapshot = &view.snapshot;
+    let newest = newest_events(&view.sample);
     let source = |(id, account): (&ropewalk_terms::SourceId, &FragmentAccount)| {
         let told = view.sample.source(*id);
         let counts = snapshot.counts.get(id).copied().unwrap_or_default();
         let known = |counter| told.and_then(|told| told.numbers.known(counter));
+        let last_event = known(Counter::LastEventNumber).filter(|_| account.received > 0);
+        let newest = told.filter(|told| !told.has_ended()).and_then(|told| newest.get(&told.readout));
         Source {
             id: id.0,
             name: view.sample.names.get(id).cloned(),
@@ -199,7 +205,8 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
             unit: told.map(|told| view.sample.name_of_node(told.readout)),
             has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
             taking: Taking::of(view, *id),
-            last_event: known(Counter::LastEventNumber).filter(|_| account.received > 0),
+            last_event,
+            behind: newest.zip(last_event).map(|(newest, last)| newest.saturating_sub(last)),
             silent_s: known(Counter::SilentTime)
                 .filter(|_| account.received > 0)
                 .map(|nanoseconds| nanoseconds as f64 / 1e9),
@@ -210,6 +217,16 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
         }
     };
     snapshot.sources.iter().map(source).collect()
+}
+
+/// The latest event of all sources of each readout unit: those report at the same time.
+fn newest_events(sample: &Sample) -> BTreeMap<NodeId, u64> {
+    let mut newest: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for source in sample.sources.iter().filter(|source| source.account.received > 0) {
+        let last = source.numbers.get(Counter::LastEventNumber);
+        newest.entry(source.readout).and_modify(|known| *known = last.max(*known)).or_insert(last);
+    }
+    newest
 }
 
 /// An address on which the run that is set up or under way listens.

@@ -15,7 +15,7 @@ fn live() -> Live {
     let source = |id: u32, lost: u64| {
         let name = (id == 3).then_some("boardC");
         json!({ "id": id, "name": name, "is_connected": id < 3, "taking": "takes_part", "dropped": {}, "unit": "crate-1 (ru0)", "received": 1_000 * id, "lost": lost, "missing": { "timeout": 4 }, "late": lost,
-                "last_event": 77, "silent_s": 2.5, "has_ended": false })
+                "last_event": 77, "behind": 3, "silent_s": 2.5, "has_ended": false })
     };
     let pace = |id: u32, rate: f64| json!({ "source": id, "fragments_hz": rate, "bytes_per_second": 10.0 * rate, "back_pressure_share": 0.25 });
     serde_json::from_value(json!({
