@@ -29,7 +29,6 @@ const CYCLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("engine", &["event_files", "event_output", "filter", "gateway", "storage"]),
-    ("plugin", &["filter", "journal", "process", "splitter"]),
     ("tune", &["cards", "place"]),
 ];
 
