@@ -29,7 +29,6 @@ const CYCLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("engine", &["event_files", "event_output", "filter", "gateway", "storage"]),
-    ("tune", &["cards", "place"]),
 ];
 
 /// The modules of a crate, each with the modules that it uses.
