@@ -28,7 +28,6 @@ const CYCLES: &[(&str, &[&str])] = &[
             "source",
         ],
     ),
-    ("engine", &["event_files", "event_output", "filter", "gateway", "storage"]),
 ];
 
 /// The modules of a crate, each with the modules that it uses.
