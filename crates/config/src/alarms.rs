@@ -1,7 +1,7 @@
 //! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what operators have to know of, and how they are notified.
 //! `[control]`: how run control is served.
 
-use super::parse::Faults;
+use super::error::Faults;
 use crate::quantity::{LONG_NAME, Time};
 use ropewalk_engine::pages::PagesChoice;
 use ropewalk_monitor::alarms::{Condition, Quantity, Rule, Severity, built_in};

@@ -1,23 +1,21 @@
 //! What a configuration must fulfil beyond its syntax.
 
-use super::entrance::SourceInput;
-use super::error::no_such;
+mod felix;
+mod filter;
+mod gateway;
+
+use super::error::{Faults, no_such};
 use super::model::Configuration;
-use super::parse::{Fault, Faults};
-use super::run::LumisectionChoice;
-use super::source::SourceSection;
+use super::run::{LumisectionChoice, SyncChoice};
+use super::source::{FormatName, SourceInput, SourceSection};
 use super::written::Written;
 use crate::fields::is_field_name;
 use crate::quantity::Bytes;
 use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_terms::SourceId;
-use ropewalk_wire::run_file::MAX_RECORD_BYTES;
+use ropewalk_wire::run_file::{Compression, MAX_RECORD_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-pub(super) fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault {
-    Fault::new(key, message)
-}
 
 /// Checks everything. `written` tells which keys the file contains.
 pub(super) fn check(configuration: &Configuration, written: &Written, faults: &mut Faults) {
@@ -25,7 +23,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
         faults.add("version", format!("this program reads version 1, not {}", configuration.version));
     }
     if configuration.has_gateways() {
-        super::gateway::check(configuration, written, faults);
+        gateway::check(configuration, written, faults);
         not_of_gateways(written, faults);
     } else {
         of_readout_units(configuration, faults);
@@ -36,7 +34,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
     }
     let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
     configuration.storage.check(hands_over, configuration.run.keep, faults);
-    super::run::check_pipe(configuration, faults);
+    pipe(configuration, faults);
     required_fields(&configuration.run.required_fields, faults);
     super::alarms::check_alarms(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
     super::alarms::check_control(&configuration.control, faults);
@@ -87,10 +85,10 @@ fn of_readout_units(configuration: &Configuration, faults: &mut Faults) {
     sources(configuration, faults);
     triggers(configuration, faults);
     growing(configuration, faults);
-    super::entrance::check_shared(configuration, faults);
-    super::felix::check_cards(configuration, faults);
-    super::filter::check(configuration, faults);
-    super::file_based::check(configuration, faults);
+    super::source::check_shared(&configuration.source, faults);
+    felix::check_cards(configuration, faults);
+    filter::check(configuration, faults);
+    filter::check_files(configuration, faults);
     pools(configuration, faults);
     references(configuration, faults);
 }
@@ -192,7 +190,6 @@ fn timeouts(configuration: &Configuration, faults: &mut Faults) {
 }
 
 fn source(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
-    use super::source::FormatName;
     super::source::check_input(source, &key, faults);
     let is_elink = source.link().is_some();
     if is_elink && source.emulate.is_some() {
@@ -201,10 +198,10 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Fau
     if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink && !source.has_layout() {
         faults.add(key("id"), "a FED id has 12 bits: 0 to 4095");
     }
-    super::entrance::check_entrance(source, &key, faults);
-    super::entrance::check_controlled(source, &key, faults);
-    super::layout::check(source, &key, faults);
-    super::run::check_black_box(source, &key, faults);
+    super::source::check_entrance(source, &key, faults);
+    super::source::check_controlled(source, &key, faults);
+    super::source::check_layout(source, &key, faults);
+    super::source::check_black_box(source, &key, faults);
     super::source::check_splitter(source, &key, faults);
     super::source::check_gathering(source, &key, faults);
     super::source::check_emulated(source, &key, faults);
@@ -317,6 +314,40 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
     if !configuration.run.write && configuration.run.acknowledge >= AcknowledgementLevel::Written {
         let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
         faults.add("run.acknowledge", message);
+    }
+}
+
+/// Checks that nothing is asked of run files in a run without them.
+fn pipe(configuration: &Configuration, faults: &mut Faults) {
+    let Configuration { run, storage, .. } = configuration;
+    if storage.pipe.is_none() {
+        return;
+    }
+    let of_files = [
+        ("run.keep", run.keep.is_some()),
+        ("run.segment_events", run.segment_events.is_some()),
+        ("run.segment_time", run.segment_time.is_some()),
+        ("storage.more_outputs", !storage.more_outputs.is_empty()),
+        ("storage.hand_over", storage.hand_over.is_some()),
+        ("storage.preallocate", storage.preallocate),
+        ("storage.file_mode", storage.file_mode.is_some()),
+        ("storage.checksums", storage.checksums),
+        ("storage.compress", storage.compress != Compression::default()),
+        ("storage.transfer", storage.transfer.is_some()),
+        ("stream", !configuration.stream.is_empty()),
+    ];
+    for (key, _) in of_files.into_iter().filter(|&(_, is_given)| is_given) {
+        faults.add(key, "that is for run files, and with `pipe` of [storage] there are none: leave it out");
+    }
+    if run.acknowledge == AcknowledgementLevel::Synced || run.sync == SyncChoice::Batch {
+        let key = if run.sync == SyncChoice::Batch { "run.sync" } else { "run.acknowledge" };
+        faults.add(key, "a pipe cannot be synced: leave it out");
+    }
+    if configuration.file_based.is_some() || !run.write {
+        faults.add(
+            "storage.pipe",
+            "events go to one place: leave out `pipe`, or [file_based] and `write = false` of [run]",
+        );
     }
 }
 

@@ -1,14 +1,10 @@
 //! `[file_based]`: events go to filter units as files.
 
-use super::filter::{StreamSection, TriggerChoice, triggers};
-use super::model::Configuration;
-use super::parse::Faults;
-use super::run::{check_room, room};
-use super::source::{FormatName, SourceSection};
+use super::filter::{StreamSection, TriggerChoice};
+use super::run::room;
 use crate::quantity::{Bytes, Time};
 use ropewalk_engine::RoomLimits;
 use ropewalk_flow::filter::{FilterConfigError, StreamConfig, Streams};
-use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::Version;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -131,98 +127,6 @@ pub fn unit_streams(streams: &[StreamSection]) -> Result<Streams, FilterConfigEr
     }
     // No stream of errors: a file with events that get no decision is set aside as it is.
     Streams::new(streams, false)
-}
-
-pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
-    let Some(section) = &configuration.file_based else { return };
-    let key = |field: &str| format!("file_based.{field}");
-    if section.version().is_none() {
-        faults.add(key("frd_version"), "headers of events are of version 3, 4 or 5");
-    }
-    for (field, _) in
-        [("file_events", section.file_events), ("tries", section.tries.into())].iter().filter(|it| it.1 == 0)
-    {
-        faults.add(key(field), "at least 1");
-    }
-    if section.filter.is_some() {
-        let message =
-            "that is `triggers` now, with the words of a [filter]: `triggers = [{ random = { share = 0.1 } }]`";
-        faults.add(key("filter"), message);
-    }
-    if section.library.is_some() && !section.triggers.is_empty() {
-        faults.add(key("triggers"), "who decides? Give one of `triggers` and `library`");
-    }
-    if section.memory.0 < 1 << 20 {
-        faults.add(key("memory"), "at least 1MiB, of which a library's process has to live");
-    }
-    triggers("file_based", &section.triggers, configuration, faults);
-    if let Err(error) = unit_streams(&configuration.stream) {
-        faults.add("stream", error.to_string());
-    }
-    configuration.stream.iter().enumerate().for_each(|(index, stream)| of_run_files(index, stream, faults));
-    if configuration.filter.is_some() {
-        let message = "events are decided once: by the filter units that take files, or by a [filter] in the builder unit or gateway";
-        faults.add("filter", message);
-    }
-    if !configuration.run.write {
-        faults.add("run.write", "with [file_based] events are written: leave it out");
-    }
-    if configuration.run.keep.is_some() {
-        faults.add("run.keep", "files of events are deleted when they are decided: leave it out");
-    }
-    let storage = &configuration.storage;
-    let of_run_files = [
-        ("hand_over", storage.hand_over.is_some()),
-        ("transfer", storage.transfer.is_some()),
-        ("more_outputs", !storage.more_outputs.is_empty()),
-    ];
-    for (field, _) in of_run_files.into_iter().filter(|&(_, is_given)| is_given) {
-        let message = "that is for run files, and with [file_based] there are none: leave it out";
-        faults.add(format!("storage.{field}"), message);
-    }
-    if configuration.has_gateways() {
-        of_gateways(configuration, faults);
-    }
-    for (index, source) in configuration.source.iter().enumerate() {
-        if !is_fed(source) {
-            let message = "files of events (FRD) hold FED fragments alone: `format = \"ferol\"` or `\"fed\"`";
-            faults.add(format!("source[{index}].format"), message);
-        }
-    }
-    check_room("file_based", section.least_free, section.resume_free, faults);
-}
-
-/// The events of gateways are decided once, and known by their numbers.
-fn of_gateways(configuration: &Configuration, faults: &mut Faults) {
-    if !configuration.decides_itself() {
-        let message = "events are decided once: by the filter units that take files, or by the nodes of a farm; set `nodes = 0` in [farm]";
-        faults.add("file_based", message);
-    }
-    if configuration.flow.len() > 1 {
-        let message =
-            "files of events (FRD) have no place for the flow of an event: with [file_based] there is one [[flow]]";
-        faults.add("flow[1]", message);
-    }
-}
-
-/// What a stream says of run files, in a run without them.
-fn of_run_files(index: usize, stream: &StreamSection, faults: &mut Faults) {
-    let said = [
-        ("ordered", stream.ordered),
-        ("outputs", !stream.outputs.is_empty()),
-        ("hand_over", stream.hand_over.is_some()),
-        ("compress", stream.compress.is_some()),
-    ];
-    for (field, _) in said.into_iter().filter(|&(_, is_given)| is_given) {
-        let message = "that is for run files, and with [file_based] filter units write streams: leave it out";
-        faults.add(format!("stream[{index}].{field}"), message);
-    }
-}
-
-/// Whether the source's fragments are those of a FED.
-fn is_fed(source: &SourceSection) -> bool {
-    let format = matches!(source.format, FormatName::Ferol | FormatName::Foreign(ForeignFormat::Fed));
-    format && source.link().is_none() && !source.has_layout()
 }
 
 #[cfg(test)]

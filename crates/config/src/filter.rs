@@ -6,9 +6,7 @@
 //! ```
 //! What is read was written as [`Display`](fmt::Display) does it, or by hand.
 
-use super::layout::BytesChoice;
-use super::model::Configuration;
-use super::parse::Faults;
+use super::source::BytesChoice;
 use crate::quantity::{Bytes, STREAM_NAME, Time};
 use ropewalk_flow::filter::{Builtin, BuiltinFilter, Comparison, StreamConfig, Streams};
 use ropewalk_terms::{SourceId, TriggerBits};
@@ -281,147 +279,12 @@ impl FilterSection {
     }
 }
 
-impl Configuration {
-    /// Whether gateways decide on events themselves, without a farm.
-    pub fn decides_itself(&self) -> bool {
-        self.has_gateways() && self.farm.nodes == 0
-    }
-
-    /// The streams of run files: the configured ones, or one that takes everything; and the stream of errors, if there
-    /// is a filter. The configuration must have been checked.
-    pub fn streams(&self) -> Streams {
-        if self.file_based.is_some() {
-            // Filter units choose streams; what they choose from is everything.
-            return Streams::everything();
-        }
-        streams_of(&self.stream, self.filter.is_some() && (!self.has_gateways() || self.decides_itself()))
-    }
-}
-
 /// The streams of these sections; without any, one stream for all events. With a filter, adds the error stream. Expects checked
 /// sections.
 pub(super) fn streams_of(sections: &[StreamSection], is_filtered: bool) -> Streams {
     let configured: Vec<StreamConfig> = sections.iter().filter_map(StreamSection::stream).collect();
     let configured = if configured.is_empty() { vec![StreamConfig::everything()] } else { configured };
     Streams::new(configured, is_filtered).unwrap_or_else(|_| Streams::everything())
-}
-
-/// Checks streams. `unset` returns an error message for a stream that selects a trigger which is never set.
-pub(super) fn check_streams(
-    sections: &[StreamSection],
-    is_filtered: bool,
-    unset: impl Fn(&StreamSection) -> Option<String>,
-    faults: &mut Faults,
-) {
-    for (index, stream) in sections.iter().enumerate() {
-        let key = |field: &str| format!("stream[{index}].{field}");
-        if let Err((field, message)) = stream.check() {
-            faults.add(key(field), message);
-        }
-        if let Some(message) = unset(stream) {
-            faults.add(key("triggers"), message);
-        }
-    }
-    let streams: Vec<StreamConfig> = sections.iter().filter_map(StreamSection::stream).collect();
-    if streams.is_empty() {
-        return;
-    }
-    if let Err(error) = Streams::new(streams, is_filtered) {
-        faults.add("stream", error.to_string());
-    }
-}
-
-/// What is wrong with filter and streams.
-pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
-    let has_triggers = configuration.filter.is_some() || configuration.file_based.is_some();
-    let unset = |stream: &StreamSection| {
-        if !stream.triggers.is_empty() && !has_triggers {
-            return Some("without a [filter] no trigger is ever set: add one, or select by `trigger_types`".to_owned());
-        }
-        let (section, trigger, count) = unheard_of(stream, configuration)?;
-        Some(format!("trigger {trigger} does not exist: [{section}] has {count}, numbered from 0"))
-    };
-    check_streams(&configuration.stream, configuration.filter.is_some(), unset, faults);
-    if let Some(filter) = &configuration.filter {
-        self::filter(filter, configuration, faults);
-    }
-}
-
-/// A trigger that a stream takes and that is not built in, the section with the built-in ones and their number. Which
-/// triggers a library or a program sets is unknown here.
-pub(super) fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(&'static str, u32, usize)> {
-    let (section, count) = match (&configuration.file_based, &configuration.filter) {
-        // Without any there is one, which everything passes.
-        (Some(files), _) if files.library.is_none() => ("file_based", files.triggers.len().max(1)),
-        (None, Some(filter)) if !filter.triggers.is_empty() => ("filter", filter.triggers.len()),
-        _ => return None,
-    };
-    let unknown = stream.triggers.iter().find(|&&trigger| trigger as usize >= count);
-    unknown.map(|&trigger| (section, trigger, count))
-}
-
-fn filter(filter: &FilterSection, configuration: &Configuration, faults: &mut Faults) {
-    let ways = [!filter.triggers.is_empty(), filter.library.is_some(), filter.program.is_some()];
-    if ways.into_iter().filter(|&is_given| is_given).count() != 1 {
-        faults.add("filter", "who decides? Give one of `triggers`, `library` and `program`");
-    }
-    if filter.program.as_ref().is_some_and(Vec::is_empty) {
-        faults.add("filter.program", "the program's path, and its arguments");
-    }
-    if filter.trusted && filter.library.is_none() {
-        faults.add("filter.trusted", "only a `library` can be called in the thread of the builder unit or gateway");
-    }
-    if !filter.nodes.is_empty() && !filter.has_processes() {
-        let message = "only a `library` that is not trusted, or a `program`, can be on another machine";
-        faults.add("filter.nodes", message);
-    }
-    if filter.node_memory.0 < 1 << 20 {
-        faults.add("filter.node_memory", "at least 1MiB: more than the longest event");
-    }
-    let key = |field: &str| format!("filter.{field}");
-    if !(1..=256).contains(&filter.units) {
-        faults.add(key("units"), "1 to 256 filter units of each builder unit or input queue");
-    }
-    if !(1..=4096).contains(&filter.events) {
-        faults.add(key("events"), "a filter unit has 1 to 4096 events at once");
-    }
-    if filter.timeout.0 < Duration::from_millis(1) {
-        faults.add(key("timeout"), "how long it may take over an event, 1ms or more");
-    }
-    // It is tried twice, and from half of the time for draining on nothing is waited for.
-    if filter.timeout.0 * 4 > configuration.timeouts.drain.0 {
-        let message = format!(
-            "an event is tried twice in half of timeouts.drain ({}), so that a quarter of that is the most",
-            configuration.timeouts.drain
-        );
-        faults.add(key("timeout"), message);
-    }
-    if filter.memory.0 < 1 << 20 {
-        faults.add(key("memory"), "at least 1MiB, of which it has to live");
-    }
-    if !(1..=1000).contains(&filter.restarts) {
-        faults.add(key("restarts"), "1 to 1000 within a minute");
-    }
-    triggers("filter", &filter.triggers, configuration, faults);
-}
-
-/// What is wrong with the triggers of a section.
-pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration: &Configuration, faults: &mut Faults) {
-    if triggers.len() > TriggerBits::COUNT as usize {
-        faults.add(format!("{section}.triggers"), "there are 128 triggers at most");
-    }
-    let ids = configuration.source_ids();
-    let is_in_gateway = configuration.decides_itself() && section == "filter";
-    let is_known = |id: u32| match configuration.has_gateways() && !is_in_gateway {
-        // Nodes of a farm, and who reads files, know the number in a bank's header, which is the front end's own.
-        true => u16::try_from(id).is_ok(),
-        false => ids.contains(&SourceId(id)),
-    };
-    for (index, trigger) in triggers.iter().enumerate() {
-        if let Err(message) = trigger.check(is_known) {
-            faults.add(format!("{section}.triggers[{index}]"), message);
-        }
-    }
 }
 
 /// The text is no such thing, with what would be right.

@@ -1,16 +1,12 @@
 //! Sections of a system whose sources push: flows of multi-event packets, the gateways that build events of them, and the farm.
 
-mod check;
 #[cfg(test)]
 mod tests;
 
-use crate::model::Configuration;
 use crate::quantity::{
     Bandwidth, Bytes, ChunkBytes, Form, Rate, SizeDistribution, Time, TimeDistribution, Times, UNIT_NAME,
     read_from_text,
 };
-pub use check::FARM_PROTOCOL;
-pub(super) use check::check;
 use ropewalk_engine::gateway::Gathering;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::{Address, Output, ThrottleConfig};
@@ -23,6 +19,9 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 use std::time::Duration;
+
+/// The protocol number between gateways and nodes straight over IP: RFC 3692's second one for experiments.
+pub const FARM_PROTOCOL: u8 = 254;
 
 /// A flow: events whose fragments come from the same sources, several events in a packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -547,14 +546,6 @@ pub struct InputQueue<'a> {
     pub number: u16,
     /// Its number in its gateway.
     pub index: u16,
-}
-
-impl Configuration {
-    /// All input queues, gateway by gateway.
-    pub fn input_queues(&self) -> impl Iterator<Item = InputQueue<'_>> {
-        let each = self.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
-        (0..).zip(each).map(|(number, (gateway, index))| InputQueue { gateway, number, index })
-    }
 }
 
 impl InputQueue<'_> {

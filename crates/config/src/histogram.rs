@@ -1,9 +1,7 @@
 //! `[[histogram]]`: what is counted of every fragment of some sources while a run goes on.
 
-use super::check::fault;
+use super::error::{Fault, Faults};
 use super::felix::Endian;
-use super::model::Configuration;
-use super::parse::{Fault, Faults};
 use crate::quantity::{Bytes, LONG_NAME, Time};
 use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_flow::messages::ReportEntry;
@@ -161,10 +159,10 @@ impl HistogramSection {
             HistogramOf::Word(word) => {
                 let message =
                     format!("`{word}` is neither \"size\" nor \"interval\" nor a table of `offset` and `bytes`");
-                Err(fault("of", message))
+                Err(Fault::new("of", message))
             }
             HistogramOf::Field(table) => table.field().map(Histogrammed::Field).ok_or_else(|| {
-                fault(
+                Fault::new(
                     "of",
                     "an integer has 1 to 8 `bytes`, and `bits` are the lowest and the highest one of it that count",
                 )
@@ -173,10 +171,12 @@ impl HistogramSection {
     }
 
     fn bound(of: Histogrammed, key: &str, bound: &BoundChoice) -> Result<u64, Fault> {
-        let said = |error: &dyn std::fmt::Display| fault(key, error.to_string());
+        let said = |error: &dyn std::fmt::Display| Fault::new(key, error.to_string());
         match (of, bound) {
             (Histogrammed::Interval, BoundChoice::Number(0)) => Ok(0),
-            (Histogrammed::Interval, BoundChoice::Number(_)) => Err(fault(key, "a time, such as \"20us\" or \"5s\"")),
+            (Histogrammed::Interval, BoundChoice::Number(_)) => {
+                Err(Fault::new(key, "a time, such as \"20us\" or \"5s\""))
+            }
             (Histogrammed::Interval, BoundChoice::Text(text)) => {
                 let time: Time = text.parse().map_err(|error| said(&error))?;
                 Ok(u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX))
@@ -185,7 +185,7 @@ impl HistogramSection {
             (Histogrammed::Size, BoundChoice::Text(text)) => {
                 text.parse().map(|Bytes(bytes)| bytes).map_err(|error| said(&error))
             }
-            (Histogrammed::Field(_), BoundChoice::Text(_)) => Err(fault(key, "a number, as fields hold them")),
+            (Histogrammed::Field(_), BoundChoice::Text(_)) => Err(Fault::new(key, "a number, as fields hold them")),
         }
     }
 
@@ -203,10 +203,10 @@ impl HistogramSection {
         }
         faults.keep(match self.scale {
             ScaleChoice::Linear => Binning::linear(from, to, self.bins)
-                .ok_or_else(|| fault("bins", "no more bins than there are numbers between `from` and `to`")),
-            ScaleChoice::Logarithmic if from == 0 => Err(fault("from", "logarithmic bins begin above 0")),
+                .ok_or_else(|| Fault::new("bins", "no more bins than there are numbers between `from` and `to`")),
+            ScaleChoice::Logarithmic if from == 0 => Err(Fault::new("from", "logarithmic bins begin above 0")),
             ScaleChoice::Logarithmic => Binning::logarithmic(from, to, self.bins)
-                .ok_or_else(|| fault("bins", "fewer: each logarithmic bin has a whole number in it")),
+                .ok_or_else(|| Fault::new("bins", "fewer: each logarithmic bin has a whole number in it")),
         })
     }
 
@@ -219,13 +219,13 @@ impl HistogramSection {
         };
         let are_all = matches!(&self.sources, SourcesChoice::These(these) if these.len() == ranges.len());
         if !are_all || ranges.is_empty() {
-            return Err(fault("sources", "\"all\", or a list of ids and ranges, such as [3, 7, \"100-199\"]"));
+            return Err(Fault::new("sources", "\"all\", or a list of ids and ranges, such as [3, 7, \"100-199\"]"));
         }
         let is_meant = |id: u32| ranges.iter().any(|&(first, last)| (first..=last).contains(&id));
         if let Some((first, last)) =
             ranges.iter().find(|(first, last)| !all.iter().any(|id| (*first..=*last).contains(&id.0)))
         {
-            return Err(fault("sources", format!("no source has an id from {first} to {last}")));
+            return Err(Fault::new("sources", format!("no source has an id from {first} to {last}")));
         }
         Ok(all.iter().copied().filter(|id| is_meant(id.0)).collect())
     }
@@ -240,19 +240,6 @@ impl HistogramSection {
 /// Histograms of these sources, as the engine's configuration. An impossible one is left out; the check has refused it.
 pub(super) fn configs(sections: &[HistogramSection], all: &[SourceId]) -> Vec<HistogramConfig> {
     (0..).zip(sections).filter_map(|(index, section)| section.config(index, all, &mut Faults::default())).collect()
-}
-
-impl Configuration {
-    /// The histograms of its sources, as readout units and gateways need them.
-    pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
-        configs(&self.histogram, &self.source_ids())
-    }
-
-    /// The ids of all sources, without the masked sources of flows.
-    pub(super) fn source_ids(&self) -> Vec<SourceId> {
-        let pushing = self.flow.iter().flat_map(|flow| flow.sources.entries(false)).map(|(id, _)| SourceId(id));
-        self.source.iter().map(|source| SourceId(source.id)).chain(pushing).collect()
-    }
 }
 
 /// What is wrong with histograms of these sources.

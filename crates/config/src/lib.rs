@@ -9,7 +9,6 @@
 
 mod alarms;
 mod check;
-mod entrance;
 mod error;
 mod felix;
 pub mod fields;
@@ -17,7 +16,6 @@ mod file_based;
 mod filter;
 mod gateway;
 mod histogram;
-mod layout;
 mod model;
 mod parse;
 pub mod quantity;
@@ -28,8 +26,7 @@ mod tests;
 mod written;
 
 pub use alarms::{AlarmSection, AlarmsSection, ControlSection, LogLevel, LogbookSection, MonitorSection, alarm_rules};
-pub use entrance::{ByteOrigin, NetworkAddress, PacketsTable, SourceInput};
-pub use error::{ConfigurationError, no_such};
+pub use error::{ConfigurationError, Fault, Faults, no_such};
 pub use felix::{
     Blocks, ELinkSection, EmulateCard, Endian, EventChoice, EventField, FaultShares, FelixSection, OutageSection,
     ServeSection, WakeChoice, WriterChoice,
@@ -45,22 +42,22 @@ pub use gateway::{
 pub use histogram::{
     BoundChoice, FieldTable, HistogramOf, HistogramSection, ScaleChoice, SourceOrRange, SourcesChoice,
 };
-pub use layout::{
-    BoardChoice, BoardTable, BoardsChoice, BytesChoice, ChecksumName, ChecksumTable, CountsChoice, DemuxTable,
-    EventTable, FrameChoice, FrameTable, LengthTable, NumberTable, NumberType, NumbersChoice, PatternTable,
-    PeerOrPlace, PiecesTable, StatusTable, Tick, TimeTable, TrailerTable,
-};
 pub use model::{
-    BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, Settings,
-    SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
+    BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, SynchronyAction,
+    SynchronySection, ThreadRule, TimeoutSection,
 };
 pub use model::{fault_of, policy};
-pub use parse::{Fault, Faults, parse, parse_as, point_at, read, read_pull, read_push, read_text};
+pub use parse::{parse, parse_as, point_at, read, read_pull, read_push, read_text};
+pub use quantity::ByteOrigin;
 pub use run::{
-    BlackBoxSection, LumisectionChoice, PlacementChoice, RestartChoice, RunSection, StorageSection, SyncChoice,
-    TransferSection,
+    LumisectionChoice, PlacementChoice, RestartChoice, RunSection, StorageSection, SyncChoice, TransferSection,
 };
-pub use source::{BunchCrossing, Emulate, FormatName, SourceSection, SplitterSection};
+pub use source::{
+    BlackBoxSection, BoardChoice, BoardTable, BoardsChoice, BunchCrossing, BytesChoice, ChecksumName, ChecksumTable,
+    CountsChoice, DemuxTable, Emulate, EventTable, FormatName, FrameChoice, FrameTable, LengthTable, NetworkAddress,
+    NumberTable, NumberType, NumbersChoice, PacketsTable, PatternTable, PeerOrPlace, PiecesTable, Settings,
+    SourceInput, SourceSection, SplitterSection, StatusTable, Tick, TimeTable, TrailerTable,
+};
 pub use written::digest;
 pub use written::{Differences, Written};
 

@@ -2,21 +2,24 @@
 //! tables in `docs/configuration.md` (`tests/documentation` writes these).
 
 use super::alarms::{AlarmSection, AlarmsSection, ControlSection, LogbookSection, MonitorSection};
+use super::error::{Fault, Faults, first_fault};
 use super::felix::FelixSection;
 use super::file_based::FileBasedSection;
-use super::filter::{FilterSection, StreamSection};
-use super::gateway::{FarmSection, FlowSection, GatewaySection, TriggerSection};
-use super::histogram::HistogramSection;
-use super::parse::{Fault, Faults, first_fault};
-use super::run::{PlacementChoice, RunSection, StorageSection};
+use super::filter::{FilterSection, StreamSection, streams_of};
+use super::gateway::{FarmSection, FlowSection, GatewaySection, InputQueue, TriggerSection};
+use super::histogram::{HistogramSection, configs};
+use super::run::{PlacementChoice, RunSection, StorageSection, any_port};
 use super::source::SourceSection;
 use super::written::Written;
 use crate::quantity::{Bytes, HOST_AND_PORT, Time, UNIT_NAME};
+use ropewalk_flow::filter::Streams;
+use ropewalk_flow::histogram::HistogramConfig;
 use ropewalk_flow::manager::AssignPolicy;
 use ropewalk_host::{CpuList, Kind, PlanError, Policy, Rule, Scheduling};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, de};
-use std::borrow::Cow;
+use ropewalk_terms::{Requirement, SourceId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -118,6 +121,80 @@ impl Configuration {
         self.run.write && self.storage.pipe.is_none()
     }
 
+    /// Whether gateways decide on events themselves, without a farm.
+    pub fn decides_itself(&self) -> bool {
+        self.has_gateways() && self.farm.nodes == 0
+    }
+
+    /// The streams of run files: the configured ones, or one that takes everything; and the stream of errors, if there
+    /// is a filter. The configuration must have been checked.
+    pub fn streams(&self) -> Streams {
+        if self.file_based.is_some() {
+            // Filter units choose streams; what they choose from is everything.
+            return Streams::everything();
+        }
+        streams_of(&self.stream, self.filter.is_some() && (!self.has_gateways() || self.decides_itself()))
+    }
+
+    /// The histograms of its sources, as readout units and gateways need them.
+    pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
+        configs(&self.histogram, &self.source_ids())
+    }
+
+    /// The ids of all sources, without the masked sources of flows.
+    pub(super) fn source_ids(&self) -> Vec<SourceId> {
+        let pushing = self.flow.iter().flat_map(|flow| flow.sources.entries(false)).map(|(id, _)| SourceId(id));
+        self.source.iter().map(|source| SourceId(source.id)).chain(pushing).collect()
+    }
+
+    /// All input queues, gateway by gateway.
+    pub fn input_queues(&self) -> impl Iterator<Item = InputQueue<'_>> {
+        let each = self.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
+        (0..).zip(each).map(|(number, (gateway, index))| InputQueue { gateway, number, index })
+    }
+
+    /// A line for each way in which sources' numbers begin: which number, why, and whose.
+    pub fn first_lines(&self) -> Vec<String> {
+        let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for source in &self.source {
+            by_text.entry(source.first_text()).or_default().push(source.name_or_id());
+        }
+        by_text.into_iter().map(|(text, names)| format!("first event number {text}: {}", some_of(&names))).collect()
+    }
+
+    /// Sources in which a slip by one event stays unseen, and what they lack; `None` if each is compared with the reference
+    /// of `[synchrony]`, or none is to be.
+    pub fn unchecked_step(&self) -> Option<String> {
+        if self.has_gateways() || self.synchrony.action == SynchronyAction::Off {
+            return None;
+        }
+        let of = |source: &SourceSection| (source.name_or_id(), source.step_keys());
+        let sources = self.source.iter().filter(|source| source.requirement != Requirement::Masked);
+        let reference = self.synchrony.reference.and_then(|id| sources.clone().find(|source| source.id == id));
+        let sources: Vec<_> = sources.map(of).collect();
+        if sources.len() < 2 {
+            return None;
+        }
+        let reference = reference.map(of).or_else(|| sources.iter().find(|(_, keys)| keys.contains(&true)).cloned());
+        let (name, keys) = reference.unwrap_or_default();
+        let shares = |own: &[bool; 2]| own.iter().zip(&keys).any(|(one, other)| *one && *other);
+        let names = |is: &dyn Fn(&[bool; 2]) -> bool| -> Vec<String> {
+            sources.iter().filter(|(_, own)| is(own)).map(|(name, _)| name.clone()).collect()
+        };
+        let without = names(&|own| !own.contains(&true));
+        let apart = names(&|own| own.contains(&true) && !shares(own));
+        let has = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
+        let mut parts = Vec::new();
+        if !without.is_empty() {
+            parts.push(format!("{} {} neither `time` nor a bunch crossing", some_of(&without), has(&without)));
+        }
+        if !apart.is_empty() && keys.contains(&true) {
+            let (names, has) = (some_of(&apart), has(&apart));
+            parts.push(format!("{names} {has} no `time` or bunch crossing in common with {name}"));
+        }
+        (!parts.is_empty()).then(|| format!("step not checked: {}", parts.join("; ")))
+    }
+
     /// Copies the values of renamed keys to their new keys, and warns.
     pub(super) fn adopt_renamed(&mut self) {
         if let Some(drain) = self.run.drain.take() {
@@ -125,6 +202,15 @@ impl Configuration {
             self.renamed.push("`drain` of [run] is `drain` of [timeouts] now".to_owned());
         }
     }
+}
+
+/// The first few names, and the number of the others.
+fn some_of(names: &[String]) -> String {
+    const MOST_NAMES: usize = 4;
+    let more = names.len().saturating_sub(MOST_NAMES);
+    let named = names.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{named}{more}")
 }
 
 /// A readout unit.
@@ -353,10 +439,6 @@ pub struct PoolRule {
     pub lock: bool,
 }
 
-pub(super) fn any_port() -> String {
-    "127.0.0.1:0".to_owned()
-}
-
 const fn readout_pool() -> Bytes {
     Bytes(128 << 20)
 }
@@ -464,28 +546,4 @@ pub fn fault_of(error: &PlanError) -> Fault {
         Kind::Pool => format!("pool[{}]{field}", rule.number - 1),
     };
     Fault::new(error.rule().map(section).unwrap_or_default(), error.to_string())
-}
-
-/// A table, handed on as TOML, or a text of any form.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Settings(pub String);
-
-impl<'de> Deserialize<'de> for Settings {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match toml::Value::deserialize(from)? {
-            toml::Value::String(text) => Ok(Self(text)),
-            toml::Value::Table(table) => toml::to_string(&table).map(Self).map_err(de::Error::custom),
-            other => Err(de::Error::custom(format!("a table [source.settings] or a text, not {}", other.type_str()))),
-        }
-    }
-}
-
-impl JsonSchema for Settings {
-    fn schema_name() -> Cow<'static, str> {
-        "Settings".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["object", "string"], "description": "a table, or a text of any form" })
-    }
 }

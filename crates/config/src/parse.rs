@@ -1,7 +1,7 @@
 //! From text to a checked configuration, keeping the places of everything for errors.
 
 use super::check::check;
-use super::error::{meant_key, missing_key, plain, unknown_key};
+use super::error::{Fault, Faults, meant_key, missing_key, plain, unknown_key};
 use super::written::Written;
 use super::{Configuration, ConfigurationError};
 use serde::de::DeserializeOwned;
@@ -11,63 +11,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-/// A key such as `source[3].readout`, and what is wrong with its value.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fault {
-    /// The key; empty for the whole.
-    pub key: String,
-    /// What is wrong and what would be right.
-    pub message: String,
-}
-
-impl Fault {
-    /// A fault of this key.
-    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { key: key.into(), message: message.into() }
-    }
-}
-
 /// How many forms of a value are shown as examples at most.
 const MOST_FORMS: usize = 6;
-
-/// All faults of a configuration, the first one of each key.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Faults(Vec<Fault>);
-
-impl Faults {
-    /// Adds a fault of this key, unless it has one: later ones are often consequences of the first.
-    pub fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
-        self.keep::<()>(Err(Fault::new(key, message)));
-    }
-
-    /// Adds those of a part, whose keys are within it.
-    pub(super) fn take(&mut self, part: Self, key: impl Fn(&str) -> String) {
-        part.0.into_iter().for_each(|fault| _ = self.keep::<()>(Err(Fault { key: key(&fault.key), ..fault })));
-    }
-
-    /// Returns the value, or adds the fault and returns `None`.
-    pub fn keep<T>(&mut self, made: Result<T, Fault>) -> Option<T> {
-        match made {
-            Ok(made) => Some(made),
-            Err(fault) => {
-                if !self.0.iter().any(|known| known.key == fault.key) {
-                    self.0.push(fault);
-                }
-                None
-            }
-        }
-    }
-}
-
-/// What is made, or the first fault of all that are found while it is made.
-pub(crate) fn first_fault<T>(make: impl FnOnce(&mut Faults) -> Option<T>) -> Result<T, Fault> {
-    let mut faults = Faults::default();
-    let made = make(&mut faults);
-    match faults.0.into_iter().next() {
-        Some(fault) => Err(fault),
-        None => Ok(made.expect("what cannot be made has a fault")),
-    }
-}
 
 /// Reads and checks a configuration file.
 ///

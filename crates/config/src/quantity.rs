@@ -1,4 +1,4 @@
-//! Sizes, times, rates and distributions as people write them: `2KiB`, `10s`, `poisson(100kHz)`.
+//! Sizes, times, rates, distributions and origins of bytes as people write them: `2KiB`, `10s`, `poisson(100kHz)`, `fifo:PATH`.
 //!
 //! The same texts stand in configurations and on the command line. Every reader says what would be right.
 
@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -466,6 +467,50 @@ macro_rules! write_as_text {
 }
 
 write_as_text!(Bytes, Time, Times, Size, ChunkBytes);
+
+/// Where bytes come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ByteOrigin {
+    /// A file or an existing FIFO; `-` is standard input.
+    File(PathBuf),
+    /// A FIFO, which is created if it does not exist.
+    Fifo(PathBuf),
+}
+
+impl ByteOrigin {
+    /// The path, for people.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Fifo(path) => path,
+        }
+    }
+
+    /// Whether it is a file as a disk has it: it can be looked into before it is wanted.
+    pub fn is_regular(&self) -> bool {
+        matches!(self, Self::File(path) if std::fs::metadata(path).is_ok_and(|file| file.is_file()))
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteOrigin {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(from)?;
+        Ok(match text.strip_prefix("fifo:") {
+            Some(path) => Self::Fifo(path.into()),
+            None => Self::File(text.as_ref().into()),
+        })
+    }
+}
+
+impl JsonSchema for ByteOrigin {
+    fn schema_name() -> Cow<'static, str> {
+        "InputChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let description = "a file or a capture; a FIFO, created if it does not exist (fifo:PATH); standard input (-)";
+        json_schema!({ "type": "string", "description": description })
+    }
+}
 
 #[cfg(test)]
 mod tests {

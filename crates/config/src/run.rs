@@ -1,9 +1,7 @@
 //! `[run]` and `[storage]`: where a run is written, when it ends, what it checks, and how run files get onto the disk.
 //! The key `black_box` of a source is here as well: it says how much of the last bytes is written after an incident.
 
-use super::model::{Configuration, any_port};
-use super::parse::Faults;
-use super::source::SourceSection;
+use super::error::Faults;
 use crate::quantity::{Bytes, Time};
 use ropewalk_engine::{RoomLimits, StorageConfig};
 use ropewalk_flow::builder::IncompletePolicy;
@@ -237,6 +235,10 @@ impl Default for StorageSection {
     }
 }
 
+pub(super) fn any_port() -> String {
+    "127.0.0.1:0".to_owned()
+}
+
 /// How closed run files are taken away.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -295,40 +297,6 @@ impl TransferSection {
             return Err(("at_once", "1 to 64 run files at once"));
         }
         Ok(())
-    }
-}
-
-/// Checks that nothing is asked of run files in a run without them.
-pub(super) fn check_pipe(configuration: &Configuration, faults: &mut Faults) {
-    let Configuration { run, storage, .. } = configuration;
-    if storage.pipe.is_none() {
-        return;
-    }
-    let of_files = [
-        ("run.keep", run.keep.is_some()),
-        ("run.segment_events", run.segment_events.is_some()),
-        ("run.segment_time", run.segment_time.is_some()),
-        ("storage.more_outputs", !storage.more_outputs.is_empty()),
-        ("storage.hand_over", storage.hand_over.is_some()),
-        ("storage.preallocate", storage.preallocate),
-        ("storage.file_mode", storage.file_mode.is_some()),
-        ("storage.checksums", storage.checksums),
-        ("storage.compress", storage.compress != Compression::default()),
-        ("storage.transfer", storage.transfer.is_some()),
-        ("stream", !configuration.stream.is_empty()),
-    ];
-    for (key, _) in of_files.into_iter().filter(|&(_, is_given)| is_given) {
-        faults.add(key, "that is for run files, and with `pipe` of [storage] there are none: leave it out");
-    }
-    if run.acknowledge == AcknowledgementLevel::Synced || run.sync == SyncChoice::Batch {
-        let key = if run.sync == SyncChoice::Batch { "run.sync" } else { "run.acknowledge" };
-        faults.add(key, "a pipe cannot be synced: leave it out");
-    }
-    if configuration.file_based.is_some() || !run.write {
-        faults.add(
-            "storage.pipe",
-            "events go to one place: leave out `pipe`, or [file_based] and `write = false` of [run]",
-        );
     }
 }
 
@@ -404,36 +372,4 @@ fn permissions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
     let is_octal = digits.len() == 3 && digits.bytes().all(|digit| (b'0'..b'8').contains(&digit));
     let mode = u32::from_str_radix(digits, 8).ok().filter(|_| is_octal);
     mode.map(Some).ok_or_else(|| D::Error::custom("permissions are three octal digits, such as \"440\""))
-}
-
-/// What is kept of the data of a source, to be saved when something is wrong with it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct BlackBoxSection {
-    /// Nothing older than this is kept.
-    pub last: Time,
-    /// At most this much is kept, 4 KiB to 1 GiB.
-    pub max: Bytes,
-}
-
-impl Default for BlackBoxSection {
-    fn default() -> Self {
-        Self { last: Time(Duration::from_secs(2)), max: Bytes(16 << 20) }
-    }
-}
-
-/// The first thing that is wrong with the black box of a source.
-pub(super) fn check_black_box(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
-    let Some(black_box) = &source.black_box else { return };
-    if source.link().is_some() {
-        let message =
-            "what an e-link sends lies in the ring of its card; only a source with a way in of its own has a black box";
-        faults.add(key("black_box"), message);
-    }
-    if !(4096..=1 << 30).contains(&black_box.max.0) {
-        faults.add(key("black_box.max"), "between 4KiB and 1GiB are kept, and twice as much memory is taken");
-    }
-    if black_box.last.0.is_zero() {
-        faults.add(key("black_box.last"), "how much time is kept at most, such as \"2s\"");
-    }
 }

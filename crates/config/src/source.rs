@@ -1,19 +1,23 @@
 //! `[[source]]`: a front end, how its data arrive, and what its frames say.
 //!
 //! Beside the section itself: its keys `format`, `emulate`, `splitter`, `gather` and `gather_timeout`, and the number of each
-//! source's first event.
+//! source's first event. `entrance` has its input, `layout` the layout of its frames.
 
-use super::Configuration;
-use super::entrance::{ByteOrigin, NetworkAddress, PacketsTable, SourceInput};
-use super::error::no_such;
-use super::felix::ELinkSection;
-use super::layout::{
-    BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
+mod entrance;
+mod layout;
+
+pub use self::entrance::{NetworkAddress, PacketsTable, Settings, SourceInput};
+pub(super) use self::entrance::{check_controlled, check_entrance, check_shared};
+pub(super) use self::layout::check as check_layout;
+pub use self::layout::{
+    BoardChoice, BoardTable, BoardsChoice, BytesChoice, ChecksumName, ChecksumTable, CountsChoice, DemuxTable,
+    EventTable, FrameChoice, FrameTable, LengthTable, NumberTable, NumberType, NumbersChoice, PatternTable,
+    PeerOrPlace, PiecesTable, StatusTable, Tick, TimeTable, TrailerTable,
 };
-use super::model::{Settings, SynchronyAction};
-use super::parse::Faults;
-use super::run::BlackBoxSection;
-use crate::quantity::{Bytes, Form, Rate, Size, SizeDistribution, Time, read_from_text};
+
+use super::error::{Faults, no_such};
+use super::felix::ELinkSection;
+use crate::quantity::{ByteOrigin, Bytes, Form, Rate, Size, SizeDistribution, Time, read_from_text};
 use ropewalk_flow::readout::{GATHER_TIMEOUT, OnClose};
 use ropewalk_plugin::Keys;
 use ropewalk_terms::Requirement;
@@ -24,7 +28,6 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -154,10 +157,10 @@ pub struct SourceSection {
     /// How many datagrams wait for others that they overtook, 0 to 32; 0 switches it off. It applies to datagrams whose
     /// frames have a `sequence`, or whose event numbers are consecutive; they continue in order. For a source with
     /// [growing numbers](layout-fields.md#growing-numbers), over any transport: by how many others a frame may be overtaken.
-    #[serde(default = "super::layout::reorder")]
+    #[serde(default = "layout::reorder")]
     pub reorder: u8,
     /// How long each of them waits. A datagram that arrives later counts as `late` if its event has left.
-    #[serde(default = "super::layout::reorder_timeout")]
+    #[serde(default = "layout::reorder_timeout")]
     pub reorder_timeout: Time,
     /// Keeps the latest bytes of the source, and saves them when something goes wrong, such as
     /// `{ last = "2s", max = "16MiB" }`. What goes wrong is a lost frame, a wrong checksum, bytes that are no frame, or a
@@ -413,6 +416,38 @@ impl JsonSchema for EmulateChoice {
     }
 }
 
+/// What is kept of the data of a source, to be saved when something is wrong with it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BlackBoxSection {
+    /// Nothing older than this is kept.
+    pub last: Time,
+    /// At most this much is kept, 4 KiB to 1 GiB.
+    pub max: Bytes,
+}
+
+impl Default for BlackBoxSection {
+    fn default() -> Self {
+        Self { last: Time(Duration::from_secs(2)), max: Bytes(16 << 20) }
+    }
+}
+
+/// The first thing that is wrong with the black box of a source.
+pub(super) fn check_black_box(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    let Some(black_box) = &source.black_box else { return };
+    if source.link().is_some() {
+        let message =
+            "what an e-link sends lies in the ring of its card; only a source with a way in of its own has a black box";
+        faults.add(key("black_box"), message);
+    }
+    if !(4096..=1 << 30).contains(&black_box.max.0) {
+        faults.add(key("black_box.max"), "between 4KiB and 1GiB are kept, and twice as much memory is taken");
+    }
+    if black_box.last.0.is_zero() {
+        faults.add(key("black_box.last"), "how much time is kept at most, such as \"2s\"");
+    }
+}
+
 /// A library that divides the frames of a source into events or hits (`docs/splitters.md`).
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -564,7 +599,7 @@ impl SourceSection {
 
     /// Whether its fragments may have a time, and a bunch crossing: they show a slip against other sources. Emulated sources
     /// never slip, and numbers that grow are times themselves.
-    fn step_keys(&self) -> [bool; 2] {
+    pub(super) fn step_keys(&self) -> [bool; 2] {
         let has_crossing = self.bunch_crossing.mask != 0;
         let may_have_both = self.emulate.is_some() || self.splitter.is_some() || self.link().is_some();
         match self.format {
@@ -576,7 +611,7 @@ impl SourceSection {
     }
 
     /// The number of its first event, and why it is that, for people.
-    fn first_text(&self) -> String {
+    pub(super) fn first_text(&self) -> String {
         let description = self.description();
         if let Some(first) = self.given_first_event() {
             return format!("{first}, as `first` says");
@@ -597,59 +632,6 @@ impl SourceSection {
             _ => "1, or the one that the sources agree on; `first` changes it".to_owned(),
         }
     }
-}
-
-impl Configuration {
-    /// A line for each way in which sources' numbers begin: which number, why, and whose.
-    pub fn first_lines(&self) -> Vec<String> {
-        let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for source in &self.source {
-            by_text.entry(source.first_text()).or_default().push(source.name_or_id());
-        }
-        by_text.into_iter().map(|(text, names)| format!("first event number {text}: {}", some_of(&names))).collect()
-    }
-
-    /// Sources in which a slip by one event stays unseen, and what they lack; `None` if each is compared with the reference
-    /// of `[synchrony]`, or none is to be.
-    pub fn unchecked_step(&self) -> Option<String> {
-        if self.has_gateways() || self.synchrony.action == SynchronyAction::Off {
-            return None;
-        }
-        let of = |source: &SourceSection| (source.name_or_id(), source.step_keys());
-        let sources = self.source.iter().filter(|source| source.requirement != Requirement::Masked);
-        let reference = self.synchrony.reference.and_then(|id| sources.clone().find(|source| source.id == id));
-        let sources: Vec<_> = sources.map(of).collect();
-        if sources.len() < 2 {
-            return None;
-        }
-        let reference = reference.map(of).or_else(|| sources.iter().find(|(_, keys)| keys.contains(&true)).cloned());
-        let (name, keys) = reference.unwrap_or_default();
-        let shares = |own: &[bool; 2]| own.iter().zip(&keys).any(|(one, other)| *one && *other);
-        let names = |is: &dyn Fn(&[bool; 2]) -> bool| -> Vec<String> {
-            sources.iter().filter(|(_, own)| is(own)).map(|(name, _)| name.clone()).collect()
-        };
-        let without = names(&|own| !own.contains(&true));
-        let apart = names(&|own| own.contains(&true) && !shares(own));
-        let has = |names: &[String]| if names.len() == 1 { "has" } else { "have" };
-        let mut parts = Vec::new();
-        if !without.is_empty() {
-            parts.push(format!("{} {} neither `time` nor a bunch crossing", some_of(&without), has(&without)));
-        }
-        if !apart.is_empty() && keys.contains(&true) {
-            let (names, has) = (some_of(&apart), has(&apart));
-            parts.push(format!("{names} {has} no `time` or bunch crossing in common with {name}"));
-        }
-        (!parts.is_empty()).then(|| format!("step not checked: {}", parts.join("; ")))
-    }
-}
-
-/// The first few names, and the number of the others.
-fn some_of(names: &[String]) -> String {
-    const MOST_NAMES: usize = 4;
-    let more = names.len().saturating_sub(MOST_NAMES);
-    let named = names.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{named}{more}")
 }
 
 #[cfg(test)]

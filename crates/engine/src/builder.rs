@@ -1,10 +1,11 @@
 //! A builder unit: asks every readout unit for its super-fragments, builds, checks, has events decided, and hands them to storage.
 
 use super::delivery::Delivery;
-use super::event_output::{EventOutput, EventSink};
+use super::event_output::EventOutput;
 use super::filter::FilterStage;
 use super::link::{EndpointTable, Identity, Incoming, MessageReader, Outbox, Refusal, push_report, received};
 use super::managers::{Managers, Shutdown, Welcomed};
+use super::sink::EventSink;
 use super::storage::OutputRoom;
 use super::{BusyTimer, Drive};
 use crate::pages::NodePage;

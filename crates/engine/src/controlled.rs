@@ -8,8 +8,8 @@
 //! whose address the drive passes to it.
 
 use super::Drive;
-use super::event_output::EventSink;
 use super::link::{EndpointTable, received};
+use super::sink::EventSink;
 use super::storage::Storage;
 use ropewalk_flow::control::front_ends::{
     FrontEndAction, FrontEndPhase, FrontEnds, FrontEndsConfig, Incident, Member, RunOrder,

@@ -9,125 +9,22 @@
 //! in a batch of the sink until the disk has it. Beside these, filter processes and ordered streams hold events of their own.
 
 use super::BusyTimer;
-use super::event_files::LumisectionTotal;
-use super::filter::{DecidedEvent, FilterStage};
-use super::gateway::GatewayEvent;
+use super::event_machine::EventMachine;
+use super::filter::FilterStage;
 use super::record::Filed;
-use super::storage::{OutputRoom, Progress, StorageCounts};
+use super::sink::{EventSink, GatewayEvent, LumisectionTotal, Progress, SinkEvent, StorageCounts};
+use super::storage::OutputRoom;
 use crate::tap::Tap;
-use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{Farm, LocalCounts};
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::DiskCause;
 use ropewalk_terms::{
-    AcknowledgementLevel, Cause, Counter, EventKey, Incarnation, Instant, Measure, NodeId, PoolAccount, Recorder,
-    RunNumber, SourceId, StreamAccount, StreamIndex, StreamSet, TriggerBits, Verdict,
+    AcknowledgementLevel, Cause, Counter, Incarnation, Instant, Measure, NodeId, PoolAccount, Recorder, RunNumber,
+    SourceId, StreamAccount, StreamIndex, StreamSet, TriggerBits,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-
-/// What emits events: a builder unit, or a gateway that decides itself.
-pub trait EventMachine {
-    /// Emits the next event: its slot. Events that are not taken wait in the machine.
-    fn next_event(&mut self) -> Option<u32>;
-
-    /// Bytes of an emitted event, and how long it was in work. `None` if that is not measured.
-    fn size_and_age(&self, now: Instant, slot: u32) -> Option<(u64, Duration)>;
-
-    /// The event in a slot, which has been emitted and has not come to its end.
-    fn event(&self, slot: u32) -> EventView<'_>;
-
-    /// The oldest event that has not been emitted, as far as it is known.
-    fn oldest_unemitted(&self) -> Option<EventKey>;
-
-    /// Ends events that will not be written, each with its verdict.
-    fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>);
-
-    /// The event in a slot is to be written.
-    fn decided(&mut self, now: Instant, slot: u32, verdict: Verdict);
-
-    /// Emitted events have come so far; from `Written` on that is their end.
-    fn all_reached(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel);
-
-    /// An emitted event could not be written, which is its end.
-    fn failed(&mut self, now: Instant, slot: u32, cause: Cause);
-}
-
-impl EventMachine for Builder {
-    fn next_event(&mut self) -> Option<u32> {
-        Self::next_event(self)
-    }
-
-    fn size_and_age(&self, now: Instant, slot: u32) -> Option<(u64, Duration)> {
-        Some(Self::size_and_age(self, now, slot))
-    }
-
-    fn event(&self, slot: u32) -> EventView<'_> {
-        Self::event(self, slot)
-    }
-
-    fn oldest_unemitted(&self) -> Option<EventKey> {
-        Self::oldest_unemitted(self)
-    }
-
-    fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
-        Self::discard(self, now, decided);
-    }
-
-    fn decided(&mut self, _: Instant, slot: u32, verdict: Verdict) {
-        Self::decided(self, slot, verdict);
-    }
-
-    fn all_reached(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel) {
-        Self::all_reached(self, now, slots, level);
-    }
-
-    fn failed(&mut self, now: Instant, slot: u32, cause: Cause) {
-        Self::failed(self, now, slot, cause);
-    }
-}
-
-impl EventMachine for Farm {
-    fn next_event(&mut self) -> Option<u32> {
-        self.next_local()
-    }
-
-    fn size_and_age(&self, _: Instant, _: u32) -> Option<(u64, Duration)> {
-        None
-    }
-
-    fn event(&self, slot: u32) -> EventView<'_> {
-        Self::event(self, slot)
-    }
-
-    /// A gateway has no ordered streams.
-    fn oldest_unemitted(&self) -> Option<EventKey> {
-        None
-    }
-
-    fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
-        for (slot, verdict) in decided {
-            Self::decided(self, slot, verdict, now);
-            Self::finished(self, slot, false);
-        }
-    }
-
-    fn decided(&mut self, now: Instant, slot: u32, verdict: Verdict) {
-        Self::decided(self, slot, verdict, now);
-    }
-
-    fn all_reached(&mut self, _: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel) {
-        if level >= AcknowledgementLevel::Written {
-            slots.into_iter().for_each(|slot| Self::finished(self, slot, true));
-        }
-    }
-
-    fn failed(&mut self, now: Instant, slot: u32, _: Cause) {
-        Self::decided(self, slot, Verdict::Accepted, now);
-        Self::finished(self, slot, false);
-    }
-}
 
 /// The output of built events: see the picture above.
 pub struct EventOutput {
@@ -488,69 +385,4 @@ impl EventOutput {
 /// The number of the error of a disk that fails; a full one does not.
 fn failing(cause: DiskCause) -> u64 {
     if cause == DiskCause::Full { 0 } else { cause.number().unsigned_abs().into() }
-}
-
-/// An accepted event on its way to a sink.
-pub enum SinkEvent<'a> {
-    /// Of a builder unit, with what its filter decided.
-    Built(DecidedEvent<'a>),
-    /// Of a gateway.
-    Gathered(GatewayEvent<'a>),
-}
-
-/// Takes accepted events. A sink never blocks: [`EventSink::poll`] moves its work on, and [`EventSink::prepare_wait`],
-/// [`EventSink::next_deadline`] and [`EventSink::wait_descriptor`] say when to call it again.
-pub trait EventSink: Send {
-    /// A run begins, in this life of the node.
-    fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation);
-
-    /// Takes an event, for all of these streams or for none. `slot` is the caller's name for it.
-    fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, streams: StreamSet) -> Filed;
-
-    /// No event of this lumisection comes any more.
-    fn end_lumisection(&mut self, _lumisection: u32, _total: LumisectionTotal) {}
-
-    /// Passes on what has been gathered.
-    fn flush(&mut self, now: Instant);
-
-    /// Does what can be done now. Appends the slots of events whose state changed. Returns how much happened.
-    fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize;
-
-    /// The run drains: from here on a disk that refuses everything is given up after a time.
-    fn drain(&mut self, now: Instant);
-
-    /// No event comes any more. To be called until [`EventSink::is_closed`].
-    fn finish(&mut self, now: Instant);
-
-    /// Everything is written and closed, or will never be.
-    fn is_closed(&self) -> bool;
-
-    /// The disk was given up: what it has not taken, and what comes now, will not be written.
-    fn has_given_up(&self) -> bool;
-
-    /// What was written.
-    fn counts(&self) -> StorageCounts;
-
-    /// Bytes that were copied to be written; what is staged does not count.
-    fn copied_bytes(&self) -> u64;
-
-    /// Whether there is something to write.
-    fn is_writing(&self) -> bool;
-
-    /// How long writing took, where that is measured.
-    fn times(&self) -> Option<&Recorder> {
-        None
-    }
-
-    /// Reports the blocks in which data are staged, including returned ones.
-    fn pool(&mut self) -> PoolAccount;
-
-    /// When to call [`EventSink::poll`] even if nothing happens.
-    fn next_deadline(&self) -> Option<Instant>;
-
-    /// Before the thread sleeps: false if there is something to do now.
-    fn prepare_wait(&mut self) -> bool;
-
-    /// Becomes readable when there is something to do.
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
 }

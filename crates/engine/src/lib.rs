@@ -30,6 +30,7 @@ mod datagrams;
 mod delivery;
 pub mod documents;
 mod event_files;
+mod event_machine;
 mod event_output;
 mod filter;
 pub mod gateway;
@@ -41,6 +42,7 @@ mod observation;
 pub mod pages;
 mod readout;
 mod record;
+mod sink;
 mod source;
 mod splitter;
 mod standby;
@@ -59,8 +61,9 @@ pub use connections::MOST_UNKNOWN;
 pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, FrontEndsAccount};
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
-pub use event_files::{EventFiles, EventFilesConfig, LumisectionTotal};
-pub use event_output::{EventMachine, EventOutput, EventSink, SinkEvent};
+pub use event_files::{EventFiles, EventFilesConfig};
+pub use event_machine::EventMachine;
+pub use event_output::EventOutput;
 pub use filter::{
     DecidedEvent, FilterLink, FilterSight, FilterStage, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordStore,
     RemoteNotes, RemoteUnit, Said, UnitDecision,
@@ -71,12 +74,13 @@ pub use observation::{numbering_of, observe, phase_name};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use record::{Filed, Recorded, Sealing, encode_record};
 use ropewalk_terms::Instant;
+pub use sink::{EventSink, GatewayEvent, LumisectionTotal, Progress, SinkEvent, StorageCounts};
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitter::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-pub use storage::{OutputRoom, Progress, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
+pub use storage::{OutputRoom, RoomLimits, Storage, StorageConfig, StreamStorage};
 
 /// Something that a thread, or the simulator, turns.
 pub trait Drive {

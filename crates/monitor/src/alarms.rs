@@ -29,7 +29,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ropewalk_terms::{COUNTERS, Counter, Instant, RunNumber, Utc};
+use ropewalk_terms::{COUNTERS, Counter, Instant, RunNumber, Utc, counted};
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as NoLimit;
@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use crate::bottleneck::{Finding, Limit};
 use crate::history::{SERIES, Seen, Series};
 use crate::presence::Presence;
-use crate::quality::{ProblemKind, Quality, counted};
+use crate::quality::{ProblemKind, Quality};
 use crate::sample::PHASES;
 use crate::{Rates, RunTrend, Sample};
 

@@ -16,11 +16,12 @@ mod tests;
 use core::time::Duration;
 use std::sync::Arc;
 
-use ropewalk_terms::{Cause, Counter, FragmentAccount, Instant, NodeId, Role, SourceId};
+use ropewalk_terms::{Cause, Counter, FragmentAccount, Instant, NodeId, Role, SourceId, grouped};
 use serde::{Deserialize, Serialize};
 
+use crate::activity::SILENT;
 use crate::numbering::wrong_beginnings;
-use crate::quality::{RESTARTED, SILENT, exchanged, filters_given_up, grouped, have_all_restarted, never_sent};
+use crate::quality::{RESTARTED, exchanged, filters_given_up, have_all_restarted, never_sent};
 use crate::{Activity, DiskLoad, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.

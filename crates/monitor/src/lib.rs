@@ -17,6 +17,7 @@
 //! data. A reader keeps no more than a few samples, whose size is that of the configuration.
 #![forbid(unsafe_code)]
 
+mod activity;
 pub mod alarms;
 pub mod bottleneck;
 pub mod history;
@@ -31,8 +32,9 @@ mod rates;
 mod sample;
 pub mod synchrony;
 
-pub use self::rates::{NodeRates, NodeShares, Rates, RunTrend, SourceRates};
+pub use self::activity::Activity;
+pub use self::history::RunTrend;
+pub use self::rates::{NodeRates, NodeShares, Rates, SourceRates};
 pub use self::sample::{
-    Activity, DiskLoad, DiskSample, Distribution, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample,
-    StreamSample,
+    DiskLoad, DiskSample, Distribution, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample, StreamSample,
 };

@@ -1,8 +1,6 @@
 //! What is known of the event numbers of a source, and the sentences about it: live, and in the account of a run.
 
-use ropewalk_terms::{Counter, EventKey, FragmentAccount, SourceId};
-
-use crate::quality::grouped;
+use ropewalk_terms::{Counter, EventKey, FragmentAccount, SourceId, grouped};
 
 /// What its readout unit found out about the numbers of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]

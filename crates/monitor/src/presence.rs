@@ -5,10 +5,9 @@
 
 use core::time::Duration;
 
-use ropewalk_terms::{Instant, NodeId, RunNumber};
+use ropewalk_terms::{Instant, NodeId, RunNumber, counted};
 
 use crate::Sample;
-use crate::quality::counted;
 
 /// A node that has not reported for this long hangs or is stopped. A busy machine may delay reports by a second or two.
 const SILENT: Duration = Duration::from_secs(5);

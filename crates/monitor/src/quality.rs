@@ -19,10 +19,11 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ropewalk_terms::{Cause, Counter, EventKey, Instant, RunNumber, SourceId, Utc};
+use ropewalk_terms::{Cause, Counter, EventKey, Instant, RunNumber, SourceId, Utc, counted, grouped};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::activity::SILENT;
 use crate::numbering::{never_began, wrong_beginnings};
 use crate::synchrony::disagreements;
 use crate::{Activity, Rates, Sample, SourceSample};
@@ -205,8 +206,6 @@ impl Quality {
 
 /// A count that has not grown for so long is not current.
 const CURRENT: Duration = Duration::from_secs(10);
-/// A source that sends nothing for so long while others send is silent.
-pub(crate) const SILENT: Duration = Duration::from_secs(2);
 /// A source that has sent nothing so long after the first sample of a run is missing.
 const NEVER_SENT: Duration = Duration::from_secs(5);
 
@@ -264,7 +263,7 @@ impl QualityMonitor {
             self.began.get_or_insert(sample.time);
         }
         self.activity.observe(&sample);
-        let ended = sample.events.built + incomplete_events(&sample);
+        let ended = sample.events.built + sample.incomplete_events();
         if ended != self.ended.0 || sample.phase != "running" || self.last.is_none() {
             self.ended = (ended, sample.time);
         }
@@ -337,7 +336,7 @@ impl QualityMonitor {
         if restart.0 != event {
             *restart = (event, lacked);
         }
-        let incomplete = source.account.never_came().saturating_sub(restart.1).min(incomplete_events(sample));
+        let incomplete = source.account.never_came().saturating_sub(restart.1).min(sample.incomplete_events());
         let events =
             if incomplete == 0 { String::new() } else { format!(": {}", counted(incomplete, "incomplete event")) };
         found.push(Finding {
@@ -484,7 +483,7 @@ impl QualityMonitor {
             is_current: problems.first().is_some_and(|problem| problem.is_current),
             sentence,
             complete,
-            incomplete: counted(incomplete_events),
+            incomplete: counted(Sample::incomplete_events),
             doubtful: counted(|sample| sample.total(Counter::EventsDoubtful)),
             problems,
         }
@@ -524,11 +523,6 @@ fn summed_up(problems: &[Problem], state: QualityState, complete: u64, sample: &
     }
     let [begin, end] = [worst.since_ns, worst.last_ns].map(|time| Utc(time).time_of_day());
     format!("{behind}earlier ({begin} to {end} UTC): {}{more}", worst.sentence)
-}
-
-/// Events without a required source, kept or dropped.
-pub(crate) fn incomplete_events(sample: &Sample) -> u64 {
-    sample.events.incomplete_emitted + sample.events.incomplete_dropped.total()
 }
 
 /// Whether the source is not read, because buffers are full or others are waited for: then its silence is not its own.
@@ -645,7 +639,7 @@ fn doubts(source: &SourceSample, name: &str, found: &mut Vec<Finding>) {
 const NAMED: usize = 3;
 
 fn incomplete(sample: &Sample, found: &mut Vec<Finding>) {
-    let count = incomplete_events(sample) - not_written(sample).map_or(0, |(count, _)| count);
+    let count = sample.incomplete_events() - not_written(sample).map_or(0, |(count, _)| count);
     if count == 0 {
         return;
     }
@@ -693,25 +687,7 @@ fn datagrams(count: u64) -> String {
     counted(count, "datagram")
 }
 
-/// `1 frame`, `1,002 frames`.
-pub fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
 /// `90 s`, `10 min`.
 pub fn lasting(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
-}
-
-/// With commas between thousands.
-pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -2,8 +2,7 @@
 //! reports it.
 
 use crate::confinement::Ending;
-use crate::filter;
-use crate::splitter::Nonsense;
+use ropewalk_terms::{Attempt, EventKey};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +23,7 @@ pub enum End {
     /// What it said of a frame cannot be true, and its process was ended.
     Nonsense(Nonsense),
     /// What it decided on an event cannot be true, and its process was ended.
-    Decision(filter::Nonsense),
+    Decision(WrongDecision),
     /// It closed what is spoken to it over, and was ended.
     Deaf,
     /// It ended.
@@ -44,6 +43,83 @@ impl fmt::Display for End {
             Self::Ended(ending) => ending.fmt(out),
         }
     }
+}
+
+/// Why what a splitter said of a frame cannot be true.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Nonsense {
+    /// More pieces than there was room for.
+    #[error("it says that it wrote {said} pieces, and there was room for {capacity}")]
+    Count {
+        /// What it returned.
+        said: u64,
+        /// The room.
+        capacity: usize,
+    },
+    /// A piece that does not lie in the frame, or not behind the one before it.
+    #[error("piece {index} does not lie in the frame, or begins before the end of the one before it")]
+    Place {
+        /// Which one, from 0 on.
+        index: usize,
+    },
+    /// A piece with a key of another sort than the configuration says.
+    #[error("piece {index} has a key of kind {kind}, and the key `keys` of the source says another one")]
+    Kind {
+        /// Which one, from 0 on.
+        index: usize,
+        /// Its kind.
+        kind: u32,
+    },
+}
+
+/// Why what a filter decided cannot be true.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WrongDecision {
+    /// It did not answer in the order in which it was asked.
+    #[error("where the decision on its event {expected} belongs it wrote one on event {found}")]
+    Order {
+        /// Which decision was due, counted from 1 on since the process began.
+        expected: u64,
+        /// Which one it said it is.
+        found: u64,
+    },
+    /// It decided though it was not asked.
+    #[error("it decided on an event that it was not given")]
+    Unasked,
+    /// The decision is on another event than was due.
+    #[error("it decided on event {said}, attempt {said_attempt}, and event {due}, attempt {attempt}, was due")]
+    Event {
+        /// The event that was due.
+        due: EventKey,
+        /// Its attempt.
+        attempt: Attempt,
+        /// The event that it decided on.
+        said: EventKey,
+        /// Its attempt.
+        said_attempt: u32,
+    },
+    /// A result that is longer than it may be, or does not lie where results lie.
+    #[error("it says that its result has {length} bytes from {at} on, and there is room for 65536 of them")]
+    Result {
+        /// Where it begins.
+        at: u64,
+        /// Its bytes.
+        length: u32,
+    },
+    /// More fills than there may be, or where none lie.
+    #[error("it says that it filled in {count} values behind the result at {at}, and there is room for 256 of them")]
+    Fills {
+        /// Where its result begins.
+        at: u64,
+        /// How many they are.
+        count: u16,
+    },
+    /// An answer of no sort that there is.
+    #[error("it answered with the flags {flags:#x}, which mean nothing")]
+    Flags {
+        /// What it answered.
+        flags: u32,
+    },
 }
 
 #[derive(Debug, Default)]

@@ -17,6 +17,6 @@ pub mod process;
 mod splitter;
 
 pub use filter::Filter;
-pub use journal::{End, Journal};
+pub use journal::{End, Journal, Nonsense, WrongDecision};
 pub use library::{Library, PluginError, PluginKind};
-pub use splitter::{Keys, Nonsense, Splitter, SplitterConfig};
+pub use splitter::{Keys, Splitter, SplitterConfig};

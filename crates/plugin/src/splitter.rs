@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{End, Journal};
+use crate::journal::{End, Journal, Nonsense};
 use crate::library::{Destroy, EVENT, Library, PluginError, RawPiece, Split, SplitterTable, TIME, Text, text};
 use ropewalk_flow::readout::Divides;
 use ropewalk_memory::Payload;
@@ -162,33 +162,6 @@ pub enum Keys {
     Events,
     /// Their times; pieces with the same time form one event.
     Times,
-}
-
-/// Why what a splitter said of a frame cannot be true.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Nonsense {
-    /// More pieces than there was room for.
-    #[error("it says that it wrote {said} pieces, and there was room for {capacity}")]
-    Count {
-        /// What it returned.
-        said: u64,
-        /// The room.
-        capacity: usize,
-    },
-    /// A piece that does not lie in the frame, or not behind the one before it.
-    #[error("piece {index} does not lie in the frame, or begins before the end of the one before it")]
-    Place {
-        /// Which one, from 0 on.
-        index: usize,
-    },
-    /// A piece with a key of another sort than the configuration says.
-    #[error("piece {index} has a key of kind {kind}, and the key `keys` of the source says another one")]
-    Kind {
-        /// Which one, from 0 on.
-        index: usize,
-        /// Its kind.
-        kind: u32,
-    },
 }
 
 /// Appends the pieces of a frame of this many bytes.

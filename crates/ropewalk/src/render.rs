@@ -12,7 +12,7 @@ use ropewalk_flow::messages::NumberingKind;
 use ropewalk_monitor::Sample;
 use ropewalk_monitor::alarms::{Alarm, Alarms, Rule, Severity, State};
 use ropewalk_monitor::bottleneck::Finder;
-use ropewalk_monitor::quality::{self, Problem, QualityMonitor};
+use ropewalk_monitor::quality::{Problem, QualityMonitor};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
 use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber, Utc};
@@ -536,14 +536,14 @@ fn away(snapshot: &RunSnapshot, names: &Sample) -> String {
 fn not_taken(snapshot: &RunSnapshot) -> String {
     let (fragments, events) = (&snapshot.ledger.fragments, &snapshot.ledger.events);
     let lost = fragments.lost().saturating_sub(snapshot.counter(Counter::FragmentsBeforeStart));
-    let mut text = format!("lost {}", quality::counted(lost, "fragment"));
+    let mut text = format!("lost {}", ropewalk_terms::counted(lost, "fragment"));
     for (what, count, unit) in [
         ("missing", fragments.never_came(), "fragment"),
         ("masked", fragments.dropped.get(Cause::Masked), "fragment"),
         ("incomplete", events.incomplete_emitted + events.incomplete_dropped.total(), "event"),
     ] {
         if count > 0 {
-            let _ = write!(text, "  {what} {}", quality::counted(count, unit));
+            let _ = write!(text, "  {what} {}", ropewalk_terms::counted(count, unit));
         }
     }
     text

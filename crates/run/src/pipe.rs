@@ -10,7 +10,9 @@
 //! reader had not read yet is lost with the reader. How much that was is not known: all events that may have been in the kernel's
 //! buffer are counted as gone.
 
-use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Sealing, SinkEvent, StorageConfig, StorageCounts, encode_record};
+use ropewalk_engine::{
+    EventSink, Filed, Progress, Recorded, Sealing, SinkEvent, StorageConfig, StorageCounts, encode_record,
+};
 use ropewalk_io::disk::DiskCause;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{

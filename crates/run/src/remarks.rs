@@ -6,8 +6,8 @@ use ropewalk_engine::{RunSnapshot, numbering_of};
 use ropewalk_flow::messages::Gap;
 use ropewalk_monitor::Sample;
 use ropewalk_monitor::numbering::{Numbered, never_began, wrong_beginnings};
-use ropewalk_monitor::quality::{counted, filter_problems, not_written};
-use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc};
+use ropewalk_monitor::quality::{filter_problems, not_written};
+use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc, counted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ mod level;
 mod measure;
 mod parameter;
 mod status;
+mod text;
 mod time;
 
 pub use cause::{CAUSES, Cause};
@@ -27,4 +28,5 @@ pub use level::{AcknowledgementLevel, Ending, Outcome, Verdict};
 pub use measure::{BUCKETS, Binning, MEASURES, Measure, Recorder, bucket_of, greatest_in};
 pub use parameter::{Parameter, Requirement};
 pub use status::{Asked, FACTS, Fact, Facts, Status};
+pub use text::{counted, grouped};
 pub use time::{Instant, Utc};

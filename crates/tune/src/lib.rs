@@ -16,6 +16,7 @@
 
 pub mod cards;
 pub mod change;
+mod error;
 pub mod found;
 mod place;
 mod plan;
@@ -23,8 +24,9 @@ pub mod rules;
 mod setting;
 mod threads;
 
+pub use self::error::{CardError, SettingError};
 pub use self::found::{Found, FoundError};
-pub use self::place::{Identity, Place, SettingError};
+pub use self::place::{Forbidden, Identity, Place, Settings};
 pub use self::plan::{Change, Feeding, Finding, Grade, Group, Placed, Plan, Sureness, Transport, Wish};
-pub use self::setting::{Forbidden, Form, Property, Right, Setting, Settings};
+pub use self::setting::{Form, Property, Right, Setting};
 pub use self::threads::{Process, RunningThread, Thread};

@@ -1,17 +1,39 @@
-//! Where settings live: the machine that this runs on, or a recorded one in a directory.
+//! Where settings live: the machine that this runs on, or a recorded one in a directory; and what of a plan this process
+//! may not change there.
 
+mod recorded;
+
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use ropewalk_host::{Capability, Rights};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cards::{CardError, CardReport, Cards, Recorded};
-use crate::{Form, Right, RunningThread, Setting, Settings, threads};
+use self::recorded::Recorded;
+use crate::cards::{CardReport, Cards, Netlink};
+use crate::{CardError, Form, Plan, Right, RunningThread, Setting, SettingError, threads};
 
 /// Where a file of the kernel may be a setting.
 const TREES: [&str; 3] = ["proc/sys", "proc/irq", "sys"];
+
+/// Something that has settings: a machine, or its substitute in a test.
+pub trait Settings {
+    /// The present value in its normal form. `None` if the setting does not exist.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError>;
+
+    /// Writes a value in its normal form.
+    ///
+    /// # Errors
+    /// When there is no such setting, the rights are missing, or the value is refused.
+    fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError>;
+}
 
 /// A machine whose settings can be read and written: the one that this runs on ([`Place::live`]), or one that is
 /// recorded in a directory ([`Place::recorded`]).
@@ -38,86 +60,13 @@ pub struct Identity {
     pub network: String,
 }
 
-/// Why a setting could not be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingError {
-    /// The rights are missing.
-    #[error("/{path}: permission denied; this needs {}: run it with sudo", right.needs())]
-    NotAllowed {
-        /// The file, without the leading slash.
-        path: String,
-        /// Who may.
-        right: Right,
-    },
-    /// The rights are missing, and even root does not have them here.
-    #[error(
-        "/{path}: permission denied, even to root: in a container or network namespace it belongs to the host{}; \
-         change it on the host", right.or_missing()
-    )]
-    NotHere {
-        /// The file, without the leading slash.
-        path: String,
-        /// Who may.
-        right: Right,
-    },
-    /// The file system is mounted read-only.
-    #[error("/{path}: /{tree} is mounted read-only, as in most containers; change it on the host")]
-    ReadOnly {
-        /// The file, without the leading slash.
-        path: String,
-        /// Which file system.
-        tree: &'static str,
-    },
-    /// The kernel takes no such value.
-    #[error("/{path}: the kernel takes no value `{value}` there: it is out of range, or no value of this file")]
-    OutOfRange {
-        /// The file, without the leading slash.
-        path: String,
-        /// The value.
-        value: String,
-    },
-    /// The machine does not have it.
-    #[error("{0}: this machine has no such setting")]
-    Missing(Setting),
-    /// A path that is no setting.
-    #[error("`{0}` is no setting: files below /proc/sys, /proc/irq and /sys are, and a path has no `..`")]
-    Path(String),
-    /// Another fault of a file.
-    #[error("/{path}: {source}")]
-    File {
-        /// The file, without the leading slash.
-        path: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A thread cannot run there.
-    #[error("{thread}: none of `{cpus}` is there for it; a container (cpuset) may have taken them away")]
-    Cpus {
-        /// The thread.
-        thread: RunningThread,
-        /// The CPUs.
-        cpus: String,
-    },
-    /// A card's driver refused.
-    #[error(transparent)]
-    Card(#[from] CardError),
-    /// The file of a recorded machine is damaged.
-    #[error("{}: this is no record of a machine: {why}", path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
 impl Place {
     /// The file for what a recorded machine does not have in files of the kernel.
     pub const RECORD: &str = "recorded.json";
 
     /// The machine that this runs on; its cards by netlink.
     pub fn live() -> Self {
-        Self { root: PathBuf::from("/"), cards: Box::new(crate::cards::Netlink::default()), record: None }
+        Self { root: PathBuf::from("/"), cards: Box::new(Netlink::default()), record: None }
     }
 
     /// A machine recorded in a directory with `proc/`, `sys/` and [`Place::RECORD`], which holds the reports of its
@@ -193,13 +142,13 @@ impl Place {
     }
 
     /// Opens the file of a setting for writing, and writes nothing; a missing file is skipped.
-    pub(crate) fn opens(&self, path: &str) -> Result<(), SettingError> {
+    fn opens(&self, path: &str) -> Result<(), SettingError> {
         let Some(file) = file_of(&self.root, path)? else { return Ok(()) };
         OpenOptions::new().write(true).open(file).map(drop).map_err(|source| fault(path, "", source))
     }
 
     /// The directory of a thread. `None` if it has ended.
-    pub(crate) fn directory_of(&self, thread: &RunningThread) -> Result<Option<PathBuf>, SettingError> {
+    fn directory_of(&self, thread: &RunningThread) -> Result<Option<PathBuf>, SettingError> {
         inside(&self.root, &thread.path())
     }
 
@@ -238,18 +187,6 @@ impl Place {
     }
 }
 
-impl SettingError {
-    /// The rights for a file are missing.
-    pub(crate) fn denied(path: &str) -> Self {
-        Self::denied_to(path, rustix::process::geteuid().is_root())
-    }
-
-    fn denied_to(path: &str, is_root: bool) -> Self {
-        let (right, path) = (Right::of_file(path), path.to_owned());
-        if is_root { Self::NotHere { path, right } } else { Self::NotAllowed { path, right } }
-    }
-}
-
 impl Settings for Place {
     fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError> {
         let text = match setting {
@@ -274,6 +211,86 @@ impl Settings for Place {
     }
 }
 
+/// What of a plan this process may not change, by what is missing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub struct Forbidden {
+    /// How many settings the plan has.
+    pub planned: usize,
+    /// What is missing, and the settings that are not changed without it.
+    pub missing: Vec<(String, Vec<Setting>)>,
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count: usize = self.missing.iter().map(|(_, settings)| settings.len()).sum();
+        write!(out, "this process may not change {count} of the {} settings, and nothing is changed:", self.planned)?;
+        for (why, settings) in &self.missing {
+            let names: Vec<_> = settings.iter().map(Setting::to_string).collect();
+            write!(out, "\n  {}: {why}", names.join(", "))?;
+        }
+        write!(out, "\nrun it with these rights, or leave them out with --except and --only")
+    }
+}
+
+impl Place {
+    /// Looks whether this process may change all that is planned. Nothing is written.
+    ///
+    /// # Errors
+    /// What it may not, all of it.
+    pub fn permits(&self, plan: &Plan) -> Result<(), Forbidden> {
+        let own = if self.is_live() { Rights::read(Path::new("/proc/self")) } else { Rights::default() };
+        let mut missing: Vec<(String, Vec<Setting>)> = Vec::new();
+        for change in &plan.changes {
+            let Some(why) = self.refusal(&change.setting, &own).as_ref().and_then(why) else { continue };
+            match missing.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, settings)) => settings.push(change.setting.clone()),
+                None => missing.push((why, vec![change.setting.clone()])),
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { Err(Forbidden { planned: plan.changes.len(), missing }) }
+    }
+
+    /// Why a setting cannot be written, as far as that shows without writing.
+    fn refusal(&self, setting: &Setting, own: &Rights) -> Option<SettingError> {
+        match setting {
+            Setting::File { path, .. } => {
+                let asked = Right::of_file(path).asked_of_root();
+                let lacks = asked.is_some_and(|capability| own.lacks(capability));
+                self.opens(path).err().or_else(|| lacks.then(|| SettingError::denied(path)))
+            }
+            Setting::Mtu { interface } | Setting::Card { interface, .. } => {
+                let source = || rustix::io::Errno::PERM.into();
+                let refused = || CardError::Refused { interface: interface.clone(), source: source() }.into();
+                own.lacks(Capability::NetAdmin).then(refused)
+            }
+            Setting::Thread(thread) => {
+                let directory = self.directory_of(thread).ok()??;
+                let may = if self.is_live() {
+                    let owner = std::fs::metadata(directory).ok()?.uid();
+                    owner == rustix::process::geteuid().as_raw() || !own.lacks(Capability::SysNice)
+                } else {
+                    OpenOptions::new().write(true).open(directory.join("status")).is_ok()
+                };
+                (!may).then(|| SettingError::denied(&thread.path()))
+            }
+        }
+    }
+}
+
+/// What is missing, where it is a right.
+fn why(error: &SettingError) -> Option<String> {
+    match error {
+        SettingError::NotAllowed { right, .. } => Some(format!("needs {}", right.needs())),
+        SettingError::NotHere { right, .. } => Some(format!(
+            "refused even to root: in a container or network namespace it belongs to the host{}",
+            right.or_missing()
+        )),
+        SettingError::ReadOnly { tree, .. } => Some(format!("/{tree} is mounted read-only, as in most containers")),
+        SettingError::Card(CardError::Refused { .. }) => Some(format!("needs {}", Right::NetAdmin.needs())),
+        _ => None,
+    }
+}
+
 /// What the kernel would show for a value where it showed `before`, so that a recorded machine looks like one. None
 /// where it would refuse the value.
 fn as_the_kernel_writes(setting: &Setting, before: &str, value: &str) -> Option<String> {
@@ -295,7 +312,7 @@ fn as_the_kernel_writes(setting: &Setting, before: &str, value: &str) -> Option<
 }
 
 /// The file of a setting of the machine below `root`. `None` if the machine does not have it.
-pub(crate) fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
+fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
     let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if !names || !TREES.iter().any(|tree| Path::new(path).starts_with(tree)) {
         return Err(SettingError::Path(path.to_owned()));

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ropewalk_monitor::{Rates, Sample};
 use ropewalk_monitor::quality::Quality;
+use ropewalk_monitor::{Rates, Sample};
 use ropewalk_run::session::{Answer, Command, Entry, SessionView, Told};
 use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, NodeId, Role, SourceCounts};
 use serde::Serialize;

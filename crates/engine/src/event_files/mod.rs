@@ -14,12 +14,11 @@ mod event_file;
 mod tests;
 
 use super::RoomLimits;
-use super::event_output::{EventSink, SinkEvent};
 use super::record::Filed;
-use super::storage::{Progress, Room, StorageCounts};
+use super::sink::{EventSink, LumisectionTotal, Progress, SinkEvent, StorageCounts};
+use super::storage::Room;
 use crate::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers, render_legend, render_numbers};
 use event_file::{EventFile, WholeFile};
-use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{AcknowledgementLevel, Cause, Incarnation, Instant, PoolAccount, RunNumber, StreamSet};
@@ -489,23 +488,6 @@ impl<D: Disk> EventSink for EventFiles<D> {
 
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.disk.wait_descriptor()
-    }
-}
-
-/// What all builder units made of a lumisection.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct LumisectionTotal {
-    /// Events that they wrote.
-    pub events: u64,
-    /// Events that were lost.
-    pub lost: u64,
-}
-
-impl LumisectionTotal {
-    /// Of a lumisection that is over.
-    pub fn of(end: &LumisectionEnd) -> Self {
-        let account = end.account();
-        Self { events: account.built + account.incomplete_emitted, lost: account.incomplete_dropped.total() }
     }
 }
 

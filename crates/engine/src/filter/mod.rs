@@ -10,7 +10,7 @@
 mod link;
 
 use super::BusyTimer;
-use super::event_output::EventMachine;
+use super::event_machine::EventMachine;
 use super::record::Recorded;
 pub use link::{
     FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordStore, RemoteNotes, RemoteUnit, Said,

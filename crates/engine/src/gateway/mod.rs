@@ -39,7 +39,7 @@ use ropewalk_flow::source::TriggerGate;
 use ropewalk_terms::{RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
 use schemars::JsonSchema;
-pub use sending::{GatewayEvent, SendingParts};
+pub use sending::SendingParts;
 use serde::{Deserialize, Serialize};
 pub use sources::{PacketSourceDrive, PacketSourceDriveConfig, PacketSourceReport};
 use std::net::SocketAddrV4;

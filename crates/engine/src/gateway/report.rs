@@ -2,8 +2,8 @@
 
 use super::GatewayDriveConfig;
 use super::queue::Phase;
-use crate::StorageCounts;
 use crate::pages::NodePage;
+use crate::sink::StorageCounts;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, GatewayConfig, Masking, Receiver, SourceAccount};
 use ropewalk_flow::messages::ReportEntry;

@@ -7,15 +7,14 @@ use super::link::{DecisionReaders, Link, contiguous, send_bytes, send_over};
 use super::lumisections::LumisectionLine;
 use super::report::GatewayReport;
 use crate::EventOutput;
-use crate::record::Recorded;
-use crate::tap::{Sampled, Tap};
+use crate::sink::GatewayEvent;
+use crate::tap::Tap;
 use ropewalk_flow::gateway as machine;
-use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, GatheredEvent, Outgoing, Output};
+use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, Outgoing, Output};
 use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
 use ropewalk_memory::{Payload, Slice, Staging};
-use ropewalk_terms::{Incarnation, Instant, NodeId, SourceId};
-use ropewalk_wire::gateway::{EventFlags as PushFlags, Frame, Message};
-use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
+use ropewalk_terms::{Instant, NodeId, SourceId};
+use ropewalk_wire::gateway::{Frame, Message};
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -411,75 +410,6 @@ impl Watching {
             }
         }
         self.rests_until = now.after(REST);
-    }
-}
-
-/// An event of a set. When it is written its fragments are copied one after another: each is so small that its place in
-/// a list of pieces would cost more, and the packets that they lie in are free at once.
-#[derive(Copy, Clone)]
-pub struct GatewayEvent<'a> {
-    event: GatheredEvent<'a>,
-    /// The ids of its flow's sources.
-    sources: &'a [SourceId],
-}
-
-impl<'a> GatewayEvent<'a> {
-    pub(crate) fn new(event: GatheredEvent<'a>, sources: &'a [Vec<SourceId>]) -> Self {
-        let flow = usize::from(event.head().flow);
-        Self { event, sources: sources.get(flow).map(Vec::as_slice).unwrap_or_default() }
-    }
-
-    /// The word with which the farm accepted it.
-    pub(crate) fn word(&self) -> u32 {
-        self.event.word()
-    }
-
-    fn id(&self, source: u16) -> SourceId {
-        self.sources.get(usize::from(source)).copied().unwrap_or(SourceId(u32::from(source)))
-    }
-}
-
-impl Recorded for GatewayEvent<'_> {
-    fn head(&self, incarnation: Incarnation) -> EventHead {
-        let head = self.event.head();
-        let is_incomplete = head.flags.has(PushFlags::INCOMPLETE);
-        let flags = if is_incomplete { EventFlags::INCOMPLETE } else { EventFlags::default() };
-        // The lower half of the word is all that a run file has room for.
-        EventHead { key: head.key, incarnation, attempt: head.attempt, trigger_type: self.event.word() as u16, flags }
-    }
-
-    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
-        self.event.missing().map(|(source, cause)| MissingSource::new(self.id(source), cause))
-    }
-
-    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
-        let raw_id = self.event.head().key.number();
-        self.event
-            .fragments()
-            .map(move |(source, length)| FragmentEntry::bare(self.id(source), raw_id & 0xFFFF_FFFF, u32::from(length)))
-    }
-
-    fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
-        for piece in self.event.pieces() {
-            encoder.payload(piece);
-            let Some(copy) = staging.write(piece) else { return false };
-            let apart = match pieces.last_mut() {
-                Some(last) => last.join(copy).err(),
-                None => Some(copy),
-            };
-            pieces.extend(apart);
-        }
-        true
-    }
-}
-
-impl Sampled for GatewayEvent<'_> {
-    fn lumisection(&self) -> u32 {
-        self.event.lumisection()
-    }
-
-    fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
-        self.event.pieces_of_each()
     }
 }
 

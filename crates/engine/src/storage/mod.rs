@@ -16,33 +16,22 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-use super::event_output::{EventSink, SinkEvent};
 use super::record::{Filed, Recorded, Sealing, encode_record, stage};
+use super::sink::{EventSink, Progress, SinkEvent, StorageCounts};
 pub(super) use config::Room;
 pub use config::{OutputRoom, RoomLimits, StorageConfig, StreamStorage};
 use config::{Removals, Watch, segment_cookie};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{
-    AcknowledgementLevel, Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex,
-    StreamSet, Utc,
+    Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex, StreamSet, Utc,
 };
 use ropewalk_wire::run_file::CHECKSUM_EXTENSION;
 use segment::{Closed, Places, SegmentWriter, Series};
 use std::collections::VecDeque;
-use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// What became of an event that was added; the lesser one is what can be said of several copies.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Progress {
-    /// The disk was given up: it is not written.
-    Failed,
-    /// It has come so far.
-    Reached(AcknowledgementLevel),
-}
 
 /// The run files of one builder unit: see the module's picture.
 pub struct Storage<D: Disk> {
@@ -444,46 +433,6 @@ impl Acknowledgements<'_> {
     /// A record has come so far.
     fn tell(&mut self, ticket: Ticket, reached: Progress) {
         self.copies.tell(ticket, reached, self.progress);
-    }
-}
-
-/// What was written and deleted: of one stream, or of all together.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct StorageCounts {
-    /// Event records that the disk has taken. An event has one in each of its streams.
-    pub events: u64,
-    /// Bytes that the disk has taken, counted before they are packed.
-    pub bytes: u64,
-    /// Segments closed and renamed.
-    pub segments: u64,
-    /// Segments deleted to stay within `keep`.
-    pub deleted_segments: u64,
-    /// Event records in them.
-    pub deleted_events: u64,
-    /// Bytes in them.
-    pub deleted_bytes: u64,
-    /// Event records that the disk had taken, in files that were deleted and that could not be written once more.
-    pub gone_events: u64,
-    /// Files that were deleted or moved while they were written, and that were written once more.
-    pub restored_files: u64,
-    /// Pieces of work that the disk refused; each is offered again.
-    pub refusals: u64,
-    /// Why the disk refuses what is offered now, or that it is fuller than it should be; `None` if it works.
-    pub refused: Option<DiskCause>,
-}
-
-impl AddAssign for StorageCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.events += other.events;
-        self.bytes += other.bytes;
-        self.segments += other.segments;
-        self.deleted_segments += other.deleted_segments;
-        self.deleted_events += other.deleted_events;
-        self.deleted_bytes += other.deleted_bytes;
-        self.gone_events += other.gone_events;
-        self.restored_files += other.restored_files;
-        self.refusals += other.refusals;
-        self.refused = self.refused.or(other.refused);
     }
 }
 

@@ -6,7 +6,7 @@ use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_terms::AcknowledgementLevel::{Synced, Written};
-use ropewalk_terms::{Attempt, EventKey, NodeId, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Attempt, EventKey, NodeId, SourceId};
 use ropewalk_wire::run_file::{
     Compression, DELETED_EXTENSION, EventFlags, EventHead, EventRecordEncoder, EventView, FragmentEntry, Item, Items,
     MissingSource, RecordKind, SegmentName, StreamName,

@@ -1,8 +1,8 @@
 //! Fragments that came and are in no event, lost datagrams, and frames that are missing by number.
 
-use ropewalk_terms::{Cause, Counter, FragmentAccount, SourceId};
+use ropewalk_terms::{Cause, Counter, FragmentAccount, SourceId, counted, grouped};
 
-use super::{Finding, ProblemKind, counted, datagrams, fragments, grouped};
+use super::{Finding, ProblemKind, datagrams, fragments};
 use crate::sample::{Sample, SourceSample};
 
 /// What a source lost, in one sentence. `begins_wrongly`: there is a sentence about its first number.

@@ -1,8 +1,8 @@
 //! Problems of nodes that cost events: filters that fail, and disks that do not take events.
 
-use ropewalk_terms::{Cause, Counter};
+use ropewalk_terms::{Cause, Counter, counted, grouped};
 
-use super::{NAMED, ProblemKind, counted, grouped};
+use super::{NAMED, ProblemKind};
 use crate::{NodeSample, Sample};
 
 /// What is wrong with filters: its kind, how often, and a sentence that names the node.

@@ -5,8 +5,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Decision, FilterConfig, FilterEvent, MOST_RESULT, Nonsense};
-use crate::journal::{End, Journal};
+use super::{Decision, FilterConfig, FilterEvent, MOST_RESULT};
+use crate::journal::{End, Journal, WrongDecision};
 use crate::library::{Library, Plugin, PluginError, PluginKind, Table, text};
 use crate::process::region::Plain;
 use ropewalk_flow::filter::{Fill, Fills, HistogramShape, MOST_FILLS, MOST_HISTOGRAMS};
@@ -445,7 +445,7 @@ impl Filter {
     ///
     /// # Errors
     /// If what it says cannot be true.
-    pub fn process(&mut self, event: &impl FilterEvent) -> Result<Option<Decision<'_>>, Nonsense> {
+    pub fn process(&mut self, event: &impl FilterEvent) -> Result<Option<Decision<'_>>, WrongDecision> {
         self.shown.clear();
         let mut flags = if event.is_complete() { 0 } else { INCOMPLETE };
         for fragment in event.fragments() {
@@ -476,7 +476,7 @@ impl Filter {
                     }))
                 }
                 None => {
-                    let nonsense = Nonsense::Result { at: 0, length: decision.result_length };
+                    let nonsense = WrongDecision::Result { at: 0, length: decision.result_length };
                     self.journal.note(End::Decision(nonsense));
                     Err(nonsense)
                 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  FilterEvent --> Shown: the event as C sees it, its bytes where they lie --> Created: the library's functions
 //!                                                                                     |
-//!             Decision, or Nonsense that cannot be true <-- checked <-----------------'
+//!             Decision, or WrongDecision: it cannot be true <-- checked <-------------'
 //! ```
 //! [`Filter`] calls a trusted filter in this thread; [`process`] has one in a process of its own.
 
@@ -81,54 +81,4 @@ pub struct Decision<'a> {
     pub result: &'a [u8],
     /// What it fills into its histograms.
     pub fills: &'a Fills,
-}
-
-/// Why what a filter decided cannot be true.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Nonsense {
-    /// It did not answer in the order in which it was asked.
-    #[error("where the decision on its event {expected} belongs it wrote one on event {found}")]
-    Order {
-        /// Which decision was due, counted from 1 on since the process began.
-        expected: u64,
-        /// Which one it said it is.
-        found: u64,
-    },
-    /// It decided though it was not asked.
-    #[error("it decided on an event that it was not given")]
-    Unasked,
-    /// The decision is on another event than was due.
-    #[error("it decided on event {said}, attempt {said_attempt}, and event {due}, attempt {attempt}, was due")]
-    Event {
-        /// The event that was due.
-        due: EventKey,
-        /// Its attempt.
-        attempt: Attempt,
-        /// The event that it decided on.
-        said: EventKey,
-        /// Its attempt.
-        said_attempt: u32,
-    },
-    /// A result that is longer than it may be, or does not lie where results lie.
-    #[error("it says that its result has {length} bytes from {at} on, and there is room for 65536 of them")]
-    Result {
-        /// Where it begins.
-        at: u64,
-        /// Its bytes.
-        length: u32,
-    },
-    /// More fills than there may be, or where none lie.
-    #[error("it says that it filled in {count} values behind the result at {at}, and there is room for 256 of them")]
-    Fills {
-        /// Where its result begins.
-        at: u64,
-        /// How many they are.
-        count: u16,
-    },
-    /// An answer of no sort that there is.
-    #[error("it answered with the flags {flags:#x}, which mean nothing")]
-    Flags {
-        /// What it answered.
-        flags: u32,
-    },
 }

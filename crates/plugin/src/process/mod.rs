@@ -23,9 +23,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::confinement::{Missing, WORDS, WORDS_BYTES};
-use crate::journal::{End, Journal};
+use crate::journal::{End, Journal, Nonsense};
 use crate::library::RawPiece;
-use crate::splitter::{Nonsense, SplitterConfig, check};
+use crate::splitter::{SplitterConfig, check};
 use region::{Region, Writable};
 use ropewalk_memory::Payload;
 use ropewalk_terms::Cause;

@@ -3,8 +3,8 @@
 use crate::support::{Event, MISBEHAVING_FILTER, TemporaryDirectory, build, fragment, pool, process_config as config};
 use ropewalk_flow::messages::Fragment;
 use ropewalk_memory::{MemoryKind, Staging};
+use ropewalk_plugin::WrongDecision;
 use ropewalk_plugin::confinement::Missing;
-use ropewalk_plugin::filter::Nonsense;
 use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
 use ropewalk_terms::{Attempt, EventKey, RunNumber, TriggerBits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,7 +23,7 @@ enum Outcome {
         result: Vec<u8>,
     },
     Undecided,
-    Nonsense(Nonsense),
+    Nonsense(WrongDecision),
     /// The process ended.
     Ended,
     /// It took too long.
@@ -381,7 +381,8 @@ fn what_a_process_writes_that_cannot_be_true_is_not_believed() {
     let mut memory = pool(MemoryKind::Memfd, 64 << 10, 16);
     let mut filter = Driven::new(&library);
     for (bad, length) in [(b'l', 65_537), (b'L', u32::MAX)] {
-        let Outcome::Nonsense(Nonsense::Result { length: said, .. }) = filter.decide(&of(&mut memory, &[bad])) else {
+        let Outcome::Nonsense(WrongDecision::Result { length: said, .. }) = filter.decide(&of(&mut memory, &[bad]))
+        else {
             panic!("it is believed")
         };
         assert_eq!(said, length);
@@ -393,17 +394,17 @@ fn what_a_process_writes_that_cannot_be_true_is_not_believed() {
     let mut wrote = |bad, expected| {
         let mut filter = Driven::new(&library);
         assert!(matches!(filter.decide(&of(&mut memory, &[bad])), Outcome::Decided { .. }));
-        if let Nonsense::Event { .. } = expected {
+        if let WrongDecision::Event { .. } = expected {
             // This event writes nothing there: only the first one did.
             assert_eq!(filter.process.offer(4711, &of(&mut memory, b".")), Offer::Taken);
         }
         assert_eq!(filter.next(), Some(Outcome::Nonsense(expected)));
     };
-    wrote(b'2', Nonsense::Order { expected: 2, found: 1 });
-    wrote(b'n', Nonsense::Order { expected: 2, found: 77 });
-    wrote(b'q', Nonsense::Unasked);
+    wrote(b'2', WrongDecision::Order { expected: 2, found: 1 });
+    wrote(b'n', WrongDecision::Order { expected: 2, found: 77 });
+    wrote(b'q', WrongDecision::Unasked);
     let (due, said) = (EventKey::new(2, 5), EventKey::new(0, 0));
-    wrote(b'q', Nonsense::Event { due, attempt: Attempt(3), said, said_attempt: 0 });
+    wrote(b'q', WrongDecision::Event { due, attempt: Attempt(3), said, said_attempt: 0 });
 }
 
 #[test]

@@ -7,8 +7,8 @@ use crate::support::{
 use ropewalk_flow::messages::FragmentFlags;
 use ropewalk_flow::readout::Divides;
 use ropewalk_memory::MemoryKind;
-use ropewalk_plugin::filter::{self, FilterConfig};
-use ropewalk_plugin::{End, Filter, Keys, Library, Nonsense, PluginError, Splitter, SplitterConfig};
+use ropewalk_plugin::filter::FilterConfig;
+use ropewalk_plugin::{End, Filter, Keys, Library, Nonsense, PluginError, Splitter, SplitterConfig, WrongDecision};
 use ropewalk_terms::{Cause, RunNumber, TriggerBits};
 use ropewalk_wire::framing::{Piece, PieceKey};
 use std::path::Path;
@@ -152,7 +152,7 @@ fn what_a_filter_decides_that_cannot_be_true_is_not_believed() {
     };
     assert_eq!(decide(&mut filter, b"R"), Ok(Some(65_536)), "the longest result");
     for (bytes, length) in [(b"l", 65_537), (b"L", u32::MAX)] {
-        let nonsense = filter::Nonsense::Result { at: 0, length };
+        let nonsense = WrongDecision::Result { at: 0, length };
         assert_eq!(decide(&mut filter, bytes), Err(nonsense));
         assert_eq!(filter.journal().ends().pop(), Some((End::Decision(nonsense), 1)));
     }

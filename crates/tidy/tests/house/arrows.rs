@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("run", &["terms", "memory", "wire", "io", "flow", "monitor", "host", "plugin", "engine", "config", "tools"]),
     ("control", &["engine", "config", "run", "monitor", "terms"]),
     ("doctor", &["terms", "kernels", "memory", "wire", "io", "host", "tune", "config", "run"]),
-    ("console", &["config", "tools", "run", "plugin", "tune"]),
+    ("console", &["terms", "config", "tools", "run", "plugin", "tune"]),
     (
         PROGRAM,
         &[

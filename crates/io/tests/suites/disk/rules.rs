@@ -86,9 +86,9 @@ fn event<M: Medium>(world: &mut World<M>, number: u64, lengths: &[usize]) -> (Ve
         flags: EventFlags::default(),
     };
     let payloads: Vec<Vec<u8>> = lengths.iter().map(|&length| vec![number as u8 + 1; length]).collect();
-    let entries = (0..).zip(&payloads).map(|(source, payload)| {
-        FragmentEntry::bare(SourceId(source), number, payload.len() as u32)
-    });
+    let entries = (0..)
+        .zip(&payloads)
+        .map(|(source, payload)| FragmentEntry::bare(SourceId(source), number, payload.len() as u32));
     let entries: Vec<_> = entries.collect();
     let mut buffer = vec![0; EventRecordEncoder::head_bytes(0, lengths.len())];
     let mut encoder = EventRecordEncoder::begin_open(&mut buffer, &head, [].into_iter(), entries.iter().copied())

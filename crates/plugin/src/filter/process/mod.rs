@@ -24,9 +24,9 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use super::interface::{RawFill, take_fill, trigger_bits};
-use super::{Decision, FilterConfig, FilterEvent, MOST_RESULT, Nonsense};
+use super::{Decision, FilterConfig, FilterEvent, MOST_RESULT};
 use crate::confinement::{Missing, WORDS};
-use crate::journal::{End, Journal};
+use crate::journal::{End, Journal, WrongDecision};
 use crate::process::region::{Region, Writable};
 use crate::process::worker::{Greeting, MOST_GREETING, Worker, declared, name_of, send_with};
 use memory::{
@@ -284,7 +284,7 @@ impl FilterProcess {
     ///
     /// # Errors
     /// If what the process wrote cannot be true. It is not asked again then: the caller has to end it.
-    pub fn next_decision(&mut self) -> Option<Result<(u32, Option<Decision<'_>>), Nonsense>> {
+    pub fn next_decision(&mut self) -> Option<Result<(u32, Option<Decision<'_>>), WrongDecision>> {
         let due = self.taken + 1;
         let found = self.memories.as_ref()?.decisions.number(sequence_of(due)).load(Ordering::Acquire);
         if found == due.saturating_sub(MOST_EVENTS as u64) {
@@ -317,32 +317,32 @@ impl FilterProcess {
     }
 
     /// What is written where the next decision belongs, with its result copied, if it can be true.
-    fn checked(&mut self, due: u64, found: u64) -> Result<(Offered, Entry), Nonsense> {
+    fn checked(&mut self, due: u64, found: u64) -> Result<(Offered, Entry), WrongDecision> {
         if found != due {
-            return Err(Nonsense::Order { expected: due, found });
+            return Err(WrongDecision::Order { expected: due, found });
         }
-        let offered = *self.offered.front().ok_or(Nonsense::Unasked)?;
+        let offered = *self.offered.front().ok_or(WrongDecision::Unasked)?;
         let decisions = &self.memories.as_ref().expect("something was offered").decisions;
         // Copied before it is checked: the process may change it at any time.
         let entry: Entry = decisions.look(sequence_of(due) + size_of::<u64>());
         if (entry.key, entry.attempt) != (offered.key.to_bits(), offered.attempt.0.into()) {
             let (said, said_attempt) = (EventKey::from_bits(entry.key), entry.attempt);
-            return Err(Nonsense::Event { due: offered.key, attempt: offered.attempt, said, said_attempt });
+            return Err(WrongDecision::Event { due: offered.key, attempt: offered.attempt, said, said_attempt });
         }
         if entry.flags > ACCEPT && entry.flags != UNDECIDED {
-            return Err(Nonsense::Flags { flags: entry.flags });
+            return Err(WrongDecision::Flags { flags: entry.flags });
         }
         let length = entry.result_length as usize;
         let is_within = entry.result_at.is_multiple_of(8)
             && length <= MOST_RESULT
             && entry.result_at <= (RESULTS_RING - length.next_multiple_of(8)) as u64;
         if !is_within {
-            return Err(Nonsense::Result { at: entry.result_at, length: entry.result_length });
+            return Err(WrongDecision::Result { at: entry.result_at, length: entry.result_length });
         }
         let fills_at = entry.result_at as usize + length.next_multiple_of(8);
         let fills = usize::from(entry.fills);
         if fills > MOST_FILLS || fills_at + fills * FILL > RESULTS_RING {
-            return Err(Nonsense::Fills { at: entry.result_at, count: entry.fills });
+            return Err(WrongDecision::Fills { at: entry.result_at, count: entry.fills });
         }
         self.fills.clear();
         for index in 0..fills {

@@ -1,9 +1,10 @@
 //! Checks of gateways, flows and the farm beyond syntax.
 
-use super::{FlowSection, GatewaySection, ListenAddress, ReceiveChoice, SendChoice, TransportChoice};
-use crate::error::no_such;
-use crate::filter::{check_streams, triggers, unheard_of};
-use crate::parse::Faults;
+use super::filter::{check_streams, triggers, unheard_of};
+use crate::error::{Faults, no_such};
+use crate::gateway::{
+    FARM_PROTOCOL, FlowSection, GatewaySection, ListenAddress, ReceiveChoice, SendChoice, TransportChoice,
+};
 use crate::written::Written;
 use crate::{Configuration, StreamSection};
 use ropewalk_flow::builder::IncompletePolicy;
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Checks the sections that only gateways, their flows and their farm use.
-pub(crate) fn check(configuration: &Configuration, written: &Written, faults: &mut Faults) {
+pub(super) fn check(configuration: &Configuration, written: &Written, faults: &mut Faults) {
     if configuration.flow.is_empty() || configuration.flow.len() > 16 {
         faults.add("flow", "between 1 and 16 [[flow]] are needed");
     }
@@ -35,7 +36,7 @@ pub(crate) fn check(configuration: &Configuration, written: &Written, faults: &m
     }
     listeners_apart(configuration, faults);
     ordered_streams(configuration, faults);
-    crate::file_based::check(configuration, faults);
+    super::filter::check_files(configuration, faults);
     if configuration.decides_itself() {
         without_farm(configuration, faults);
     } else {
@@ -47,7 +48,7 @@ pub(crate) fn check(configuration: &Configuration, written: &Written, faults: &m
 
 /// Gateways without a farm decide as builder units do.
 fn without_farm(configuration: &Configuration, faults: &mut Faults) {
-    crate::filter::check(configuration, faults);
+    super::filter::check(configuration, faults);
     let first_level = configuration.flow.iter().position(|flow| flow.output == Output::Stream);
     if let Some(index) = first_level {
         let message = "only a farm gives decisions in the order of events: without one (`nodes = 0` in [farm]) a gateway \
@@ -209,8 +210,6 @@ fn listeners_apart(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// The protocol number between gateways and nodes straight over IP: RFC 3692's second one for experiments.
-pub const FARM_PROTOCOL: u8 = 254;
 /// Protocol numbers without another user: unassigned ones, and RFC 3692's first one for experiments.
 const PROTOCOLS: core::ops::RangeInclusive<u8> = 147..=253;
 

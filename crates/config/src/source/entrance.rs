@@ -2,23 +2,23 @@
 //!
 //! Sources may share their way in: boards that send to one address, or whose packets are in one capture.
 
-use super::felix::ELinkSection;
 use super::layout::{BoardChoice, DemuxTable, FrameChoice, FrameTable, PeerOrPlace};
-use super::model::{Configuration, Settings};
-use super::parse::{Fault, Faults};
-use super::source::{FormatName, SourceSection};
-use crate::quantity::{Form, read_from_text};
+use super::{FormatName, SourceSection};
+use crate::error::{Fault, Faults};
+use crate::felix::{ELinkSection, FelixSection};
+use crate::quantity::{ByteOrigin, Form, read_from_text};
 use ropewalk_flow::choosing::{Chosen, Wanted};
+use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_flow::trial::OwnBoard;
 use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
 use ropewalk_wire::mending::StreamFrames;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// From where the data of a source come.
@@ -139,50 +139,6 @@ read_from_text!(
     NetworkAddress: NETWORK_ADDRESS => Form::Pattern(r"tcp://.+:[0-9]+|udp://.+:[0-9]+(?:@.+)?|ip://.+/[0-9]+".to_owned())
 );
 
-/// Where bytes come from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ByteOrigin {
-    /// A file or an existing FIFO; `-` is standard input.
-    File(PathBuf),
-    /// A FIFO, which is created if it does not exist.
-    Fifo(PathBuf),
-}
-
-impl ByteOrigin {
-    /// The path, for people.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::File(path) | Self::Fifo(path) => path,
-        }
-    }
-
-    /// Whether it is a file as a disk has it: it can be looked into before it is wanted.
-    pub fn is_regular(&self) -> bool {
-        matches!(self, Self::File(path) if std::fs::metadata(path).is_ok_and(|file| file.is_file()))
-    }
-}
-
-impl<'de> Deserialize<'de> for ByteOrigin {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = Cow::<'_, str>::deserialize(from)?;
-        Ok(match text.strip_prefix("fifo:") {
-            Some(path) => Self::Fifo(path.into()),
-            None => Self::File(text.as_ref().into()),
-        })
-    }
-}
-
-impl JsonSchema for ByteOrigin {
-    fn schema_name() -> Cow<'static, str> {
-        "InputChoice".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let description = "a file or a capture; a FIFO, created if it does not exist (fifo:PATH); standard input (-)";
-        json_schema!({ "type": "string", "description": description })
-    }
-}
-
 /// Which packets of a capture belong to a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -199,6 +155,30 @@ pub struct PacketsTable {
     pub protocol: Option<u8>,
     /// Which of the selected connections, counted from 1 in the order in which they begin to carry something.
     pub connection: Option<NonZeroU32>,
+}
+
+/// A table, handed on as TOML, or a text of any form.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings(pub String);
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(from)? {
+            toml::Value::String(text) => Ok(Self(text)),
+            toml::Value::Table(table) => toml::to_string(&table).map(Self).map_err(de::Error::custom),
+            other => Err(de::Error::custom(format!("a table [source.settings] or a text, not {}", other.type_str()))),
+        }
+    }
+}
+
+impl JsonSchema for Settings {
+    fn schema_name() -> Cow<'static, str> {
+        "Settings".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["object", "string"], "description": "a table, or a text of any form" })
+    }
 }
 
 impl SourceSection {
@@ -343,8 +323,16 @@ impl SourceSection {
     }
 }
 
+impl FelixSection {
+    /// Where the chunks of one of its e-links say to which event they belong.
+    pub fn rule_of(&self, source: &SourceSection) -> EventRule {
+        let own = source.link().and_then(|link| link.event);
+        own.unwrap_or(self.event).rule()
+    }
+}
+
 /// Checks what run control fixes for its sources: their format and their numbers.
-pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+pub(crate) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     let SourceInput::Controlled(settings) = &source.input else { return };
     if source.emulate.is_none() && source.format != FormatName::Generic {
         let message = "a source with `controlled` sends generic fragments: format = \"generic\"";
@@ -360,7 +348,7 @@ pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> Str
 }
 
 /// What is wrong with the ways in of a source.
-pub(super) fn check_entrance(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+pub(crate) fn check_entrance(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if let (FormatName::Foreign(format), None) = (source.format, &source.emulate) {
         let name = format.name();
         if format.needs_datagrams() && !source.comes_in_datagrams() && source.file().is_none() {
@@ -399,9 +387,9 @@ fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
 }
 
 /// Checks that sources sharing a socket or a capture can be told apart.
-pub(super) fn check_shared(configuration: &Configuration, faults: &mut Faults) {
-    for (index, source) in configuration.source.iter().enumerate() {
-        for (first, known) in configuration.source[..index].iter().enumerate() {
+pub(crate) fn check_shared(sources: &[SourceSection], faults: &mut Faults) {
+    for (index, source) in sources.iter().enumerate() {
+        for (first, known) in sources[..index].iter().enumerate() {
             let key = |field: &str| format!("source[{index}].{field}");
             if known.listens_beside(source) {
                 faults.keep(one_socket(first, known, source).map_err(|message| Fault::new(key("listen"), message)));

@@ -8,10 +8,9 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use super::check::fault;
 use super::entrance::{NetworkAddress, SourceInput};
-use super::parse::{Fault, Faults, first_fault};
-use super::source::{FormatName, SourceSection};
+use super::{FormatName, SourceSection};
+use crate::error::{Fault, Faults, first_fault};
 use crate::quantity::{Form, Time, read_from_text, with_unit};
 use ropewalk_flow::choosing::Chosen;
 use ropewalk_flow::readout::DatagramLimits;
@@ -64,7 +63,7 @@ impl SourceSection {
             return has_none.then_some(None);
         };
         let layout = self.layout(frame, faults)?;
-        let wrong = |error: ropewalk_wire::layout::LayoutError| fault(error.key, error.fault.to_string());
+        let wrong = |error: ropewalk_wire::layout::LayoutError| Fault::new(error.key, error.fault.to_string());
         faults.keep(Plan::compile(&layout).map(Some).map_err(wrong))
     }
 
@@ -214,7 +213,7 @@ impl SourceSection {
 const MOST_REORDERED: u8 = 32;
 
 /// What is wrong with the layout of a source, or with the way in which it comes.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+pub(crate) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if source.reorder > MOST_REORDERED {
         let message = format!("at most {MOST_REORDERED} datagrams wait for overtaken ones; 0 turns that off");
         faults.add(key("reorder"), message);
@@ -262,7 +261,7 @@ impl FrameTable {
         let contradiction = if takes_size { size.clone().nth(1) } else { size.clone().next() };
         if let (Some(one), Some(other)) = (first.or(Some("length")), second.or(contradiction)) {
             let message = format!("frames are found by `{one}` already: one of the two is too much");
-            return Err(fault(format!("frame.{other}"), message));
+            return Err(Fault::new(format!("frame.{other}"), message));
         }
         match (way, self.size()?) {
             (None, Some(Size::Length(length))) => Ok(Frame::Length(length)),
@@ -293,7 +292,7 @@ impl FrameTable {
                     .to_owned()
             }
         };
-        Err(fault("frame", message))
+        Err(Fault::new("frame", message))
     }
 
     fn size(&self) -> Result<Option<Size>, Fault> {
@@ -312,13 +311,16 @@ impl LengthTable {
             (CountsChoice::AfterField, None) => Counts::AfterField,
             (CountsChoice::Payload, Some(header)) => Counts::Payload { header },
             (CountsChoice::Payload, None) => {
-                return Err(fault(
+                return Err(Fault::new(
                     format!("{key}.counts"),
                     "behind how many bytes does the payload begin? `header = 16`",
                 ));
             }
             (_, Some(_)) => {
-                return Err(fault(format!("{key}.header"), "only a length with counts = \"payload\" has a header"));
+                return Err(Fault::new(
+                    format!("{key}.header"),
+                    "only a length with counts = \"payload\" has a header",
+                ));
             }
         };
         let number = number(self.at, self.kind, self.mask, self.shift);
@@ -343,7 +345,7 @@ impl PiecesTable {
         let place = match (self.offset, self.index) {
             (Some(offset), None) => Place::Offset(offset.number()),
             (None, Some(index)) => Place::Index(index.number()),
-            _ => return Err(fault("frame.pieces", "where does a body belong? `offset` or `index`, one of them")),
+            _ => return Err(Fault::new("frame.pieces", "where does a body belong? `offset` or `index`, one of them")),
         };
         let end = match (self.length, self.count, self.last) {
             (Some(length), None, None) => End::Length(length.number()),
@@ -351,11 +353,11 @@ impl PiecesTable {
             (None, None, Some(last)) => End::Last(last.number()),
             _ => {
                 let message = "when is a frame whole? `length`, `count` or `last`, one of them";
-                return Err(fault("frame.pieces", message));
+                return Err(Fault::new("frame.pieces", message));
             }
         };
         if self.open == 0 {
-            return Err(fault("frame.pieces.open", "how many frames are put together at a time: 1 or more"));
+            return Err(Fault::new("frame.pieces.open", "how many frames are put together at a time: 1 or more"));
         }
         Ok(Pieces { header: self.header, frame: self.frame.number(), place, end })
     }
@@ -376,7 +378,7 @@ impl DemuxTable {
     fn of_layout(&self) -> Result<Option<Number>, Fault> {
         if self.at == PeerOrPlace::Frame {
             let message = "only a `format` with a name knows whose a frame is; here it is the place of a number: `at = 4, type = \"u16le\"`";
-            return Err(fault("demux", message));
+            return Err(Fault::new("demux", message));
         }
         self.number()
     }
@@ -385,15 +387,15 @@ impl DemuxTable {
     fn number(&self) -> Result<Option<Number>, Fault> {
         let names = self.is.as_ref().map(BoardsChoice::all);
         if names.is_some_and(<[_]>::is_empty) {
-            return Err(fault("demux", "which board is it? `is` has an address or a number, or several"));
+            return Err(Fault::new("demux", "which board is it? `is` has an address or a number, or several"));
         }
         for name in names.into_iter().flatten() {
             match (self.at, name) {
                 (PeerOrPlace::Peer, BoardChoice::Number(_)) => {
-                    return Err(fault("demux", "the address of the board: `is = \"192.168.10.1\"`"));
+                    return Err(Fault::new("demux", "the address of the board: `is = \"192.168.10.1\"`"));
                 }
                 (PeerOrPlace::Place(_) | PeerOrPlace::Frame, BoardChoice::Address(_)) => {
-                    return Err(fault("demux", "the number of the board: `is = 3`"));
+                    return Err(Fault::new("demux", "the number of the board: `is = 3`"));
                 }
                 _ => {}
             }
@@ -401,9 +403,9 @@ impl DemuxTable {
         match (self.at, self.kind) {
             (PeerOrPlace::Peer | PeerOrPlace::Frame, None) if self.mask.is_none() && self.shift.is_none() => Ok(None),
             (PeerOrPlace::Place(at), Some(kind)) => Ok(Some(number(at, kind, self.mask, self.shift))),
-            (PeerOrPlace::Peer, _) => Err(fault("demux", "an address is taken whole: `at` alone")),
-            (PeerOrPlace::Frame, _) => Err(fault("demux", "the format knows where its number stands: `at` alone")),
-            (PeerOrPlace::Place(_), None) => Err(fault("demux", "which width has the number? `type = \"u8\"`")),
+            (PeerOrPlace::Peer, _) => Err(Fault::new("demux", "an address is taken whole: `at` alone")),
+            (PeerOrPlace::Frame, _) => Err(Fault::new("demux", "the format knows where its number stands: `at` alone")),
+            (PeerOrPlace::Place(_), None) => Err(Fault::new("demux", "which width has the number? `type = \"u8\"`")),
         }
     }
 }
@@ -421,7 +423,10 @@ fn joined(key: &str, one: OneField, several: Option<&[NumberTable]>) -> Result<V
             Ok(fields.iter().map(|field| field.number()).collect())
         }
         ((Some(at), Some(kind), mask, shift), None) => Ok(vec![number(at, kind, mask, shift)]),
-        _ => Err(fault(key, "it has either `at` and `type` (and `mask`, `shift`), or `fields`, a list of such tables")),
+        _ => Err(Fault::new(
+            key,
+            "it has either `at` and `type` (and `mask`, `shift`), or `fields`, a list of such tables",
+        )),
     }
 }
 

@@ -1,0 +1,107 @@
+//! What samples say together: since when each source is silent, and since when no event has ended.
+
+use core::time::Duration;
+
+use ropewalk_terms::{Instant, RunNumber, SourceId};
+
+use crate::Sample;
+use crate::presence::Presence;
+
+/// A source that sends nothing for so long while others send is silent.
+pub(crate) const SILENT: Duration = Duration::from_secs(2);
+
+/// Looks at samples one after the other and knows since when nothing has come of a source, and since when no event has
+/// ended. Keeps a few words for each source of the last sample.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    run: RunNumber,
+    now: Instant,
+    presence: Presence,
+    /// How many events had ended, and when that was seen to change.
+    ended: (u64, Instant),
+    /// Ordered by source: how many fragments it had sent, and when that was seen to change.
+    known: Vec<(SourceId, u64, Instant)>,
+}
+
+impl Activity {
+    /// Looks at the next sample.
+    pub fn observe(&mut self, sample: &Sample) {
+        self.presence.observe(sample);
+        let ended = sample.events.built + sample.incomplete_events();
+        if sample.run != self.run || ended != self.ended.0 || sample.phase != "running" {
+            self.ended = (ended, sample.time);
+        }
+        if sample.run != self.run {
+            self.known.clear();
+            self.run = sample.run;
+        }
+        self.now = sample.time;
+        let before = core::mem::take(&mut self.known);
+        let seen = sample.sources.iter().map(|source| {
+            let received = source.account.received;
+            let place = before.binary_search_by_key(&source.source, |&(known, ..)| known);
+            let unchanged = place.ok().map(|place| before[place]).filter(|&(_, known, _)| known == received);
+            (source.source, received, unchanged.map_or(sample.time, |(.., since)| since))
+        });
+        self.known = seen.collect();
+    }
+
+    /// How long nothing has come of the source, as exact as samples are close; `None` if the source is unknown.
+    pub fn silent_for(&self, source: SourceId) -> Option<Duration> {
+        let place = self.known.binary_search_by_key(&source, |&(known, ..)| known).ok()?;
+        Some(self.now.since(self.known[place].2))
+    }
+
+    /// For how long no event has ended, as exact as samples are close.
+    pub fn idle_for(&self) -> Duration {
+        self.now.since(self.ended.1)
+    }
+
+    /// Which nodes report, and which are still to join.
+    pub const fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// Sources that have sent something and then stopped before others did, and for how long nothing has come of each.
+    pub fn stopped(&self) -> impl Iterator<Item = (SourceId, Duration)> + '_ {
+        let latest = self.known.iter().map(|&(.., since)| since).max().unwrap_or_default();
+        let stopped =
+            move |&&(_, received, since): &&(SourceId, u64, Instant)| received > 0 && latest.since(since) >= SILENT;
+        self.known.iter().filter(stopped).map(|&(source, _, since)| (source, self.now.since(since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::{sample, source};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_source_is_silent_from_the_sample_on_that_saw_its_last_fragment() {
+        let mut activity = Activity::default();
+        for (seconds, received) in [(1, 5), (2, 6), (3, 6), (5, 6)] {
+            activity.observe(&sample(seconds, vec![source(1, received), source(2, seconds)]));
+        }
+        assert_eq!(activity.silent_for(SourceId(1)), Some(3 * SECOND));
+        assert_eq!(activity.silent_for(SourceId(2)), Some(Duration::ZERO));
+        assert_eq!(activity.silent_for(SourceId(3)), None);
+        assert_eq!(activity.stopped().collect::<Vec<_>>(), [(SourceId(1), 3 * SECOND)]);
+        activity.observe(&sample(9, vec![source(1, 7), source(2, 6)]));
+        activity.observe(&sample(60, vec![source(1, 7), source(2, 6)]));
+        assert_eq!(activity.stopped().count(), 0, "both stopped at once");
+    }
+
+    #[test]
+    fn a_new_run_and_a_count_that_began_anew_end_the_silence() {
+        let mut activity = Activity::default();
+        activity.observe(&sample(1, vec![source(1, 6)]));
+        activity.observe(&sample(4, vec![source(1, 6)]));
+        activity.observe(&sample(5, vec![source(1, 2)]));
+        assert_eq!(activity.silent_for(SourceId(1)), Some(Duration::ZERO));
+        let next = Sample { run: RunNumber(99), ..sample(9, vec![source(1, 2)]) };
+        activity.observe(&next);
+        assert_eq!(activity.silent_for(SourceId(1)), Some(Duration::ZERO));
+    }
+}
