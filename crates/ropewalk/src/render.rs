@@ -16,7 +16,7 @@ use ropewalk_monitor::quality::{self, Problem, QualityMonitor};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
 use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber, Utc};
-use ropewalk_tools::OfflineError;
+use ropewalk_tools::{FaultyEvent, OfflineError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 use std::io::{ErrorKind, IsTerminal};
@@ -89,6 +89,20 @@ pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
         format!("{}: fragments in doubt, kept and flagged: {}{against}", summary.name_of(id), named(flags))
     };
     flagged.map(line).collect()
+}
+
+/// Lines that name the first events with faults.
+pub(crate) fn faulty_lines(first: &[FaultyEvent], further: Option<u64>) -> Vec<String> {
+    if first.is_empty() {
+        return Vec::new();
+    }
+    let more = match further {
+        Some(0) => None,
+        Some(further) => Some(format!("  and {} more", grouped(further))),
+        None => Some("  and perhaps more: `ropewalk verify` counts them".to_owned()),
+    };
+    let events = first.iter().map(|event| format!("  {event}"));
+    ["events with faults:".to_owned()].into_iter().chain(events).chain(more).collect()
 }
 
 /// A line for each source whose numbers began elsewhere than at `first`.

@@ -413,7 +413,7 @@ impl RunHandle {
             transfer.finish();
         }
         self.base.file_filters.iter_mut().for_each(|filters| filters.finish(is_forced));
-        self.summary()
+        self.summary().with_faulty_events()
     }
 
     /// The threads that end by themselves have: farm nodes do not.

@@ -22,7 +22,8 @@ use ropewalk_engine::{RunSnapshot, Unknown};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_monitor::synchrony::disagreements;
-use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, StreamAccount, Utc};
+use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, SourceId, StreamAccount, Utc};
+use ropewalk_tools::FaultyEvents;
 use ropewalk_tools::status::StatusSummary;
 use ropewalk_wire::run_file::StreamName;
 use schemars::JsonSchema;
@@ -131,6 +132,9 @@ pub struct RunSummary {
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
     pub stopped_by: Option<&'static str>,
+    /// The first events in the run files of this account's directory that are incomplete, doubtful or quarantined, with their sources
+    /// and causes. Empty if the run files lie elsewhere; `ropewalk verify` names them there.
+    pub faulty_events: FaultyEvents,
     /// Sentences on single sources: missing in events, masked, silent in the whole run, or with numbers that restarted or do not
     /// fit the run.
     pub remarks: Vec<String>,
@@ -371,6 +375,7 @@ impl RunSummary {
             gateways: BTreeMap::new(),
             farm: None,
             stopped_by: snapshot.stopped_by.map(Cause::name),
+            faulty_events: FaultyEvents::default(),
             remarks: Vec::new(),
             warnings: Vec::new(),
             never_sent: 0,
@@ -390,6 +395,18 @@ impl RunSummary {
     pub(super) fn add_remarks(&mut self, remarks: &Remarks<'_>) {
         self.never_sent = remarks.never_sent().len() as u64;
         self.remarks = remarks.sentences();
+    }
+
+    /// Names the events with faults in the closed files of the run's directory.
+    #[must_use]
+    pub(super) fn with_faulty_events(mut self) -> Self {
+        // Most runs have no such events, and reading the indexes of many files takes time.
+        let may_have = !self.is_lossless() || self.events.quarantined > 0;
+        if may_have && self.run != 0 && !self.directory.as_os_str().is_empty() {
+            // Builder units may write to other directories or to none.
+            self.faulty_events = FaultyEvents::in_directory(&self.directory).unwrap_or_default();
+        }
+        self
     }
 
     /// Adds front ends under run control. Their equations join the ledger.
