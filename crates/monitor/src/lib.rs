@@ -33,6 +33,6 @@ pub mod synchrony;
 
 pub use self::rates::{NodeRates, NodeShares, Rates, RunTrend, SourceRates};
 pub use self::sample::{
-    Activity, DiskLoad, DiskSample, Distribution, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample,
+    Activity, Beginning, DiskLoad, DiskSample, Distribution, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample,
     StreamSample,
 };

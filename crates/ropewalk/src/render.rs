@@ -117,13 +117,7 @@ pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
 
 /// The sentences of the account on single sources.
 pub(crate) fn remark_lines(summary: &RunSummary) -> Vec<String> {
-    let line = |id: &String, NumberingSummary { from, to, event, .. }: &NumberingSummary| {
-        let name = summary.name_of(id);
-        format!("{name} restarted counting: {from} -> {to} (event {event}); its later fragments fit no event")
-    };
-    let all = summary.numbering.iter().flat_map(|(id, all)| all.iter().map(move |one| (id, one)));
-    let restarts = all.filter(|(_, one)| one.is(NumberingKind::OutOfSync)).map(|(id, one)| line(id, one));
-    summary.remarks.iter().cloned().chain(restarts).collect()
+    summary.remarks.clone()
 }
 
 fn is_in_summary(counter: Counter) -> bool {

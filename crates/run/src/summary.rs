@@ -30,6 +30,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The name and version of the schema. Version 1 had another schema for gateways.
 pub const SUMMARY_SCHEMA: &str = "ropewalk-run-2";
@@ -74,7 +75,7 @@ pub struct RunSummary {
     pub events: EventSummary,
     /// Bytes received and written.
     pub bytes: ByteSummary,
-    /// Rates over the running interval, without draining.
+    /// Rates over the running interval, without draining. The time before the first data counts, too.
     pub rate: RateSummary,
     /// Datagrams that became no fragment.
     pub datagrams: DatagramSummary,
@@ -144,6 +145,9 @@ pub struct RunSummary {
     /// Required sources that sent nothing although something was expected.
     #[serde(skip)]
     never_sent: u64,
+    /// Sources that came too late for most of their events, by id: how long after the first source, and that as a sentence.
+    #[serde(skip)]
+    pub(super) began_late: BTreeMap<String, (Duration, String)>,
     /// In runs with gateways, facts about packets and events: they count sets where `events` counts events.
     #[serde(skip)]
     of_gateways: Option<Facts>,
@@ -379,6 +383,7 @@ impl RunSummary {
             remarks: Vec::new(),
             warnings: Vec::new(),
             never_sent: 0,
+            began_late: BTreeMap::new(),
             of_gateways: None,
         }
         .judged()
@@ -394,6 +399,8 @@ impl RunSummary {
     /// Adds the sentences on sources.
     pub(super) fn add_remarks(&mut self, remarks: &Remarks<'_>) {
         self.never_sent = remarks.never_sent().len() as u64;
+        let late = |id: &String| Some((id.clone(), remarks.began_late(SourceId(id.parse().ok()?))?));
+        self.began_late = self.by_source.keys().filter_map(late).collect();
         self.remarks = remarks.sentences();
     }
 
@@ -527,7 +534,7 @@ impl RunSummary {
 mod tests {
     use super::*;
     use ropewalk_flow::messages::FragmentFlags;
-    use ropewalk_terms::{FragmentAccount, SourceId};
+    use ropewalk_terms::FragmentAccount;
 
     fn summary(events: EventAccount) -> RunSummary {
         let mut snapshot = RunSnapshot::default();
