@@ -97,9 +97,9 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     if options.to.contains("://") {
         return foreign::replay(options);
     }
-    if matches!(options.speed, Speed::Hertz(_)) || options.port.is_some() || options.format.is_some() {
-        let text =
-            "a rate, --port and --format are for captures and files of other formats: --to udp://... or tcp://...";
+    let is_of_files = options.port.is_some() || options.format.is_some() || options.by.is_some();
+    if matches!(options.speed, Speed::Hertz(_)) || is_of_files {
+        let text = "a rate, --port, --format and --by are for captures and files of other formats: --to udp://... or tcp://...";
         return Err(Failure::Usage(text.to_owned()));
     }
     let wanted = ropewalk_tools::ReplayOptions {
