@@ -320,7 +320,7 @@ fn watch(
         last_told = tell_journal(handle, last_told, is_controlled);
         if interrupts.count() > 0 && heard == 0 {
             heard = 1;
-            tell!("stopping: what has come is still built; interrupt again to stop at once");
+            tell!("stopping: events of received data are still built; interrupt again to stop at once");
             handle.command(Command::Shutdown, BY, |_| ());
         }
         if interrupts.count() > 1 && heard == 1 {
