@@ -326,6 +326,7 @@ impl RunSummary {
         let counter = |counter| snapshot.counter(counter);
         let events = &snapshot.ledger.events;
         let per_second = |count: u64| if times.running > 0.0 { count as f64 / times.running } else { 0.0 };
+        let [bytes_per_s, events_per_s] = [times.bytes_when_stopped, times.events_when_stopped].map(per_second);
         let state = if forced { FORCED } else { snapshot.phase.name() };
         Self {
             schema: SUMMARY_SCHEMA,
@@ -346,10 +347,7 @@ impl RunSummary {
                 wire_received: counter(Counter::WireBytesReceived),
                 written: counter(Counter::BytesWritten),
             },
-            rate: RateSummary {
-                bytes_per_s: per_second(times.bytes_when_stopped),
-                events_per_s: per_second(times.events_when_stopped),
-            },
+            rate: RateSummary { bytes_per_s, events_per_s },
             datagrams: DatagramSummary::new(snapshot),
             copies: CopySummary { bytes: counter(Counter::BytesCopied) },
             cards: CardSummary::new(snapshot),
