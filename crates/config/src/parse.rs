@@ -286,11 +286,21 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// What is wrong with the syntax.
+    fn syntax_text(&self, error: &toml::de::Error) -> String {
+        let value = error.span().and_then(|place| self.text.get(place)).unwrap_or_default();
+        if value.starts_with(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']) {
+            let inner = value.trim_matches(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']);
+            return format!("use straight quotes: \"{inner}\"");
+        }
+        error.message().to_owned()
+    }
+
     /// Reads the text as a table with the values of `instead`, and collects the errors.
     fn table(&self, instead: &[Instead<'a>]) -> (Spanned<DeTable<'a>>, Vec<ConfigurationError>) {
         let at = |place, key: &str, message: String| ConfigurationError::at(self.file, self.text, place, key, message);
         let (mut table, wrong) = DeTable::parse_recoverable(self.text);
-        let mut errors: Vec<_> = wrong.iter().map(|error| at(error.span(), "", error.message().to_owned())).collect();
+        let mut errors: Vec<_> = wrong.iter().map(|error| at(error.span(), "", self.syntax_text(error))).collect();
         let mut unset = Vec::new();
         expand_table(table.get_mut(), self.variable, &mut unset);
         errors.extend(unset.into_iter().map(|(place, name)| {

@@ -166,7 +166,7 @@ pub struct SourceSection {
     /// `{ last = "2s", max = "16MiB" }`. What goes wrong is a lost frame, a wrong checksum, bytes that are no frame, or a
     /// gap in the source's own numbers. The files are in `black-box/` of the run directory; those of a readout unit that
     /// is a separate process are in `run.output`. Datagrams are saved as pcapng, a stream as bytes from the beginning of
-    /// a frame. `ropewalk source test` and `replay` read both. It saves at most every 10 s and 16 times in a run; the end
+    /// a frame. `ropewalk source test` and `replay --by` read both. It saves at most every 10 s and 16 times in a run; the end
     /// of the run names the files. It copies every byte and takes twice `max` of memory
     /// ([black box](front-ends.md#record-rare-faults-the-black-box)).
     pub black_box: Option<BlackBoxSection>,

@@ -62,6 +62,12 @@ fn a_wrong_name_is_shown_with_its_place() {
 }
 
 #[test]
+fn curly_quotes_are_one_error_with_the_right_text() {
+    let error = error(&GOOD.replace("readout = \"ru0\"", "readout = \u{201c}ru0\u{201d}"));
+    assert_eq!(all(&error), [(11, "", "use straight quotes: \"ru0\"")]);
+}
+
+#[test]
 fn an_unknown_key_is_shown_with_what_would_be_right() {
     let error = error(&GOOD.replace("id = 841", "identity = 841"));
     let [missing, unknown] = error.each().collect::<Vec<_>>()[..] else { panic!("two errors: {error}") };

@@ -1,6 +1,7 @@
 //! What samples say together: since when each source is silent, and since when no event has ended.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use ropewalk_terms::{Instant, RunNumber, SourceId};
 
@@ -9,6 +10,15 @@ use crate::presence::Presence;
 
 /// A source that sends nothing for so long while others send is silent.
 pub(crate) const SILENT: Duration = Duration::from_secs(2);
+
+/// When a source began to send.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Beginning {
+    /// How long after the first source.
+    pub after: Duration,
+    /// The first source.
+    pub first: SourceId,
+}
 
 /// Looks at samples one after the other and knows since when nothing has come of a source, and since when no event has
 /// ended. Keeps a few words for each source of the last sample.
@@ -21,6 +31,8 @@ pub struct Activity {
     ended: (u64, Instant),
     /// Ordered by source: how many fragments it had sent, and when that was seen to change.
     known: Vec<(SourceId, u64, Instant)>,
+    /// When the first fragment of each source was seen.
+    begun: BTreeMap<SourceId, Instant>,
 }
 
 impl Activity {
@@ -33,6 +45,7 @@ impl Activity {
         }
         if sample.run != self.run {
             self.known.clear();
+            self.begun.clear();
             self.run = sample.run;
         }
         self.now = sample.time;
@@ -44,6 +57,20 @@ impl Activity {
             (source.source, received, unchanged.map_or(sample.time, |(.., since)| since))
         });
         self.known = seen.collect();
+        for &(source, ..) in self.known.iter().filter(|&&(_, received, _)| received > 0) {
+            self.begun.entry(source).or_insert(sample.time);
+        }
+    }
+
+    /// How long after the first source each other one began to send, as exact as samples are close, and which one was first.
+    pub fn began_late(&self) -> impl Iterator<Item = (SourceId, Beginning)> + '_ {
+        let first = self.begun.iter().min_by_key(|&(_, since)| *since);
+        let of = move |(&source, since): (&SourceId, &Instant)| {
+            let (&first, begin) = first?;
+            let after = since.since(*begin);
+            (after > Duration::ZERO).then_some((source, Beginning { after, first }))
+        };
+        self.begun.iter().filter_map(of)
     }
 
     /// How long nothing has come of the source, as exact as samples are close; `None` if the source is unknown.
@@ -91,6 +118,18 @@ mod tests {
         activity.observe(&sample(9, vec![source(1, 7), source(2, 6)]));
         activity.observe(&sample(60, vec![source(1, 7), source(2, 6)]));
         assert_eq!(activity.stopped().count(), 0, "both stopped at once");
+    }
+
+    #[test]
+    fn a_source_that_began_later_is_known_with_the_first_one_until_the_next_run() {
+        let mut activity = Activity::default();
+        for (seconds, late) in [(1, 0), (2, 0), (4, 3), (5, 9)] {
+            activity.observe(&sample(seconds, vec![source(1, late), source(2, seconds), source(3, 0)]));
+        }
+        let beginning = Beginning { after: 3 * SECOND, first: SourceId(2) };
+        assert_eq!(activity.began_late().collect::<Vec<_>>(), [(SourceId(1), beginning)]);
+        activity.observe(&Sample { run: RunNumber(99), ..sample(9, vec![source(1, 2), source(2, 1)]) });
+        assert_eq!(activity.began_late().count(), 0);
     }
 
     #[test]

@@ -222,7 +222,13 @@ fn of_source(before: Option<&SourceSample>, source: &SourceSample, sample: &Samp
     let (nothing, no_account) = (ByCause::default(), FragmentAccount::default());
     let (now, known) = (&source.account, before.map_or(&no_account, |before| &before.account));
     notes.causes(&known.dropped, &now.dropped, &subject, "fragments dropped");
-    notes.causes(&known.missing, &now.missing, &subject, "fragments that never came");
+    // Fragments that came and were dropped for a cause are missing in their events for the same cause: they count once.
+    let mut missing = ByCause::default();
+    now.missing
+        .iter()
+        .filter(|(cause, _)| now.dropped.get(*cause) == 0)
+        .for_each(|(cause, count)| missing.add(cause, count));
+    notes.causes(&known.missing, &missing, &subject, "fragments missing in events");
     let known_lost = before.map_or(&nothing, |before| &before.lost_datagrams);
     notes.causes(known_lost, &source.lost_datagrams, &subject, "datagrams lost");
     let counts = [
@@ -375,6 +381,19 @@ mod tests {
         assert_eq!((found[0].count, found[0].first, found[0].last), (5, Utc(2), Utc(4)));
         assert!(found[0].text.contains("(5 in this run)"), "{}", found[0].text);
         assert_eq!((found[1].cause.as_str(), found[1].count, found[1].hex.as_str()), ("crc_errors", 1, "dead"));
+    }
+
+    #[test]
+    fn fragments_that_were_dropped_and_are_missing_for_one_cause_count_once() {
+        let look = |dropped, missing| {
+            let mut source = source(7, 100);
+            source.account.dropped.add(Cause::OutOfSync, dropped);
+            source.account.missing.add(Cause::OutOfSync, missing);
+            source.account.missing.add(Cause::TimedOut, missing);
+            sample(1, vec![source])
+        };
+        let found = noted([look(0, 0), look(9, 8), look(12, 12)]);
+        assert_eq!(found, [known("out_of_sync", "source 7", 12), known("timed_out", "source 7", 12)]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod rates;
 mod sample;
 pub mod synchrony;
 
-pub use self::activity::Activity;
+pub use self::activity::{Activity, Beginning};
 pub use self::history::RunTrend;
 pub use self::rates::{NodeRates, NodeShares, Rates, SourceRates};
 pub use self::sample::{

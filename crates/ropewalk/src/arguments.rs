@@ -713,6 +713,12 @@ pub(crate) struct ReplayOptions {
     /// Format of the data file, such as srs or midas; detected by default.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
+    /// Configuration whose source sent the data (raw recordings and black box files of a source with a layout).
+    #[arg(long, value_name = "CONFIG", conflicts_with = "format")]
+    pub(crate) by: Option<PathBuf>,
+    /// Source of the configuration that sent the data; by default its only one with a described frame.
+    #[arg(long, value_name = "NAME", requires = "by")]
+    pub(crate) source: Option<String>,
 }
 
 #[derive(Debug, Args)]

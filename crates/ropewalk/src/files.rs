@@ -6,7 +6,7 @@ use crate::arguments::{
 use crate::exit::{self, Failure};
 use crate::foreign::{self, is_meant};
 use crate::output::{print_json, write_results};
-use crate::render::{counted, grouped, unless_closed};
+use crate::render::{counted, faulty_lines, grouped, unless_closed};
 use crate::running::{Limits, take_run};
 use ropewalk_config::fields::Fields;
 use ropewalk_config::written_version;
@@ -39,7 +39,8 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
         say!("incomplete      {}", grouped(report.incomplete));
         say!("doubtful        {}", grouped(report.doubtful));
         for (name, count) in &report.flagged {
-            say!("  {}: {} fragments", name.replace('_', " "), grouped(*count));
+            let name = if *name == "crc_errors" { "wrong checksum on arrival" } else { &name.replace('_', " ") };
+            say!("  {name}: {} {}", grouped(*count), if *count == 1 { "fragment" } else { "fragments" });
         }
         for (name, count) in [
             ("quarantined", report.quarantined),
@@ -52,6 +53,8 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
                 say!("{name:<15} {}", grouped(count));
             }
         }
+        let further = report.faulty - report.first_faulty.len() as u64;
+        faulty_lines(&report.first_faulty, Some(further)).iter().for_each(|line| say!("{line}"));
         for stream in &report.streams {
             let (events, duplicates) = (grouped(stream.events), grouped(stream.duplicates));
             say!("stream {}: {events} events, {duplicates} second copies", stream.name);
@@ -94,9 +97,9 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     if options.to.contains("://") {
         return foreign::replay(options);
     }
-    if matches!(options.speed, Speed::Hertz(_)) || options.port.is_some() || options.format.is_some() {
-        let text =
-            "a rate, --port and --format are for captures and files of other formats: --to udp://... or tcp://...";
+    let is_of_files = options.port.is_some() || options.format.is_some() || options.by.is_some();
+    if matches!(options.speed, Speed::Hertz(_)) || is_of_files {
+        let text = "a rate, --port, --format and --by are for captures and files of other formats: --to udp://... or tcp://...";
         return Err(Failure::Usage(text.to_owned()));
     }
     let wanted = ropewalk_tools::ReplayOptions {

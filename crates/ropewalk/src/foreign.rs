@@ -6,6 +6,7 @@ use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ropewalk_config::{SourceInput, SourceSection};
 use ropewalk_flow::sniff::{Findings, Group, Transport};
 use ropewalk_tools::OfflineError;
 use ropewalk_tools::foreign::{
@@ -13,6 +14,7 @@ use ropewalk_tools::foreign::{
     Pace, PeerHole, RecordReport, SniffReport, Sniffed, SourceReport, Target, drafts, inspect_foreign, is_foreign,
     replay_foreign, show_record, sniff_connections, sniff_datagrams, sniff_file,
 };
+use ropewalk_wire::description::Description;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -96,8 +98,19 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
         Speed::Hertz(hertz) => Pace::Hertz(hertz),
     };
     let (format, times) = (options.format.as_ref().map(|name| name.0), u64::from(!options.repeat));
-    let wanted = ForeignReplayOptions { target, pace, port: options.port, format, times };
-    let sent = replay_foreign(path, &wanted)?;
+    let (by, port) =
+        match options.by.as_deref().map(|config| described(config, options.source.as_deref())).transpose()? {
+            Some((by, port)) => (Some(by), options.port.or(port)),
+            None => (None, options.port),
+        };
+    let wanted = ForeignReplayOptions { target, pace, port, format, by, times };
+    let sent = replay_foreign(path, &wanted).map_err(|error| match error {
+        OfflineError::NothingKnown { .. } | OfflineError::UnknownFormat { .. } if wanted.by.is_none() => {
+            let advice = "if a [[source]] of a configuration describes its frames: --by CONFIG --source NAME";
+            Failure::Usage(format!("{error}; {advice}"))
+        }
+        error => error.into(),
+    })?;
     let mut text = format!("sent {} messages, {} bytes\n", grouped(sent.messages), grouped(sent.bytes));
     sent.lines.iter().for_each(|(peer, local)| text.push_str(&format!("  {peer} from {local}\n")));
     text.extend(address_advice(&sent).filter(|_| matches!(target, Target::Udp(_))));
@@ -114,6 +127,30 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     }
     write_results(text.as_bytes());
     Ok(exit::with_reasons(&sent.status()))
+}
+
+/// What describes the frames of a source of a configuration, and the port to which it sends datagrams.
+fn described(config: &Path, name: Option<&str>) -> Result<(Description, Option<u16>), Failure> {
+    let configuration = ropewalk_config::read_pull(config)?;
+    let usage = |text: String| Failure::Usage(format!("{}: {text}", config.display()));
+    let described = || configuration.source.iter().filter(|source| source.framing().is_some());
+    let names = || described().map(SourceSection::name_or_id).collect::<Vec<_>>();
+    let source = match name {
+        Some(name) => described().find(|source| source.name_or_id() == name),
+        None => described().next().filter(|_| names().len() == 1),
+    };
+    let source = source.ok_or_else(|| match (name, &*names()) {
+        (_, []) => usage("no [[source]] describes frames, by `frame` or by a `format` with a name".to_owned()),
+        (Some(name), names) => {
+            usage(format!("no source with described frames is named `{name}`; there are {}", names.join(", ")))
+        }
+        (None, names) => usage(format!("name the source that sent the data: --source {}", names.join(" or "))),
+    })?;
+    let port = match &source.input {
+        SourceInput::Listen(place) => place.port(),
+        _ => None,
+    };
+    Ok((source.framing().ok_or_else(|| usage("it describes no frames".to_owned()))?, port))
 }
 
 /// What to do if boards are identified by addresses and send from other ones now.
@@ -198,7 +235,17 @@ fn source_table(report: &ForeignReport) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
     table.set_header([
-        "source", "frames", "shortest", "longest", "events", "first", "last", "missing", "twice", "late", "anew",
+        "source",
+        "frames",
+        "shortest",
+        "longest",
+        "events",
+        "first",
+        "last",
+        "missing",
+        "repeated",
+        "out of order",
+        "restarts",
         "parts",
     ]);
     report.sources.iter().for_each(|source| _ = table.add_row(source_row(source)));
@@ -290,7 +337,7 @@ fn silence(input: &str) -> String {
     };
     let port = place.rsplit(':').next().unwrap_or(place);
     format!(
-        "nothing came: does the board send to an address of this machine and to port {port}? Does a firewall drop it? \
+        "no data arrived: does the board send to an address of this machine and to port {port}? Does a firewall drop it? \
          `tcpdump -ni any port {port}` shows what arrives; --seconds listens longer"
     )
 }

@@ -16,7 +16,7 @@ use ropewalk_monitor::quality::{Problem, QualityMonitor};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
 use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber, Utc};
-use ropewalk_tools::OfflineError;
+use ropewalk_tools::{FaultyEvent, OfflineError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 use std::io::{ErrorKind, IsTerminal};
@@ -97,6 +97,20 @@ pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
     flagged.map(line).collect()
 }
 
+/// Lines that name the first events with faults.
+pub(crate) fn faulty_lines(first: &[FaultyEvent], further: Option<u64>) -> Vec<String> {
+    if first.is_empty() {
+        return Vec::new();
+    }
+    let more = match further {
+        Some(0) => None,
+        Some(further) => Some(format!("  and {} more", grouped(further))),
+        None => Some("  and perhaps more: `ropewalk verify` counts them".to_owned()),
+    };
+    let events = first.iter().map(|event| format!("  {event}"));
+    ["events with faults:".to_owned()].into_iter().chain(events).chain(more).collect()
+}
+
 /// A line for each source whose numbers began elsewhere than at `first`.
 pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
     let begin = |(id, anomalies): (&String, &Vec<NumberingSummary>)| {
@@ -109,12 +123,7 @@ pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
 
 /// The sentences of the account on single sources.
 pub(crate) fn remark_lines(summary: &RunSummary) -> Vec<String> {
-    let line = |id: &String, NumberingSummary { from, to, event, .. }: &NumberingSummary| {
-        let name = summary.name_of(id);
-        format!("{name} restarted counting: {from} -> {to} (event {event}); its later fragments fit no event")
-    };
-    let restarts = summary.numbering.iter().filter_map(|(id, all)| Some(line(id, NumberingSummary::out_of_sync(all)?)));
-    summary.remarks.iter().cloned().chain(restarts).collect()
+    summary.remarks.clone()
 }
 
 fn is_in_summary(counter: Counter) -> bool {

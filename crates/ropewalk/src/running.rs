@@ -6,8 +6,8 @@ use crate::exit::{self, Failure};
 use crate::interrupts::Interrupts;
 use crate::output::print_json;
 use crate::render::{
-    Progress, begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table,
-    partial_lines, remark_lines, warn,
+    Progress, begin_lines, checksum_lines, disk_lines, faulty_lines, flag_lines, frame_lines, incident_lines,
+    ledger_table, partial_lines, remark_lines, warn,
 };
 use crate::{flow_account, topology};
 use ropewalk_config::fields::Fields;
@@ -19,7 +19,6 @@ use ropewalk_run::session::{
     SessionConfig, SessionView, Told,
 };
 use ropewalk_run::{RunError, RunSummary, placement, user_command};
-use ropewalk_terms::EventKey;
 use ropewalk_tools::{Footer, segment_files};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -321,7 +320,7 @@ fn watch(
         last_told = tell_journal(handle, last_told, is_controlled);
         if interrupts.count() > 0 && heard == 0 {
             heard = 1;
-            tell!("stopping: what has come is still built; interrupt again to stop at once");
+            tell!("stopping: events of received data are still built; interrupt again to stop at once");
             handle.command(Command::Shutdown, BY, |_| ());
         }
         if interrupts.count() > 1 && heard == 1 {
@@ -364,8 +363,9 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
     if json {
         return print_json(summary);
     }
+    let faulty = faulty_lines(&summary.faulty_events.first, summary.faulty_events.further);
     if !summary.flows.is_empty() {
-        flow_account::lines(summary).iter().for_each(|line| say!("{line}"));
+        flow_account::lines(summary).iter().chain(&faulty).for_each(|line| say!("{line}"));
         return Ok(());
     }
     say!("{}", ledger_table(summary));
@@ -381,7 +381,7 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
         |summary: &RunSummary| disk_lines(&summary.disk),
         incident_lines,
     ];
-    for line in lines.into_iter().flat_map(|lines| lines(summary)) {
+    for line in lines.into_iter().flat_map(|lines| lines(summary)).chain(faulty) {
         say!("{line}");
     }
     let directory = summary.directory.display();
@@ -389,7 +389,8 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
     if summary.file_based.is_some() {
         return Ok(());
     }
-    if let Some(event) = first_event_in(&summary.directory) {
+    let faulty = summary.faulty_events.first.first().map(|event| event.event.clone());
+    if let Some(event) = faulty.or_else(|| first_event_in(&summary.directory)) {
         // As it was called, so that the line can be copied.
         let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
         say!("try      {program} verify {directory}");
@@ -399,7 +400,7 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
 }
 
 /// The first event in the run files of a directory. Builder units may write elsewhere, and old files may be deleted.
-fn first_event_in(directory: &Path) -> Option<EventKey> {
+fn first_event_in(directory: &Path) -> Option<String> {
     let files = segment_files(&[directory]).ok()?;
-    files.iter().find_map(|file| Some(Footer::read(&file.path).ok()??.events.first()?.key))
+    files.iter().find_map(|file| Some(Footer::read(&file.path).ok()??.events.first()?.key.to_string()))
 }

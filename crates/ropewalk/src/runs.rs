@@ -2,7 +2,7 @@
 
 use crate::exit::{self, Failure};
 use crate::output::{print_json, write_results};
-use crate::render::{columns, counted, grouped, table_of_two_columns};
+use crate::render::{columns, counted, faulty_lines, grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -86,6 +86,9 @@ pub(crate) fn runs(options: &RunsOptions) -> Result<u8, Failure> {
 
 /// What a configuration says under a key, where it says anything.
 type Said = Option<String>;
+
+/// Rows that differ between any two runs, so that a comparison does not mark them.
+const VARYING: [&str; 6] = ["began (UTC)", "duration", "clock", "build latency", "filter time", "disk write time"];
 
 /// Keys of the configuration that a comparison shows.
 const MOST_KEYS: usize = 30;
@@ -222,7 +225,7 @@ impl<'a> Output<'a> {
         let both = rows(&one).into_iter().zip(rows(&other));
         for ((name, left), (_, right)) in both.filter(|((_, left), (_, right))| !(left.is_empty() && right.is_empty()))
         {
-            let mark = if left == right { "" } else { "differs" };
+            let mark = if left == right || VARYING.contains(&name) { "" } else { "differs" };
             table.add_row([name, &left, &right, mark]);
         }
         let said = |said: &Said| said.clone().unwrap_or_default();
@@ -336,8 +339,8 @@ fn front_end((source, one): (&u32, &FrontEndRecord)) -> String {
     format!("{source}: {}", said.collect::<Vec<_>>().join(", "))
 }
 
-/// In which events a source is missing, as text: `843: 20, 31-90 (12 events)`.
-fn gaps((source, gaps): (&u32, &Vec<GapSummary>)) -> String {
+/// In which events a source is missing, as text: `adc (source 843): 20, 31-90 (12 events)`.
+fn gaps(source: &str, gaps: &[GapSummary]) -> String {
     let gap = |gap: &GapSummary| match gap {
         GapSummary { first, last, .. } if first == last => first.clone(),
         GapSummary { first, last, missing } => format!("{first}-{last} ({missing} events)"),
@@ -377,8 +380,14 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         if all == 0 { String::new() } else { format!("{}: {}", grouped(all), named.join(", ")) }
     };
     let masked = record.masked.filter(|masked| *masked > 0);
-    let trouble: Vec<_> = record.sources_in_trouble.iter().map(u32::to_string).collect();
-    let gaps: Vec<_> = record.gaps.iter().map(gaps).collect();
+    let trouble: Vec<_> = record.sources_in_trouble.iter().map(|&id| record.name_of(id)).collect();
+    let gaps: Vec<_> = record.gaps.iter().map(|(&id, all)| gaps(&record.name_of(id), all)).collect();
+    // The first line is a heading.
+    let faulty: Vec<_> = faulty_lines(&record.faulty_events.first, record.faulty_events.further)
+        .iter()
+        .skip(1)
+        .map(|line| line.trim().to_owned())
+        .collect();
     let front_ends: Vec<_> = record.front_ends.iter().map(front_end).collect();
     vec![
         ("began (UTC)", began(record)),
@@ -388,9 +397,9 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("fields", record.fields.to_string()),
         ("configuration", record.configuration_sha256.as_deref().map_or_else(String::new, digest)),
         ("sources", number(record.sources)),
-        ("events built", number(record.built)),
-        ("  incomplete", number(record.incomplete)),
-        ("  written", number(record.written)),
+        ("events complete", number(record.built)),
+        ("events incomplete", number(record.incomplete)),
+        ("events written", number(record.written)),
         ("bytes received", number(record.bytes_received)),
         ("bytes written", number(record.bytes_written)),
         ("event size", measure(record, "event_size")),
@@ -402,6 +411,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("fragments masked", number(masked)),
         ("sources with losses or errors", trouble.join(", ")),
         ("missing in events", gaps.join("\n")),
+        ("events with faults", faulty.join("\n")),
         ("remarks", record.remarks.join("\n")),
         ("front ends", front_ends.join("\n")),
     ]
@@ -503,7 +513,8 @@ mod tests {
     #[test]
     fn the_events_that_lack_a_source_are_printed_in_a_line() {
         let gap = |first: &str, last: &str, missing| GapSummary { first: first.into(), last: last.into(), missing };
-        assert_eq!(gaps((&843, &vec![gap("20", "20", 1), gap("31", "90", 12)])), "843: 20, 31-90 (12 events)");
+        let all = [gap("20", "20", 1), gap("31", "90", 12)];
+        assert_eq!(gaps("adc (source 843)", &all), "adc (source 843): 20, 31-90 (12 events)");
     }
 
     #[test]

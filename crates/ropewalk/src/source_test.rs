@@ -91,7 +91,7 @@ fn advice(report: &TrialReport) -> Option<String> {
     if has("other_address") {
         Some("packets went to its port, but from or to other addresses: compare `packets`\n".to_owned())
     } else if has("other_protocol") {
-        let text = "datagrams are no connections: compare `listen` and `frame` with what `ropewalk sniff` shows of this capture\n";
+        let text = "the capture has datagrams where the source has a connection, or the reverse: compare `listen` and `frame` with what `ropewalk sniff` shows of this capture\n";
         Some(text.to_owned())
     } else {
         None

@@ -3,6 +3,7 @@
 
 use super::source_summary::{FragmentSummary, NumberingSummary};
 use super::summary::RunSummary;
+use ropewalk_config::quantity::Time;
 use ropewalk_config::{ByteOrigin, Configuration, NumberType, SourceInput, SourceSection};
 use ropewalk_flow::messages::NumberingKind;
 use ropewalk_monitor::quality::{is_misfit, misfits};
@@ -32,6 +33,8 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
             jumped: account.counts.get(Counter::NumbersJumped),
             events_of_others: others().map(|(_, other)| other.received - other.duplicate).max(),
             numbering,
+            began_late: summary.began_late.get(&source.id.to_string()).map(|(_, sentence)| &**sentence),
+            patience: configuration.timeouts.readout,
             beginner: others()
                 .find(|(id, other)| other.received > 0 && !summary.numbering.contains_key(*id))
                 .map(|(id, _)| summary.name_of(id)),
@@ -85,6 +88,10 @@ struct Evidence<'a> {
     /// The most event numbers that another source sent.
     events_of_others: Option<u64>,
     numbering: &'a [NumberingSummary],
+    /// A sentence on how much later than the others it began, if it did.
+    began_late: Option<&'a str>,
+    /// How long events wait for it.
+    patience: Time,
     /// Another source whose numbers begin where the run does.
     beginner: Option<String>,
 }
@@ -97,6 +104,9 @@ fn about(source: &SourceSection, account: &FragmentSummary, evidence: &Evidence<
     }
     if let Some(restart) = NumberingSummary::out_of_sync(evidence.numbering) {
         return Some(restarted(source, restart));
+    }
+    if account.late * 2 > received {
+        return Some(evidence.came_late(account.late));
     }
     if evidence.duplicate * 3 >= received && source.gathering().is_none() && source.description().is_some() {
         return Some(format!("{} of {received} fragments are `duplicate`: {}", evidence.duplicate, evidence.repeats()));
@@ -135,6 +145,18 @@ impl Evidence<'_> {
         let is_regular = (self.fell + self.repeated + self.jumped) * 10 <= self.received;
         let [begun] = self.numbering else { return None };
         (is_outside && is_regular && begun.is(NumberingKind::LeftOver) && begun.to > begun.from).then_some(begun)
+    }
+
+    /// Its fragments came after their events were finished, and what to do.
+    fn came_late(&self, late: u64) -> String {
+        let (received, patience) = (self.received, self.patience);
+        match self.began_late {
+            Some(began) => format!("{began}. Start it first, or raise `timeouts.readout` ({patience})"),
+            None => format!(
+                "{late} of {received} fragments are `late`: they came after the end of their events. Find what delays them, or \
+                 raise `timeouts.readout` ({patience})"
+            ),
+        }
     }
 
     /// It began with another number than the run, and what to do.

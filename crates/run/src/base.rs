@@ -19,6 +19,7 @@ use ropewalk_engine::tap::Tap;
 use ropewalk_engine::{EventFilesConfig, OutputRoom, RunSnapshot, StorageConfig};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_io::clock::MonotonicClock;
+use ropewalk_monitor::Beginning;
 use ropewalk_terms::{Counter, Instant, NodeId, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{StreamName, run_directory_name};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +61,8 @@ pub(super) struct RunBase {
     pub(super) outputs: Arc<BTreeMap<NodeId, String>>,
     /// Since when sources have been silent that stopped before others.
     pub(super) silent_since: BTreeMap<SourceId, Utc>,
+    /// How much later than the first source others began to send.
+    pub(super) began_late: BTreeMap<SourceId, Beginning>,
     /// Sources that were connected and had sent nothing when the run was stopped.
     pub(super) idle: BTreeSet<SourceId>,
     pub(super) streams: Vec<StreamName>,
@@ -118,6 +121,7 @@ impl RunBase {
             node_names: Arc::new(node_names(configuration)),
             outputs: Arc::default(),
             silent_since: BTreeMap::new(),
+            began_late: BTreeMap::new(),
             idle: BTreeSet::new(),
             streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),

@@ -22,7 +22,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::Setting;
 use ropewalk_io::clock::Clock;
 use ropewalk_io::disk::free_bytes;
-use ropewalk_monitor::{DiskSample, Sample};
+use ropewalk_monitor::{Beginning, DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -413,7 +413,7 @@ impl RunHandle {
             transfer.finish();
         }
         self.base.file_filters.iter_mut().for_each(|filters| filters.finish(is_forced));
-        self.summary()
+        self.summary().with_faulty_events()
     }
 
     /// The threads that end by themselves have: farm nodes do not.
@@ -437,9 +437,9 @@ impl RunHandle {
         }
     }
 
-    /// Since when sources have been silent that stopped before others did, for the account.
-    pub(crate) fn note_silence(&mut self, since: BTreeMap<SourceId, Utc>) {
-        self.base.silent_since = since;
+    /// Since when sources have been silent that stopped before others did, and which ones began later than the first, for the account.
+    pub(crate) fn note_activity(&mut self, since: BTreeMap<SourceId, Utc>, began_late: BTreeMap<SourceId, Beginning>) {
+        (self.base.silent_since, self.base.began_late) = (since, began_late);
     }
 
     /// The account of what is known now.
@@ -455,7 +455,8 @@ impl RunHandle {
         let mut summary = RunSummary::new(&snapshot, base.directory.clone(), parts, base.is_forced, times);
         if base.started.is_some() {
             let (known, silent_since, idle) = (&base.known, &base.silent_since, &base.idle);
-            summary.add_remarks(&Remarks { known, snapshot: &snapshot, sample: &sample, silent_since, idle });
+            let (snapshot, sample, began_late) = (&snapshot, &sample, &base.began_late);
+            summary.add_remarks(&Remarks { known, snapshot, sample, silent_since, began_late, idle });
         }
         summary.names = base.known.names.iter().map(|(id, name)| (id.to_string(), name.clone())).collect();
         summary.fields = base.fields.clone();

@@ -6,6 +6,7 @@ use super::summary_sections::{ClockSummary, MeasureSummary};
 use ropewalk_config::Written;
 use ropewalk_config::fields::Fields;
 use ropewalk_terms::Cause;
+use ropewalk_tools::FaultyEvents;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -73,8 +74,12 @@ pub struct RunRecord {
     pub missing: BTreeMap<String, u64>,
     /// Fragments of masked sources that arrived.
     pub masked: Option<u64>,
-    /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
+    /// Sources with fragments of their own that were lost, late, missing, corrupt or of a wrong checksum.
     pub sources_in_trouble: Vec<u32>,
+    /// The configured names of sources.
+    pub names: BTreeMap<u32, String>,
+    /// The first events with faults.
+    pub faulty_events: FaultyEvents,
     /// What the account says of single sources, in sentences.
     pub remarks: Vec<String>,
     /// In which events a source is missing, by source.
@@ -109,6 +114,8 @@ struct Told {
     by_source: BTreeMap<u32, ToldFragments>,
     gaps: BTreeMap<u32, Vec<GapSummary>>,
     remarks: Vec<String>,
+    names: BTreeMap<u32, String>,
+    faulty_events: FaultyEvents,
     front_ends: Option<ToldFrontEnds>,
     measures: BTreeMap<String, MeasureSummary>,
     stopped_by: Option<String>,
@@ -214,6 +221,11 @@ impl RunRecord {
         }
     }
 
+    /// The name of a source with its id: `adc (source 1)`; `source 1` where it has no configured name.
+    pub fn name_of(&self, id: u32) -> String {
+        self.names.get(&id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
+    }
+
     /// The configuration that is kept beside its account; `None` without one.
     ///
     /// # Errors
@@ -268,6 +280,8 @@ impl RunRecord {
             remarks: told.remarks,
             sources_in_trouble: told.by_source.iter().filter(|(_, one)| one.is_bad()).map(|(id, _)| *id).collect(),
             gaps: told.gaps,
+            names: told.names,
+            faulty_events: told.faulty_events,
             front_ends: told.front_ends.unwrap_or_default().by_source,
             measures: told.measures,
             stopped_by: told.stopped_by,
@@ -378,9 +392,15 @@ mod tests {
                 "event_size": { "unit": "bytes", "count": 10, "p50": 8, "p90": 9, "p99": 9, "p99_9": 9, "max": 9.5 },
             },
             "stopped_by": null,
+            "names": { "12": "adc" },
+            "faulty_events": { "first": [{ "event": "4", "further_faults": 0, "faults": [
+                { "source": 12, "name": "adc", "fault": "missing", "cause": "timed_out" }] }], "further": 2 },
         });
         fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
         let record = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!((record.name_of(12), record.name_of(3)), ("adc (source 12)".to_owned(), "source 3".to_owned()));
+        assert_eq!(record.faulty_events.first[0].to_string(), "4: adc (source 12) missing: timed out");
+        assert_eq!(record.faulty_events.further, Some(2));
         assert_eq!((record.state.as_deref(), record.started_ns, record.written), (Some("ended"), Some(5), Some(10)));
         assert_eq!(record.fields.to_string(), "beam=e+");
         assert_eq!(record.measures.get("event_size").map(|sizes| (sizes.count, sizes.max)), Some((10, 9.5)));

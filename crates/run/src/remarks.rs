@@ -3,13 +3,14 @@
 
 use ropewalk_config::{Configuration, SourceSection};
 use ropewalk_engine::{RunSnapshot, numbering_of};
-use ropewalk_flow::messages::Gap;
-use ropewalk_monitor::Sample;
+use ropewalk_flow::messages::{Gap, NumberingAnomaly, NumberingKind};
 use ropewalk_monitor::numbering::{Numbered, never_began, wrong_beginnings};
 use ropewalk_monitor::quality::{filter_problems, not_written};
+use ropewalk_monitor::{Beginning, Sample};
 use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc, counted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Ranges of events that a sentence names at most.
 const NAMED: usize = 3;
@@ -25,6 +26,8 @@ pub(super) struct KnownSources {
     required: BTreeSet<SourceId>,
     /// Gateways receive packets of several events, and know no ranges of events in which a source is missing.
     are_in_flows: bool,
+    /// How long events wait for a source.
+    patience: Duration,
     /// Sources in which a slip stays unseen, in a sentence.
     unchecked_step: Option<Arc<str>>,
 }
@@ -43,6 +46,7 @@ impl KnownSources {
             datagrams: ids(SourceSection::comes_in_datagrams),
             required: ids(|one| one.requirement == Requirement::Required && !one.is_read()),
             are_in_flows: !configuration.flow.is_empty(),
+            patience: configuration.timeouts.readout.0,
             unchecked_step: configuration.unchecked_step().map(Arc::from),
         }
     }
@@ -63,6 +67,8 @@ pub(super) struct Remarks<'a> {
     pub(super) sample: &'a Sample,
     /// Since when sources have been silent that stopped before others.
     pub(super) silent_since: &'a BTreeMap<SourceId, Utc>,
+    /// How much later than the first source others began to send.
+    pub(super) began_late: &'a BTreeMap<SourceId, Beginning>,
     /// Sources that were connected and had sent nothing when the run was stopped.
     pub(super) idle: &'a BTreeSet<SourceId>,
 }
@@ -111,9 +117,11 @@ impl Remarks<'_> {
             let beginning = beginnings.iter().find(|(known, ..)| *known == source);
             sentences.extend(beginning.map(|(.., sentence)| sentence.clone()));
             sentences.extend(self.missing(source, &name, one.account, before));
+            sentences.extend(self.began_late(source).map(|late| format!("{name}: {}", late.1)));
             sentences.extend(self.masked(source, &name));
             let wrong = one.numbering.wrong.map_or(0, |wrong| wrong.count).min(one.account.corrupt);
             sentences.extend(one.numbering.wrong_numbers(wrong).map(|what| format!("{name} {what}")));
+            sentences.extend(self.restart(source, &name));
             sentences.extend(one.numbering.recovery(&name).map(|(_, sentence)| sentence));
         }
         sentences.extend(filter_problems(self.sample).into_iter().map(|(.., sentence)| sentence));
@@ -152,6 +160,33 @@ impl Remarks<'_> {
         Some(format!("{name}: missing in {}, {shown}{more}: {why}", counted(count, "event")))
     }
 
+    /// How long after the first source it began to send, if it came too late for most of its events, and that as a sentence.
+    pub(super) fn began_late(&self, source: SourceId) -> Option<(Duration, String)> {
+        let account = self.snapshot.sources.get(&source).filter(|account| account.late * 2 > account.received)?;
+        // What began nearly with the others is late for another reason.
+        let Beginning { after, first } =
+            self.began_late.get(&source).filter(|late| late.after * 2 >= self.known.patience)?;
+        let (first, late) = (self.sample.name_of(*first), counted(account.late, "fragment"));
+        let seconds = after.as_secs_f64();
+        Some((
+            *after,
+            format!(
+                "its first data came {seconds:.1} s after those of {first}; {late} came after the end of their events"
+            ),
+        ))
+    }
+
+    /// `calo (source 2) restarted counting: 1999 -> 0 (event 2001); its later fragments fit no event`.
+    fn restart(&self, source: SourceId, name: &str) -> Option<String> {
+        let mut all = self.snapshot.numbering.get(&source)?.iter().rev();
+        let last = all.find(|one| matches!(one.kind, NumberingKind::OutOfSync | NumberingKind::Recovered))?;
+        let NumberingAnomaly { key, from, to, .. } = last;
+        let is_out = last.kind == NumberingKind::OutOfSync;
+        is_out.then(|| {
+            format!("{name} restarted counting: {from} -> {to} (event {key}); its later fragments fit no event")
+        })
+    }
+
     /// `source 700: missing in 685 sets of events: silent since 12:03:05 UTC`.
     fn missing_in_sets(&self, source: SourceId, name: &str, count: u64, corrupt: u64) -> String {
         let why = match (self.silent_since.get(&source), corrupt) {
@@ -181,7 +216,6 @@ mod tests {
     use super::*;
     use ropewalk_config::parse;
     use ropewalk_engine::{MaskRecord, MaskedInterval, Part};
-    use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
     use ropewalk_terms::RunNumber;
 
     const CALO: SourceId = SourceId(1);
@@ -229,8 +263,9 @@ mod tests {
         let sample = known.describe(sample);
         let silent_since = [(STRAW, Utc((12 * 3600 + 3 * 60 + 5) * 1_000_000_000))].into();
         let idle = BTreeSet::new();
-        let (known, snapshot, sample) = (&known, &snapshot, &sample);
-        let remarks = Remarks { known, snapshot, sample, silent_since: &silent_since, idle: &idle };
+        let began_late = [(CALO, Beginning { after: Duration::from_secs(3), first: STRAW })].into();
+        let (known, snapshot, sample, began_late) = (&known, &snapshot, &sample, &began_late);
+        let remarks = Remarks { known, snapshot, sample, silent_since: &silent_since, began_late, idle: &idle };
         (remarks.never_sent(), remarks.sentences())
     }
 
@@ -267,6 +302,21 @@ mod tests {
         let some = [gap(3, 3, 1), gap(7, 9, 2), gap(20, 20, 1), gap(30, 30, 1), gap(40, 40, 1)];
         let expected = "calo (source 1): missing in 6 events, 3, 7 to 9, 20 and 2 more ranges: timed out";
         assert_eq!(of(CALO, &some), [expected]);
+    }
+
+    #[test]
+    fn a_source_that_began_late_is_named_with_the_time_and_one_that_restarted_with_its_numbers() {
+        let (_, sentences) = said([3000, 3000], 1, |snapshot| {
+            let account = snapshot.sources.get_mut(&CALO).expect("it is there");
+            (account.late, account.in_complete_events) = (2900, 100);
+            let key = EventKey::new(0, 2001);
+            let restart = NumberingAnomaly { kind: NumberingKind::OutOfSync, key, from: 1999, to: 0, size: 5 };
+            snapshot.numbering.insert(STRAW, vec![restart]);
+        });
+        let late = "calo (source 1): its first data came 3.0 s after those of straw (source 2); 2,900 fragments came after the \
+                    end of their events";
+        let restarted = "straw (source 2) restarted counting: 1999 -> 0 (event 2001); its later fragments fit no event";
+        assert_eq!(sentences, [late, restarted]);
     }
 
     #[test]

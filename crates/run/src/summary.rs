@@ -22,13 +22,15 @@ use ropewalk_engine::{RunSnapshot, Unknown};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_monitor::synchrony::disagreements;
-use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, StreamAccount, Utc};
+use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, SourceId, StreamAccount, Utc};
+use ropewalk_tools::FaultyEvents;
 use ropewalk_tools::status::StatusSummary;
 use ropewalk_wire::run_file::StreamName;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The name and version of the schema. Version 1 had another schema for gateways.
 pub const SUMMARY_SCHEMA: &str = "ropewalk-run-2";
@@ -73,7 +75,7 @@ pub struct RunSummary {
     pub events: EventSummary,
     /// Bytes received and written.
     pub bytes: ByteSummary,
-    /// Rates over the running interval, without draining.
+    /// Rates over the running interval, without draining. The time before the first data counts, too.
     pub rate: RateSummary,
     /// Datagrams that became no fragment.
     pub datagrams: DatagramSummary,
@@ -131,6 +133,9 @@ pub struct RunSummary {
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
     pub stopped_by: Option<&'static str>,
+    /// The first events in the run files of this account's directory that are incomplete, doubtful or quarantined, with their sources
+    /// and causes. Empty if the run files lie elsewhere; `ropewalk verify` names them there.
+    pub faulty_events: FaultyEvents,
     /// Sentences on single sources: missing in events, masked, silent in the whole run, or with numbers that restarted or do not
     /// fit the run.
     pub remarks: Vec<String>,
@@ -140,6 +145,9 @@ pub struct RunSummary {
     /// Required sources that sent nothing although something was expected.
     #[serde(skip)]
     never_sent: u64,
+    /// Sources that came too late for most of their events, by id: how long after the first source, and that as a sentence.
+    #[serde(skip)]
+    pub(super) began_late: BTreeMap<String, (Duration, String)>,
     /// In runs with gateways, facts about packets and events: they count sets where `events` counts events.
     #[serde(skip)]
     of_gateways: Option<Facts>,
@@ -318,6 +326,7 @@ impl RunSummary {
         let counter = |counter| snapshot.counter(counter);
         let events = &snapshot.ledger.events;
         let per_second = |count: u64| if times.running > 0.0 { count as f64 / times.running } else { 0.0 };
+        let [bytes_per_s, events_per_s] = [times.bytes_when_stopped, times.events_when_stopped].map(per_second);
         let state = if forced { FORCED } else { snapshot.phase.name() };
         Self {
             schema: SUMMARY_SCHEMA,
@@ -338,10 +347,7 @@ impl RunSummary {
                 wire_received: counter(Counter::WireBytesReceived),
                 written: counter(Counter::BytesWritten),
             },
-            rate: RateSummary {
-                bytes_per_s: per_second(times.bytes_when_stopped),
-                events_per_s: per_second(times.events_when_stopped),
-            },
+            rate: RateSummary { bytes_per_s, events_per_s },
             datagrams: DatagramSummary::new(snapshot),
             copies: CopySummary { bytes: counter(Counter::BytesCopied) },
             cards: CardSummary::new(snapshot),
@@ -371,9 +377,11 @@ impl RunSummary {
             gateways: BTreeMap::new(),
             farm: None,
             stopped_by: snapshot.stopped_by.map(Cause::name),
+            faulty_events: FaultyEvents::default(),
             remarks: Vec::new(),
             warnings: Vec::new(),
             never_sent: 0,
+            began_late: BTreeMap::new(),
             of_gateways: None,
         }
         .judged()
@@ -389,7 +397,21 @@ impl RunSummary {
     /// Adds the sentences on sources.
     pub(super) fn add_remarks(&mut self, remarks: &Remarks<'_>) {
         self.never_sent = remarks.never_sent().len() as u64;
+        let late = |id: &String| Some((id.clone(), remarks.began_late(SourceId(id.parse().ok()?))?));
+        self.began_late = self.by_source.keys().filter_map(late).collect();
         self.remarks = remarks.sentences();
+    }
+
+    /// Names the events with faults in the closed files of the run's directory.
+    #[must_use]
+    pub(super) fn with_faulty_events(mut self) -> Self {
+        // Most runs have no such events, and reading the indexes of many files takes time.
+        let may_have = !self.is_lossless() || self.events.quarantined > 0;
+        if may_have && self.run != 0 && !self.directory.as_os_str().is_empty() {
+            // Builder units may write to other directories or to none.
+            self.faulty_events = FaultyEvents::in_directory(&self.directory).unwrap_or_default();
+        }
+        self
     }
 
     /// Adds front ends under run control. Their equations join the ledger.
@@ -516,7 +538,7 @@ impl RunSummary {
 mod tests {
     use super::*;
     use ropewalk_flow::messages::FragmentFlags;
-    use ropewalk_terms::{FragmentAccount, SourceId};
+    use ropewalk_terms::FragmentAccount;
 
     fn summary(events: EventAccount) -> RunSummary {
         let mut snapshot = RunSnapshot::default();

@@ -220,7 +220,7 @@ counters! {
     ChunkBytesCopied = "chunk_bytes_copied", Bytes, Total, [];
     /// Messages to e-links that were refused because there is no down-link or it is full.
     DownLinkRefused = "down_link_refused", Count, Total, [];
-    /// Frames that are missing by the source's own numbers.
+    /// Missing frames: numbers that the source skipped in its own count of frames.
     FramesMissing = "frames_missing", Count, Total, [Account, Summary, Incident];
     /// Frames that arrived twice or out of order.
     FramesOutOfOrder = "frames_out_of_order", Count, Total, [Account, Summary, Incident];

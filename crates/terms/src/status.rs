@@ -79,7 +79,7 @@ macro_rules! facts {
 facts! {
     /// The stop was forced.
     Forced = "forced", Forced, Forced;
-    /// Equations of the ledger that do not hold, or threads that panicked: an error in Ropewalk.
+    /// Equations of the ledger that do not hold, or threads that stopped with an error (panic): an error in Ropewalk.
     Unbalanced = "unbalanced", Wrong, Wrong;
     /// Nodes whose last numbers are unknown: the account is partial.
     Partial = "partial", Lost, Lost;
@@ -139,7 +139,7 @@ facts! {
     Faults = "faults", Lost, Wrong;
     /// Frames that could not be converted.
     LeftOut = "left_out", Lost, Lost;
-    /// Events whose data should fall apart into fragments and do not: they are stored in one piece.
+    /// Events whose data cannot be divided into fragments: each is stored in one piece.
     Undivided = "undivided", Lost, Lost;
     /// Datagrams that were lost before they could be taken.
     DatagramsLost = "datagrams_lost", Lost, Lost;
@@ -147,7 +147,7 @@ facts! {
     DatagramsUnfinished = "datagrams_unfinished", Lost, Lost;
     /// Bytes of connections that a capture misses, and those around them that belong to no whole frame.
     MissedBytes = "missed_bytes", Lost, Lost;
-    /// Blocks of link cards of which nothing could be believed.
+    /// Blocks of link cards that are damaged from the beginning, so that none of their data were used.
     CardBlocksDamaged = "card_blocks_damaged", Lost, Lost;
     /// Blocks that the numbers of a card's e-links show to be missing.
     CardBlocksMissing = "card_blocks_missing", Lost, Lost;
@@ -191,7 +191,7 @@ facts! {
     Quarantined = "quarantined", Good, Good;
     /// Fragments that came before the run began.
     BeforeStart = "before_start", Good, Good;
-    /// Fragments of after the last event that was asked for.
+    /// Fragments of events after the last event of the run.
     AfterStop = "after_stop", Good, Good;
     /// Fragments of sources that were masked.
     Masked = "masked", Good, Good;
@@ -203,7 +203,7 @@ facts! {
     Rejected = "rejected", Good, Good;
     /// Events in run files that were deleted to stay within `keep`.
     KeptNewest = "kept_newest", Good, Good;
-    /// Details of events that the format has no place for into which they were converted; they are named.
+    /// Details of events that were not converted because the new format has no place for them; the output names them.
     NotCarried = "not_carried", Good, Good;
     /// Further copies of events in the same stream, written because a builder unit died.
     SecondCopies = "second_copies", Good, Good;

@@ -55,8 +55,8 @@ pub enum OfflineError {
         known: Option<String>,
     },
     /// A file that was named is no run file.
-    #[error("{}: no run file, for no record is in it, and no format is known that begins with {begin}; if it has a \
-             known format all the same, name it with --format", path.display())]
+    #[error("{}: this is no run file, because it has no records. No known format begins with {begin}. If the file has a \
+             known format, name it with --format", path.display())]
     NoRunFile {
         /// The file.
         path: PathBuf,
@@ -152,7 +152,7 @@ pub enum OfflineError {
         why: String,
     },
     /// A format travels in datagrams alone, and the file has none.
-    #[error("{}: {format} travels in datagrams, whose ends a plain file does not have; capture them (pcap, pcapng)", path.display())]
+    #[error("{}: {format} is sent in datagrams. A plain file does not contain where they end; record a capture (pcap, pcapng)", path.display())]
     NeedsCapture {
         /// The file.
         path: PathBuf,

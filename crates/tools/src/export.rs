@@ -605,6 +605,7 @@ impl Raw {
 impl Exporter for Raw {
     fn event(&mut self, event: &Parts<'_>, told: &mut Exported) -> Result<(), OfflineError> {
         told.note_made(event);
+        told.miss("event numbers", true);
         let mut fragments: Vec<&Part<'_>> = event.fragments.iter().collect();
         fragments.sort_by_key(|part| part.rank);
         fragments.iter().try_for_each(|part| self.output.write(part.view.payload))

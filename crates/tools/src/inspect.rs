@@ -33,10 +33,12 @@ impl Default for InspectOptions {
 /// # Errors
 /// If there is no segment, a file cannot be read, the event is nowhere, or `out` takes nothing.
 pub fn inspect(place: &Path, options: &InspectOptions, out: &mut dyn Write) -> Result<(), OfflineError> {
-    let files = segment_files(&[place])?;
+    let mut files = segment_files(&[place])?;
     if let Some(key) = options.event {
         return show_event(&files, key, options, out);
     }
+    // Files without an event, such as that of the stream `error` of most runs, come last.
+    files.sort_by_key(|file| matches!(Footer::count_events(&file.path), Ok(Some(0))));
     let mut left = options.records;
     for file in &files {
         show_segment(file, &mut left, out)?;

@@ -5,6 +5,7 @@
 //! run_index    where every copy of every event is; one copy per key, in the order of the keys; or all in the order of the files
 //! run_writer   run files written without a run
 //! verify, inspect, recover, replay
+//! faulty       the first events that are incomplete or doubtful, with sources and causes
 //! origin       bytes of a file, a FIFO or standard input; packed files (gzip, bzip2, xz, zstd, lz4) read as if they were not
 //! felix        blocks of a FELIX card in place of run files: decode, dump, generate
 //! export       run files as files of other formats
@@ -18,6 +19,7 @@
 
 mod error;
 pub mod export;
+mod faulty;
 pub mod felix;
 pub mod file_based;
 pub mod foreign;
@@ -35,6 +37,7 @@ mod tests;
 mod verify;
 
 pub use error::OfflineError;
+pub use faulty::{EventFault, FaultyEvent, FaultyEvents, NAMED_EVENTS};
 pub use inspect::{InspectOptions, inspect, readings, show_readings};
 pub use origin::Packing;
 pub use recover::{RECOVER_SCHEMA, RecoverAction, RecoverReport, RecoveredSegment, recover};

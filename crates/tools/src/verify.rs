@@ -3,7 +3,8 @@
 //! Two passes: the first looks at every record of every segment and notes where the events are, the second reads the copies
 //! that count in the order of their keys. A thread of its own computes the digest, which takes longer than all the rest.
 
-use super::{EventCopy, FooterState, OfflineError, RunEvent, RunIndex, SegmentScan, StreamContent};
+use super::faulty::Noted;
+use super::{EventCopy, FaultyEvent, FooterState, OfflineError, RunEvent, RunIndex, SegmentScan, StreamContent};
 use crate::status::{StatusSummary, named};
 use ropewalk_terms::{Asked, EventKey, Fact, Facts, SourceId, Status};
 use ropewalk_wire::fed;
@@ -55,6 +56,10 @@ pub struct VerifyReport {
     pub doubtful: u64,
     /// Events on which no filter decided.
     pub quarantined: u64,
+    /// Events that are incomplete, doubtful or quarantined, or have a fragment with a wrong checksum.
+    pub faulty: u64,
+    /// The first of them in the order of their keys, 10 at most, with sources and causes.
+    pub first_faulty: Vec<FaultyEvent>,
     /// Fragments in doubt, by flag; a wrong checksum that was seen when the fragment came is here, too.
     #[schemars(with = "BTreeMap<String, NonZeroU64>")]
     pub flagged: BTreeMap<&'static str, u64>,
@@ -163,6 +168,8 @@ pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError
         incomplete: content.incomplete,
         doubtful: content.doubtful,
         quarantined: content.quarantined,
+        faulty: content.faulty.count,
+        first_faulty: content.faulty.first,
         flagged,
         malformed: content.malformed + sum(|scan| scan.malformed),
         segments: scans.len() as u64,
@@ -215,6 +222,7 @@ struct Content {
     incomplete: u64,
     doubtful: u64,
     quarantined: u64,
+    faulty: Noted,
     /// Fragments with each of `FragmentFlags::DOUBTS`.
     doubts: [u64; FragmentFlags::DOUBTS.len()],
     fragments: u64,
@@ -297,6 +305,8 @@ impl Content {
         self.incomplete += u64::from(flags.contains(EventFlags::INCOMPLETE));
         self.quarantined += u64::from(flags.contains(EventFlags::QUARANTINED));
         let mut is_doubtful = flags.contains(EventFlags::DOUBTFUL);
+        let before = self.crc_errors + self.malformed;
+        let is_left = flags.contains(EventFlags::INCOMPLETE) || flags.contains(EventFlags::QUARANTINED);
         let fragments = event.event.fragments();
         order.clear();
         order.extend(fragments.clone().enumerate().map(|(place, fragment)| (fragment.entry.source, place)));
@@ -319,6 +329,9 @@ impl Content {
             payload.append(fragment.payload);
         }
         self.doubtful += u64::from(is_doubtful);
+        if is_left || is_doubtful || self.crc_errors + self.malformed > before {
+            self.faulty.add(event);
+        }
     }
 
     /// Fragments in doubt, by the name of their flag.

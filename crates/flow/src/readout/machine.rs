@@ -371,8 +371,7 @@ impl Readout {
             }
             let source = &mut self.sources[index];
             if source.frontier <= self.head && source.clock.shows(now, &self.oldest) >= self.source_timeout {
-                source.presence =
-                    Presence::GivenUp(if source.connected { Cause::TimedOut } else { Cause::Disconnected });
+                source.presence = Presence::GivenUp(source.silence());
                 self.note_frontier(index);
             }
         }

@@ -344,6 +344,12 @@ impl Source {
         if awaited { self.masking.first_wanted(next) } else { NEVER }
     }
 
+    /// Why nothing comes of it: its connection ended, or it has been silent, as one that was never connected.
+    pub(super) const fn silence(&self) -> Cause {
+        let has_left = !self.connected && self.statistics.connections > 0;
+        if has_left { Cause::Disconnected } else { Cause::TimedOut }
+    }
+
     /// The latest event that the source has shown, whether or not it could be placed.
     pub(super) fn highest(&self) -> Position {
         if self.waiting_at == NEVER { self.sequence.last() } else { self.waiting_at }

@@ -193,8 +193,12 @@ enum Request {
     Quality,
     /// Show what limits the run.
     Limit,
-    /// Show all alarms.
-    Alarms,
+    /// Show alarms that are not normal.
+    Alarms {
+        /// Show normal alarms, too.
+        #[arg(long)]
+        all: bool,
+    },
     /// Show all sources with their counts.
     Sources,
     /// Show the balance of fragments, events and buffers.
@@ -297,7 +301,7 @@ impl Request {
     const fn changes_something(&self) -> bool {
         match self {
             Self::Reference { run } => run.is_some(),
-            Self::State | Self::Quality | Self::Limit | Self::Alarms | Self::Sources | Self::Ledger => false,
+            Self::State | Self::Quality | Self::Limit | Self::Alarms { .. } | Self::Sources | Self::Ledger => false,
             Self::Journal | Self::Operator | Self::Masks | Self::Parameters | Self::Addresses => false,
             Self::Histograms | Self::Runs | Self::Files { .. } => false,
             _ => true,
@@ -343,7 +347,7 @@ impl Request {
             Self::State => client.look("state"),
             Self::Quality => client.look("quality"),
             Self::Limit => client.look("limit"),
-            Self::Alarms => client.look("alarms"),
+            Self::Alarms { .. } => client.look("alarms"),
             Self::Sources => client.look("sources"),
             Self::Ledger => client.look("ledger"),
             Self::Journal => client.look("journal"),

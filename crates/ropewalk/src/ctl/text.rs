@@ -19,7 +19,7 @@ pub(super) fn lines(request: &Request, replied: &Replied, names: &Names) -> Vec<
         _ if !(200..300).contains(&replied.status) => answer(body),
         Request::Quality => quality(body),
         Request::Limit => limit(body),
-        Request::Alarms => vec![alarms(list(body))],
+        Request::Alarms { all } => vec![alarms(list(body), *all)],
         Request::Acknowledge { alarm } | Request::Shelve { alarm, .. } => {
             list(body).iter().filter(|one| one["name"] == *alarm).map(alarm_line).collect()
         }
@@ -154,12 +154,22 @@ fn quality(body: &Value) -> Vec<String> {
         .collect()
 }
 
-fn alarms(all: &[Value]) -> String {
+/// Alarms that are not normal, the active ones first; with `shows_normal` the others behind them.
+fn alarms(all: &[Value], shows_normal: bool) -> String {
     if all.is_empty() {
         return "no alarm is configured".to_owned();
     }
+    let rank = |alarm: &Value| {
+        ["active", "latched", "acknowledged", "normal"].iter().position(|state| alarm["state"] == *state)
+    };
+    let mut shown: Vec<_> = all.iter().filter(|alarm| shows_normal || alarm["state"] != "normal").collect();
+    shown.sort_by_key(|alarm| rank(alarm).unwrap_or(0));
+    let normal = all.len() - shown.len();
+    if shown.is_empty() {
+        return format!("all {normal} alarms are normal (--all shows them)");
+    }
     let mut table = columns(&["severity", "alarm", "state", "run", "value", "remarks"], &[3, 4]);
-    for alarm in all {
+    for alarm in shown {
         let sentence = alarm["sentence"].as_str().filter(|sentence| !sentence.is_empty() && alarm["state"] != "normal");
         let remarks: Vec<_> = sentence.map(str::to_owned).into_iter().chain(handled(alarm)).collect();
         let state = Cell::new(text(&alarm["state"]));
@@ -170,7 +180,8 @@ fn alarms(all: &[Value]) -> String {
         let [severity, name] = ["severity", "name"].map(|key| Cell::new(text(&alarm[key])));
         table.add_row([severity, name, state, Cell::new(run), Cell::new(value), Cell::new(remarks.join(", "))]);
     }
-    table.trim_fmt()
+    let rest = if normal > 0 { format!("\n{normal} more are normal (--all shows them)") } else { String::new() };
+    table.trim_fmt() + &rest
 }
 
 /// What operators have done with an alarm.
@@ -379,7 +390,11 @@ mod tests {
             json!({ "name": "slow", "severity": "notice", "state": "acknowledged", "value": 2.5, "known_by": "ada",
                     "shelved_seconds": 60, "shelved_by": "bob" }),
         ];
-        let shown = alarms(&all);
+        let short = alarms(&all, false);
+        assert!(!short.contains("disk_full") && short.ends_with("1 more are normal (--all shows them)"), "{short}");
+        assert_eq!(alarms(&all[..1], false), "all 1 alarms are normal (--all shows them)");
+        let shown = alarms(&all, true);
+        assert!(shown.find("slow") < shown.find("disk_full"), "active alarms come first: {shown}");
         let row = |name: &str| shown.lines().find(|line| line.contains(name)).map(str::to_owned).unwrap_or_default();
         assert!(row("disk_full").contains("critical") && row("disk_full").contains("normal"), "{shown}");
         assert!(

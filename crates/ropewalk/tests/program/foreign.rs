@@ -8,7 +8,7 @@ use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 
 /// A file of such frames, of sources 1 and 2.
 fn file(directory: &TemporaryDirectory, name: &str, format: ForeignFormat, events: std::ops::Range<u32>) -> String {
@@ -227,6 +227,43 @@ fn a_file_goes_out_again_as_datagrams() {
         (&["replay", &file, "--to", &target, "--speed", "fast"], "100kHz"),
     ] {
         let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}
+
+/// Bytes of a stream say nothing of their format: the configuration does.
+#[test]
+fn a_raw_recording_goes_out_again_by_the_layout_of_its_source() {
+    let directory = TemporaryDirectory::new("foreign-replay-by");
+    let frame = |number: u8| [0xa5, 0xc3, number, 0, 9, 9, 9, 9];
+    let file = written(&directory, "adc.raw", &(1..=20).flat_map(frame).collect::<Vec<_>>());
+    let source = |name: &str, id: u32| {
+        format!(
+            "[[source]]\nid = {id}\nname = {name:?}\nreadout = \"ru0\"\nlisten = \"tcp://127.0.0.1:{}\"\nframe = {{ fixed = \"8B\" }}\n\
+             match = {{ at = 0, bytes = [0xa5, 0xc3] }}\nevent = {{ at = 2, type = \"u16le\" }}\n",
+            41_000 + id
+        )
+    };
+    let text = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n".to_owned() + &source("adc", 1);
+    let (one, two) = (written(&directory, "one.toml", text.as_bytes()), text + &source("tdc", 2));
+    let two = written(&directory, "two.toml", two.as_bytes());
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let target = format!("udp://{}", socket.local_addr().expect("it is bound"));
+    let replay = ["replay", &file, "--to", &target];
+    for by in [&["--by", &one][..], &["--by", &two, "--source", "adc"]] {
+        let played = Program::run([&replay[..], by].concat());
+        assert_eq!(played.expect_status(0).out[0], "sent 20 messages, 160 bytes");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let connection = format!("tcp://{}", listener.local_addr().expect("it is bound"));
+    let played = Program::run(["replay", &file, "--to", &connection, "--by", &one]);
+    assert_eq!(played.expect_status(0).out[0], "sent 20 messages, 160 bytes");
+    for (by, hint) in [
+        (&[][..], "--by CONFIG --source NAME"),
+        (&["--by", &two], "--source adc or tdc"),
+        (&["--by", &two, "--source", "hits"], "named `hits`; there are adc, tdc"),
+    ] {
+        let ended = Program::run([&replay[..], by].concat());
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
     }
 }
@@ -478,7 +515,7 @@ fn unknown_datagrams_are_looked_at() {
     let guesses = report["groups"][0]["guesses"].as_array().expect("a list");
     assert!(guesses.iter().any(|guess| guess["meaning"] == "frame_counter"), "{report:#}");
     let nothing = Program::run(["sniff", "udp:0", "--seconds", "0"]);
-    assert!(nothing.expect_status(3).errors.contains("nothing came: does the board send"));
+    assert!(nothing.expect_status(3).errors.contains("no data arrived: does the board send"));
     assert!(Program::run(["sniff", "tcp:9102"]).expect_status(2).errors.contains("tcp-listen:PORT"));
     assert!(Program::run(["sniff", "udp:many"]).expect_status(2).errors.contains("udp:6006"));
     assert!(Program::run(["sniff", "no-such-file"]).expect_status(2).errors.contains("no-such-file"));

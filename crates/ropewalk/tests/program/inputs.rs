@@ -362,7 +362,7 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
 
     let compared = runs(output, &["compare", "1", "2"]).expect_status(0).out.clone();
     let line = |name: &str| compared.iter().find(|line| line.contains(name)).expect("it is there");
-    assert!(line("events built").contains("differs") && !line("sources").contains("differs"), "{compared:#?}");
+    assert!(line("events complete").contains("differs") && !line("sources").contains("differs"), "{compared:#?}");
 
     assert!(line("configuration").contains("differs") && line("run.events").contains("300"), "{compared:#?}");
     let both = runs(output, &["compare", "1", "2", "--json"]).expect_status(0).account();

@@ -187,7 +187,8 @@ fn a_board_that_misses_a_trigger_is_out_of_step_within_200_events() {
 
 #[test]
 fn a_board_that_stops_sending_is_silent() {
-    let mut shift = Shift::begin(&setup("silent"), &[841, 843]);
+    let setup = setup("silent");
+    let mut shift = Shift::begin(&setup, &[841, 843]);
     shift.send_all(1..=50);
     shift.begun = Instant::now();
     let first = &mut shift.front_ends[0];
@@ -198,6 +199,40 @@ fn a_board_that_stops_sending_is_silent() {
     expect_remark(&ended, remark);
     let is_status = |line: &str| line.starts_with("exit status 3: incomplete 200 events, ") && line.contains(remark);
     assert!(ended.errors.lines().any(is_status), "{ended:#?}");
+    let faulty = ended.account()["faulty_events"].clone();
+    assert_eq!((faulty["first"].as_array().map(Vec::len), &faulty["further"]), (Some(10), &190.into()));
+    let fault = serde_json::json!({ "source": 843, "name": "boardB", "fault": "missing", "cause": "timed_out" });
+    assert_eq!(faulty["first"][0], serde_json::json!({ "event": "51", "faults": [fault], "further_faults": 0 }));
+    let output = setup.output().display().to_string();
+    let verified = Program::run(["verify", &format!("{output}/run000001")]);
+    let verified = verified.expect_status(3);
+    assert!(verified.out.iter().any(|line| line == "  51: boardB (source 843) missing: timed out"), "{verified:#?}");
+    let shown = Program::run(["runs", "show", "1", "--output", &output]);
+    let shown = shown.expect_status(0).out.join("\n");
+    assert!(shown.contains("51: boardB (source 843) missing: timed out"), "{shown}");
+    let troubled = shown.lines().find(|line| line.contains("sources with losses")).expect("a row");
+    assert!(troubled.contains("boardB (source 843)") && !troubled.contains("841"), "{troubled}");
+}
+
+#[test]
+fn a_board_that_begins_too_late_is_named_with_the_time_and_what_to_do() {
+    let setup = setup("late");
+    let mut shift = Shift::begin(&setup, &[841]);
+    let address = shift.controlled.address_of("ru0");
+    shift.front_ends[0].send_slowly(1..=200, Duration::from_millis(10));
+    let mut late = FrontEnd::ferol(&address, 843).with_size(200);
+    late.send(1..=200);
+    shift.front_ends.push(late);
+    shift.alarm("fragments_lost");
+    let ended = shift.end();
+    ended.expect_status(3);
+    // It had no connection that could end.
+    expect_remark(&ended, "boardB (source 843): missing in 200 events, 1 to 200: timed out");
+    let is_advice = |line: &&str| line.starts_with("advice: boardB (source 843): its first data came ");
+    let advice = ended.errors.lines().find(is_advice).unwrap_or_else(|| panic!("{ended:#?}"));
+    let rest = " s after those of source 841; 200 fragments came after the end of their events. Start it first, or raise \
+                `timeouts.readout` (300ms)";
+    assert!(advice.ends_with(rest), "{advice}");
 }
 
 #[test]

@@ -611,7 +611,8 @@ impl RunController {
         };
         self.closing = Some(handle.threads());
         let before = |time: Duration| Utc(self.view.sample.utc.0.saturating_sub(time.as_nanos() as i64));
-        handle.note_silence(self.activity.stopped().map(|(source, time)| (source, before(time))).collect());
+        let silent_since = self.activity.stopped().map(|(source, time)| (source, before(time))).collect();
+        handle.note_activity(silent_since, self.activity.began_late().collect());
         let bring = self.bring.clone();
         let work = move || {
             let brought = if task == Task::Discard {

@@ -463,7 +463,7 @@ fn a_draft_of_several_boards_takes_what_is_played_of_them() {
         wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
         let target = format!("udp://127.0.0.1:{port}").parse().expect("a target");
         let pace = Pace::Hertz(2000.0);
-        let options = ForeignReplayOptions { target, pace, port: Some(9000), format: None, times: 1 };
+        let options = ForeignReplayOptions { target, pace, port: Some(9000), format: None, by: None, times: 1 };
         assert_eq!(replay_foreign(&capture, &options).expect("it can be read").messages, 200);
         let summary = Run { handle }.end();
         assert!(summary.is_lossless() && summary.datagrams.nobodys == 0, "{draft}\n{summary:#?}");

@@ -512,7 +512,8 @@ fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
     wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
     let target = format!("udp://127.0.0.1:{port}").parse().expect("a target");
-    let options = ForeignReplayOptions { target, pace: Pace::Hertz(2000.0), port: None, format: None, times: 1 };
+    let options =
+        ForeignReplayOptions { target, pace: Pace::Hertz(2000.0), port: None, format: None, by: None, times: 1 };
     let played = replay_foreign(&data.join("example_LET.pcapng"), &options).expect("it can be read");
     assert_eq!((played.messages, played.lines.len()), (200, 2));
     let summary = Run { handle }.end();

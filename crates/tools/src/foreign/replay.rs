@@ -9,7 +9,9 @@ use ropewalk_flow::choosing::{Carrier, Wanted};
 use ropewalk_io::tcp::resolve;
 use ropewalk_terms::{Asked, Fact, Facts, Utc};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::framing::{Framing, Front, Search};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -81,6 +83,8 @@ pub struct ForeignReplayOptions {
     pub port: Option<u16>,
     /// Of a file that is no capture: its format; found out where it is not said.
     pub format: Option<ForeignFormat>,
+    /// Of a file that is no capture: what describes its frames, in the place of a format.
+    pub by: Option<Description>,
     /// How often; 0: without an end.
     pub times: u64,
 }
@@ -166,6 +170,9 @@ impl Player<'_> {
         if self.options.pace == Pace::Recorded {
             return Err(OfflineError::NoTimes);
         }
+        if let Some(framing) = &self.options.by {
+            return self.play_described(&mut input, framing);
+        }
         let mut failed = Ok(());
         frames::read(&mut input, self.options.format, &mut |found| match found {
             Found::Frame(frame) if failed.is_ok() => failed = self.send(None, None, frame.bytes),
@@ -176,6 +183,73 @@ impl Player<'_> {
             _ => {}
         })?;
         failed
+    }
+
+    /// Plays what a source with this description sent. A connection gets every byte of the file, so that a run finds the faults of
+    /// the recording; datagrams are whole frames.
+    fn play_described(&mut self, input: &mut Input, framing: &Description) -> Result<(), OfflineError> {
+        if framing.needs_datagrams() {
+            let format = match framing {
+                Description::Layout(_) => "a layout of datagrams",
+                Description::Format(format) | Description::Board(format, _) => format.name(),
+            };
+            return Err(OfflineError::NeedsCapture { path: input.path().to_owned(), format });
+        }
+        let mut search = Search::default();
+        loop {
+            let mut front = framing.front(input.window(), &mut search);
+            if let Front::Needs { bytes } = front {
+                if input.fill(bytes) {
+                    continue;
+                }
+                front = framing.front_at_end(input.window(), &mut search).unwrap_or(front);
+            }
+            let bytes = match front {
+                Front::Needs { .. } | Front::Lost { .. } => {
+                    let is_lost = matches!(front, Front::Lost { .. });
+                    self.play_rest(input, is_lost)?;
+                    break;
+                }
+                Front::Frame { bytes } => {
+                    self.send(None, None, &input.window()[..bytes])?;
+                    search = Search::default();
+                    bytes
+                }
+                Front::Skip { bytes, .. } => {
+                    let skipped = &input.window()[..bytes];
+                    self.pass(skipped, framing.is_filler(skipped))?;
+                    bytes
+                }
+            };
+            input.take(bytes);
+        }
+        self.sent.cut_off = input.cut_off();
+        Ok(())
+    }
+
+    /// Bytes between frames.
+    fn pass(&mut self, bytes: &[u8], is_filler: bool) -> Result<(), OfflineError> {
+        match self.options.target {
+            Target::Tcp(_) if !bytes.is_empty() => return self.send(None, None, bytes),
+            Target::Udp(_) if !is_filler => self.sent.skipped_bytes += bytes.len() as u64,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Bytes behind the last frame that can be found.
+    fn play_rest(&mut self, input: &mut Input, is_lost: bool) -> Result<(), OfflineError> {
+        if matches!(self.options.target, Target::Udp(_)) {
+            self.sent.faults += u64::from(is_lost);
+            self.sent.skipped_bytes += input.drain();
+            return Ok(());
+        }
+        while !input.window().is_empty() || input.fill(1) {
+            let bytes = input.window().len();
+            self.pass(input.window(), false)?;
+            input.take(bytes);
+        }
+        Ok(())
     }
 
     fn play_capture(&mut self, input: &mut Input) -> Result<(), OfflineError> {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    OfflineError, RecoverAction, RecoverReport, RecoveredSegment, RunIndex, StreamReport, VerifyReport, recover, verify,
+    FaultyEvents, OfflineError, RecoverAction, RecoverReport, RecoveredSegment, RunIndex, StreamReport, VerifyReport,
+    recover, verify,
 };
 use sha2::{Digest, Sha256};
 
@@ -94,6 +95,50 @@ fn incomplete_events_are_counted_and_no_damage() {
     directory.write(&name(0, 1), &Segment::new(1, 1, &events).closed());
     let report = verified(&directory);
     assert_eq!((report.events, report.incomplete, report.is_intact()), (2, 1, true));
+}
+
+#[test]
+fn the_first_events_with_a_fault_are_named_with_their_sources_and_causes() {
+    let directory = Directory::new();
+    let mut wrong = fed_fragment(3, b"8 bytes ");
+    wrong[10] ^= 1;
+    let many = (20..40).map(|number| Event { missing: vec![841], ..event(number, 1, b"") });
+    let mut events = vec![
+        event(1, 1, b"one"),
+        Event { missing: vec![841, 999], ..event(2, 1, b"two") },
+        event_of(3, 1, vec![(FED, wrong)]),
+    ];
+    events.extend(many);
+    // The order of the files is not that of the keys.
+    let (early, late) = events.split_at(10);
+    directory.write(&name(0, 1), &Segment::new(1, 1, late).closed());
+    directory.write(&name(1, 1), &Segment::new(1, 1, early).closed());
+    let report = verified(&directory);
+    assert_eq!((report.faulty, report.first_faulty.len()), (22, 10));
+    let texts: Vec<_> = report.first_faulty.iter().map(ToString::to_string).collect();
+    assert_eq!(texts[0], "2: chambers (source 841) missing: timed out, source 999 missing: timed out");
+    assert_eq!(texts[1], "3: chambers (source 841) has a wrong checksum");
+    assert_eq!(
+        (&*texts[2], &*texts[9]),
+        ("20: chambers (source 841) missing: timed out", "27: chambers (source 841) missing: timed out")
+    );
+    let listed = FaultyEvents::in_directory(directory.path()).expect("there are segments");
+    // The index has no checksums of fragments.
+    assert_eq!((&listed.first[0], listed.first[1].event.as_str()), (&report.first_faulty[0], "20"));
+    assert_eq!((listed.first.len(), listed.further), (10, Some(11)));
+}
+
+#[test]
+fn an_event_with_many_faults_names_the_first_of_them() {
+    let directory = Directory::new();
+    let events = [Event { missing: (1..=300).collect(), ..event(5, 1, b"") }];
+    let whole = Segment::new(1, 1, &events).closed();
+    directory.write(&name(0, 1), &packed(&whole, 1000));
+    let report = verified(&directory);
+    let text = report.first_faulty[0].to_string();
+    assert!(text.starts_with("5: source 1 missing: timed out, source 2 ") && text.ends_with(" and 296 more"), "{text}");
+    let listed = FaultyEvents::in_directory(directory.path()).expect("there are segments");
+    assert_eq!((listed.first, listed.further), (report.first_faulty, Some(0)), "packed files have the same index");
 }
 
 #[test]

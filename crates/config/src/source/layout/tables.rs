@@ -186,7 +186,7 @@ pub enum NumbersChoice {
     /// By one; several `fields` are the parts of one counter.
     Consecutive,
     /// By any step: they are the times of pulses, for instance. Events are numbered from 1 in the order of these
-    /// numbers, once no source can show a lower one, or was silent for `timeouts.readout`. All sources of the run must
+    /// numbers, as soon as every source has sent a higher number or has been silent for `timeouts.readout`. All sources of the run must
     /// be of this kind, and in one readout unit. A [board that restarts](front-ends.md#a-board-that-restarts) is out of
     /// sync. See [growing numbers](layout-fields.md#growing-numbers).
     Growing,

@@ -170,13 +170,20 @@ fn a_source_a_thousand_times_slower_holds_the_fast_ones_back_and_loses_nothing()
 }
 
 #[test]
-fn a_source_that_never_connects_is_missing_as_disconnected() {
+fn a_source_that_never_connected_is_missing_as_timed_out_and_one_that_left_as_disconnected() {
     let mut rig = Rig::new(config(2));
     rig.tell(Message::Start(Start::of_run(key(1))));
     rig.connect(0);
     rig.feed(0, [1]);
     rig.wait(SOURCE_TIMEOUT);
-    assert_eq!(rig.missing(key(1)), [(1, Cause::Disconnected)]);
+    assert_eq!(rig.missing(key(1)), [(1, Cause::TimedOut)], "no connection of it has ended");
+    rig.connect(1);
+    rig.feed(0, [2]);
+    rig.feed(1, [2]);
+    rig.disconnect(1);
+    rig.feed(0, [3]);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.missing(key(3)), [(1, Cause::Disconnected)]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::origin::tests::{noise, packed};
 use crate::{RunIndex, verify};
 use ropewalk_terms::{RunNumber, Status, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::EMULATED_PACKING;
 use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 use std::io::{Cursor, Read};
@@ -582,7 +583,7 @@ impl Drop for Temporary {
 }
 
 fn options(target: Target) -> ForeignReplayOptions {
-    ForeignReplayOptions { target, pace: Pace::Most, port: None, format: None, times: 1 }
+    ForeignReplayOptions { target, pace: Pace::Most, port: None, format: None, by: None, times: 1 }
 }
 
 fn receiver() -> (UdpSocket, Target) {
@@ -662,6 +663,56 @@ fn a_file_goes_out_frame_by_frame_and_no_faster_than_asked() {
     replay_foreign(&file.0, &wanted).expect("it goes out");
     assert!(begin.elapsed() >= Duration::from_millis(38), "19 times 2 ms: {:?}", begin.elapsed());
     assert!(received(&socket, 20).into_iter().map(|(_, bytes)| bytes).eq(sent));
+}
+
+/// A frame with a length, a marker and a number; the last one is cut.
+fn raw_recording() -> (Vec<Vec<u8>>, Vec<u8>) {
+    let frame = |number: u8| {
+        [&[0xa5, 0xc3, number, 0, 8 + number % 3, 0, 0, 0][..], &vec![number; usize::from(number % 3)]].concat()
+    };
+    let sent: Vec<_> = (1..20).map(frame).collect();
+    let recording = [&sent[..9].concat()[..], b"noise", &sent[9..].concat(), &frame(20)[..5]].concat();
+    (sent, recording)
+}
+
+fn layout_of(recording: &Path) -> Description {
+    let text = format!(
+        "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nname = \"adc\"\nid = 1\nreadout = \"ru0\"\n\
+         input = {recording:?}\nframe = {{ length = {{ at = 4, type = \"u16le\" }}, max = \"64B\" }}\n\
+         match = {{ at = 0, bytes = [0xa5, 0xc3] }}\nevent = {{ at = 2, type = \"u16le\" }}\n"
+    );
+    let configuration = ropewalk_config::parse("replay", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    configuration.source[0].framing().expect("it describes frames")
+}
+
+#[test]
+fn a_recording_of_a_described_source_goes_to_a_connection_byte_for_byte() {
+    let (sent, recording) = raw_recording();
+    let file = Temporary::new("described-tcp", &recording);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let target = Target::Tcp(listener.local_addr().expect("it is bound"));
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let (mut stream, _) = listener.accept().expect("the replay connects");
+        stream.read_to_end(&mut bytes).expect("it ends well");
+        bytes
+    });
+    let wanted = ForeignReplayOptions { by: Some(layout_of(&file.0)), ..options(target) };
+    let played = replay_foreign(&file.0, &wanted).expect("it goes out");
+    assert_eq!((played.bytes, played.skipped_bytes), (recording.len() as u64, 0), "faults of the recording, too");
+    assert!(played.messages as usize >= sent.len(), "frame by frame");
+    assert_eq!(reader.join().expect("it does not fail"), recording);
+}
+
+#[test]
+fn a_recording_of_a_described_source_goes_out_as_datagrams_of_a_frame_each() {
+    let (sent, recording) = raw_recording();
+    let file = Temporary::new("described-udp", &recording);
+    let (socket, target) = receiver();
+    let wanted = ForeignReplayOptions { by: Some(layout_of(&file.0)), ..options(target) };
+    let played = replay_foreign(&file.0, &wanted).expect("it goes out");
+    assert!(received(&socket, sent.len()).into_iter().map(|(_, bytes)| bytes).eq(sent));
+    assert_eq!((played.messages, played.skipped_bytes), (19, 10), "the noise and the cut frame");
 }
 
 #[test]
