@@ -9,7 +9,9 @@ use super::source::SourceSection;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, HOST_AND_PORT, Rate, SizeDistribution, Time, UNIT_NAME};
 use ropewalk_engine::stream::ServerConfig;
 use ropewalk_flow::readout::felix::{EventRule, NumberField};
-use ropewalk_flow::source::felix::{BLOCK_TIMEOUT, CHUNK_HEAD_BYTES, FAULTS, FaultShare, Faults as CardFaults};
+use ropewalk_flow::source::felix::{
+    BLOCK_TIMEOUT, CHUNK_HEAD_BYTES, FAULTS, FaultError, FaultShare, Faults as CardFaults,
+};
 use ropewalk_flow::stream::{MOST_SUBSCRIBERS, RouterConfig};
 use ropewalk_wire::felix::{BlockFormat, ELINKS};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -124,7 +126,8 @@ pub struct EmulateCard {
     /// Highest bandwidth of one e-link, such as `"3.2Gb/s"`. Without it: as fast as possible.
     pub link_speed: Option<Bandwidth>,
     /// Faults by [name](felix.md#faults-on-demand), and the share of all chunks or blocks that each affects, 0 to 1.
-    /// Those of chunks are at most 1 together, and those of blocks too. `lost_bytes` is only for streams.
+    /// Those of chunks are at most 1 together, and those of blocks too. `lost_bytes` is only for streams, and
+    /// `busy` needs trailers of 32 bits.
     pub faults: FaultShares,
     /// E-links that fail and come back, such as `[{ elink = 31, from = "20s", lasts = "10s" }]`.
     pub outages: Vec<OutageSection>,
@@ -564,6 +567,9 @@ fn check_card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&
         if links.iter().all(|(_, link)| link.elink != outage.elink) {
             faults.add(key(&format!("emulate.outages[{index}].elink")), "no source is this e-link");
         }
+    }
+    if let Err(error @ FaultError::Impossible(fault, _)) = emulate.faults.0.check(card.blocks.0) {
+        faults.add(key(&format!("emulate.faults.{}", fault.name())), error.to_string());
     }
     for fault in FAULTS.iter().filter(|fault| fault.is_of_streams() && emulate.faults.0.of(**fault) > 0.0) {
         faults.add(

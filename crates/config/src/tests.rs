@@ -471,6 +471,7 @@ fn cards_and_their_links_say_what_would_be_right() {
         (with(&format!("{card}input_speed = \"1GB/s\""), ""), "felix[0].input_speed", "give `input`"),
         (with(&format!("{card}serve = {{ wait = 17 }}"), ""), "felix[0].serve.wait", "no more than 16"),
         (with(&emulate("chunk_size = \"128KiB\""), ""), "felix[0].emulate.chunk_size", "max_fragment"),
+        (with(&emulate("faults = { busy = 0.1 }"), ""), "felix[0].emulate.faults.busy", "trailers of 32 bits"),
         (with(&emulate("faults = { lost_bytes = 0.1 }"), ""), "felix[0].emulate.faults.lost_bytes", "has its place"),
         (
             with(&emulate("outages = [{ elink = 9, from = \"1s\", lasts = \"1s\" }]"), ""),

@@ -120,6 +120,7 @@ fn generate(options: &GenerateOptions) -> Result<u8, Failure> {
     let card = EmulatedCardConfig { faults, ..card };
     let chunks = options.chunks.or(options.size.is_none().then_some(CHUNKS));
     let wanted = felix::GenerateOptions { card, chunks, bytes: options.size.map(|size| size.0) };
+    faults.check(options.kind.0).map_err(|error| Failure::Usage(format!("--fault: {error}")))?;
     let (output, stdout) = (&options.output, std::io::stdout());
     let made = if output == Path::new("-") {
         felix::generate(&wanted, &mut stdout.lock())?
