@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::remover::Job;
 use super::writer::{Append, Command, Done, Tally, UNDER_WAY, Writer};
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, length_of, open_file};
+use crate::clock::{Clock, MonotonicClock};
 use crate::doorbell::Doorbell;
 
 /// Vectors laid out at the start, so that appends of so many slices allocate nothing: for the batches of two segments.
@@ -203,11 +205,11 @@ impl RealDisk {
             }
             Done::Appended { append, result, bytes } => {
                 self.queued_bytes -= bytes;
-                let Append { file, cookie, known_failures, data, .. } = append;
+                let Append { file, cookie, known_failures, data, took, .. } = append;
                 match result {
                     Ok(offset) => {
                         self.spare.push(data);
-                        Completion::Appended { file, cookie, offset }
+                        Completion::Appended { file, cookie, offset, took }
                     }
                     Err(cause) => {
                         // The first of a file's failed appends; those behind it name the same number.
@@ -286,6 +288,8 @@ impl Disk for RealDisk {
                 cookie,
                 known_failures,
                 data: taken,
+                given: MonotonicClock.now(),
+                took: Duration::ZERO,
                 gathered: Vec::new(),
                 packed: Vec::new(),
             }),
