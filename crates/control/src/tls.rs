@@ -2,6 +2,7 @@
 
 use ropewalk_config::ControlSection;
 use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +77,12 @@ pub enum TlsError {
 
 /// The identity of a server: its certificate and private key.
 #[derive(Clone, Debug)]
-pub struct Identity(Arc<ServerConfig>);
+pub struct Identity {
+    config: Arc<ServerConfig>,
+    certificate: PathBuf,
+    /// Names and addresses of the certificate.
+    names: Vec<String>,
+}
 
 impl Identity {
     /// Loads the configured certificate and key; none if none are configured.
@@ -97,6 +103,7 @@ impl Identity {
         if chain.is_empty() {
             return Err(TlsError::Nothing { path: certificate.to_owned(), what: "certificate", label: "CERTIFICATE" });
         }
+        let names = chain.first().map_or_else(Vec::new, |certificate| alternative_names(certificate));
         let text = read_secret(key).map_err(|error| of(key, error))?;
         let secret = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| TlsError::Nothing {
             path: key.to_owned(),
@@ -115,12 +122,82 @@ impl Identity {
         let mut config = config.map_err(unfit)?;
         // The server supports HTTP/1.1 only; browsers would offer a later version first.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(Arc::new(config)))
+        Ok(Self { config: Arc::new(config), certificate: certificate.to_owned(), names })
+    }
+
+    /// The file of the certificate.
+    pub fn certificate(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// A host of this certificate under which clients find a server that listens at this address: the address itself,
+    /// a name of this machine for a local one, or the first name.
+    pub fn host(&self, listens: IpAddr) -> Option<&str> {
+        let is_usual = |name: &&String| !name.starts_with('*');
+        let named = |wanted: &str| self.names.iter().find(|name| *name == wanted);
+        let own = named(&listens.to_string());
+        let local = || if listens.is_loopback() { named("localhost") } else { None };
+        let is_other = |name: &&String| listens.is_loopback() || !is_local(name);
+        let usual = || self.names.iter().filter(is_usual).find(is_other);
+        own.or_else(local).or_else(usual).or_else(|| self.names.iter().find(is_usual)).map(String::as_str)
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        Arc::clone(&self.0).into()
+        Arc::clone(&self.config).into()
     }
+}
+
+fn is_local(name: &str) -> bool {
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The names and addresses in the subject alternative names of a certificate (RFC 5280, 4.2.1.6), those of DNS first;
+/// nothing where there are none or the bytes are something else.
+fn alternative_names(certificate: &[u8]) -> Vec<String> {
+    /// The extension's identifier, 2.5.29.17, with the head of its value.
+    const IDENTIFIER: [u8; 5] = [0x06, 0x03, 0x55, 0x1D, 0x11];
+    const OCTETS: u8 = 0x04;
+    const SEQUENCE: u8 = 0x30;
+    const CRITICAL: u8 = 0x01;
+    const DNS: u8 = 0x82;
+    const ADDRESS: u8 = 0x87;
+    let at = certificate.windows(IDENTIFIER.len()).position(|window| window == IDENTIFIER);
+    let Some(mut rest) = at.map(|at| &certificate[at + IDENTIFIER.len()..]) else { return Vec::new() };
+    if let Some((CRITICAL, _, behind)) = element(rest) {
+        rest = behind;
+    }
+    let Some((OCTETS, inner, _)) = element(rest) else { return Vec::new() };
+    let Some((SEQUENCE, mut rest, _)) = element(inner) else { return Vec::new() };
+    let (mut names, mut addresses) = (Vec::new(), Vec::new());
+    while let Some((tag, value, behind)) = element(rest) {
+        match (tag, value.len()) {
+            (DNS, _) => names.extend(std::str::from_utf8(value).map(str::to_owned)),
+            (ADDRESS, 4) => addresses.extend(<[u8; 4]>::try_from(value).map(|bytes| Ipv4Addr::from(bytes).to_string())),
+            (ADDRESS, 16) => {
+                addresses.extend(<[u8; 16]>::try_from(value).map(|bytes| Ipv6Addr::from(bytes).to_string()))
+            }
+            _ => {}
+        }
+        rest = behind;
+    }
+    names.append(&mut addresses);
+    names
+}
+
+/// The first element of DER: its tag, its value, and what is behind it.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, length], rest) = bytes.split_first_chunk::<2>()?;
+    // The length, or how many bytes it has.
+    let (length, rest) = match length {
+        0..0x80 => (usize::from(length), rest),
+        0x81 | 0x82 => {
+            let (head, rest) = rest.split_at_checked(usize::from(length - 0x80))?;
+            (head.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte)), rest)
+        }
+        _ => return None,
+    };
+    let (value, behind) = rest.split_at_checked(length)?;
+    Some((tag, value, behind))
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -197,4 +274,53 @@ pub(crate) fn explain(error: &ureq::Error) -> Option<String> {
         _ => return Some(error.to_string()),
     };
     Some(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The extension with these names.
+    fn extension(names: &[(u8, &[u8])]) -> Vec<u8> {
+        let wrapped = |tag: u8, value: &[u8]| [&[tag, value.len() as u8], value].concat();
+        let names: Vec<u8> = names.iter().flat_map(|(tag, name)| wrapped(*tag, name)).collect();
+        let before = [0x30, 0x82, 0x01, 0x00, 0x06, 0x03, 0x55, 0x1D, 0x11, 0x01, 0x01, 0xFF];
+        [&before[..], &wrapped(0x04, &wrapped(0x30, &names))].concat()
+    }
+
+    #[test]
+    fn names_come_before_addresses_and_other_bytes_have_none() {
+        let bytes = extension(&[
+            (0x87, &[10, 0, 0, 1]),
+            (0x82, b"*.daq"),
+            (0x81, b"a@b"),
+            (0x82, b"daq1"),
+            (0x82, b"localhost"),
+        ]);
+        assert_eq!(alternative_names(&bytes), ["*.daq", "daq1", "localhost", "10.0.0.1"]);
+        for end in 0..bytes.len() {
+            assert!(alternative_names(&bytes[..end]).is_empty(), "cut after {end} bytes");
+        }
+    }
+
+    #[test]
+    fn a_server_on_every_address_has_the_name_that_others_know() {
+        let config = || {
+            let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+            let config = config.expect("the usual versions").with_no_client_auth();
+            Arc::new(config.with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new())))
+        };
+        let identity = |names: &[&str]| Identity {
+            config: config(),
+            certificate: PathBuf::new(),
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let daq1 = identity(&["localhost", "*.daq", "daq1", "127.0.0.1", "10.0.0.1"]);
+        for (listens, host) in
+            [("0.0.0.0", "daq1"), ("10.0.0.1", "10.0.0.1"), ("10.0.0.2", "daq1"), ("127.0.0.2", "localhost")]
+        {
+            assert_eq!(daq1.host(listens.parse().expect("an address")), Some(host), "{listens}");
+        }
+        assert_eq!(identity(&["*.daq"]).host(Ipv4Addr::UNSPECIFIED.into()), None);
+    }
 }

@@ -250,8 +250,10 @@ fn with_a_certificate_ctl_asks_a_trusted_server_and_a_key_that_others_read_is_re
     let refused = Program::run(run);
     assert!(refused.expect_status(4).errors.contains("others may read it (mode 644): chmod 600"), "{refused:#?}");
     set_mode(0o600);
-    let controlled = Controlled::start(&setup, &["--idle"]);
+    let mut controlled = Controlled::start(&setup, &["--idle"]);
     assert!(controlled.url.starts_with("https://127.0.0.1:"), "{}", controlled.url);
+    let hint = controlled.program.expect_error_line("for `ropewalk ctl` and `ropewalk top`: export ROPEWALK_URL=");
+    assert!(hint.starts_with("https://127.0.0.1:") && hint.contains("--ca ") && hint.contains("alone.pem"), "{hint}");
     let believed = certificate.to_str().expect("it is text");
     let ctl = |command: &str, url: &str, more: &[&str]| {
         Program::run(["ctl", command, "--json", "--url", url].iter().chain(more))
