@@ -348,7 +348,8 @@ fn watch(
         // A run that failed, or could not begin, waits for an operator: without run control that is the reader of this
         // output, so the program ends.
         let waits = view.state == OperationState::Error && view.task.is_none() || is_given_up(&view);
-        if waits && !is_controlled {
+        // The younger event manager has the run, its operators and its alarms.
+        if waits && (!is_controlled || handle.is_superseded()) {
             break;
         }
     }
