@@ -647,6 +647,17 @@ fn a_command_of_alarms_that_cannot_be_executed_fails_check_and_start() {
 }
 
 #[test]
+fn a_filter_program_that_cannot_be_executed_fails_the_check() {
+    let filter = "[filter]\nprogram = [\"/no/such/program\"]\n";
+    let here = Setup::new("control-no-filter", &[841]).and(filter);
+    let ended = Program::run(["config".as_ref(), "check".as_ref(), here.file().as_os_str()]);
+    let errors = &ended.expect_status(2).errors;
+    assert!(errors.contains("filter.program") && errors.contains("`/no/such/program`"), "{ended:#?}");
+    let elsewhere = Setup::new("control-filter-node", &[841]).and(&format!("{filter}nodes = [\"10.0.0.9:4100\"]\n"));
+    Program::run(["config".as_ref(), "check".as_ref(), elsewhere.file().as_os_str()]).expect_status(0);
+}
+
+#[test]
 fn a_taken_port_is_named_with_the_url_of_this_program() {
     // If it is taken already, the test needs no listener.
     let _listener = TcpListener::bind("127.0.0.1:8900");
