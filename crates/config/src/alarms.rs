@@ -247,7 +247,7 @@ pub struct ControlSection {
 pub(super) fn check_control(section: &ControlSection, faults: &mut Faults) {
     match (&section.certificate, &section.key) {
         (Some(_), None) => faults.add("control.key", "a certificate needs its private key, in a file of mode 0600"),
-        (None, Some(_)) => faults.add("control.certificate", "which certificate does the key belong to?"),
+        (None, Some(_)) => faults.add("control.certificate", "a private key needs its certificate: give `certificate`"),
         _ => {}
     }
 }

@@ -150,7 +150,7 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
         faults.add(key("filter"), message);
     }
     if section.library.is_some() && !section.triggers.is_empty() {
-        faults.add(key("triggers"), "who decides? Give one of `triggers` and `library`");
+        faults.add(key("triggers"), "give one of `triggers` and `library`: it decides on events");
     }
     if section.memory.0 < 1 << 20 {
         faults.add(key("memory"), "at least 1MiB, of which a library's process has to live");

@@ -363,7 +363,7 @@ pub(super) fn unheard_of(stream: &StreamSection, configuration: &Configuration) 
 fn filter(filter: &FilterSection, configuration: &Configuration, faults: &mut Faults) {
     let ways = [!filter.triggers.is_empty(), filter.library.is_some(), filter.program.is_some()];
     if ways.into_iter().filter(|&is_given| is_given).count() != 1 {
-        faults.add("filter", "who decides? Give one of `triggers`, `library` and `program`");
+        faults.add("filter", "give one of `triggers`, `library` and `program`: it decides on events");
     }
     if filter.program.as_ref().is_some_and(Vec::is_empty) {
         faults.add("filter.program", "the program's path, and its arguments");
