@@ -360,9 +360,9 @@ impl Writers {
         }
         let joined = self.feeders.into_iter().map(|feeder| match feeder {
             None => Ok(Unread::default()),
-            Some(feeder) => Ok(feeder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?),
+            Some(feeder) => feeder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         });
-        joined.collect()
+        Ok(joined.collect::<Result<_, OfflineError>>()?)
     }
 }
 

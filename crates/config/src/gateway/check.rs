@@ -242,10 +242,7 @@ fn mechanisms(
         faults.add(key("receive"), "the kernel joins UDP packets alone, and a flow has a `protocol`");
     }
     if gateway.send == SendChoice::AfXdp && gateway.receive != ReceiveChoice::AfXdp {
-        faults.add(
-            key("send"),
-            "`send = \"af_xdp\"` needs `receive = \"af_xdp\"`: both use one queue of the card",
-        );
+        faults.add(key("send"), "`send = \"af_xdp\"` needs `receive = \"af_xdp\"`: both use one queue of the card");
     }
     let receives_by_ring = matches!(gateway.receive, ReceiveChoice::Tpacket | ReceiveChoice::AfXdp);
     let sends_by_ring = matches!(gateway.send, SendChoice::TxRing | SendChoice::AfXdp);
@@ -253,7 +250,10 @@ fn mechanisms(
         faults.add(key("send"), "rings carry packets, and the farm is reached over TCP");
     }
     if (receives_by_ring || sends_by_ring) && gateway.interface.is_none() {
-        faults.add(key("interface"), "`tpacket`, `af_xdp` and `tx_ring` need the name of a network card, such as \"eth0\"");
+        faults.add(
+            key("interface"),
+            "`tpacket`, `af_xdp` and `tx_ring` need the name of a network card, such as \"eth0\"",
+        );
     }
     let is_unnamed = |address: &ListenAddress| address.0.ip().is_unspecified();
     if let Some((flow, _)) = gateway.listen.iter().find(|(_, address)| receives_by_ring && is_unnamed(address)) {
