@@ -25,14 +25,16 @@ pub struct AlarmSection {
     /// Quantity that is checked once a second ([metrics.md](metrics.md#alarms)); needed if the alarm is enabled. One of
     /// `"events_per_second"`, `"bytes_in_per_second"`, `"bytes_to_disk_per_second"`, `"live_share"` (0 to 1),
     /// `"nodes_missing"`, `"dead"` (1 while the run takes data and builds nothing although a source sends), and
-    /// `"alarms_not_sent"` (1 while the last message of `[alarms]` was not accepted). For a [counter](metrics.md) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
-    /// `"per_second:crc_errors"`. For a state 1 or 0, `"limited_by:disk"` or `"phase:draining"`.
+    /// `"alarms_not_sent"` (1 while the last message of `[alarms]` was not accepted). For a [counter](metrics.md#counters) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
+    /// `"per_second:crc_errors"`. For a state 1 or 0, `"limited_by:disk"`, `"data:checksums_wrong"` or
+    /// `"phase:draining"` ([names](metrics.md#alarms)).
     /// `"reference:bytes_in_per_second"` is the difference of a series from the [reference
     /// run](configuration-control.md#monitor) at the same age, in percent of the reference.
     #[serde(default, deserialize_with = "quantity")]
     #[schemars(with = "Option<String>")]
     pub quantity: Option<Quantity>,
-    /// The alarm is raised if the quantity is larger than this. Either `above` or `below` is needed.
+    /// The alarm is raised if the quantity is larger than this, in its unit: events, bytes, or nanoseconds for counters of
+    /// times. Either `above` or `below` is needed.
     pub above: Option<f64>,
     /// The alarm is raised if the quantity is smaller than this.
     pub below: Option<f64>,
@@ -163,7 +165,7 @@ fn pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PagesChoice, D::E
 impl AlarmSection {
     /// What is wrong with it, by the name of the key.
     fn rule(&self) -> Result<Rule, (&'static str, &'static str)> {
-        let quantity = self.quantity.ok_or(("quantity", "what does it look at? See docs/configuration-control.md"))?;
+        let quantity = self.quantity.ok_or(("quantity", "it is missing: what the rule checks, such as \"events_per_second\"; docs/configuration-control.md lists all"))?;
         let condition = match (self.above, self.below) {
             (Some(limit), None) => Condition::Above(limit),
             (None, Some(limit)) => Condition::Below(limit),
@@ -245,7 +247,7 @@ pub struct ControlSection {
 pub(super) fn check_control(section: &ControlSection, faults: &mut Faults) {
     match (&section.certificate, &section.key) {
         (Some(_), None) => faults.add("control.key", "a certificate needs its private key, in a file of mode 0600"),
-        (None, Some(_)) => faults.add("control.certificate", "which certificate does the key belong to?"),
+        (None, Some(_)) => faults.add("control.certificate", "a private key needs its certificate: give `certificate`"),
         _ => {}
     }
 }

@@ -15,6 +15,7 @@ use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::run_file::{Compression, MAX_RECORD_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Checks everything. `written` tells which keys the file contains.
@@ -27,8 +28,10 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
         not_of_gateways(written, faults);
     } else {
         of_readout_units(configuration, faults);
+        not_of_readout_units(written, faults);
     }
     lumisection(configuration, faults);
+    sizes(configuration, faults);
     if configuration.run.drain.is_some() && written.has("timeouts", "drain") {
         faults.add("run.drain", "`drain` of [timeouts] is set as well: remove this one");
     }
@@ -78,9 +81,19 @@ fn not_of_gateways(written: &Written, faults: &mut Faults) {
     }
 }
 
+/// Sections that only gateways use.
+const OF_GATEWAYS: [&str; 2] = ["farm", "trigger"];
+
+fn not_of_readout_units(written: &Written, faults: &mut Faults) {
+    for section in OF_GATEWAYS.into_iter().filter(|section| written.has_section(section)) {
+        faults.add(section, "only gateways use it, and the file has readout and builder units: leave it out");
+    }
+}
+
 /// Checks the sections that only readout units, builder units and their sources use.
 fn of_readout_units(configuration: &Configuration, faults: &mut Faults) {
     nodes(configuration, faults);
+    addresses(configuration, faults);
     timeouts(configuration, faults);
     sources(configuration, faults);
     triggers(configuration, faults);
@@ -118,6 +131,61 @@ fn sources(configuration: &Configuration, faults: &mut Faults) {
             faults.add(key("id"), message);
         }
         self::source(source, key, faults);
+    }
+}
+
+/// Whether nodes can listen at this address, or connect to it: `host:port`, as endpoints read it. The name of a host is
+/// looked up when it is used.
+pub(super) fn is_host_and_port(address: &str) -> bool {
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let is_name = !host.is_empty() && !host.contains([':', '/', '[', ']', ' ']);
+    address.parse::<SocketAddr>().is_ok() || is_name && port.parse::<u16>().is_ok()
+}
+
+/// Addresses that every node, or front ends, must know.
+fn addresses(configuration: &Configuration, faults: &mut Faults) {
+    let Configuration { readout, manager, run, felix, .. } = configuration;
+    let readouts = readout.iter().enumerate().flat_map(|(index, readout)| {
+        [(format!("readout[{index}].listen"), &readout.listen), (format!("readout[{index}].address"), &readout.address)]
+    });
+    let standby = manager.standby.iter().enumerate().map(|(at, address)| (format!("manager.standby[{at}]"), address));
+    let serving = felix.iter().enumerate().filter_map(|(index, card)| {
+        card.serve.as_ref().map(|serve| (format!("felix[{index}].serve.listen"), &serve.listen))
+    });
+    let others = [("manager.address".to_owned(), &manager.address), ("run.front_ends".to_owned(), &run.front_ends)];
+    for (key, address) in readouts.chain(standby).chain(serving).chain(others) {
+        if !is_host_and_port(address) {
+            let message = "a host and a port from 0 to 65535, such as \"127.0.0.1:9000\" or \"[::1]:0\"";
+            faults.add(key, format!("`{address}` is no address: {message}"));
+        }
+    }
+}
+
+/// The smallest size of a run file.
+const LEAST_SEGMENT: Bytes = Bytes(4 << 10);
+/// The smallest memory of a builder unit.
+const LEAST_BUILDER_POOL: Bytes = Bytes(1 << 20);
+
+/// Sizes with which nothing, or one event at a time, could be done.
+fn sizes(configuration: &Configuration, faults: &mut Faults) {
+    let run = &configuration.run;
+    if run.segment_events == Some(0) {
+        faults.add("run.segment_events", "a run file has at least one event; without it the size ends a file");
+    }
+    if run.segment_bytes.0 < LEAST_SEGMENT.0 {
+        faults.add("run.segment_bytes", format!("{LEAST_SEGMENT} at least: a smaller file has no room for a record"));
+    }
+    if run.segment_time.is_some_and(|time| time.0.is_zero()) {
+        faults.add("run.segment_time", "longer than no time at all");
+    }
+    for (index, builder) in configuration.builder.iter().enumerate() {
+        if builder.bytes.0 == 0 {
+            faults.add(format!("builder[{index}].bytes"), "more than 0: as many bytes are in work at once");
+        }
+        if builder.pool.0 < LEAST_BUILDER_POOL.0 {
+            let message = format!("{LEAST_BUILDER_POOL} at least: super-fragments are received into it");
+            faults.add(format!("builder[{index}].pool"), message);
+        }
     }
 }
 

@@ -232,8 +232,13 @@ pub(super) fn meant_key(message: &str) -> Option<&str> {
 }
 
 /// Types in serde's messages, and what users call them.
-const TYPES: [(&str, &str); 4] =
-    [("a boolean", "true or false"), ("a sequence", "a list"), ("a map", "a table"), ("f64", "a number")];
+const TYPES: [(&str, &str); 5] = [
+    ("a boolean", "true or false"),
+    ("a sequence", "a list"),
+    ("a map", "a table"),
+    ("f64", "a number"),
+    ("a string", "a text in quotes"),
+];
 
 /// Rewrites a message of serde for users, with the name that was probably meant.
 pub(super) fn plain(message: &str) -> String {
@@ -243,14 +248,20 @@ pub(super) fn plain(message: &str) -> String {
     if let Some((found, expected)) = message.split_once(", expected ")
         && found.starts_with("invalid ")
     {
-        let is_integer = |name: &str| name.strip_prefix(['u', 'i']).is_some_and(|bits| bits.parse::<u8>().is_ok());
+        fn is_integer(name: &str) -> bool {
+            name.strip_prefix(['u', 'i']).is_some_and(|bits| bits.parse::<u8>().is_ok())
+        }
         let known = TYPES.iter().find(|(name, _)| *name == expected).map(|(_, words)| *words);
         let words = match known {
             _ if is_integer(expected) => "a whole number",
+            _ if expected.strip_prefix("a nonzero ").is_some_and(is_integer) => "a whole number above 0",
             None if expected.starts_with("struct ") => "a table",
             known => known.unwrap_or(expected),
         };
         return format!("{found}, expected {words}");
+    }
+    if message.starts_with("wanted exactly 1 element") {
+        return "a table with exactly one key is expected here".to_owned();
     }
     let (what, rest) = match message.strip_prefix("unknown field `") {
         Some(rest) => ("key is named", rest),

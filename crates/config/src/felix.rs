@@ -114,7 +114,8 @@ pub struct EmulateCard {
     /// Highest bandwidth of one e-link, such as `"3.2Gb/s"`. Without it: as fast as possible.
     pub link_speed: Option<Bandwidth>,
     /// Faults by [name](felix.md#faults-on-demand), and the share of all chunks or blocks that each affects, 0 to 1.
-    /// Those of chunks are at most 1 together, and those of blocks too. `lost_bytes` is only for streams.
+    /// Those of chunks are at most 1 together, and those of blocks too. `lost_bytes` is only for streams, and
+    /// `busy` needs trailers of 32 bits.
     pub faults: FaultShares,
     /// E-links that fail and come back, such as `[{ elink = 31, from = "20s", lasts = "10s" }]`.
     pub outages: Vec<OutageSection>,

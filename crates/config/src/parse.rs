@@ -601,7 +601,7 @@ fn place_of(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let mut table = Some(root);
     for part in key.split('.') {
         let (name, index) = named(part);
-        let mut value = table?.get(name)?;
+        let Some(mut value) = table.and_then(|table| table.get(name)) else { break };
         if let (Some(index), DeValue::Array(array)) = (index, value.get_ref()) {
             value = array.get(index)?;
         }

@@ -249,7 +249,7 @@ pub struct TransferSection {
     pub command: Vec<String>,
     /// Second command, run when the first one succeeded. The last line of its output begins with the CRC-32C of what
     /// has arrived, in eight hexadecimal digits; all other output is ignored. Without this key the last line of
-    /// `command` is used.
+    /// `command` is used. A file without a right checksum counts as not transferred.
     pub checksum: Option<Vec<String>>,
     /// Delete a run file, with its checksum file, when the reported checksum is right. It is compared with the checksum
     /// of the file here; with `checksums`, with the one beside the file. Otherwise the file stays, marked by a file of

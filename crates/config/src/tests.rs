@@ -477,6 +477,7 @@ fn cards_and_their_links_say_what_would_be_right() {
         (with(&format!("{card}input_speed = \"1GB/s\""), ""), "felix[0].input_speed", "give `input`"),
         (with(&format!("{card}serve = {{ wait = 17 }}"), ""), "felix[0].serve.wait", "no more than 16"),
         (with(&emulate("chunk_size = \"128KiB\""), ""), "felix[0].emulate.chunk_size", "max_fragment"),
+        (with(&emulate("faults = { busy = 0.1 }"), ""), "felix[0].emulate.faults.busy", "trailers of 32 bits"),
         (with(&emulate("faults = { lost_bytes = 0.1 }"), ""), "felix[0].emulate.faults.lost_bytes", "has its place"),
         (
             with(&emulate("outages = [{ elink = 9, from = \"1s\", lasts = \"1s\" }]"), ""),
@@ -683,6 +684,43 @@ fn alarms_are_the_configurations_and_those_of_every_run() {
     }
     let error = with("[[alarm]]\nname = \"a\"\nquantity = \"total:crc_error\"").expect_err("no such counter");
     assert!(error.message.contains("is it crc_errors"), "{error}");
+}
+
+#[test]
+fn what_cannot_work_is_refused_at_its_place() {
+    let with = |more: &str| parse("test.toml", &format!("{GOOD}\n{more}\n"), &variable);
+    let readout = |more: &str| with(&format!("[[readout]]\nname = \"ru9\"\n{more}"));
+    let builder = |more: &str| with(&format!("[[builder]]\nname = \"bu9\"\n{more}"));
+    for (parsed, key) in [
+        (readout("listen = \"127.0.0.1\""), "readout[1].listen"),
+        (readout("listen = \"127.0.0.1:99999\""), "readout[1].listen"),
+        (readout("address = \":4000\""), "readout[1].address"),
+        (readout("listen = \"[fe80:1]:4000\""), "readout[1].listen"),
+        (with("[manager]\naddress = \"x\""), "manager.address"),
+        (with("[manager]\naddress = \"a:1\"\nstandby = [\"b\"]"), "manager.standby[0]"),
+        (with("[run]\nfront_ends = \"nonsense\""), "run.front_ends"),
+        (with("[run]\nsegment_events = 0"), "run.segment_events"),
+        (with("[run]\nsegment_bytes = \"1\""), "run.segment_bytes"),
+        (with("[run]\nsegment_time = \"0s\""), "run.segment_time"),
+        (builder("bytes = \"0\""), "builder[1].bytes"),
+        (builder("pool = \"1KiB\""), "builder[1].pool"),
+        (with("[farm]\nnodes = 3"), "farm"),
+        (with("[trigger]"), "trigger"),
+        // What is missing has the place of its section.
+        (with("[run]\nwrite = false"), "run.acknowledge"),
+        (with("[timeouts]\nreadout = \"10s\""), "timeouts.builder"),
+        (with("[[alarm]]\nname = \"a\"\nabove = 0"), "alarm[0].quantity"),
+        (with("[[alarm]]\nname = \"a\"\nquantity = \"dead\""), "alarm[0].above"),
+        (with("[control]\ncertificate = \"server.pem\""), "control.key"),
+        (readout("capacity = 64"), "readout[1].window"),
+    ] {
+        let error = parsed.expect_err(key);
+        let error = error.each().find(|error| error.key == key).unwrap_or_else(|| panic!("{key}: {error}"));
+        assert!(error.line > GOOD.lines().count() && error.column > 0, "{key}: {error}");
+    }
+    for address in ["127.0.0.1:0", "[::1]:0", "daq-1.example.org:65535", "0.0.0.0:5000"] {
+        assert!(readout(&format!("listen = \"{address}\"")).is_ok(), "{address}");
+    }
 }
 
 #[test]

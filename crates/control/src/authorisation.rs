@@ -114,9 +114,12 @@ impl Authorisation {
         if let Some(token) = &self.token {
             let shown = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
             if !shown.is_some_and(|shown| token.is(shown.trim())) {
-                let why = "commands need a token: `ropewalk ctl --token FILE` with the file of --control-token, or the header \
-                           `Authorization: Bearer TOKEN`";
-                return Err((StatusCode::UNAUTHORIZED, why.to_owned()));
+                let what = if shown.is_some() { "this token is wrong" } else { "commands need a token" };
+                let why = format!(
+                    "{what}: `ropewalk ctl --token FILE` with the file of --control-token, or the header `Authorization: \
+                     Bearer TOKEN`"
+                );
+                return Err((StatusCode::UNAUTHORIZED, why));
             }
         }
         let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);

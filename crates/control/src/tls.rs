@@ -2,15 +2,17 @@
 
 use ropewalk_config::ControlSection;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, CertificateError, InvalidMessage, ServerConfig};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use webpki::EndEntityCert;
 
 /// Reads a secret, a token or a private key, from a file that only its owner may read.
 ///
@@ -74,9 +76,17 @@ pub enum TlsError {
     NoAuthorities,
 }
 
+/// The name of each machine for itself.
+const LOCAL: &str = "localhost";
+
 /// The identity of a server: its certificate and private key.
 #[derive(Clone, Debug)]
-pub struct Identity(Arc<ServerConfig>);
+pub struct Identity {
+    config: Arc<ServerConfig>,
+    certificate: PathBuf,
+    /// The certificate itself.
+    own: CertificateDer<'static>,
+}
 
 impl Identity {
     /// Loads the configured certificate and key; none if none are configured.
@@ -94,9 +104,9 @@ impl Identity {
         let of = |path: &Path, source| TlsError::File { path: path.to_owned(), source };
         let text = std::fs::read(certificate).map_err(|error| of(certificate, error))?;
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect();
-        if chain.is_empty() {
+        let Some(own) = chain.first().cloned() else {
             return Err(TlsError::Nothing { path: certificate.to_owned(), what: "certificate", label: "CERTIFICATE" });
-        }
+        };
         let text = read_secret(key).map_err(|error| of(key, error))?;
         let secret = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| TlsError::Nothing {
             path: key.to_owned(),
@@ -115,11 +125,31 @@ impl Identity {
         let mut config = config.map_err(unfit)?;
         // The server supports HTTP/1.1 only; browsers would offer a later version first.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(Arc::new(config)))
+        Ok(Self { config: Arc::new(config), certificate: certificate.to_owned(), own })
+    }
+
+    /// The file of the certificate.
+    pub fn certificate(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// A name in this certificate under which clients find a server that listens at this address: the address itself,
+    /// `localhost` for a local one, or the first name without a wildcard.
+    pub fn host(&self, listens: IpAddr) -> Option<String> {
+        let certificate = EndEntityCert::try_from(&self.own).ok()?;
+        let is_in = |name: &str| {
+            let name = ServerName::try_from(name);
+            name.is_ok_and(|name| certificate.verify_is_valid_for_subject_name(&name).is_ok())
+        };
+        let mut names = certificate.valid_dns_names().filter(|name| !name.starts_with('*') && *name != LOCAL);
+        let own = Some(listens.to_string()).filter(|own| is_in(own));
+        let local = || is_in(LOCAL).then(|| LOCAL.to_owned());
+        let own = own.or_else(|| if listens.is_loopback() { local() } else { None });
+        own.or_else(|| names.next().map(str::to_owned)).or_else(local)
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        Arc::clone(&self.0).into()
+        Arc::clone(&self.config).into()
     }
 }
 

@@ -29,7 +29,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ropewalk_terms::{COUNTERS, Counter, Instant, RunNumber, Utc, counted};
+use ropewalk_terms::{COUNTERS, Counter, Instant, RunNumber, Unit, Utc, counted};
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as NoLimit;
@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 use crate::bottleneck::{Finding, Limit};
 use crate::history::{SERIES, Seen, Series};
 use crate::presence::Presence;
+use crate::prometheus::name as metric;
 use crate::quality::{ProblemKind, Quality};
 use crate::sample::PHASES;
 use crate::{Rates, RunTrend, Sample};
@@ -680,14 +681,17 @@ pub enum NoQuantity {
     )]
     Unknown(String),
     /// There is no such counter.
-    #[error("there is no counter `{0}`; docs/metrics.md lists them, without `ropewalk_` and `_total`{near}", near = near(.0))]
+    #[error("there is no counter `{0}`; docs/metrics.md lists them, with their names in alarms{near}", near = near(.0))]
     Counter(String),
+    /// The name of a metric, whose unit is not that of the counter.
+    #[error("the metric `{0}` is in seconds; alarms use the counter, in nanoseconds: `{name}`", name = .1.name())]
+    Seconds(String, Counter),
     /// There is no such limit.
-    #[error("nothing is limited by this: {0}")]
-    Limit(String),
+    #[error("no limit is named `{0}`: there are {1}")]
+    Limit(String, String),
     /// There is no such problem of the data.
-    #[error("no problem of the data has this name: {0}")]
-    Problem(String),
+    #[error("no problem of the data is named `{0}`: there are {1}")]
+    Problem(String, String),
     /// There is no such series.
     #[error("nothing is known of `{0}` in a reference run: there are {series}", series = names())]
     Series(String),
@@ -696,21 +700,43 @@ pub enum NoQuantity {
     Phase(String),
 }
 
-/// Counters whose names have the wrong one's first word.
+/// Counters whose names share most words with the wrong one, whatever their order.
 fn near(wrong: &str) -> String {
-    let word = wrong.split('_').next().unwrap_or_default();
-    let near = COUNTERS.iter().map(|counter| counter.name()).filter(|name| !word.is_empty() && name.starts_with(word));
-    let near: Vec<_> = near.take(4).collect();
-    if near.is_empty() { String::new() } else { format!("; is it {}?", near.join(" or ")) }
+    let words: Vec<_> = wrong.split('_').filter(|word| word.len() > 2).collect();
+    // `errors` and `error` are one word.
+    let is_same = |word: &str, other: &str| word.starts_with(other) || other.starts_with(word);
+    let shared =
+        |name: &str| words.iter().filter(|word| name.split('_').any(|own| own.len() > 2 && is_same(own, word))).count();
+    let most = COUNTERS.iter().map(|counter| shared(counter.name())).max().unwrap_or(0);
+    let mut near: Vec<_> = COUNTERS.iter().map(|counter| counter.name()).filter(|name| shared(name) == most).collect();
+    near.sort_by_key(|name| name.len().abs_diff(wrong.len()));
+    near.truncate(4);
+    if most == 0 { String::new() } else { format!("; is it {}?", near.join(" or ")) }
+}
+
+/// The names that a message of serde on an unknown one lists: every second piece between backquotes.
+fn known_in(error: &NoLimit) -> String {
+    error.to_string().split('`').skip(3).step_by(2).collect::<Vec<_>>().join(", ")
 }
 
 fn names() -> String {
     SERIES.iter().map(|series| series.name).collect::<Vec<_>>().join(", ")
 }
 
+/// The counter of this name, or of the metric of this name, with or without `ropewalk_` and `_total`.
 fn counter(name: &str) -> Result<Counter, NoQuantity> {
-    let found = COUNTERS.iter().find(|counter| counter.name() == name);
-    found.copied().ok_or_else(|| NoQuantity::Counter(name.to_owned()))
+    if let Some(&counter) = COUNTERS.iter().find(|counter| counter.name() == name) {
+        return Ok(counter);
+    }
+    let plain = |name: &str| name.trim_start_matches("ropewalk_").trim_end_matches("_total").to_owned();
+    let wanted = plain(name);
+    match COUNTERS.iter().find(|&&counter| counter.name() == wanted || plain(&metric(counter)) == wanted) {
+        Some(&counter) if counter.unit() == Unit::Nanoseconds && counter.name() != wanted => {
+            Err(NoQuantity::Seconds(name.to_owned(), counter))
+        }
+        Some(&counter) => Ok(counter),
+        None => Err(NoQuantity::Counter(name.to_owned())),
+    }
 }
 
 impl FromStr for Quantity {
@@ -725,10 +751,10 @@ impl FromStr for Quantity {
             Some(("per_second", name)) => counter(name).map(Self::Growth),
             Some(("limited_by", name)) => Limit::deserialize(name.into_deserializer())
                 .map(Self::LimitedBy)
-                .map_err(|error: NoLimit| NoQuantity::Limit(error.to_string())),
+                .map_err(|error: NoLimit| NoQuantity::Limit(name.to_owned(), known_in(&error))),
             Some(("data", name)) => ProblemKind::deserialize(name.into_deserializer())
                 .map(Self::Data)
-                .map_err(|error: NoLimit| NoQuantity::Problem(error.to_string())),
+                .map_err(|error: NoLimit| NoQuantity::Problem(name.to_owned(), known_in(&error))),
             Some(("reference", name)) => {
                 let place = SERIES.iter().position(|series| series.name == name);
                 place.map(Self::FromReference).ok_or_else(|| NoQuantity::Series(name.to_owned()))

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::activity::SILENT;
 use crate::numbering::wrong_beginnings;
-use crate::quality::{RESTARTED, exchanged, filters_given_up, have_all_restarted, never_sent};
+use crate::quality::{RESTARTED, exchanged, filters_given_up, have_all_restarted, left_behind, never_sent};
 use crate::{Activity, DiskLoad, NodeRates, Rates, Sample, SourceRates, SourceSample};
 
 /// What kind of thing limits the run.
@@ -325,6 +325,10 @@ fn wrong_first_number(view: &View<'_>) -> Option<Finding> {
 
 /// No fragment of an event has a place any more.
 fn sources_restarted(view: &View<'_>) -> Option<Finding> {
+    if let Some((source, count, sentence)) = left_behind(view.before, view.now) {
+        let evidence = vec![(format!("stale fragments of source {source}"), count as f64)];
+        return Some(finding(Limit::SourcesRestarted, format!("source {source}"), sentence, evidence));
+    }
     let count = view.lost(|account| account.dropped.get(Cause::OutOfSync));
     if count == 0 || view.built() > 0 || !have_all_restarted(view.now) {
         return None;

@@ -1,6 +1,6 @@
 //! What is known of the event numbers of a source, and the sentences about it: live, and in the account of a run.
 
-use ropewalk_terms::{Counter, EventKey, FragmentAccount, SourceId, grouped};
+use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, SourceId, grouped};
 
 /// What its readout unit found out about the numbers of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -53,6 +53,9 @@ pub struct Begun {
     /// Events before that number, which are counted as missing; none while the fragments of the source are in no event.
     pub skipped: Option<u64>,
 }
+
+/// What to do about a first number that does not fit the run. Whether `first` is given is not known here.
+pub const RESET: &str = "reset the boards before each run (docs/alarms.md, wrong_first_number)";
 
 /// Fewer events than these are a loss at the start, as of datagrams, and no other first number.
 const SOME: u64 = 16;
@@ -164,9 +167,7 @@ pub fn wrong_beginnings(all: &[Numbered<'_>], name_of: impl Fn(SourceId) -> Stri
                 Some((other, number)) => {
                     format!("{name} sends numbers from {came}, {} from {number}: reset both", name_of(other))
                 }
-                None => format!(
-                    "{name} sends number {came}, but the first event of the run is {first} (first): reset the board, or delete \"first\""
-                ),
+                None => format!("{name} sends number {came}, but the first event of the run is {first}: {RESET}"),
             };
             return Some((one.source, one.account.stale, sentence));
         }
@@ -181,9 +182,13 @@ pub fn wrong_beginnings(all: &[Numbered<'_>], name_of: impl Fn(SourceId) -> Stri
         }
         let Begun { first, came, skipped } = one.numbering.begun.filter(|_| have_all_skipped)?;
         let skipped = skipped?;
+        // Readout units give up what is too far behind without an event for each number.
+        let counted = one.account.missing.get(Cause::Skipped).min(skipped);
+        let missing =
+            if counted < skipped { format!("{} of them are", grouped(counted)) } else { "they are".to_owned() };
         let sentence = format!(
-            "{name} began with number {came}, but the first event of the run is {first} (first): {} events before are counted as \
-             missing; reset the board before a run, or delete \"first\"",
+            "{name} began with number {came}, but the first event of the run is {first}: {} events are before it, and {missing} \
+             counted as missing; {RESET}",
             grouped(skipped)
         );
         Some((one.source, skipped, sentence))
@@ -214,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_board_that_counts_already_is_named_with_both_numbers_and_the_cure() {
-        let expected = "calo sends number 4521, but the first event of the run is 826 (first): reset the board, or delete \"first\"";
+        let expected = format!("calo sends number 4521, but the first event of the run is 826: {RESET}");
         assert_eq!(sentences(&[(88, 80, 0, Some((826, 4521, None)))]), [expected]);
         let joined = (88, 8, 80, Some((826, 4521, None)));
         assert_eq!(sentences(&[joined]), [""; 0], "left-overs of an earlier run came in front of the first event");
@@ -239,7 +244,7 @@ mod tests {
         let apart = [(300, 300, 0, Some((0, 5000, None))), (300, 300, 0, Some((0, 7000, None)))];
         assert_eq!(sentences(&apart)[1], "straw sends numbers from 7000, calo from 5000: reset both");
         let silent = [(300, 300, 0, Some((0, 5000, None))), (0, 0, 0, None)];
-        assert!(sentences(&silent)[0].ends_with("(first): reset the board, or delete \"first\""));
+        assert!(sentences(&silent)[0].ends_with(RESET));
     }
 
     #[test]
@@ -268,9 +273,19 @@ mod tests {
         let begun = |skipped| (3000, 0, 2999, Some((0, skipped, Some(skipped))));
         let both = sentences(&[begun(5001), begun(5000)]);
         assert_eq!(both.len(), 2);
-        assert!(both[1].starts_with(
-            "straw began with number 5000, but the first event of the run is 0 (first): 5,000 events before are counted as missing;"
-        ));
+        let words =
+            "straw began with number 5000, but the first event of the run is 0: 5,000 events are before it, and";
+        assert_eq!(both[1], format!("{words} 0 of them are counted as missing; {RESET}"));
+        for (counted, missing) in [(5000, "they are"), (9000, "they are"), (4096, "4,096 of them are")] {
+            let mut account =
+                FragmentAccount { received: 3000, in_complete_events: 2999, ..FragmentAccount::default() };
+            account.missing.add(Cause::Skipped, counted);
+            let begun = Some(Begun { first: 0, came: 5000, skipped: Some(5000) });
+            let numbering = SourceNumbering { begun, ..SourceNumbering::default() };
+            let all = [Numbered::new(SourceId(2), (&numbering, &account), |_| 0)];
+            let found = wrong_beginnings(&all, |_| "straw".to_owned());
+            assert_eq!(found[0].2, format!("{words} {missing} counted as missing; {RESET}"));
+        }
         assert_eq!(sentences(&[begun(5000), (3000, 0, 3000, None)]), [""; 0], "straw was there: events are incomplete");
         assert_eq!(sentences(&[begun(3), begun(5000)]), [""; 0], "some datagrams were lost at the start");
     }

@@ -7,11 +7,13 @@
 //! [`bottleneck`](crate::bottleneck) explains the rate of a run; this module explains whether the data are good. A problem
 //! stays in the list to the end of the run. It is *current* while its condition holds, or while its count grows.
 
+mod left_behind;
 mod losses;
 mod nodes;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::left_behind::left_behind;
 pub(crate) use self::nodes::filters_given_up;
 pub use self::nodes::{filter_problems, not_written};
 
@@ -310,6 +312,10 @@ impl QualityMonitor {
             let found_of =
                 |source| Finding { kind, source: Some(source), count: 0, holds: true, sentence: sentence.clone() };
             found.extend(sources.into_iter().map(found_of));
+        }
+        if let Some((source, count, sentence)) = before.and_then(|before| left_behind(before, sample)) {
+            let kind = ProblemKind::SourceRestarted;
+            found.push(Finding { kind, source: Some(source), count, holds: true, sentence });
         }
         incomplete(sample, &mut found);
         self.standstill(before, sample, &mut found);

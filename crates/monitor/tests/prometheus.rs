@@ -1,10 +1,11 @@
 //! The text for Prometheus, read by its grammar, and the files that name its metrics.
 
+use ropewalk_monitor::alarms::Quantity;
 use ropewalk_monitor::prometheus::{name, text};
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{
     ByCause, COUNTERS, Cause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, MEASURES, NodeId,
-    RunNumber, SourceId, StreamAccount, StreamIndex, Utc,
+    RunNumber, SourceId, StreamAccount, StreamIndex, Unit, Utc,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -266,16 +267,65 @@ fn every_metric_that_the_examples_and_the_page_name_exists() {
     assert!(read("examples/prometheus.yml").contains("metrics_path: /metrics"));
 }
 
+/// An alarm takes a counter under each name that docs/metrics.md has of it, and no two counters share one.
+#[test]
+fn alarms_take_counters_under_the_names_of_their_metrics() {
+    for &counter in COUNTERS {
+        let metric = name(counter);
+        let plain = metric.trim_start_matches("ropewalk_").trim_end_matches("_total").to_owned();
+        let read = |name: &str| format!("total:{name}").parse::<Quantity>();
+        assert_eq!(read(counter.name()), Ok(Quantity::Value(counter)));
+        for name in [metric.as_str(), plain.as_str()] {
+            match read(name) {
+                Ok(quantity) => assert_eq!(quantity, Quantity::Value(counter), "{name}"),
+                // The unit in the name is not that of the number.
+                Err(error) => {
+                    assert!(
+                        counter.unit() == Unit::Nanoseconds && error.to_string().contains(counter.name()),
+                        "{error}"
+                    );
+                }
+            }
+        }
+    }
+    for (wrong, right) in
+        [("bytes_writen", "bytes_"), ("errors_crc", "is it crc_errors"), ("disk_busy", "is it disk_busy_time?")]
+    {
+        let error = format!("per_second:{wrong}").parse::<Quantity>().expect_err(wrong).to_string();
+        assert!(error.contains(right), "{error}");
+    }
+    let error = "total:disk_busy_seconds".parse::<Quantity>().expect_err("seconds").to_string();
+    assert!(error.contains("in nanoseconds: `disk_busy_time`"), "{error}");
+}
+
+/// The page names every limit and every problem that a rule can be about.
+#[test]
+fn the_page_lists_what_rules_can_be_about() {
+    let page = read("docs/metrics.md");
+    let alarms = page.split("## Alarms").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a section");
+    for wrong in ["limited_by:x", "data:x"] {
+        let error = wrong.parse::<Quantity>().expect_err(wrong).to_string();
+        let (_, names) = error.split_once(": there are ").expect("the error lists them");
+        let names: Vec<_> = names.split(", ").collect();
+        assert!(names.len() > 10, "{error}");
+        for name in names {
+            assert!(alarms.contains(&format!("`{name}`")), "{name} is not in the section on alarms");
+        }
+    }
+}
+
 /// The table of counters in docs/metrics.md is the list of counters.
 /// To update it: `ROPEWALK_BLESS=1 cargo test -p ropewalk-monitor --test prometheus`.
 #[test]
 fn the_page_lists_every_counter() {
-    const HEAD: &str = "| Metric | What it counts |\n|---|---|\n";
+    const HEAD: &str = "| Metric | In alarms | What it counts |\n|---|---|---|\n";
     let page = read("docs/metrics.md");
     let (before, table) = page.rsplit_once(HEAD).expect("the page has a table of counters");
     let after = table.split_once("\n\n").map_or_else(String::new, |(_, after)| format!("\n{after}"));
     let row = |&counter: &Counter| {
-        format!("| `{}` | {} |\n", name(counter), counter.help().trim().replace(". Per ", "; per "))
+        let unit = if counter.unit() == Unit::Nanoseconds { ", in nanoseconds" } else { "" };
+        let (metric, own) = (name(counter), counter.name());
+        format!("| `{metric}` | `{own}`{unit} | {} |\n", counter.help().trim().replace(". Per ", "; per "))
     };
     let made = format!("{before}{HEAD}{}{after}", COUNTERS.iter().map(row).collect::<String>());
     if std::env::var_os("ROPEWALK_BLESS").is_some() {

@@ -16,7 +16,7 @@ use ropewalk_flow::source::felix::{EmulatedCardConfig, FaultShare, Faults};
 use ropewalk_flow::stream::SubscriberAccount;
 use ropewalk_run::{CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving};
 use ropewalk_tools::felix::{self, DecodeReport, ELinks};
-use ropewalk_wire::felix::{ELINKS, ELink};
+use ropewalk_wire::felix::{BlockError, ChunkError, ELINKS, ELink};
 use ropewalk_wire::stream::{
     Balance, Down, DownRefusal, End, LARGEST_DOWN_BYTES, MOST_RANGES, Policy, Range, Share, Subscribe,
 };
@@ -89,6 +89,10 @@ fn by_name(counts: &BTreeMap<&str, u64>) -> String {
     counts.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect::<Vec<_>>().join(", ")
 }
 
+fn total(counts: &BTreeMap<&str, u64>) -> u64 {
+    counts.values().sum()
+}
+
 fn elink_table(report: &DecodeReport) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
@@ -116,6 +120,7 @@ fn dump(options: &DumpOptions) -> Result<u8, Failure> {
 fn generate(options: &GenerateOptions) -> Result<u8, Failure> {
     let faults = options.faults.iter().copied();
     let faults = Faults::new(faults).map_err(|error| Failure::Usage(format!("--fault: {error}")))?;
+    faults.check(options.kind.0).map_err(|error| Failure::Usage(format!("--fault: {error}")))?;
     let card = EmulatedCardConfig::new(options.kind.0, options.elinks.iter(), options.chunk_size.0, options.seed);
     let card = EmulatedCardConfig { faults, ..card };
     let chunks = options.chunks.or(options.size.is_none().then_some(CHUNKS));
@@ -165,7 +170,7 @@ fn serve(options: &ServeOptions) -> Result<u8, Failure> {
     }
     Ok(if !all.is_balanced() {
         exit::UNBALANCED
-    } else if all.dropped.total() > 0 {
+    } else if all.dropped.total() > 0 || served.iter().any(Served::is_damaged) {
         exit::LOST
     } else {
         exit::GOOD
@@ -230,6 +235,18 @@ fn card(options: &CardOptions) -> Result<u8, Failure> {
 fn print_served(served: &[Served], all: &SubscriberAccount) {
     let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
     say!("blocks      {}", grouped(sum(|card| card.input.chunks.blocks)));
+    let input = CardFaults::of(served);
+    for (name, count) in [
+        ("skipped", format!("{} bytes that belong to no block", grouped(input.skipped_bytes))),
+        ("left over", format!("{} bytes at the end that are no whole block", grouped(input.left_over_bytes))),
+        ("missing", format!("{} blocks, by their sequence numbers", grouped(input.blocks_missing))),
+        ("damaged", format!("{} blocks: {}", grouped(total(&input.block_errors)), by_name(&input.block_errors))),
+        ("given up", format!("{} chunks: {}", grouped(total(&input.chunk_errors)), by_name(&input.chunk_errors))),
+    ] {
+        if !count.starts_with("0 ") {
+            say!("{name:<11} {count}");
+        }
+    }
     say!("chunks      {}", grouped(sum(|card| card.server.received)));
     say!("subscribers {}", grouped(sum(|card| card.server.joined)));
     say!("sent        {} chunks, {} bytes", grouped(all.sent), grouped(all.sent_bytes));
@@ -340,13 +357,19 @@ fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "What a server of chunks did: the last line of `ropewalk felix serve FILE --json`")]
 pub(crate) struct ServeReport {
+    /// Damaged blocks by the name of what is wrong with them.
+    block_errors: BTreeMap<&'static str, u64>,
     /// Blocks that were decoded, damaged ones included.
     blocks: u64,
-    /// Bytes of these blocks.
+    /// Blocks that the sequence numbers show to be missing, modulo 32 for each gap.
+    blocks_missing: u64,
+    /// Bytes of the blocks that were decoded.
     bytes: u64,
     /// How many cards were served.
     #[schemars(range(min = 1))]
     cards: usize,
+    /// Chunks that were given up, by the reason's name.
+    chunk_errors: BTreeMap<&'static str, u64>,
     /// Chunks that came from the cards.
     chunks: u64,
     /// Bytes that were copied: of small chunks, and for subscribers that may lose chunks.
@@ -360,6 +383,8 @@ pub(crate) struct ServeReport {
     duration_s: f64,
     /// Whether the account of chunks adds up: offered = sent + dropped + moved + queued.
     ledger: Ledger,
+    /// Bytes at the end of the files that are no whole block.
+    left_over_bytes: u64,
     /// Chunks that other members of a group took over.
     moved: u64,
     /// Chunks that subscribers asked for, once for each subscriber.
@@ -377,12 +402,40 @@ pub(crate) struct ServeReport {
     sent: u64,
     /// Bytes of the chunks that were sent.
     sent_bytes: u64,
+    /// Bytes before and between the blocks of the files that belong to none.
+    skipped_bytes: u64,
     /// Subscribers that came.
     subscribers: u64,
     /// Chunks received that no subscriber asked for.
     unwanted: u64,
     /// How often a card waited for a subscriber that must miss nothing.
     waits: u64,
+}
+
+/// What was wrong with the blocks of all cards.
+struct CardFaults {
+    block_errors: BTreeMap<&'static str, u64>,
+    chunk_errors: BTreeMap<&'static str, u64>,
+    blocks_missing: u64,
+    skipped_bytes: u64,
+    left_over_bytes: u64,
+}
+
+impl CardFaults {
+    fn of(served: &[Served]) -> Self {
+        let sum = |of: &dyn Fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
+        let blocks = BlockError::ALL.iter().enumerate();
+        let blocks = blocks.map(|(at, error)| (error.name(), sum(&|card| card.input.chunks.block_errors[at])));
+        let chunks = ChunkError::ALL.iter().enumerate();
+        let chunks = chunks.map(|(at, error)| (error.name(), sum(&|card| card.input.chunks.chunk_errors[at])));
+        Self {
+            block_errors: blocks.filter(|&(_, count)| count > 0).collect(),
+            chunk_errors: chunks.filter(|&(_, count)| count > 0).collect(),
+            blocks_missing: sum(&|card| card.input.chunks.blocks_missing),
+            skipped_bytes: sum(&|card| card.skipped_bytes),
+            left_over_bytes: sum(&|card| card.left_over_bytes),
+        }
+    }
 }
 
 /// Messages to e-links.
@@ -407,16 +460,22 @@ impl ServeReport {
     /// The report of all cards and subscribers after this many seconds.
     fn new(served: &[Served], all: &SubscriberAccount, seconds: f64) -> Self {
         let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
+        let CardFaults { block_errors, chunk_errors, blocks_missing, skipped_bytes, left_over_bytes } =
+            CardFaults::of(served);
         Self {
+            block_errors,
             blocks: sum(|card| card.input.chunks.blocks),
+            blocks_missing,
             bytes: sum(|card| card.input.bytes),
             cards: served.len(),
+            chunk_errors,
             chunks: sum(|card| card.server.received),
             copied_bytes: sum(|card| card.server.copied_bytes),
             down: DownCounts { refused: sum(|card| card.server.down.1), sent: sum(|card| card.server.down.0) },
             dropped: all.dropped.iter().map(|(cause, count)| (cause.name(), count)).collect(),
             duration_s: seconds,
             ledger: Ledger { balanced: all.is_balanced() },
+            left_over_bytes,
             moved: all.moved,
             offered: all.offered,
             passed_over: all.passed_over,
@@ -425,6 +484,7 @@ impl ServeReport {
             schema: Self::SCHEMA,
             sent: all.sent,
             sent_bytes: all.sent_bytes,
+            skipped_bytes,
             subscribers: sum(|card| card.server.joined),
             unwanted: sum(|card| card.server.unwanted),
             waits: sum(|card| card.input.waits),

@@ -61,7 +61,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
         }
     }
     if report.unfinished_segments > 0 {
-        for directory in &options.directories {
+        for directory in options.directories.iter().filter(|directory| has_unfinished(directory)) {
             tell!(
                 "advice: after the end of the run, `ropewalk recover {}` closes unfinished files",
                 directory.display()
@@ -69,6 +69,12 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
         }
     }
     Ok(exit::with_reasons(&report.status))
+}
+
+/// Whether a run file in this directory was not closed.
+fn has_unfinished(directory: &Path) -> bool {
+    let is_open = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "open");
+    std::fs::read_dir(directory).is_ok_and(|entries| entries.flatten().any(is_open))
 }
 
 pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {

@@ -263,12 +263,24 @@ fn serve(control: &Controlled, handle: &ControlHandle) -> Result<Server, Failure
         }
         _ => Failure::Environment(format!("--control {error}")),
     })?;
-    let scheme = if control.config.identity.is_some() { "https" } else { "http" };
     let address = server.address();
-    tell!("run control and dashboard: {scheme}://{address}/");
-    if address.port() != DASHBOARD.port() {
-        tell!("{taken}for `ropewalk ctl` and `ropewalk top`: export {URL_VARIABLE}={scheme}://{address}");
-    }
+    let Some(identity) = &control.config.identity else {
+        tell!("run control and dashboard: http://{address}/");
+        if address.port() != DASHBOARD.port() {
+            tell!("{taken}for `ropewalk ctl` and `ropewalk top`: export {URL_VARIABLE}=http://{address}");
+        }
+        return Ok(server);
+    };
+    // A client asks under a name that is in the certificate.
+    let (host, port) = (identity.host(address.ip()), address.port());
+    let host = host.unwrap_or_else(|| address.ip().to_string());
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    tell!("run control and dashboard: https://{host}:{port}/");
+    let file = identity.certificate().display();
+    tell!(
+        "{taken}for `ropewalk ctl` and `ropewalk top`: export {URL_VARIABLE}=https://{host}:{port}, and `--ca {file}` unless \
+         the system trusts its authority"
+    );
     Ok(server)
 }
 
@@ -335,7 +347,8 @@ fn watch(
         // A run that failed, or could not begin, waits for an operator: without run control that is the reader of this
         // output, so the program ends.
         let waits = view.state == OperationState::Error && view.task.is_none() || is_given_up(&view);
-        if waits && !is_controlled {
+        // The younger event manager has the run, its operators and its alarms.
+        if waits && (!is_controlled || handle.is_superseded()) {
             break;
         }
     }

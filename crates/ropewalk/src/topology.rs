@@ -59,9 +59,11 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
 pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     let configuration = ropewalk_config::read(file)?;
     warn(&configuration.renamed);
-    for (key, command) in
-        [("alarms.command", &configuration.alarms.command), ("logbook.command", &configuration.logbook.command)]
-    {
+    // A filter with `nodes` runs on other machines.
+    let filter = configuration.filter.as_ref().filter(|filter| filter.nodes.is_empty());
+    let program = filter.and_then(|filter| filter.program.clone()).unwrap_or_default();
+    let (alarms, logbook) = (&configuration.alarms.command, &configuration.logbook.command);
+    for (key, command) in [("alarms.command", alarms), ("logbook.command", logbook), ("filter.program", &program)] {
         user_command::check(command).map_err(|why| unfit(file, PlacementError::Unfit(Fault::new(key, why))))?;
     }
     let plan = placement(&configuration).map_err(|error| unfit(file, error))?;

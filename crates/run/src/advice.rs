@@ -171,7 +171,7 @@ impl Evidence<'_> {
             Some(other) if source.given_first_event().is_none() => {
                 format!("its numbers begin with {came}, those of {other} with {first}: {remedy}")
             }
-            _ => format!("its numbers begin with {came}, but the first event of the run is {first} (first): {remedy}"),
+            _ => format!("its numbers begin with {came}, but the first event of the run is {first}: {remedy}"),
         }
     }
 

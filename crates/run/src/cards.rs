@@ -205,7 +205,8 @@ fn feeder(
     let is_over = Arc::new(AtomicBool::new(false));
     let input = open(card, origin, &is_over)?;
     let bytes_per_second = card.input_speed.map(|speed| speed.bytes_per_second);
-    Ok(Feeder { origin: origin.clone(), input, writer, bell, again: false, bytes_per_second, is_over })
+    let origin = origin.clone();
+    Ok(Feeder { origin, input, skipped_before: 0, writer, bell, again: false, bytes_per_second, is_over })
 }
 
 pub(super) fn emulated(

@@ -108,6 +108,8 @@ impl RunningFeeder {
 pub(super) struct Feeder {
     pub(super) origin: ByteOrigin,
     pub(super) input: BlockInput,
+    /// Bytes that belonged to no block when it was read the times before.
+    pub(super) skipped_before: u64,
     pub(super) writer: RingWriter,
     /// What wakes the ring's reader, where it sleeps.
     pub(super) bell: Option<Bell>,
@@ -118,17 +120,27 @@ pub(super) struct Feeder {
     pub(super) is_over: Arc<AtomicBool>,
 }
 
+/// Bytes that were read and belong to no block.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Unread {
+    /// Before and between blocks.
+    pub(super) skipped: u64,
+    /// At the end.
+    pub(super) left_over: u64,
+}
+
 impl Feeder {
-    /// Writes all blocks, and ends the ring; the notes say what was wrong with them.
+    /// Writes all blocks, and ends the ring; the notes say what was wrong with them. Returns how many bytes belonged to
+    /// no block.
     ///
     /// # Errors
     /// If reading fails: what was read before is written.
-    pub(super) fn feed(mut self, notes: &FeederNotes) -> Result<(), OfflineError> {
+    pub(super) fn feed(mut self, notes: &FeederNotes) -> Result<Unread, OfflineError> {
         let fed = self.feed_all();
         let must_ring = self.writer.close();
         self.ring_if(must_ring);
         let path = self.origin.path().display();
-        let (skipped, left_over) = (self.input.skipped_bytes(), self.input.left_over_bytes());
+        let (skipped, left_over) = (self.skipped_before + self.input.skipped_bytes(), self.input.left_over_bytes());
         let mut said = Vec::new();
         if skipped > 0 {
             said.push(format!("{path}: {skipped} bytes between blocks belong to none"));
@@ -138,7 +150,7 @@ impl Feeder {
         }
         said.extend(fed.as_ref().err().map(ToString::to_string));
         notes.leave(said);
-        fed
+        fed.map(|()| Unread { skipped, left_over })
     }
 
     fn feed_all(&mut self) -> Result<(), OfflineError> {
@@ -164,6 +176,7 @@ impl Feeder {
                 return Ok(());
             }
             numbers.begin_again();
+            self.skipped_before += self.input.skipped_bytes();
             self.input = match blocks(&self.origin, &self.is_over) {
                 // Told to stop since it was asked: then nothing is read, which looks like an empty file.
                 Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),

@@ -1,7 +1,7 @@
 //! Chunks of FELIX blocks served to subscribers and subscribed to, without a run.
 
 use super::cards::{chunks, emulated, largest_chunk, ring_of, rules};
-use super::feeder::{Feeder, FeederNotes};
+use super::feeder::{Feeder, FeederNotes, Unread};
 use super::resolve::{Addresses, Resolved};
 use super::worker::{DriveWithPage, Ending, Worker};
 use ropewalk_config::ByteOrigin;
@@ -253,6 +253,19 @@ pub struct Served {
     pub input: StreamCounts,
     /// What its subscribers got.
     pub server: ServerReport,
+    /// Bytes before and between the blocks of a file that belong to none: bytes were lost, or it begins in a block.
+    pub skipped_bytes: u64,
+    /// Bytes at the end of a file that are no whole block.
+    pub left_over_bytes: u64,
+}
+
+impl Served {
+    /// Damaged blocks, chunks that were given up, and bytes that belong to no block. Bytes at a file's end are no loss.
+    pub fn is_damaged(&self) -> bool {
+        let chunks = &self.input.chunks;
+        let faults = chunks.block_errors.iter().chain(&chunks.chunk_errors).sum::<u64>();
+        faults + chunks.blocks_missing + self.skipped_bytes > 0
+    }
 }
 
 /// Progress while cards are served.
@@ -292,10 +305,12 @@ pub fn serve(offers: &[CardOffer], mut watch: impl FnMut(Serving<'_>) -> bool) -
             cards.stop();
         }
     })?;
-    let served = cards.0.iter().map(ServedCard::served).collect();
+    let mut served: Vec<Served> = cards.0.iter().map(ServedCard::served).collect();
     // With the servers go the rings' readers: then their writers end too, wherever they are.
     drop(cards);
-    writers.end()?;
+    for (card, unread) in served.iter_mut().zip(writers.end()?) {
+        (card.skipped_bytes, card.left_over_bytes) = (unread.skipped, unread.left_over);
+    }
     Ok(served)
 }
 
@@ -310,7 +325,8 @@ enum Begin {
 struct Writers {
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
-    feeders: Vec<JoinHandle<Result<(), OfflineError>>>,
+    /// Of each card; none where it is emulated.
+    feeders: Vec<Option<JoinHandle<Result<Unread, OfflineError>>>>,
     emulated: Vec<Worker>,
 }
 
@@ -319,9 +335,10 @@ impl Writers {
         match begin {
             Begin::Feeder(feeder) => {
                 let thread = std::thread::Builder::new().name(name.to_owned());
-                self.feeders.push(thread.spawn(move || feeder.feed(&FeederNotes::default()))?);
+                self.feeders.push(Some(thread.spawn(move || feeder.feed(&FeederNotes::default()))?));
             }
             Begin::Emulated(drive) => {
+                self.feeders.push(None);
                 self.emulated.push(Worker::start(
                     name,
                     vec![DriveWithPage::new(drive, None)],
@@ -333,20 +350,19 @@ impl Writers {
         Ok(())
     }
 
-    fn end(self) -> Result<(), StreamRunError> {
+    /// Ends all of them, and returns for each card what of its file belongs to no block.
+    fn end(self) -> Result<Vec<Unread>, StreamRunError> {
         self.is_over.store(true, Ordering::Relaxed);
         self.ending.halt();
         for worker in self.emulated {
             worker.wake();
             worker.join();
         }
-        for feeder in self.feeders {
-            match feeder.join() {
-                Ok(fed) => fed?,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        Ok(())
+        let joined = self.feeders.into_iter().map(|feeder| match feeder {
+            None => Ok(Unread::default()),
+            Some(feeder) => feeder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        });
+        Ok(joined.collect::<Result<_, OfflineError>>()?)
     }
 }
 
@@ -365,7 +381,8 @@ fn open(offer: &CardOffer, writers: &Writers) -> Result<(ServedCard, Begin), Str
             // Nothing is open that the ring cannot hold.
             let in_ring = offer.memory as usize / chunks.format.block_bytes();
             let (writer, card) = make(ChunkConfig { open_pieces: chunks.open_pieces.min(in_ring), ..chunks })?;
-            let feeder = Feeder { origin, input, writer, bell: Some(bell), again, bytes_per_second, is_over };
+            let (bell, skipped_before) = (Some(bell), 0);
+            let feeder = Feeder { origin, input, skipped_before, writer, bell, again, bytes_per_second, is_over };
             Ok((card, Begin::Feeder(Box::new(feeder))))
         }
         OfferWriter::Emulated(config, chunks) => {
@@ -399,7 +416,7 @@ impl ServedCard {
 
     fn served(&self) -> Served {
         let (input, server) = self.server.report();
-        Served { input, server }
+        Served { input, server, skipped_bytes: 0, left_over_bytes: 0 }
     }
 }
 

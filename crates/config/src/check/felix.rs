@@ -5,7 +5,7 @@ use crate::error::{Faults, no_such};
 use crate::felix::{ELinkSection, EmulateCard, EventChoice, FelixSection, ServeSection, WriterChoice};
 use crate::quantity::Bytes;
 use crate::source::SourceSection;
-use ropewalk_flow::source::felix::{BLOCK_TIMEOUT, CHUNK_HEAD_BYTES, FAULTS};
+use ropewalk_flow::source::felix::{BLOCK_TIMEOUT, CHUNK_HEAD_BYTES, FAULTS, FaultError};
 use ropewalk_wire::felix::ELINKS;
 use std::collections::BTreeMap;
 
@@ -144,6 +144,9 @@ fn check_card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&
         if links.iter().all(|(_, link)| link.elink != outage.elink) {
             faults.add(key(&format!("emulate.outages[{index}].elink")), "no source is this e-link");
         }
+    }
+    if let Err(error @ FaultError::Impossible(fault, _)) = emulate.faults.0.check(card.blocks.0) {
+        faults.add(key(&format!("emulate.faults.{}", fault.name())), error.to_string());
     }
     for fault in FAULTS.iter().filter(|fault| fault.is_of_streams() && emulate.faults.0.of(**fault) > 0.0) {
         faults.add(

@@ -68,7 +68,7 @@ pub(super) fn unheard_of(stream: &StreamSection, configuration: &Configuration) 
 fn filter(filter: &FilterSection, configuration: &Configuration, faults: &mut Faults) {
     let ways = [!filter.triggers.is_empty(), filter.library.is_some(), filter.program.is_some()];
     if ways.into_iter().filter(|&is_given| is_given).count() != 1 {
-        faults.add("filter", "who decides? Give one of `triggers`, `library` and `program`");
+        faults.add("filter", "give one of `triggers`, `library` and `program`: it decides on events");
     }
     if filter.program.as_ref().is_some_and(Vec::is_empty) {
         faults.add("filter.program", "the program's path, and its arguments");
@@ -147,7 +147,7 @@ pub(super) fn check_files(configuration: &Configuration, faults: &mut Faults) {
         faults.add(key("filter"), message);
     }
     if section.library.is_some() && !section.triggers.is_empty() {
-        faults.add(key("triggers"), "who decides? Give one of `triggers` and `library`");
+        faults.add(key("triggers"), "give one of `triggers` and `library`: it decides on events");
     }
     if section.memory.0 < 1 << 20 {
         faults.add(key("memory"), "at least 1MiB, of which a library's process has to live");

@@ -241,10 +241,7 @@ fn mechanisms(
         faults.add(key("receive"), "the kernel joins UDP packets alone, and a flow has a `protocol`");
     }
     if gateway.send == SendChoice::AfXdp && gateway.receive != ReceiveChoice::AfXdp {
-        faults.add(
-            key("send"),
-            "what `af_xdp` sends leaves through the queue where packets come in: `receive` by it, too",
-        );
+        faults.add(key("send"), "`send = \"af_xdp\"` needs `receive = \"af_xdp\"`: both use one queue of the card");
     }
     let receives_by_ring = matches!(gateway.receive, ReceiveChoice::Tpacket | ReceiveChoice::AfXdp);
     let sends_by_ring = matches!(gateway.send, SendChoice::TxRing | SendChoice::AfXdp);
@@ -252,7 +249,10 @@ fn mechanisms(
         faults.add(key("send"), "rings carry packets, and the farm is reached over TCP");
     }
     if (receives_by_ring || sends_by_ring) && gateway.interface.is_none() {
-        faults.add(key("interface"), "rings are a network card's: give its name, such as \"eth0\"");
+        faults.add(
+            key("interface"),
+            "`tpacket`, `af_xdp` and `tx_ring` need the name of a network card, such as \"eth0\"",
+        );
     }
     let is_unnamed = |address: &ListenAddress| address.0.ip().is_unspecified();
     if let Some((flow, _)) = gateway.listen.iter().find(|(_, address)| receives_by_ring && is_unnamed(address)) {
@@ -295,7 +295,7 @@ fn gateway(configuration: &Configuration, gateway: &GatewaySection, key: impl Fn
         faults.add(key("memory"), "1MiB at least: packets wait there for the others of their events");
     }
     if !(64 << 10..1 << 31).contains(&gateway.receive_buffer.0) {
-        faults.add(key("receive_buffer"), "between 64KiB and 2GiB, which the kernel does not know");
+        faults.add(key("receive_buffer"), "at least 64KiB and less than 2GiB, the limit of the kernel");
     }
 }
 

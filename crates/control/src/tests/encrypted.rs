@@ -156,6 +156,17 @@ fn a_client_that_expects_tls_says_so_to_a_plain_server() {
 }
 
 #[test]
+fn a_server_is_named_as_its_certificate_names_it() {
+    let certificates = Certificates::new("named");
+    let identity = Identity::configured(&certificates.section("server.pem", "server.key")).expect("both are good");
+    let identity = identity.expect("it is configured");
+    for (listens, host) in [("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "localhost"), ("0.0.0.0", "localhost")] {
+        assert_eq!(identity.host(listens.parse().expect("an address")).as_deref(), Some(host));
+    }
+    assert_eq!(identity.certificate(), certificates.path("server.pem"));
+}
+
+#[test]
 fn a_silent_client_is_sent_away_and_keeps_no_other_waiting() {
     let certificates = Certificates::new("silent");
     let identity = Identity::configured(&certificates.section("server.pem", "server.key")).expect("both are good");

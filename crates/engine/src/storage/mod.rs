@@ -75,12 +75,10 @@ struct Tools<D> {
     pieces: Vec<Slice>,
 }
 
-/// Collects how far events have come, and how long that took.
+/// Collects how far events have come.
 struct Acknowledgements<'a> {
-    now: Instant,
     copies: &'a mut Copies,
     progress: &'a mut Vec<(u32, Progress)>,
-    times: &'a mut Recorder,
 }
 
 /// Closed segments that are remembered; with `keep` there may be more, and their list grows.
@@ -192,16 +190,19 @@ impl<D: Disk> Storage<D> {
                 }
                 return;
             }
-            Completion::Appended { file, .. } => (file, None),
+            Completion::Appended { file, took, .. } => {
+                self.times.record(took.as_nanos() as u64);
+                (file, None)
+            }
             Completion::AppendFailed { file, cause, data, .. } => (file, Some((cause, data))),
             Completion::Synced { file, result, .. } | Completion::Published { file, result, .. } => {
                 (file, result.err().map(|cause| (cause, Vec::new())))
             }
         };
-        let Self { series, tools, copies, times, .. } = self;
+        let Self { series, tools, copies, .. } = self;
         match refused {
             None => {
-                let mut acknowledgements = Acknowledgements { now, copies, progress, times };
+                let mut acknowledgements = Acknowledgements { copies, progress };
                 let _ = series.iter_mut().any(|series| series.completed(file, &tools.config, &mut acknowledgements));
             }
             Some((cause, data)) => {
@@ -336,8 +337,8 @@ impl<D: Disk> EventSink for Storage<D> {
             self.given_up = true;
         }
         if self.given_up {
-            let Self { series, copies, times, .. } = self;
-            let mut acknowledgements = Acknowledgements { now, copies, progress, times };
+            let Self { series, copies, .. } = self;
+            let mut acknowledgements = Acknowledgements { copies, progress };
             series.iter_mut().for_each(|series| series.give_up(&mut acknowledgements));
         } else {
             self.flush(now);
@@ -425,11 +426,6 @@ impl<D> Tools<D> {
 }
 
 impl Acknowledgements<'_> {
-    /// A batch is written that the disk was given at that time.
-    fn wrote(&mut self, given: Instant) {
-        self.times.record(self.now.since(given).as_nanos() as u64);
-    }
-
     /// A record has come so far.
     fn tell(&mut self, ticket: Ticket, reached: Progress) {
         self.copies.tell(ticket, reached, self.progress);

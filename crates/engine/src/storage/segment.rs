@@ -31,13 +31,11 @@ struct Batch {
     data: Vec<Slice>,
     tickets: Vec<Ticket>,
     bytes: u64,
-    /// When the disk was given it.
-    given: Instant,
 }
 
 impl Batch {
     fn new() -> Self {
-        Self { data: Vec::with_capacity(16_384), tickets: Vec::with_capacity(4096), bytes: 0, given: Instant::ZERO }
+        Self { data: Vec::with_capacity(16_384), tickets: Vec::with_capacity(4096), bytes: 0 }
     }
 }
 
@@ -267,7 +265,6 @@ impl SegmentWriter {
                 self.retry = Some(now);
                 return;
             }
-            batch.given = now;
             self.with_disk += 1;
         }
         if self.closing && self.under_way.is_empty() && self.gathered.bytes == 0 {
@@ -304,7 +301,6 @@ impl SegmentWriter {
     ) {
         let Some(batch) = self.under_way.front() else { return };
         self.with_disk -= 1;
-        acknowledgements.wrote(batch.given);
         counts.bytes += batch.bytes;
         counts.events += batch.tickets.len() as u64;
         if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {

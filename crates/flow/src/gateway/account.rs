@@ -92,9 +92,9 @@ account! {
         /// decision.
         #[serde(skip)]
         pub events: EventAccount,
-        /// Events without a decision in time.
+        /// Decided events on which no node decided in time.
         pub by_default: u64,
-        /// Events on which a node decided.
+        /// Events on which a node or the default decided.
         pub decided: u64,
         /// Repeated decisions, and decisions of an earlier attempt. The first flow has those of all flows.
         pub ignored: u64,
@@ -131,6 +131,7 @@ impl FarmAccount {
         let decided = events.built + events.incomplete_emitted;
         events.assigned == events.accounted()
             && decided == events.accepted + events.rejected + events.quarantined
-            && decided == self.decided + self.by_default
+            && decided == self.decided
+            && self.by_default <= self.decided
     }
 }

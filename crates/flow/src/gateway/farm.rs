@@ -416,7 +416,8 @@ impl Farm {
             }) += 1;
         }
         held.ended.unselected += u64::from(ruling.verdict == Verdict::Unselected);
-        *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
+        account.decided += 1;
+        account.by_default += u64::from(ruling.by_default);
         account.in_budget += u64::from(now.since(held.set.opened) <= flow.config.budget);
         match flow.config.output {
             Output::Stream => held.leaving += 1,

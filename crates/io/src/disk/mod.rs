@@ -18,6 +18,7 @@ mod simulated;
 mod writer;
 
 use core::fmt;
+use core::time::Duration;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
@@ -125,6 +126,8 @@ pub enum Completion {
         cookie: u64,
         /// Where in the file the bytes begin, packed or not.
         offset: u64,
+        /// From the call until they were written, by the disk's own clock.
+        took: Duration,
     },
     /// Of [`Disk::append`]: nothing of it is in the file, which ends with the last good append. Every append
     /// to the file that was queued behind fails too, so that none overtakes another. Append again, in

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::helper::{ALIGNMENT, Helper};
 use super::writer::{Append, BATCH, Done, Intake, Tally, Vigil};
 use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, probe};
+use crate::clock::{Clock, MonotonicClock};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
@@ -379,6 +380,7 @@ impl OpenFile {
             append.pieces().for_each(|piece| checksum.update(piece));
         }
         append.data.clear();
+        append.took = MonotonicClock.now().since(append.given);
         let memory = (core::mem::take(&mut append.gathered), core::mem::take(&mut append.packed));
         let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
         self.length += written_bytes;

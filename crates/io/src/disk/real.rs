@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
@@ -19,6 +20,7 @@ use super::remover::Job;
 use super::seal::Seals;
 use super::writer::{Append, Command, Done, Tally, UNDER_WAY, Writer};
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, length_of, open_file};
+use crate::clock::{Clock, MonotonicClock};
 use crate::doorbell::Doorbell;
 
 /// Vectors laid out at the start, so that appends of so many slices allocate nothing: for the batches of two segments.
@@ -206,11 +208,11 @@ impl RealDisk {
             }
             Done::Appended { append, result, bytes } => {
                 self.queued_bytes -= bytes;
-                let Append { file, cookie, known_failures, data, seals, .. } = append;
+                let Append { file, cookie, known_failures, data, seals, took, .. } = append;
                 match result {
                     Ok(offset) => {
                         self.spare.push((data, seals));
-                        Completion::Appended { file, cookie, offset }
+                        Completion::Appended { file, cookie, offset, took }
                     }
                     Err(cause) => {
                         // The first of a file's failed appends; those behind it name the same number.
@@ -290,6 +292,8 @@ impl Disk for RealDisk {
                 known_failures,
                 data: taken,
                 seals,
+                given: MonotonicClock.now(),
+                took: Duration::ZERO,
                 gathered: Vec::new(),
                 packed: Vec::new(),
             }),

@@ -241,7 +241,7 @@ impl SimulatedStorage {
 /// What the disk is asked to do.
 enum Command {
     Create { file: FileToken, path: PathBuf },
-    Append { file: FileToken, cookie: u64, known_failures: u32, data: Vec<Slice> },
+    Append { file: FileToken, cookie: u64, known_failures: u32, data: Vec<Slice>, given: Instant },
     Sync { file: FileToken, cookie: u64 },
     Publish { file: FileToken, final_path: PathBuf, cookie: u64 },
     Remove { path: PathBuf, cookie: u64 },
@@ -312,10 +312,10 @@ impl SimulatedDisk {
     fn carry_out(&mut self, command: Command, now: Instant) -> Option<Completion> {
         Some(match command {
             Command::Create { file, path } => Completion::Created { file, result: self.carry_out_create(file, path) },
-            Command::Append { file, cookie, known_failures, data } => {
+            Command::Append { file, cookie, known_failures, data, given } => {
                 self.queued_bytes -= length_of(&data);
                 match self.carry_out_append(file, known_failures, &data) {
-                    Ok(offset) => Completion::Appended { file, cookie, offset },
+                    Ok(offset) => Completion::Appended { file, cookie, offset, took: now.since(given) },
                     Err(cause) => Completion::AppendFailed { file, cookie, cause, data },
                 }
             }
@@ -526,7 +526,8 @@ impl Disk for SimulatedDisk {
         let known_failures = self.files.get(file.0 as usize).map_or(0, |open| open.failures);
         let mut taken = Vec::with_capacity(data.len());
         taken.append(data);
-        self.command(bytes, Command::Append { file, cookie, known_failures, data: taken });
+        let given = self.clock.now();
+        self.command(bytes, Command::Append { file, cookie, known_failures, data: taken, given });
         Ok(())
     }
 

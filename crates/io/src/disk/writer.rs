@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ropewalk_memory::Slice;
+use ropewalk_terms::Instant;
 use ropewalk_wire::run_file::{Compression, Packer};
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -70,6 +72,9 @@ pub(super) struct Append {
     pub(super) data: Vec<Slice>,
     /// The tails of its records, if the disk seals them.
     pub(super) seals: Seals,
+    /// When it was asked for, and how long it took until it was written.
+    pub(super) given: Instant,
+    pub(super) took: Duration,
     /// Their bytes one behind the other, and what these are packed into, which is written in their place; nothing where they are not
     /// packed.
     pub(super) gathered: Vec<u8>,

@@ -167,6 +167,16 @@ fn a_restart_of_every_source_says_to_start_a_new_run() {
 }
 
 #[test]
+fn a_source_that_sends_only_what_is_over_is_named_and_nothing_behind_it() {
+    let (mut before, mut now) = (healthy().0, sample(20, vec![held_back(source(1, 1_008), of_ten_seconds(0.99))]));
+    (before.events.built, now.events.built) = (900, 900);
+    now.sources[0].account.stale = 8;
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::SourcesRestarted, "source 1"));
+    assert!(finding.sentence.starts_with("source 1 began to count again"), "{finding:?}");
+}
+
+#[test]
 fn boards_whose_fragments_all_fail_their_checks_may_be_exchanged() {
     let (before, mut now) = healthy();
     now.events = before.events;

@@ -174,6 +174,13 @@ impl ChangeOptions {
 
     /// What of it is meant.
     fn part(&self, plan: Plan) -> Plan {
+        let is_of = |name: &str, change: &Change| name == change.rule || name == change.setting.to_string();
+        let is_known = |name: &&String| {
+            rules::rules().any(|rule| rule.name == name.as_str())
+                || plan.changes.iter().any(|change| is_of(name, change))
+        };
+        let unknown: Vec<_> = self.except.iter().filter(|name| !is_known(name)).collect();
+        unknown.iter().for_each(|name| tell!("note: --except {name}: no rule and no planned setting has this name"));
         let mut plan = plan.only(&self.only);
         plan.changes.retain(|change| !self.is_excepted(&change.setting, &change.rule));
         plan

@@ -250,8 +250,10 @@ fn with_a_certificate_ctl_asks_a_trusted_server_and_a_key_that_others_read_is_re
     let refused = Program::run(run);
     assert!(refused.expect_status(4).errors.contains("others may read it (mode 644): chmod 600"), "{refused:#?}");
     set_mode(0o600);
-    let controlled = Controlled::start(&setup, &["--idle"]);
+    let mut controlled = Controlled::start(&setup, &["--idle"]);
     assert!(controlled.url.starts_with("https://127.0.0.1:"), "{}", controlled.url);
+    let hint = controlled.program.expect_error_line("for `ropewalk ctl` and `ropewalk top`: export ROPEWALK_URL=");
+    assert!(hint.starts_with("https://127.0.0.1:") && hint.contains("--ca ") && hint.contains("alone.pem"), "{hint}");
     let believed = certificate.to_str().expect("it is text");
     let ctl = |command: &str, url: &str, more: &[&str]| {
         Program::run(["ctl", command, "--json", "--url", url].iter().chain(more))
@@ -642,6 +644,17 @@ fn a_command_of_alarms_that_cannot_be_executed_fails_check_and_start() {
         let ended = Program::run(command);
         assert!(ended.expect_status(2).errors.contains("`/no/such/program`"), "{ended:#?}");
     }
+}
+
+#[test]
+fn a_filter_program_that_cannot_be_executed_fails_the_check() {
+    let filter = "[filter]\nprogram = [\"/no/such/program\"]\n";
+    let here = Setup::new("control-no-filter", &[841]).and(filter);
+    let ended = Program::run(["config".as_ref(), "check".as_ref(), here.file().as_os_str()]);
+    let errors = &ended.expect_status(2).errors;
+    assert!(errors.contains("filter.program") && errors.contains("`/no/such/program`"), "{ended:#?}");
+    let elsewhere = Setup::new("control-filter-node", &[841]).and(&format!("{filter}nodes = [\"10.0.0.9:4100\"]\n"));
+    Program::run(["config".as_ref(), "check".as_ref(), elsewhere.file().as_os_str()]).expect_status(0);
 }
 
 #[test]

@@ -130,6 +130,42 @@ fn every_subscriber_gets_the_chunks_of_its_e_links_and_both_sides_say_how_many()
 }
 
 #[test]
+fn a_server_reports_the_bytes_that_were_lost_between_blocks() {
+    let directory = TemporaryDirectory::new("felix-lost-bytes");
+    let file = generated(&directory, &["--elinks", "8-11", "--chunks", "1000"]);
+    let mut blocks = std::fs::read(&file).expect("it was written");
+    // Twice, in two blocks far from each other.
+    for from in [150 * 1024 + 512, 40 * 1024 + 512] {
+        blocks.drain(from..from + 512);
+    }
+    blocks.truncate(blocks.len() - 100);
+    std::fs::write(&file, &blocks).expect("the directory is there");
+    let decoded = decoded(&file).expect_status(1).account();
+    let (server, address) = served(&file, &["--wait", "1"]);
+    subscribed(&address, &[]).end().expect_status(0);
+    let account = server.end().expect_status(3).account();
+    expect_form(&account, &schema("felix-serve.json"));
+    for name in ["blocks", "chunks", "skipped_bytes", "left_over_bytes", "block_errors"] {
+        assert_eq!(account[name], decoded[name], "{name}: {account:#}");
+    }
+    assert!(
+        account["skipped_bytes"].as_u64() > Some(0) && account["chunk_errors"] != serde_json::json!({}),
+        "{account:#}"
+    );
+    assert!(account["chunks"].as_u64() > Some(3900), "{account:#}");
+}
+
+#[test]
+fn a_fault_that_the_blocks_cannot_carry_is_refused_before_a_file_is_made() {
+    let directory = TemporaryDirectory::new("felix-no-fault");
+    let file = directory.path().join("blocks.dat");
+    let ended = Program::run(["felix", "generate", text(&file), "--fault", "busy=0.1"]).expect_status(2);
+    assert!(ended.errors.contains("`busy` is a bit of trailers of 32 bits"), "{ended:#?}");
+    assert!(!file.exists());
+    Program::run(["felix", "generate", text(&file), "--fault", "busy=0.1", "--kind", "wide"]).expect_status(0);
+}
+
+#[test]
 fn a_subscriber_that_is_killed_in_mid_stream_costs_another_one_nothing() {
     let directory = TemporaryDirectory::new("felix-killed");
     let file = generated(&directory, &["--elinks", "0-3", "--chunks", "20000", "--chunk-size", "500"]);

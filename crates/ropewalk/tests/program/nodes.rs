@@ -328,11 +328,17 @@ fn a_run_that_was_taken_over_stops_at_a_signal() {
 /// It was thought dead. When it wakes up it hears of the other one, leaves the run alone and says so.
 #[test]
 fn an_event_manager_that_was_only_asleep_does_no_harm() {
+    asleep("asleep", &[]);
+    asleep("asleep-controlled", &["--control", "127.0.0.1:0"]);
+}
+
+/// The event manager has these options besides.
+fn asleep(test: &str, options: &[&str]) {
     // Another event manager's address must be known to all.
     let port = free_port();
-    let setup = Setup::new("asleep", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"").another_builder();
+    let setup = Setup::new(test, &[841]).another_readout().source("id = 843\nreadout = \"ru1\"").another_builder();
     let setup = setup.and(&format!("[manager]\nstandby = [\"127.0.0.1:{port}\"]\n"));
-    let mut cluster = begun(setup, &["--events", &EVENTS.to_string(), "--json"]);
+    let mut cluster = begun(setup, &[&["--events", &EVENTS.to_string(), "--json"][..], options].concat());
     let mut front_ends = front_ends(&mut cluster);
     front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS / 2));
     let asleep = cluster.take("manager");

@@ -254,14 +254,13 @@ fn a_board_that_counts_already_is_named_with_both_numbers_and_the_cure() {
     let mut shift = Shift::begin(&board(setup, 843, "boardB", 826), &[843]);
     shift.front_ends[0].send_slowly(4521..=4920, Duration::from_millis(10));
     let sentence = shift.alarm("wrong_first_number");
-    let words = "boardB (source 843) sends number 4521, but the first event of the run is 826 (first)";
-    assert_eq!(sentence, format!("{words}: reset the board, or delete \"first\""));
+    let words = "boardB (source 843) sends number 4521, but the first event of the run is 826";
+    assert_eq!(sentence, format!("{words}: reset the boards before each run (docs/alarms.md, wrong_first_number)"));
     assert_eq!(shift.get("/api/v1/quality")["state"], "incomplete");
     let ended = shift.end();
     expect_told(&ended, words);
     expect_remark(&ended, words);
-    let advice =
-        "advice: boardB (source 843): its numbers begin with 4521, but the first event of the run is 826 (first)";
+    let advice = "advice: boardB (source 843): its numbers begin with 4521, but the first event of the run is 826: reset the board before the run, with all others, or delete \"first\"";
     assert!(ended.errors.contains(advice), "{ended:#?}");
 }
 
@@ -288,7 +287,7 @@ fn events_that_every_board_has_passed_are_named_as_missing() {
     let setup = board(board(setup, 841, "calo", 0), 843, "straw", 0);
     let mut shift = Shift::begin(&setup, &[841, 843]);
     shift.send_all(5000..=5400);
-    let words = "but the first event of the run is 0 (first): 5,00";
+    let words = "but the first event of the run is 0: 5,00";
     assert!(shift.alarm("wrong_first_number").contains(words));
     let ended = shift.end();
     expect_told(&ended, words);

@@ -345,7 +345,7 @@ impl FlowTotals {
             packets: PacketSummary::new(packets),
             rate: FlowRateSummary {
                 bytes_per_s: per_second(packets.bytes),
-                events_per_s: per_second(events.decided + events.by_default),
+                events_per_s: per_second(events.decided),
                 packets_per_s: per_second(packets.packets.received),
             },
             sent: self.sources.as_ref().map(|sources| SentSummary::new(sources, section.packing)),

@@ -14,6 +14,7 @@ use ropewalk_flow::control::operation::{
 };
 use ropewalk_monitor::Sample;
 use ropewalk_terms::{Instant, RunNumber, SourceId, Utc};
+use ropewalk_wire::message::RefuseReason;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
@@ -178,6 +179,12 @@ impl ControlHandle {
     /// The names of the alarms that an operator acknowledged or shelved.
     pub fn quiet_alarms(&self) -> BTreeSet<String> {
         self.shared.quiet_alarms.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the run failed because its nodes obey a younger event manager: this one is of no more use.
+    pub fn is_superseded(&self) -> bool {
+        let error = self.shared.error.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*error, Some(RunError::Refused(refusal)) if refusal.reason == RefuseReason::OldEpoch)
     }
 
     /// Takes the reason why the last attempt to set up a run failed.

@@ -200,8 +200,8 @@ fn what_does_not_go_without_a_farm_and_what_only_goes_without_one_is_refused_wit
     assert_eq!(local("[filter]\ntriggers = [{ present = 706 }]"), Ok(()));
     assert_eq!(local("[filter]\nlibrary = \"a.so\"\n[[stream]]\nname = \"a\"\ntriggers = [127]"), Ok(()));
     for (text, key) in [
-        ("[filter]", "filter: who decides"),
-        ("[filter]\ntriggers = [\"all\"]\nlibrary = \"a.so\"", "filter: who decides"),
+        ("[filter]", "filter: give one of"),
+        ("[filter]\ntriggers = [\"all\"]\nlibrary = \"a.so\"", "filter: give one of"),
         ("[filter]\ntriggers = [{ present = 70000 }]", "filter.triggers[0]"),
         ("[filter]\nlibrary = \"a.so\"\nunits = 0", "filter.units"),
         ("[filter]\ntriggers = [\"all\"]\nnodes = [\"b:9500\"]", "filter.nodes"),

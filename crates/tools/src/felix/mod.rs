@@ -34,6 +34,8 @@ use std::sync::atomic::AtomicBool;
 const WINDOW_BYTES: usize = 1 << 20;
 /// At most this much is read to find out what the blocks are.
 const LOOK_BYTES: usize = 4 * LARGEST_BLOCK_BYTES;
+/// So many blocks are looked at where bytes were lost: the next one may begin in the first, and two follow it.
+const SEARCH_BLOCKS: usize = 3;
 
 /// Opens a file, a FIFO, or standard input where the path is `-`.
 ///
@@ -126,6 +128,8 @@ impl BlockInput {
     /// The next blocks and where in the stream they begin; nothing at the end. One block with a wrong beginning among
     /// good ones is given out as well: it is damaged, and takes the place of one.
     ///
+    /// How many bytes a read brings decides how many blocks are given out at once, and nothing else.
+    ///
     /// # Errors
     /// If reading fails.
     pub fn next_blocks(&mut self) -> Result<Option<(u64, &[u8])>, OfflineError> {
@@ -134,30 +138,49 @@ impl BlockInput {
             // A block that has come does not wait for others behind it, unless it begins wrongly.
             self.fill(block)?;
             if !self.is_block(&self.buffer[self.start..self.end]) {
-                self.fill(3 * block)?;
+                self.fill(SEARCH_BLOCKS * block)?;
             }
             let rest = &self.buffer[self.start..self.end];
-            let count = rest.chunks_exact(block).take_while(|block| self.is_block(block)).count();
-            let at = self.before + self.start as u64;
-            // A block that begins wrongly stands where one should, if another one follows it, or nothing.
-            let behind = rest.get((count + 1) * block..).unwrap_or_default();
-            let is_one = rest.len() >= (count + 1) * block && (behind.len() < block || self.is_block(behind));
-            let given = (count + usize::from(is_one && count == 0)) * block;
-            if given > 0 {
-                let from = self.start;
-                self.start += given;
-                return Ok(Some((at, &self.buffer[from..from + given])));
-            }
             if rest.len() < block {
                 // The end: `fill` would have got more.
                 self.left_over = rest.len() as u64;
                 self.start = self.end;
                 return Ok(None);
             }
-            let skipped = self.format.find(&rest[1..]).map_or(rest.len() - block + 1, |found| found + 1);
-            self.skipped += skipped as u64;
-            self.start += skipped;
+            let count = rest.chunks_exact(block).take_while(|block| self.is_block(block)).count();
+            let given = if count > 0 { Ok(count * block) } else { self.behind_loss(rest) };
+            match given {
+                Ok(given) => {
+                    let (at, from) = (self.before + self.start as u64, self.start);
+                    self.start += given;
+                    return Ok(Some((at, &self.buffer[from..from + given])));
+                }
+                Err(skipped) => {
+                    self.skipped += skipped as u64;
+                    self.start += skipped;
+                }
+            }
         }
+    }
+
+    /// No block begins here: the bytes of a damaged one that takes a place among others, or as an error the bytes that
+    /// belong to none.
+    fn behind_loss(&self, rest: &[u8]) -> Result<usize, usize> {
+        let block = self.format.block_bytes();
+        let rest = &rest[..rest.len().min(SEARCH_BLOCKS * block)];
+        let is_followed = rest.get(block..).is_some_and(|behind| self.is_block(behind));
+        if is_followed {
+            return Ok(block);
+        }
+        if let Some(found) = self.format.find(&rest[1..]) {
+            return Err(found + 1);
+        }
+        if rest.len() >= 2 * block {
+            return Err(block);
+        }
+        // No block can follow any more: the last one ends with the stream.
+        let last = rest.len() - block;
+        if last > 0 && self.is_block(&rest[last..]) { Err(last) } else { Ok(block) }
     }
 
     fn is_block(&self, bytes: &[u8]) -> bool {
@@ -196,8 +219,7 @@ fn detect(bytes: &[u8]) -> Option<(BlockFormat, usize)> {
     let sized = (1..=64).filter_map(BlockFormat::sized);
     let formats = [BlockFormat::NARROW, BlockFormat::WIDE].into_iter().chain(sized);
     let found = formats.filter_map(|format| Some((format, format.find(bytes)?)));
-    // One symbol in the middle of data proves nothing: another block has to follow.
-    found.filter(|&(format, start)| is_whole(format, start + format.block_bytes())).min_by_key(|&(_, start)| start)
+    found.filter(|&(format, start)| is_whole(format, start)).min_by_key(|&(_, start)| start)
 }
 
 /// The blocks of an origin, whose kind is found: the first ones are waited for. They end when `is_over` is set, if not before.

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::OfflineError;
+use proptest::collection::vec;
+use proptest::prelude::*;
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::felix::{EmulatedCardConfig, Fault as CardFault, FaultShare, Faults};
 use ropewalk_wire::felix::{BlockFormat, ELink, Encoder, Status};
@@ -80,6 +82,62 @@ fn behind_lost_bytes_the_next_block_is_found() {
         let all = (blocks.len() / size) as u64;
         assert!(found.blocks >= all - 1 && found.chunks > 1600, "{format}: {} of {all}, {found:#?}", found.blocks);
         assert!(found.is_damaged(), "{format}");
+    }
+}
+
+/// Removes these bytes, which lie in order; those that overlap are shortened.
+fn without(blocks: &[u8], mut cuts: Vec<(usize, usize)>) -> Vec<u8> {
+    cuts.sort_unstable();
+    let (mut left, mut at) = (Vec::new(), 0);
+    for (from, bytes) in cuts {
+        let from = from.clamp(at, blocks.len());
+        left.extend_from_slice(&blocks[at..from]);
+        at = (from + bytes).min(blocks.len());
+    }
+    left.extend_from_slice(&blocks[at..]);
+    left
+}
+
+#[test]
+fn behind_each_of_several_losses_the_next_block_is_found() {
+    let (blocks, _) = made(card(BlockFormat::NARROW), 600);
+    let cut = without(&blocks, vec![(100 * 1024 + 512, 512), (500 * 1024 + 512, 512), (510 * 1024, 7)]);
+    let file = BlockInput::new(Path::new("-"), Box::new(Cursor::new(cut.clone()))).expect("there are blocks");
+    let found = decode(&mut { file }, 64 << 20).expect("a vector can be read");
+    assert!(found.skipped_bytes < 3 * 1024, "{found:#?}");
+    assert_eq!(found, report(&cut));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_file_is_read_as_a_pipe_is_whatever_was_cut_out(
+        kibibytes in prop_oneof![Just(0), Just(1), Just(2), Just(4), Just(7), Just(64)],
+        is_narrow in any::<bool>(),
+        cuts in vec((0.0..1.0, 1..3000_usize), 0..8),
+    ) {
+        let format = match BlockFormat::sized(kibibytes) {
+            Some(sized) => sized,
+            None if is_narrow => BlockFormat::NARROW,
+            None => BlockFormat::WIDE,
+        };
+        let block = format.block_bytes();
+        let card = EmulatedCardConfig::new(format, [1, 9].map(ELink::new), SizeDistribution::Fixed(block as u32 / 3), 5);
+        let (blocks, _) = made(card, 60);
+        let cuts: Vec<_> = cuts.into_iter().map(|(at, bytes)| ((at * blocks.len() as f64) as usize, bytes)).collect();
+        let count = cuts.len();
+        let cut = without(&blocks, cuts);
+        prop_assume!(super::detect(&cut[..cut.len().min(LOOK_BYTES)]).is_some());
+        let mut file = BlockInput::new(Path::new("-"), Box::new(Cursor::new(cut.clone()))).expect("there are blocks");
+        let found = decode(&mut file, 64 << 20).expect("a vector can be read");
+        prop_assert_eq!(&found, &report(&cut));
+        prop_assert_eq!(found.blocks * block as u64 + found.skipped_bytes + found.left_over_bytes, cut.len() as u64);
+        // Behind a loss less than a block is in no block; one more may hide another loss.
+        prop_assert!(found.skipped_bytes <= (2 * count * block) as u64, "{} of {count} losses", found.skipped_bytes);
+        if count == 0 {
+            prop_assert!(!found.is_damaged());
+        }
     }
 }
 

@@ -144,6 +144,9 @@ fn a_stream_that_is_joined_anywhere_finds_its_blocks() {
     }
     assert_eq!(BlockFormat::NARROW.find(&out), None);
     assert_eq!(BlockFormat::NARROW.find(&[]), None);
+    // Bytes that are lost further on change nothing.
+    let (here, behind) = (&out[500..3 * 1024], &out[3 * 1024 + 7..]);
+    assert_eq!(BlockFormat::WIDE.find(&[here, behind].concat()), Some(524));
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn an_event_without_a_decision_is_decided_by_default_in_time() {
         "nothing is awaited of what was decided by default"
     );
     setup.decisions(0, 1, &[(0, Reject)], 501);
-    assert_eq!((setup.farm().late, setup.farm().by_default, setup.farm().decided), (1, 3, 1));
+    assert_eq!((setup.farm().late, setup.farm().by_default, setup.farm().decided), (1, 3, 4));
     assert_eq!(setup.pushes(501).len(), 1);
 }
 

@@ -310,6 +310,12 @@ impl Fault {
         matches!(self, Self::LostBytes)
     }
 
+    /// Whether blocks of this kind can carry it.
+    pub const fn is_possible_in(self, format: BlockFormat) -> bool {
+        // The flag is a bit that trailers of 16 bits do not have.
+        !matches!(self, Self::Busy) || format.trailer_bytes() > 2
+    }
+
     /// The flags of a chunk that it strikes.
     pub(super) const fn status(self) -> Status {
         match self {
@@ -358,6 +364,9 @@ pub enum FaultError {
     /// The share is not a number from 0 to 1.
     #[error("`{}` strikes a share of all {}: a number from 0 to 1, such as 0.001", .0.name(), struck(*.0))]
     Share(Fault),
+    /// The blocks have no place for it.
+    #[error("`{}` is a bit of trailers of 32 bits; these blocks ({}) do not have it: choose `wide` blocks, or a size", .0.name(), .1)]
+    Impossible(Fault, BlockFormat),
     /// All shares are too much.
     #[error("the shares of all faults of {} are 1 at most together: no two strike the same", struck(*.0))]
     Sum(Fault),
@@ -428,6 +437,18 @@ impl Faults {
         }
     }
 
+    /// Checks that blocks of this kind can carry all of them.
+    ///
+    /// # Errors
+    /// [`FaultError::Impossible`] with the first one that they cannot carry.
+    pub fn check(&self, format: BlockFormat) -> Result<(), FaultError> {
+        let is_impossible = |fault: &&Fault| self.of(**fault) > 0.0 && !fault.is_possible_in(format);
+        match FAULTS.iter().find(is_impossible) {
+            Some(&fault) => Err(FaultError::Impossible(fault, format)),
+            None => Ok(()),
+        }
+    }
+
     /// The share of a fault.
     pub const fn of(&self, fault: Fault) -> f64 {
         self.0[fault as usize]
@@ -456,6 +477,21 @@ mod tests {
 
     fn share(text: &str) -> FaultShare {
         text.parse().expect(text)
+    }
+
+    #[test]
+    fn a_fault_that_blocks_have_no_place_for_is_refused() {
+        for &fault in FAULTS {
+            let faults = Faults::new([FaultShare::new(fault, 0.1).expect("a share")]).expect("a tenth");
+            assert_eq!(faults.check(BlockFormat::NARROW).is_err(), fault == Fault::Busy, "{}", fault.name());
+            assert_eq!(faults.check(BlockFormat::WIDE), Ok(()));
+            assert_eq!(faults.check(BlockFormat::sized(1).expect("a size")), Ok(()));
+        }
+        let error = Faults::new([share("busy=0.1")]).expect("a tenth").check(BlockFormat::NARROW).expect_err("16 bits");
+        assert!(
+            error.to_string().starts_with("`busy` is a bit of trailers of 32 bits; these blocks (0xABCD: 1 KiB, "),
+            "{error}"
+        );
     }
 
     #[test]

@@ -206,7 +206,8 @@ impl Farm {
         let is_whole = held.absent.is_empty();
         *(if is_whole { &mut account.events.built } else { &mut account.events.incomplete_emitted }) += 1;
         *(if ruling.accept { &mut account.events.accepted } else { &mut account.events.rejected }) += 1;
-        *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
+        account.decided += 1;
+        account.by_default += u64::from(ruling.by_default);
         account.in_budget += u64::from(now.since(held.opened) <= setting.gateway.budget);
     }
 
