@@ -55,8 +55,8 @@ pub enum OfflineError {
         known: Option<String>,
     },
     /// A file that was named is no run file.
-    #[error("{}: no run file, for no record is in it, and no format is known that begins with {begin}; if it has a \
-             known format all the same, name it with --format", path.display())]
+    #[error("{}: this is no run file, and no known format begins with {begin}; if you know its format, name it with \
+             --format", path.display())]
     NoRunFile {
         /// The file.
         path: PathBuf,

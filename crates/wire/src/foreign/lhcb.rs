@@ -198,11 +198,11 @@ impl Describe for RawBanks {
 /// The header of a record of version 1 or 3.
 pub const MDF_HEADER: &[Place] = &[
     Place::little("bytes", 0, 4),
-    Place::little("bytes again", 4, 4),
-    Place::little("bytes once more", 8, 4),
+    Place::little("bytes, second copy", 4, 4),
+    Place::little("bytes, third copy", 8, 4),
     Place::little("checksum", 12, 4).hex(),
     Place::little("compression", 16, 1),
-    Place::little("words of the rest", 17, 1).bits(0, 4),
+    Place::little("words of header rest", 17, 1).bits(0, 4),
     Place::little("version", 17, 1).bits(4, 4),
     Place::little("data type", 18, 1),
     Place::little("trigger mask, 0-31", 20, 4).hex(),
