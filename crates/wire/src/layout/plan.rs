@@ -572,16 +572,21 @@ impl Extents {
         Ok(())
     }
 
-    /// The fields that are bits of their bytes: which, and where.
+    /// The numbers whose bits are no whole bytes: which, and where.
     pub(super) fn masked(&self) -> impl Iterator<Item = String> + '_ {
         self.taken.iter().filter_map(|(key, field)| {
             let number = field.number();
             let mask = number.mask?;
+            let is_whole = mask.trailing_zeros().is_multiple_of(8) && (mask.ilog2() + 1).is_multiple_of(8);
+            if is_whole || key == "match" || key.ends_with(".mark") {
+                return None;
+            }
+            let bytes = if number.bytes == 1 { "byte".to_owned() } else { format!("{} bytes", number.bytes) };
             let bits = match (mask.trailing_zeros(), mask.ilog2()) {
                 (one, last) if one == last => format!("bit {one}"),
                 (first, last) => format!("bits {first} to {last}"),
             };
-            Some(format!("{key}: {bits} of the {} bytes at {} (mask {mask:#x})", number.bytes, number.at))
+            Some(format!("{key}: {bits} of the {bytes} at {} (mask {mask:#x})", number.at))
         })
     }
 
