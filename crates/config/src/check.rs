@@ -111,7 +111,7 @@ fn sources(configuration: &Configuration, faults: &mut Faults) {
     if configuration.source.is_empty() {
         faults.add("source", "at least one [[source]] is needed");
     }
-    let mut ids = BTreeMap::new();
+    let (mut ids, mut names) = (BTreeMap::new(), BTreeMap::new());
     for (index, source) in configuration.source.iter().enumerate() {
         let key = |field: &str| format!("source[{index}].{field}");
         if !readouts.contains(source.readout.as_str()) {
@@ -121,6 +121,11 @@ fn sources(configuration: &Configuration, faults: &mut Faults) {
         if let Some(first) = ids.insert(source.id, index) {
             let message = format!("source[{first}] has the id {} already; ids must be unique", source.id);
             faults.add(key("id"), message);
+        }
+        if let Some(first) = names.insert(source.name_or_id(), index) {
+            let message =
+                format!("source[{first}] has the name `{}` already; names must be unique", source.name_or_id());
+            faults.add(key("name"), message);
         }
         if SourceId(source.id).is_reserved() {
             let most = SourceId::FIRST_RESERVED.0 - 1;

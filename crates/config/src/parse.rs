@@ -52,6 +52,10 @@ pub fn read_text(path: &Path) -> Result<(String, String), ConfigurationError> {
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => Ok((file, text)),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            let message = "is no text, and therefore no configuration; `ropewalk sniff` and `ropewalk inspect` look at recorded data";
+            Err(ConfigurationError::at(&file, "", None, "", message.to_owned()))
+        }
         Err(error) => Err(ConfigurationError::at(&file, "", None, "", format!("cannot be read: {error}"))),
     }
 }
@@ -346,7 +350,11 @@ impl<'a> Document<'a> {
                 let is_whole_file = missing.is_some() && key.is_none();
                 let place = error.span().filter(|place| !is_whole_file && (instead.is_empty() || !place.is_empty()));
                 let written = key.as_deref().filter(|key| value_at(table.get_ref(), key) == place);
-                mended.errors.push(self.misread(&error, place, written));
+                let bracket = bracket(self.text, place.as_ref(), key.as_deref(), error.message());
+                mended.errors.push(match bracket {
+                    Some(message) => ConfigurationError::at(self.file, self.text, place, "", message),
+                    None => self.misread(&error, place, written),
+                });
             }
             let is_mended = match missing {
                 _ if !instead.is_empty() => false,
@@ -392,6 +400,18 @@ impl<'a> Document<'a> {
         let mut forms = value_of(value).into_iter().chain([text_of(value)]);
         forms.find(|form| self.read::<T>(&[(key, form.clone())]).is_ok())
     }
+}
+
+/// What to write where a table has too few or too many brackets: `[source]` for `[[source]]`, or the other way round.
+fn bracket(text: &str, place: Option<&Range<usize>>, key: Option<&str>, message: &str) -> Option<String> {
+    let is_map = message.starts_with("invalid type: map, expected ");
+    let list = key.and_then(|key| key.strip_suffix("[0]")).filter(|name| text.contains(&format!("[[{name}]]")));
+    if let Some(name) = list.filter(|_| is_map) {
+        return Some(format!("there is only one `{name}`: write `[{name}]`"));
+    }
+    let rest = text.get(place?.start..)?.strip_prefix('[')?;
+    let name = rest.split_once(']').map(|(name, _)| name).filter(|name| !name.starts_with('['))?;
+    (is_map && message.ends_with("a sequence")).then(|| format!("there can be several: write `[[{name}]]`"))
 }
 
 /// The full key of a name in a table.

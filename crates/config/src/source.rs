@@ -523,6 +523,9 @@ pub(super) fn check_splitter(source: &SourceSection, key: impl Fn(&str) -> Strin
     if is_growing && splitter.keys == Keys::Events {
         let message = "numbers that grow are times here: `keys = \"times\"`";
         faults.add(key("splitter.keys"), message);
+    } else if source.event.is_some() && source.own_splitter().is_some_and(|splitter| splitter.keys == Keys::Events) {
+        let message = "the splitter gives the numbers of events: leave `event` out, and give `counter_bits` and `first` if needed";
+        faults.add(key("event"), message);
     }
     if splitter.timeout.0 < Duration::from_millis(1) {
         faults.add(key("splitter.timeout"), "how long it may take over a frame, 1ms or more");
@@ -548,6 +551,16 @@ impl SourceSection {
             FormatName::Ferol | FormatName::Generic => false,
         };
         self.gather.unwrap_or(usual && self.own_splitter().is_none()).then_some(self.gather_timeout.0)
+    }
+}
+
+impl Configuration {
+    /// Sources whose frames have a `sequence` that is probably the number of the first event in each, which a splitter divides.
+    pub fn sequence_beside_splitter(&self) -> Option<String> {
+        let is_odd = |source: &&SourceSection| source.own_splitter().is_some() && source.sequence.is_some();
+        let names: Vec<String> = self.source.iter().filter(is_odd).map(SourceSection::name_or_id).collect();
+        let why = "must go up by one per frame; if it is the number of the first event in each frame, leave it out";
+        (!names.is_empty()).then(|| format!("{}: `sequence` beside a splitter {why}", names.join(", ")))
     }
 }
 
@@ -629,7 +642,7 @@ impl SourceSection {
             (Some(first), FormatName::Foreign(format)) => {
                 format!("{first}, as {} counts; `first` changes it", format.name())
             }
-            _ => "1, or the one that the sources agree on; `first` changes it".to_owned(),
+            _ => "1, or the number that all sources begin with; `first` changes it".to_owned(),
         }
     }
 }
@@ -689,7 +702,7 @@ mod tests {
             lines(&[eudaq, given, fed, midas].concat()),
             [
                 "first event number 0, as eudaq counts; `first` changes it: source-1",
-                "first event number 1, or the one that the sources agree on; `first` changes it: source-3, source-4",
+                "first event number 1, or the number that all sources begin with; `first` changes it: source-3, source-4",
                 "first event number 1: its frames are counted as they come: source-5",
                 "first event number 7, as `first` says: source-2",
             ]

@@ -579,6 +579,32 @@ fn a_splitter_has_limits_that_mean_something() {
     let growing = with("keys = \"events\"")
         .replace("splitter =", "event = { at = 0, type = \"u32le\", numbers = \"growing\" }\nsplitter =");
     assert_eq!(error(&growing).key, "source[0].splitter.keys");
+    // A splitter gives the numbers of events; an emulator in place of its source composes frames with theirs.
+    let event = "event = { at = 0, type = \"u32le\" }\n";
+    let numbered = with("").replace("splitter =", &format!("{event}splitter ="));
+    let refused = error(&numbered);
+    assert!(refused.key == "source[0].event" && refused.message.contains("leave `event` out"), "{refused}");
+    let emulated = numbered.replace("splitter =", "emulate = true\nsplitter =");
+    assert!(parse("test.toml", &emulated, &variable).is_ok());
+    // Its frames have numbers of their own, or of their first events.
+    let warning = |text: &str| parse("test.toml", text, &variable).expect("it is good").sequence_beside_splitter();
+    let sequence = with("").replace("splitter =", &format!("{}splitter =", event.replace("event", "sequence")));
+    assert_eq!(warning(&with("")), None);
+    assert!(warning(&sequence).is_some_and(|text| text.contains("`sequence` beside a splitter must go up by one")));
+}
+
+#[test]
+fn names_of_sources_are_unique_and_brackets_are_explained() {
+    let second = |name: &str| format!("{GOOD}name = \"adc\"\n[[source]]\nname = {name:?}\nid = 2\nreadout = \"ru0\"\n");
+    assert!(parse("test.toml", &second("hits"), &variable).is_ok());
+    let twice = error(&second("adc"));
+    assert!(twice.key == "source[1].name" && twice.message.contains("has the name `adc` already"), "{twice}");
+    for list in ["source", "readout", "builder"] {
+        let single = error(&GOOD.replace(&format!("[[{list}]]"), &format!("[{list}]")));
+        assert!(single.message.contains(&format!("write `[[{list}]]`")), "{single}");
+    }
+    let double = error(&format!("{GOOD}[[run]]\noutput = \"runs\"\n"));
+    assert!(double.message.contains("write `[run]`"), "{double}");
 }
 
 #[test]
@@ -590,10 +616,7 @@ fn only_frames_with_the_numbers_of_their_events_are_gathered() {
         ("frame = \"datagram\"\ngather = true".to_owned(), "source[0].gather"),
         ("format = \"midas\"\ngather = true".to_owned(), "source[0].gather"),
         ("format = \"lhcb-mep\"\ngather = true".to_owned(), "source[0].gather"),
-        (
-            format!("frame = \"datagram\"\nevent = {number}\nsplitter = {{ library = \"a.so\" }}\ngather = true"),
-            "source[0].gather",
-        ),
+        ("frame = \"datagram\"\nsplitter = { library = \"a.so\" }\ngather = true".to_owned(), "source[0].gather"),
         (
             format!("frame = \"datagram\"\nevent = {number}\ngather = true\ngather_timeout = \"0s\""),
             "source[0].gather_timeout",

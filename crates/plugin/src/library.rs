@@ -304,7 +304,7 @@ pub enum PluginError {
         function: &'static str,
     },
     /// It refused its configuration.
-    #[error("{}: does not take its `configuration`: {why}", path.display())]
+    #[error("{}: refuses its `configuration`: {why}", path.display())]
     NotCreated {
         /// The library.
         path: PathBuf,

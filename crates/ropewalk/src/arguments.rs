@@ -736,6 +736,12 @@ pub(crate) struct SniffOptions {
     /// File for the received data: datagrams as pcapng, the first connection as plain bytes.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
+    /// Name of the first source in the draft.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Id of the first source in the draft.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) id: u32,
     /// Print the result as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,9 +10,9 @@ use ropewalk_config::{SourceInput, SourceSection};
 use ropewalk_flow::sniff::{Findings, Group, Transport};
 use ropewalk_tools::OfflineError;
 use ropewalk_tools::foreign::{
-    CountingReport, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, InspectReport, NoTarget,
-    Pace, PeerHole, RecordReport, SniffReport, Sniffed, SourceReport, Target, drafts, inspect_foreign, is_foreign,
-    replay_foreign, show_record, sniff_connections, sniff_datagrams, sniff_file,
+    CountingReport, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, InspectReport, Naming,
+    NoTarget, Pace, PeerHole, RecordReport, SniffReport, Sniffed, SourceReport, Target, drafts, inspect_foreign,
+    is_foreign, replay_foreign, show_record, sniff_connections, sniff_datagrams, sniff_file,
 };
 use ropewalk_wire::description::Description;
 use std::collections::BTreeMap;
@@ -312,10 +312,11 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
     } else {
         sniff_file(Path::new(&options.input))?
     };
+    let naming = Naming { name: options.name.clone(), id: options.id };
     if options.json {
-        print_json(&SniffReport::new(&sniffed, &options.input))?;
+        print_json(&SniffReport::new(&sniffed, &options.input, &naming))?;
     } else {
-        let mut text = findings_text(&sniffed.findings, &options.input);
+        let mut text = findings_text(&sniffed.findings, &options.input, &naming);
         if sniffed.missed_bytes > 0 {
             text.push_str(&format!("MISSING: {} bytes of connections\n", grouped(sniffed.missed_bytes)));
         }
@@ -356,8 +357,8 @@ fn ready(scheme: &str, local: std::net::SocketAddr) {
     say!("ready {scheme} {local}");
 }
 
-fn findings_text(findings: &Findings, input: &str) -> String {
-    let drafts = drafts(&findings.groups, input);
+fn findings_text(findings: &Findings, input: &str, naming: &Naming) -> String {
+    let drafts = drafts(&findings.groups, input, naming);
     let groups = findings.groups.iter().zip(&drafts).map(|(group, draft)| group_text(group, draft.as_deref()));
     let groups: Vec<String> = groups.collect();
     let mut text = groups.join("\n");
@@ -422,6 +423,7 @@ fn frames_text(group: &Group, is_stream: bool, draft: Option<&str>) -> String {
         line(format!("  looked at {frames} frames of {least} to {most} bytes{rest}"));
     }
     group.guesses.iter().for_each(|guess| line(format!("  {guess}")));
+    group.notes.iter().for_each(|note| line(format!("  {note}")));
     group.doubts.iter().for_each(|doubt| line(format!("  NOT CERTAIN: {doubt}")));
     if let Some(draft) = draft {
         line(format!("\n# A draft, to be tried with `ropewalk source test`\n{}", draft.trim_end()));

@@ -5,6 +5,9 @@ use crate::exit::{self, Failure};
 use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use ropewalk_config::{NetworkAddress, SourceInput, SourceSection};
+use ropewalk_flow::trial::Divide;
+use ropewalk_plugin::Keys;
+use ropewalk_run::SplitterTrial;
 use ropewalk_tools::foreign::{BadReport, BoardReport, NumbersReport, TrialOptions, TrialReport, rule_of, try_layout};
 use std::path::Path;
 
@@ -22,7 +25,7 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
     };
     let (source, key) = (&configuration.source[index], format!("source[{index}]"));
     let no_frames = || {
-        let text = "sends generic fragments, which are found in a connection alone: a run takes them, or `frame` describes them";
+        let text = "sends generic fragments, which only a run can take; describe its frames with `frame` to test them";
         Failure::Usage(format!("{}: {text}", options.source))
     };
     let framing = source.framing().ok_or_else(no_frames)?;
@@ -36,8 +39,12 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
     let (gathers, grows, own) = (source.gathering().is_some(), source.numbers_grow(), source.tried_board(&wanted));
     let (own, input) = (own.as_ref(), &options.input);
     let limits = source.datagram_limits();
-    let tried = TrialOptions { framing: &framing, gathers, grows, limits, own, input, wanted: &wanted };
-    let report = try_layout(&tried, &options.config, &key)?;
+    let bits = source.counter_bits.unwrap_or(64);
+    let grows = grows || source.splitter.as_ref().is_some_and(|splitter| splitter.keys == Keys::Times);
+    let tried = TrialOptions { framing: &framing, gathers, grows, bits, limits, own, input, wanted: &wanted };
+    let mut splitter = SplitterTrial::new(source)?;
+    let divide = splitter.as_mut().map(|splitter| Box::new(|frame: &[u8]| splitter.divide(frame)) as Divide<'_>);
+    let report = try_layout(&tried, divide, &options.config, &key)?;
     if options.json {
         print_json(&report)?;
     } else {
@@ -91,7 +98,7 @@ fn advice(report: &TrialReport) -> Option<String> {
     if has("other_address") {
         Some("packets went to its port, but from or to other addresses: compare `packets`\n".to_owned())
     } else if has("other_protocol") {
-        let text = "the capture has datagrams where the source has a connection, or the reverse: compare `listen` and `frame` with what `ropewalk sniff` shows of this capture\n";
+        let text = "the capture has the other transport (UDP or TCP): compare `listen` and `frame` with what `ropewalk sniff` shows of it\n";
         Some(text.to_owned())
     } else {
         None
@@ -104,6 +111,9 @@ fn board_text(board: &BoardReport) -> String {
         "{}: {frames} frames, {bytes} bytes, {} to {} each\n",
         board.board, board.least_bytes, board.most_bytes
     );
+    if board.pieces > 0 {
+        text.push_str(&format!("  the splitter divided them into {} events\n", grouped(board.pieces)));
+    }
     for (name, numbers) in [("sequence", board.sequence), ("event", board.event)] {
         if let Some(numbers) = numbers {
             text.push_str(&format!("  {name}: {}\n", numbers_text(&numbers)));
@@ -120,7 +130,7 @@ fn board_text(board: &BoardReport) -> String {
         let (from, to) = (time_text(step.from_ns), time_text(step.to_ns));
         text.push_str(&format!("  {from:>6} to {to:<6} {:>9}  {bar}\n", grouped(step.count)));
     }
-    if board.clock_backward > 0 {
+    if board.clock_backward > 0 && board.clock_wrong == 0 {
         text.push_str(&format!("  the clock went backward {} times\n", grouped(board.clock_backward)));
     }
     text
@@ -132,8 +142,8 @@ fn numbers_text(numbers: &NumbersReport) -> String {
         ("gaps", numbers.gaps),
         ("missing", numbers.missing),
         ("wraps", numbers.wraps),
-        ("twice", numbers.duplicates),
-        ("late", numbers.out_of_order),
+        ("repeated", numbers.duplicates),
+        ("out of order", numbers.out_of_order),
         ("restarts", numbers.restarts),
     ] {
         if count > 0 {

@@ -7,7 +7,8 @@ use crate::render::{counted, warn};
 use ropewalk_config::{Configuration, Fault};
 use ropewalk_host::{Kind, Machine, Picture, Placement, Plan};
 use ropewalk_run::{
-    Addresses, PlacementError, RunError, check_card_files, placement, placement_on, unusable_libraries, user_command,
+    Addresses, PlacementError, RunError, check_card_files, placement, placement_on, unusable_library,
+    unusable_splitters, user_command,
 };
 use ropewalk_terms::Role;
 use schemars::JsonSchema;
@@ -121,11 +122,28 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
             }
         }
     }
-    warn(&unusable_libraries(&configuration));
+    // With a fixed address of the event manager the nodes are separate processes, which may be on other machines.
+    check_libraries(&configuration, file, !unknown.contains(&"manager"))?;
+    warn(configuration.sequence_beside_splitter().as_slice());
     warn(configuration.largest_event_warning().as_slice());
     // A page long: a reader such as `head` may close the pipe early.
     write_results(text.as_bytes());
     Ok(exit::GOOD)
+}
+
+/// Tries the libraries of filters and splitters. One that cannot be used is an error, or a warning if it may be used on another machine.
+fn check_libraries(configuration: &Configuration, file: &Path, is_elsewhere: bool) -> Result<(), Failure> {
+    let of_filter = unusable_library(configuration).map(|(key, why)| Fault::new(key, why));
+    let of_sources = unusable_splitters(configuration).into_iter();
+    let of_sources = of_sources.map(|(index, why)| Fault::new(format!("source[{index}].splitter.library"), why));
+    for fault in of_filter.into_iter().chain(of_sources) {
+        if !is_elsewhere {
+            return Err(unfit(file, PlacementError::Unfit(fault)));
+        }
+        let (key, why) = (&fault.key, &fault.message);
+        tell!("warning: {key}: {why}. This is no error only if the node that uses it runs on another machine");
+    }
+    Ok(())
 }
 
 /// Names the sources in which a slip stays unseen.

@@ -80,7 +80,7 @@ pub use histograms::{HistogramCounts, HistogramDefinition, HistogramKind, Histog
 pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub(crate) use placement::MANAGER;
 pub use placement::{placement, placement_of_node, placement_on, receiving_threads};
-pub use plugins::unusable_libraries;
+pub use plugins::{SplitterTrial, unusable_library, unusable_splitters};
 pub use record::{FrontEndRecord, RunRecord};
 pub use registry::{ACCOUNT, CONFIGURATION, ConfigurationSummary, Registry, RunDirectory, TakeoverRecord};
 pub use resolve::Addresses;

@@ -22,7 +22,7 @@ use ropewalk_plugin::process::{self, MOST_FRAMES, SplitterProcess};
 use ropewalk_plugin::{Journal, Splitter, SplitterConfig};
 use ropewalk_terms::{Cause, Instant, NodeId, RunNumber, SourceId};
 use ropewalk_tools::library_process::{COPIES, library_process};
-use ropewalk_wire::framing::Piece;
+use ropewalk_wire::framing::{Piece, PieceKey};
 use std::hash::{Hash, Hasher};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -157,22 +157,29 @@ fn library(section: &FilterSection) -> Option<FilterConfig> {
     Some(FilterConfig { library, configuration: section.configuration.clone() })
 }
 
-/// Why libraries of filters cannot be used on this machine, which need not be the one where they will be. Each is loaded and created in a
-/// process of its own, and ended.
-pub fn unusable_libraries(configuration: &Configuration) -> Vec<String> {
-    let in_run =
-        configuration.filter.as_ref().and_then(|section| Some(("filter", library(section)?, section.memory.0)));
+/// The first library of a filter that cannot be used on this machine, with its key, where the configuration says that it runs here. Each is
+/// loaded and created in a process of its own, and ended.
+pub fn unusable_library(configuration: &Configuration) -> Option<(&'static str, String)> {
+    let in_run = configuration.filter.as_ref().filter(|section| section.nodes.is_empty());
+    let in_run = in_run.and_then(|section| Some(("filter.library", library(section)?, section.memory.0)));
     let of_files = configuration.file_based.as_ref().and_then(|section| {
         let (library, configuration) = (section.library.clone()?, section.configuration.clone());
-        Some(("file_based", FilterConfig { library, configuration }, section.memory.0))
+        Some(("file_based.library", FilterConfig { library, configuration }, section.memory.0))
     });
-    let tried = [in_run, of_files].into_iter().flatten().map(|(section, filter, memory)| {
+    [in_run, of_files].into_iter().flatten().find_map(|(key, filter, memory)| {
         let wrong = library_process(filter, memory).and_then(|mut process| process.try_out(START)).err()?;
-        Some(format!(
-            "{section}.library: {wrong}. Where it is to run it may be there; on this machine it cannot be used"
-        ))
-    });
-    tried.flatten().collect()
+        Some((key, wrong.to_string()))
+    })
+}
+
+/// The splitters that cannot be used on this machine, with the place of their source. Each is tried out like a filter.
+pub fn unusable_splitters(configuration: &Configuration) -> Vec<(usize, String)> {
+    let tried = |(index, source): (usize, &SourceSection)| {
+        let section = source.own_splitter()?;
+        let wrong = splitter_process(splitter(source, section), section).err()?;
+        Some((index, wrong.to_string()))
+    };
+    configuration.source.iter().enumerate().filter_map(tried).collect()
 }
 
 /// Identifies a filter that runs on another machine: both sides must have the same configuration.
@@ -364,6 +371,93 @@ fn splitter_process(splitter: SplitterConfig, section: &SplitterSection) -> std:
     let mut process = SplitterProcess::new(process::ProcessConfig { splitter, memory: section.memory.0, command })?;
     process.try_out(START)?;
     Ok(process)
+}
+
+/// The splitter of a source, tried frame by frame without a run.
+#[derive(Debug)]
+pub struct SplitterTrial {
+    process: SplitterProcess,
+    timeout: Duration,
+    most: usize,
+}
+
+impl SplitterTrial {
+    /// Starts the splitter of this source; `None` if it has none.
+    ///
+    /// # Errors
+    /// Why the splitter cannot be used.
+    pub fn new(source: &SourceSection) -> Result<Option<Self>, RunError> {
+        let Some(section) = source.own_splitter() else { return Ok(None) };
+        let config = splitter(source, section);
+        let most = config.max_frame;
+        let mut process = splitter_process(config, section).map_err(|error| {
+            RunError::Unfit(format!("{}: its splitter cannot be used: {error}", source.name_or_id()))
+        })?;
+        process.start();
+        Ok(Some(Self { process, timeout: section.timeout.0, most }))
+    }
+
+    /// The numbers or times of the events in a frame.
+    ///
+    /// # Errors
+    /// Why it cannot be divided.
+    pub fn divide(&mut self, frame: &[u8]) -> Result<Vec<u64>, String> {
+        if frame.len() > self.most {
+            return Err(format!(
+                "the frame has more than {} bytes, which a splitter may get (`max_fragment`)",
+                self.most
+            ));
+        }
+        self.wait(START, |sight| sight.is_ready).map_err(|why| format!("the splitter did not start: {why}"))?;
+        self.process.clear();
+        self.process.put_bytes(frame);
+        self.process.ask(0, 1);
+        self.wait(self.timeout, |sight| sight.done > 0)?;
+        let mut pieces = Vec::new();
+        match self.process.answer(0, &mut pieces) {
+            Ok(Ok(())) => Ok(pieces.iter().map(|piece| key_of(piece.key)).collect()),
+            Ok(Err(_)) => Err("the splitter cannot divide this frame".to_owned()),
+            Err(nonsense) => {
+                self.restart();
+                Err(format!("the splitter: {nonsense}"))
+            }
+        }
+    }
+
+    fn wait(&mut self, time: Duration, is_done: impl Fn(&process::Sight) -> bool) -> Result<(), String> {
+        let end = std::time::Instant::now() + time;
+        loop {
+            let sight = self.process.look();
+            if is_done(&sight) {
+                return Ok(());
+            }
+            if sight.has_ended {
+                self.restart();
+                return Err("the splitter ended while it divided this frame".to_owned());
+            }
+            if std::time::Instant::now() >= end {
+                self.restart();
+                return Err(format!("the splitter took longer than {} ms", time.as_millis()));
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// Ends the process and starts another one.
+    fn restart(&mut self) {
+        self.process.kill();
+        let end = std::time::Instant::now() + START;
+        while !self.process.look().has_ended && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.process.start();
+    }
+}
+
+const fn key_of(key: PieceKey) -> u64 {
+    match key {
+        PieceKey::Event(number) | PieceKey::Time(number) => number,
+    }
 }
 
 /// A process, as the drive sees it.

@@ -123,6 +123,8 @@ facts! {
     FramesUnfinished = "frames_unfinished", Lost, Lost;
     /// Times at which a source started counting anew: a run finds its place again, or counts what it drops.
     Restarts = "restarts", Good, Lost;
+    /// Times of a clock that often goes backward, so that its byte order, width or place is wrong.
+    ClockBackward = "clock_backward", Lost, Lost;
     /// Frames that came twice or overtook each other: a run sorts them, or counts what it could not place as late.
     OutOfOrder = "out_of_order", Good, Lost;
     /// Bytes that belong to no frame.

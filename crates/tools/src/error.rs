@@ -55,8 +55,8 @@ pub enum OfflineError {
         known: Option<String>,
     },
     /// A file that was named is no run file.
-    #[error("{}: this is no run file, because it has no records. No known format begins with {begin}. If the file has a \
-             known format, name it with --format", path.display())]
+    #[error("{}: this is no run file, and no known format begins with {begin}; if you know its format, name it with \
+             --format", path.display())]
     NoRunFile {
         /// The file.
         path: PathBuf,

@@ -233,7 +233,7 @@ pub(crate) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults
         SourceInput::Listen(NetworkAddress::Tcp(_)) | SourceInput::Connect(_) | SourceInput::Program(_)
             if plan.is_of_datagrams() =>
         {
-            "these frames come in datagrams, and the source sends a stream: where does a frame end in it?"
+            "this describes frames in datagrams, but the source sends a stream: add `length`, `fixed`, `sync` or `delimiter`"
         }
         // A file may be a capture of datagrams.
         _ => return,
@@ -313,7 +313,7 @@ impl LengthTable {
             (CountsChoice::Payload, None) => {
                 return Err(Fault::new(
                     format!("{key}.counts"),
-                    "behind how many bytes does the payload begin? `header = 16`",
+                    "with counts = \"payload\", `header` must give the bytes before the payload, such as `header = 16`",
                 ));
             }
             (_, Some(_)) => {
@@ -543,6 +543,9 @@ impl<'de> Deserialize<'de> for BytesChoice {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<BytesChoice, E> {
+                if let Some(numbers) = meant_numbers(text) {
+                    return Err(E::custom(format!("\"{text}\" is a text; for these bytes write [{numbers}]")));
+                }
                 Ok(BytesChoice(text.as_bytes().to_vec()))
             }
 
@@ -556,6 +559,14 @@ impl<'de> Deserialize<'de> for BytesChoice {
         }
         from.deserialize_any(Choice)
     }
+}
+
+/// The list of bytes that was meant by a text such as `0xa5c3`.
+fn meant_numbers(text: &str) -> Option<String> {
+    let digits = text.strip_prefix("0x")?.as_bytes();
+    let is_hex = !digits.is_empty() && digits.len().is_multiple_of(2) && digits.iter().all(u8::is_ascii_hexdigit);
+    let bytes = digits.chunks(2).map(|two| format!("0x{}", String::from_utf8_lossy(two)));
+    is_hex.then(|| bytes.collect::<Vec<String>>().join(", "))
 }
 
 impl JsonSchema for BytesChoice {

@@ -1,6 +1,6 @@
 //! What the fields of frames hold: counters, clocks, lengths, and bytes that are always the same.
 
-use super::findings::{Guess, Meaning, Wraps};
+use super::findings::{Guess, Meaning};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use ropewalk_wire::layout::{Counts, Length, MOST_PATTERN_BYTES, Number};
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ const MOST_SLOW: usize = 2;
 const LEAST_EVIDENCE: u64 = 24;
 
 /// A counter grows from its lowest bit: as long as what is above it changes when it is carried into, and only then.
-struct Growth {
+pub(super) struct Growth {
     /// Bits that behave as a counter does.
-    bits: u32,
+    pub(super) bits: u32,
     /// Bits that were seen to change.
-    moved: u32,
+    pub(super) moved: u32,
 }
 
 /// The numbers that are one more in each frame of a peer; `known` are fields of another meaning.
@@ -158,7 +158,7 @@ fn likelihood(
 }
 
 /// The field of a counter that has this value: as many bytes as a number usually has, as far as its bits allow it.
-fn field(window: &Number, bit: u32, growth: &Growth, value: u64) -> Number {
+pub(super) fn field(window: &Number, bit: u32, growth: &Growth, value: u64) -> Number {
     let lowest = if window.is_big_endian { window.at + i32::from(window.bytes) - 1 } else { window.at };
     let number = |bytes: i32| {
         let at = if window.is_big_endian { lowest + 1 - bytes } else { lowest };
@@ -305,273 +305,6 @@ pub(super) fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
         let is_shared = is_shared(table, &number);
         let frames_each = (steps + stays) as f64 / steps as f64;
         Guess { meaning: Meaning::SlowCounter { number, is_shared, frames_each }, holds: steps + stays, of: pairs }
-    })
-}
-
-/// Pairs of frames that must be there before anything is said.
-const LEAST_CLOCK_PAIRS: usize = 8;
-/// By how much a clock may be off a straight line, in parts of what it went on: much less where what it is off by
-/// accumulates, as it does for sums of anything that comes at random.
-const MOST_DEVIATION: f64 = 0.03;
-const MOST_DRIFT: f64 = 0.002;
-/// Two neighbours in time: how much of the deviation differs between them, where nothing accumulates (white noise: 2).
-const LEAST_WHITENESS: f64 = 0.5;
-
-/// The maximum number of clocks in a report: further ones are times of single hits, after the frame's header.
-const MOST_CLOCKS: usize = 4;
-/// Ticks per nanosecond of the fastest clock that is expected: more are digits of something else.
-pub(super) const FINEST: f64 = 1.1;
-
-impl Line {
-    /// How long a tick is, in nanoseconds.
-    fn tick(&self) -> f64 {
-        1.0 / self.slope
-    }
-
-    /// Its standard deviation.
-    fn tick_error(&self) -> f64 {
-        self.tick() * self.error / self.slope
-    }
-}
-
-/// The most digits of a round number.
-const MOST_DIGITS: i32 = 6;
-/// A tick of so few digits is no accident.
-const ROUND: i32 = 2;
-/// By how much the clocks of a board and of this machine differ, at most.
-const CLOCKS_DIFFER: f64 = 1e-4;
-
-/// The tick of so many nanoseconds that a board is likely to have, and how many digits it needs: the period, or the frequency, that is
-/// the roundest number within what the tick may be wrong by.
-pub(super) fn round_tick(tick: f64, error: f64) -> (f64, i32) {
-    let tolerance = (3.0 * error).max(CLOCKS_DIFFER * tick);
-    let rounded = |value: f64, digits: i32| {
-        let unit = 10_f64.powi(value.log10().floor() as i32 + 1 - digits);
-        (value / unit).round() * unit
-    };
-    let near = |digits: i32| {
-        let choices = [rounded(tick, digits), 1.0 / rounded(1.0 / tick, digits)];
-        choices.into_iter().min_by(|one, other| (one - tick).abs().total_cmp(&(other - tick).abs()))
-    };
-    (1..=MOST_DIGITS)
-        .filter_map(|digits| near(digits).map(|round| (round, digits)))
-        .find(|(round, _)| (round - tick).abs() <= tolerance)
-        .unwrap_or((tick, MOST_DIGITS + 1))
-}
-
-/// A straight line through a field's values, in ticks per nanosecond of arrival.
-#[derive(Copy, Clone, Debug)]
-struct Line {
-    slope: f64,
-    /// Standard deviation of the slope.
-    error: f64,
-    /// Deviation from the line, in parts of what the clock went on.
-    deviation: f64,
-    /// Pairs of frames between which it went on,
-    holds: u64,
-    /// and began anew.
-    resets: u64,
-}
-
-/// The clocks, and what repeats them; `known` are fields of another meaning.
-pub(super) fn find_clocks(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
-    let is_free = |number: &Number| known.iter().flat_map(taken).all(|other| !overlap(other, number));
-    let mut lines: Vec<(Number, Line)> = [4, 8, 2, 6, 5, 3]
-        .into_iter()
-        .flat_map(|bytes| table.places(bytes))
-        .filter(is_free)
-        .filter_map(|number| Some((number, line(table, &number)?)))
-        .collect();
-    lines.retain(|(number, _)| begins_with_a_lively_byte(table, number));
-    let (mut guesses, mut clocks) = (Vec::new(), 0);
-    while let Some((number, line)) = best(&lines).filter(|_| clocks < MOST_CLOCKS) {
-        clocks += 1;
-        let (number, line) = widened(table, &lines, number, line);
-        lines.retain(|(other, _)| !overlap(other, &number));
-        let wraps = if line.resets > 0 { wraps(table, &number, &line) } else { None };
-        let wraps_number = wraps.map(|wraps| wraps.number);
-        lines.retain(|(other, _)| wraps_number.is_none_or(|wraps| !overlap(other, &wraps)));
-        for of in core::iter::once(number).chain(wraps_number) {
-            let repeats = before(table, &of);
-            lines.retain(|(other, _)| repeats.iter().filter_map(Guess::number).all(|known| !overlap(known, other)));
-            guesses.extend(repeats);
-        }
-        let (tick, error, is_shared) = (line.tick(), line.tick_error(), is_shared(table, &number));
-        let meaning = Meaning::Clock { number, tick, error, wraps, is_shared };
-        guesses.push(Guess { meaning, holds: line.holds, of: line.holds + line.resets });
-    }
-    guesses.sort_by_key(|guess| guess.number().map(|number| number.at));
-    guesses
-}
-
-/// The lowest byte of a clock is never the quietest one; otherwise a neighbour was taken for its lower digits.
-fn begins_with_a_lively_byte(table: &Table<'_>, number: &Number) -> bool {
-    let extent = extent(number);
-    let lowest = if number.is_big_endian { extent.end - 1 } else { extent.start };
-    let most = extent.map(|at| table.liveliness(at)).max().unwrap_or(0);
-    table.liveliness(lowest) * 2 >= most
-}
-
-/// The straightest line; among lines about as straight, the field with the most usual width, a round tick and the most usual
-/// position, and of these the one that includes the lower digits.
-fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
-    let straightest = lines.iter().min_by(|one, other| one.1.deviation.total_cmp(&other.1.deviation))?;
-    let close = |(number, line): &&(Number, Line)| {
-        overlap(number, &straightest.0) && line.deviation <= 4.0 * straightest.1.deviation + 1e-9
-    };
-    // The same for all, or a line that is less certain would be rounder.
-    let uncertainty = lines.iter().filter(close).map(|(_, line)| line.error / line.slope).fold(0.0, f64::max);
-    let rank = |(number, line): &&(Number, Line)| {
-        let width = [4, 8, 2, 6, 5, 3].iter().position(|bytes| *bytes == number.bytes);
-        // A byte of digits that are left out weighs as much as a place that is a little unusual.
-        let coarseness = (-line.slope.log2() / 8.0).round() as i32;
-        let oddity = [0, 3, 1, 3][(number.at % 4) as usize];
-        let is_odd_tick = round_tick(line.tick(), uncertainty * line.tick()).1 > ROUND;
-        (line.slope > FINEST, width, is_odd_tick, coarseness + oddity)
-    };
-    lines.iter().filter(close).min_by_key(rank).copied()
-}
-
-/// The clock with the bytes above it that it carries into, or that are zero: it is a straight line with them, too.
-fn widened(table: &Table<'_>, lines: &[(Number, Line)], number: Number, line: Line) -> (Number, Line) {
-    let lowest = |number: &Number| if number.is_big_endian { extent(number).end } else { extent(number).start };
-    let is_same = |other: &Number| other.is_big_endian == number.is_big_endian && lowest(other) == lowest(&number);
-    let above = |other: &Number| extent(other).filter(|at| !extent(&number).contains(at)).collect::<Vec<usize>>();
-    // Within a peer: what tells peers apart is no part of a clock.
-    let is_lively = |at: &usize| table.pairs().any(|(from, to)| from.head[*at] != to.head[*at]);
-    let is_zero = |at: &usize| table.rows().all(|row| row.head[*at] == 0);
-    let is_wider = |(other, _): &&(Number, Line)| {
-        let (above, is_usual) = (above(other), [4, 8].contains(&other.bytes));
-        is_same(other)
-            && above.iter().all(|at| is_lively(at) || is_zero(at))
-            && (is_usual || above.iter().any(is_lively))
-    };
-    let wider = lines.iter().filter(|(other, _)| other.bytes > number.bytes).filter(is_wider);
-    let rank = |(other, _): &&(Number, Line)| {
-        (above(other).into_iter().filter(is_lively).count(), other.bytes % 2 == 0, other.bytes)
-    };
-    wider.max_by_key(rank).copied().unwrap_or((number, line))
-}
-
-/// Sums of a straight line through points that are added one by one; each segment has an offset of its own.
-#[derive(Default)]
-struct Fit {
-    points: Vec<(f64, f64)>,
-    time_time: f64,
-    time_value: f64,
-    value_value: f64,
-    segments: Vec<Vec<(f64, f64)>>,
-}
-
-impl Fit {
-    fn end_segment(&mut self) {
-        let points = core::mem::take(&mut self.points);
-        let count = points.len() as f64;
-        if points.len() < 2 {
-            return;
-        }
-        let mean = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0 / count, sum.1 + point.1 / count));
-        let centred: Vec<(f64, f64)> = points.iter().map(|point| (point.0 - mean.0, point.1 - mean.1)).collect();
-        for (time, value) in &centred {
-            self.time_time += time * time;
-            self.time_value += time * value;
-            self.value_value += value * value;
-        }
-        self.segments.push(centred);
-    }
-
-    fn line(&self, holds: u64, resets: u64) -> Option<Line> {
-        if self.time_time <= 0.0 || self.value_value <= 0.0 || self.time_value <= 0.0 {
-            return None;
-        }
-        let slope = self.time_value / self.time_time;
-        let residual = |(time, value): &(f64, f64)| value - slope * time;
-        let (mut squares, mut steps, mut count) = (0.0, 0.0, 0.0);
-        for segment in &self.segments {
-            squares += segment.iter().map(|point| residual(point).powi(2)).sum::<f64>();
-            let pairs = segment.iter().zip(&segment[1..]);
-            steps += pairs.map(|(one, other)| (residual(other) - residual(one)).powi(2)).sum::<f64>();
-            count += segment.len() as f64 - 1.0;
-        }
-        let deviation = (squares / self.value_value).sqrt();
-        let is_white = squares == 0.0 || steps >= LEAST_WHITENESS * squares;
-        let is_straight = deviation < MOST_DRIFT || deviation < MOST_DEVIATION && is_white;
-        let error = (squares / count.max(1.0) / self.time_time).sqrt();
-        is_straight.then_some(Line { slope, error, deviation, holds, resets })
-    }
-}
-
-/// The line through a field's values, if it is a clock.
-fn line(table: &Table<'_>, number: &Number) -> Option<Line> {
-    let mut fit = Fit::default();
-    let (mut holds, mut stays, mut resets, mut pairs) = (0_u64, 0_u64, 0_u64, 0_usize);
-    for rows in &table.peers {
-        let mut value = 0.0;
-        let start = rows.first()?.at;
-        fit.points.push((0.0, 0.0));
-        for (from, to) in rows.iter().zip(&rows[1..]) {
-            pairs += 1;
-            let step = ahead(number, from, to);
-            // What goes on by more than a quarter of its range began anew, or is no clock.
-            if step >> (bits(number) - 2) == 0 {
-                holds += 1;
-                stays += u64::from(step == 0);
-                value += step as f64;
-            } else {
-                resets += 1;
-                fit.end_segment();
-            }
-            if pairs >= LEAST_CLOCK_PAIRS && (resets * 5) as usize > pairs + LEAST_CLOCK_PAIRS {
-                return None;
-            }
-            fit.points.push((to.at.saturating_sub(start) as f64, value));
-        }
-        fit.end_segment();
-    }
-    let is_enough = pairs >= LEAST_CLOCK_PAIRS && resets as usize * 5 <= pairs && stays * 2 < holds;
-    if is_enough { fit.line(holds, resets) } else { None }
-}
-
-/// The field that is one more whenever the clock begins anew.
-fn wraps(table: &Table<'_>, clock: &Number, line: &Line) -> Option<Wraps> {
-    let is_reset = |from: &Row<'_>, to: &Row<'_>| ahead(clock, from, to) >> (bits(clock) - 2) != 0;
-    let fits = |number: &Number| {
-        let as_it_should = |(from, to): &(&Row<'_>, &Row<'_>)| ahead(number, from, to) == u64::from(is_reset(from, to));
-        let (mut right, mut all) = (0, 0);
-        for pair in table.pairs() {
-            all += 1;
-            right += usize::from(as_it_should(&pair));
-            if (all - right) * 20 > all + 20 {
-                return false;
-            }
-        }
-        (all - right) * 50 <= all
-    };
-    let distance = |number: &Number| number.at.abs_diff(clock.at);
-    let mut places: Vec<Number> = [4, 2, 1].into_iter().flat_map(|bytes| table.places(bytes)).collect();
-    places.sort_by_key(|number| (number.bytes != 4, distance(number), number.is_big_endian != clock.is_big_endian));
-    let number = places.into_iter().find(|number| !overlap(number, clock) && fits(number))?;
-    // How far it goes until it begins anew: as far as it went, and what its last step was short of.
-    let period = table.pairs().filter(|(from, to)| is_reset(from, to)).map(|(from, to)| {
-        let passed = to.at.saturating_sub(from.at) as f64;
-        read(from, clock) as f64 / line.slope + passed - read(to, clock) as f64 / line.slope
-    });
-    let (sum, count) = period.fold((0.0, 0.0), |(sum, count), period| (sum + period, count + 1.0));
-    Some(Wraps { number, period: sum / count })
-}
-
-/// The first field that repeats what another one was in the frame before.
-fn before(table: &Table<'_>, of: &Number) -> Option<Guess> {
-    let all = table.pairs().count() as u64;
-    let places = table.places(of.bytes).filter(|number| number.is_big_endian == of.is_big_endian);
-    places.filter(|number| !overlap(number, of)).find_map(|number| {
-        let mut wrong = 0;
-        let holds = table.pairs().take_while(|(from, to)| {
-            wrong += u64::from(read(to, &number) != read(from, of));
-            wrong * 20 <= all
-        });
-        let meaning = Meaning::Before { number, of: *of };
-        (holds.count() as u64 == all).then_some(Guess { meaning, holds: all - wrong, of: all })
     })
 }
 

@@ -1,7 +1,8 @@
 //! What was found, in words; the layout that is drafted of it; and what is doubtful about that.
 
 use super::PeerAccount;
-use super::fields::{FINEST, byte_order, is_slice, orders, round_tick, slow, taken};
+use super::clocks::{FINEST, round_tick};
+use super::fields::{byte_order, is_slice, orders, slow, taken};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use core::fmt;
 use core::ops::Range;
@@ -35,6 +36,8 @@ pub struct Group {
     pub guesses: Vec<Guess>,
     /// Why the draft may be wrong; without any it is right for all frames that were looked at.
     pub doubts: Vec<Doubt>,
+    /// What was looked for and not found.
+    pub notes: Vec<Note>,
     /// Bytes of streams that belong to no frame: of a file, those behind the last one.
     pub unframed_bytes: u64,
 }
@@ -61,6 +64,13 @@ pub enum Meaning {
         number: Number,
         /// Several peers have the same values: it may be the event's number.
         is_shared: bool,
+    },
+    /// More by the same number, which is not one, in each frame of a peer.
+    Steps {
+        /// Where.
+        number: Number,
+        /// By how much.
+        by: u64,
     },
     /// One more now and then, otherwise the same.
     SlowCounter {
@@ -136,6 +146,7 @@ impl Guess {
         match &self.meaning {
             Meaning::Length(length) => Some(&length.number),
             Meaning::FrameCounter { number, .. }
+            | Meaning::Steps { number, .. }
             | Meaning::SlowCounter { number, .. }
             | Meaning::Clock { number, .. }
             | Meaning::Before { number, .. }
@@ -177,6 +188,9 @@ impl fmt::Display for Guess {
             Meaning::FrameCounter { number, is_shared } => {
                 let shared = shared(*is_shared);
                 write!(out, "{} counts up by one per frame: {holds} of {of} times{shared}", Named(number))
+            }
+            Meaning::Steps { number, by } => {
+                write!(out, "{} counts up by {by} per frame: {holds} of {of} times", Named(number))
             }
             Meaning::SlowCounter { number, is_shared, frames_each } => {
                 write!(out, "{} counts up by one after {frames_each:.1} frames on average", Named(number))?;
@@ -308,7 +322,9 @@ const WIDEST_CLOCK: u8 = 8;
 /// minutes or hours.
 fn steady(mut constant: Range<usize>, guesses: &[Guess]) -> Range<usize> {
     let numbers = guesses.iter().filter_map(|guess| match &guess.meaning {
-        Meaning::FrameCounter { number, .. } | Meaning::SlowCounter { number, .. } => Some((number, WIDEST_COUNTER)),
+        Meaning::FrameCounter { number, .. } | Meaning::Steps { number, .. } | Meaning::SlowCounter { number, .. } => {
+            Some((number, WIDEST_COUNTER))
+        }
         Meaning::Clock { number, .. } => Some((number, WIDEST_CLOCK)),
         _ => None,
     });
@@ -390,8 +406,21 @@ pub enum Doubt {
     UpperBits(Number, u64),
     /// The bytes above it always were this: they may be a part of it.
     BytesAbove(Number, u64),
-    /// Its lower bits never changed: they may be a part of it.
+    /// It goes up by so many per frame.
+    Steps(Number, u64),
+    /// It goes up in every frame, by little and not always by as much.
+    Uneven(Number),
+    /// Its lower bits, which are not 0, never changed: they may be a part of it.
     LowerBits(Number),
+    /// This may be a clock with a tick of about so many nanoseconds; arrivals scatter around it by so many.
+    PerhapsClock {
+        /// Where.
+        number: Number,
+        /// In nanoseconds.
+        tick: f64,
+        /// In nanoseconds.
+        scatter: f64,
+    },
     /// It begins anew after so few: it may count parts of an event.
     Narrow(Number, u64),
     /// It went back.
@@ -429,13 +458,110 @@ impl fmt::Display for Doubt {
             Self::BytesAbove(number, value) => {
                 write!(out, "the bytes above {} always were {value:#x}: they may be a part of it", Named(number))
             }
-            Self::LowerBits(number) => write!(out, "bits below {} never changed: it may reach there", Named(number)),
+            Self::Steps(number, by) => {
+                let named = Named(number);
+                write!(out, "the number {named} goes up by {by} per frame: perhaps {by} events in each frame, see ")?;
+                write!(out, "docs/splitters.md; or the board sends every {}", Ordinal(*by))?;
+                write!(out, " trigger, and `event = {{ {} }}` is right", Key(number))
+            }
+            Self::Uneven(number) => {
+                write!(
+                    out,
+                    "the number {} goes up by a few per frame: perhaps the board misses triggers",
+                    Named(number)
+                )?;
+                write!(out, ", or there are several events in each frame, see docs/splitters.md")
+            }
+            Self::LowerBits(number) => {
+                write!(out, "the bits below {} never changed: they may be the lowest bits of the number", Named(number))
+            }
+            Self::PerhapsClock { number, tick, scatter } => {
+                write!(out, "{} may be a clock with a tick of about {} ns: ", Named(number), Short(*tick))?;
+                write!(out, "it grows with time, but frames arrive {} ms early or late", Short(scatter / 1e6))
+            }
             Self::Narrow(number, count) => {
                 write!(out, "{} begins anew after {count}: it may count parts of an event", Named(number))
             }
             Self::WentBack(number) => write!(out, "{} went back", Named(number)),
         }
     }
+}
+
+/// `3rd`.
+struct Ordinal(u64);
+
+impl fmt::Display for Ordinal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = match (self.0 % 10, self.0 % 100) {
+            (_, 11..=13) => "th",
+            (1, _) => "st",
+            (2, _) => "nd",
+            (3, _) => "rd",
+            _ => "th",
+        };
+        write!(out, "{}{ending}", self.0)
+    }
+}
+
+/// A number with three digits.
+struct Short(f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = if self.0 > 0.0 { (2.0 - self.0.log10().floor()).clamp(0.0, 9.0) as usize } else { 0 };
+        write!(out, "{:.digits$}", self.0)
+    }
+}
+
+/// A number as a key of a configuration has it: `at = 4, type = "u32be"`.
+pub(super) struct Key<'a>(pub(super) &'a Number);
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Number { at, bytes, is_big_endian, mask, .. } = *self.0;
+        let order = match (bytes, is_big_endian) {
+            (1, _) => "",
+            (_, true) => "be",
+            (_, false) => "le",
+        };
+        write!(out, "at = {at}, type = \"u{}{order}\"", 8 * u32::from(bytes))?;
+        mask.map_or(Ok(()), |mask| write!(out, ", mask = {mask:#x}"))
+    }
+}
+
+/// What was looked for and not found.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Note {
+    /// No clock, in frames that came within so many seconds.
+    NoClock(f64),
+    /// Nothing tells when frames came, without which no clock is found.
+    NoTimes,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoClock(seconds) => {
+                write!(out, "no clock found: in {} s, no bytes grow linearly with the time of arrival", Short(*seconds))
+            }
+            Self::NoTimes => write!(
+                out,
+                "no clock was looked for: a file does not say when its frames came; listen to the board, or use a capture"
+            ),
+        }
+    }
+}
+
+/// What was not found.
+pub(super) fn find_notes(table: &Table<'_>, guesses: &[Guess], doubts: &[Doubt]) -> Vec<Note> {
+    let is_clock = |guess: &Guess| matches!(guess.meaning, Meaning::Clock { .. });
+    let is_perhaps = |doubt: &Doubt| matches!(doubt, Doubt::PerhapsClock { .. });
+    if table.len() < LEAST_FRAMES || guesses.iter().any(is_clock) || doubts.iter().any(is_perhaps) {
+        return Vec::new();
+    }
+    let times = || table.peers.iter().chain(&table.late).flatten().map(|row| row.at);
+    let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+    vec![if first == last { Note::NoTimes } else { Note::NoClock((last - first) as f64 / 1e9) }]
 }
 
 /// What is doubtful in the draft of these frames.
@@ -460,9 +586,17 @@ pub(super) fn find_doubts(
         Some(Frame::Sync { .. }) if begins_within => doubts.push(Doubt::Within),
         _ => {}
     }
+    let steps = guesses.iter().find_map(|guess| match guess.meaning {
+        Meaning::Steps { number, by } => Some(Doubt::Steps(number, by)),
+        _ => None,
+    });
+    doubts.extend(steps);
+    let has_steps = doubts.iter().any(|doubt| matches!(doubt, Doubt::Steps(..)));
     if let Some(number) = event_number(guesses) {
         doubts.extend(of_others(table, guesses, &number));
         doubts.extend(of_number(table, guesses, &number));
+    } else if !has_steps {
+        doubts.extend(growing(table, guesses).map(Doubt::Uneven));
     }
     doubts
 }
@@ -490,27 +624,34 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
             doubts.push(Doubt::Slow(*number));
         }
     }
+    let slow = windows(table, guesses).into_iter().find(|window| slow(table, *window).is_some());
+    doubts.extend(slow.map(|other| Doubt::Several(*number, other)));
+    doubts.extend(growing(table, guesses).map(|other| Doubt::Grows(*number, other)));
+    doubts
+}
+
+/// Few bits at each free place. In four or eight bits the lowest ones are seen to go up, whatever is above them.
+fn windows(table: &Table<'_>, guesses: &[Guess]) -> Vec<Number> {
     let is_free = |other: &Number| guesses.iter().flat_map(taken).all(|known| !overlap(known, other));
-    // In four or eight bits the lowest ones are seen to go up, whatever is above them.
     let few_bits = |number: Number| {
         // Numbers begin with a byte or in its middle; slices of clocks that grow by little begin at any bit.
         let masks: &[u64] = if number.bytes == 1 { &[0xFF, 0xF, 0xF0] } else { &[0xFF0] };
         masks.iter().map(move |&mask| number.masked(mask))
     };
+    table.places(1).chain(table.places(2)).filter(is_free).flat_map(few_bits).collect()
+}
+
+/// A number that goes up in every frame, by little and not always by as much.
+fn growing(table: &Table<'_>, guesses: &[Guess]) -> Option<Number> {
     let pairs: Vec<(&Row<'_>, &Row<'_>)> = table.pairs().collect();
-    let windows: Vec<Number> = table.places(1).chain(table.places(2)).filter(is_free).flat_map(few_bits).collect();
-    let slow = windows.iter().find(|window| slow(table, **window).is_some());
-    doubts.extend(slow.map(|other| Doubt::Several(*number, *other)));
     // A number of triggers that come regularly is as straight as a clock, also with a clock beside it.
     let numbers = guesses.iter().filter_map(|guess| match guess.meaning {
         Meaning::Clock { number, tick, .. } => Some(if tick * FINEST < 1.0 { halves(&number) } else { [number; 2] }),
         _ => None,
     });
-    let mut others = numbers.flatten().chain(windows);
+    let mut others = numbers.flatten().chain(windows(table, guesses));
     let is_whole = |other: &Number| orders(other).all(|other| !is_slice(&pairs, &other, table.reach));
-    let growing = others.find(|other| grows(&pairs, other) && is_whole(other));
-    doubts.extend(growing.map(|other| Doubt::Grows(*number, other)));
-    doubts
+    others.find(|other| grows(&pairs, other) && is_whole(other))
 }
 
 /// The first half of its bytes, and the last one.
@@ -558,6 +699,8 @@ fn of_number(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
         doubts.push(Doubt::UpperBits(*number, upper));
     } else if wide != *number && bytes != 0 {
         doubts.push(Doubt::BytesAbove(*number, bytes));
+    } else if wide == *number && has_odd_zero_above(table, number) {
+        doubts.push(Doubt::BytesAbove(*number, 0));
     }
     let is_known = byte_order(table, guesses) == Some((number.is_big_endian, true));
     if moved <= 8 && width > 8 && !is_known && may_be_reversed(table, number) {
@@ -591,6 +734,19 @@ fn widened(table: &Table<'_>, number: &Number) -> Number {
         wide = Number { at: wide.at.min(next), bytes: wide.bytes + 1, ..wide };
     }
     wide
+}
+
+/// Whether a single zero is above a number of two bytes, which then may have three; it never went over its end.
+fn has_odd_zero_above(table: &Table<'_>, number: &Number) -> bool {
+    let beside = |by: i32| usize::try_from(if number.is_big_endian { number.at - by } else { number.at + 1 + by }).ok();
+    let (Some(next), behind) = (beside(1).filter(|at| *at < table.reach), beside(2).filter(|at| *at < table.reach))
+    else {
+        return false;
+    };
+    let is_zero = table.rows().all(|row| row.head[next] == 0);
+    let is_end = behind.is_none_or(|at| table.rows().any(|row| row.head[at] != 0));
+    let has_wrapped = table.pairs().any(|(from, to)| read(to, number) < read(from, number));
+    number.bytes == 2 && number.mask.is_none() && is_zero && is_end && !has_wrapped
 }
 
 /// Whether the bytes on the other side of a number's lowest one could be its upper ones.

@@ -75,7 +75,10 @@ impl Frames {
 /// Frames of several peers, side by side. All of them have the bytes before `reach`.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
+    /// The first frames of each peer, each behind the one before it.
     pub(super) peers: Vec<Vec<Row<'a>>>,
+    /// Of each peer the last frames that came after those, behind a gap.
+    pub(super) late: Vec<Vec<Row<'a>>>,
     pub(super) reach: usize,
 }
 
@@ -84,15 +87,22 @@ pub(super) struct Table<'a> {
 const SHORT_SHARE: usize = 10;
 
 impl<'a> Table<'a> {
-    pub(super) fn new(peers: impl Iterator<Item = &'a Frames>) -> Self {
-        let mut peers: Vec<Vec<Row<'a>>> = peers.map(|frames| frames.rows().collect()).collect();
+    /// Of the first frames of each peer, and its last ones.
+    pub(super) fn new(peers: impl Iterator<Item = (&'a Frames, &'a Frames)>) -> Self {
+        let (mut peers, late): (Vec<Vec<Row<'a>>>, Vec<Vec<Row<'a>>>) =
+            peers.map(|(first, last)| (first.rows().collect(), last.rows().collect())).unzip();
         let mut kept: Vec<usize> = peers.iter().flatten().map(|row| row.head.len()).collect();
         kept.sort_unstable();
         let usual = kept.get(kept.len() / SHORT_SHARE).copied().unwrap_or(0);
         let reach = kept.into_iter().find(|length| length * 2 >= usual.min(2 * HEAD)).unwrap_or(0);
         peers.iter_mut().for_each(|rows| rows.retain(|row| row.head.len() >= reach));
-        peers.retain(|rows| !rows.is_empty());
-        Self { peers, reach }
+        let mut all: Vec<_> = peers.into_iter().zip(late).filter(|(rows, _)| !rows.is_empty()).collect();
+        for (rows, late) in &mut all {
+            let end = rows.last().map_or(0, |row| row.at);
+            late.retain(|row: &Row<'a>| row.head.len() >= reach && row.at > end);
+        }
+        let (peers, late) = all.into_iter().unzip();
+        Self { peers, late, reach }
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row<'a>> {
@@ -585,7 +595,8 @@ fn by_word(bytes: &[u8]) -> Option<Frame> {
 fn length_behind(bytes: &[u8], places: &[usize]) -> Option<Length> {
     let mut frames = Frames::new(HEAD);
     places.windows(2).for_each(|pair| frames.push(0, &bytes[pair[0]..pair[1]]));
-    let table = Table::new(core::iter::once(&frames));
+    let last = Frames::new(HEAD);
+    let table = Table::new(core::iter::once((&frames, &last)));
     fields::find_lengths(&table, &[]).into_iter().find_map(|guess| match guess.meaning {
         Meaning::Length(length) => Some(length),
         _ => None,

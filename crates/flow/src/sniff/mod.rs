@@ -9,23 +9,26 @@
 //! ```
 //! Everything is a guess with its evidence: in how many of how many frames it holds. Where another reading of a draft fits as
 //! well, or too little was seen, that is said ([`Doubt`]): a draft without doubts is right for what was seen. Looked at are the first frames of each
-//! peer, as many as [`Limits`] allow; accounts of rates and sizes are of everything that came. Peers that send to one place
-//! are taken for boards of one kind.
+//! peer, as many as [`Limits`] allow, and for clocks as many of the last ones; accounts of rates and sizes are of everything that came. Peers that
+//! send to one place are taken for boards of one kind.
 
 mod checksums;
+mod clocks;
 mod fields;
 mod findings;
 mod frames;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use findings::{Doubt, Findings, Group, Guess, Meaning, draft};
+pub use findings::{Doubt, Findings, Group, Guess, Meaning, Note, draft};
 
 use core::net::SocketAddr;
 use core::ops::Range;
 use frames::{Cutting, Frames, Table};
 use ropewalk_terms::Instant;
 use ropewalk_wire::layout::Frame;
+use std::collections::VecDeque;
 
 /// How bytes come.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -61,16 +64,16 @@ pub struct Peer {
 pub struct Limits {
     /// Peers that are looked at; of further ones the packets are counted.
     pub peers: usize,
-    /// Frames of a peer.
+    /// First frames of a peer, and as many last ones.
     pub frames: usize,
     /// Bytes of a frame.
     pub head_bytes: usize,
-    /// Bytes of a stream, in which frames are looked for.
+    /// First bytes of a stream, in which frames are looked for, and half as many last ones.
     pub stream_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 32 peers with 1,024 frames of 192 bytes, or 512 KiB of a stream: 16 MiB at most.
+    /// 32 peers with 2,048 frames of 192 bytes, or 768 KiB of a stream: 24 MiB at most.
     fn default() -> Self {
         Self { peers: 32, frames: 1024, head_bytes: 192, stream_bytes: 512 << 10 }
     }
@@ -129,10 +132,40 @@ impl PeerAccount {
     }
 }
 
+/// The last frames or pieces of a peer, and when they came.
+#[derive(Debug, Default)]
+struct Tail {
+    pieces: VecDeque<(u64, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Tail {
+    /// Adds a piece. The first ones go, as long as there are more pieces than `most`, or as many bytes without them.
+    fn push(&mut self, now: u64, piece: &[u8], most: usize, most_bytes: usize) {
+        self.bytes += piece.len();
+        self.pieces.push_back((now, piece.to_vec()));
+        while self.pieces.len() > most
+            || self.pieces.front().is_some_and(|(_, first)| self.bytes - first.len() >= most_bytes && most_bytes > 0)
+        {
+            let Some((_, first)) = self.pieces.pop_front() else { break };
+            self.bytes -= first.len();
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Pieces of a stream whose time is known, for each frame.
+const PIECES_EACH: usize = 8;
+
 /// The beginning of a stream, and when its pieces came.
 #[derive(Debug, Default)]
 struct Stream {
     bytes: Vec<u8>,
+    /// The end of it.
+    tail: Tail,
     /// Where what follows is no continuation of what was before.
     breaks: Vec<usize>,
     /// For pieces of it: where each ends, and when it came.
@@ -141,6 +174,8 @@ struct Stream {
 
 impl Stream {
     fn push(&mut self, limits: &Limits, now: u64, bytes: &[u8]) {
+        let most = limits.frames * PIECES_EACH;
+        self.tail.push(now, bytes, most, limits.stream_bytes / 2);
         let room = limits.stream_bytes.saturating_sub(self.bytes.len());
         let taken = bytes.len().min(room);
         if taken == 0 {
@@ -148,13 +183,14 @@ impl Stream {
         }
         self.bytes.extend_from_slice(&bytes[..taken]);
         // The ends of further pieces are not kept: a frame's time is then that of the last mark.
-        if self.marks.len() < limits.frames {
+        if self.marks.len() < most {
             self.marks.push((self.bytes.len(), now));
         }
     }
 
     /// What comes next is the begin of another connection, or comes after bytes that are not there.
     fn break_off(&mut self) {
+        self.tail.clear();
         let end = self.bytes.len();
         if end > 0 && self.breaks.last() != Some(&end) {
             self.breaks.push(end);
@@ -172,6 +208,16 @@ impl Stream {
         self.parts().max_by_key(Range::len).unwrap_or(0..0)
     }
 
+    /// Its end as a stream.
+    fn end(&self) -> Self {
+        let mut end = Self::default();
+        for (at, piece) in &self.tail.pieces {
+            end.bytes.extend_from_slice(piece);
+            end.marks.push((end.bytes.len(), *at));
+        }
+        end
+    }
+
     /// When the byte at this place came, which frames are cut at.
     fn time(&self, place: usize) -> u64 {
         let mark = self.marks.partition_point(|(end, _)| *end <= place);
@@ -182,7 +228,8 @@ impl Stream {
 /// What is kept of a peer.
 #[derive(Debug)]
 enum Kept {
-    Datagrams(Frames),
+    /// The first ones, and the last ones.
+    Datagrams(Frames, Tail),
     Stream(Stream),
 }
 
@@ -191,7 +238,7 @@ impl Kept {
     const fn stream(&self) -> Option<&Stream> {
         match self {
             Self::Stream(stream) => Some(stream),
-            Self::Datagrams(_) => None,
+            Self::Datagrams(..) => None,
         }
     }
 }
@@ -221,7 +268,7 @@ impl Sniffer {
             }
             None => {
                 let kept = match peer.transport {
-                    Transport::Udp => Kept::Datagrams(Frames::new(self.limits.head_bytes)),
+                    Transport::Udp => Kept::Datagrams(Frames::new(self.limits.head_bytes), Tail::default()),
                     Transport::Tcp | Transport::File => Kept::Stream(Stream::default()),
                 };
                 self.heard.push((PeerAccount::new(peer, now), kept));
@@ -231,8 +278,11 @@ impl Sniffer {
         let (account, kept) = &mut self.heard[index];
         account.add(now, bytes);
         match kept {
-            Kept::Datagrams(frames) if frames.len() < self.limits.frames => frames.push(now.as_nanoseconds(), bytes),
-            Kept::Datagrams(_) => {}
+            Kept::Datagrams(frames, _) if frames.len() < self.limits.frames => frames.push(now.as_nanoseconds(), bytes),
+            Kept::Datagrams(_, tail) => {
+                let head = &bytes[..bytes.len().min(self.limits.head_bytes)];
+                tail.push(now.as_nanoseconds(), head, self.limits.frames, 0);
+            }
             Kept::Stream(stream) => stream.push(&self.limits, now.as_nanoseconds(), bytes),
         }
     }
@@ -285,12 +335,14 @@ impl Sniffer {
 
     fn group(&self, peers: &[&(PeerAccount, Kept)], cutting: Option<&Cutting>) -> Group {
         let streams: Vec<&Stream> = peers.iter().filter_map(|(_, kept)| kept.stream()).collect();
-        let cut: Vec<Frames> = cutting.iter().flat_map(|cutting| self.cut(cutting, &streams)).collect();
         let datagrams = peers.iter().filter_map(|(_, kept)| match kept {
-            Kept::Datagrams(frames) => Some(frames),
+            Kept::Datagrams(frames, tail) => Some((frames, self.last(tail))),
             Kept::Stream(_) => None,
         });
-        let table = Table::new(datagrams.chain(&cut));
+        let datagrams: Vec<(&Frames, Frames)> = datagrams.collect();
+        let cut: Vec<(Frames, Frames)> = cutting.iter().flat_map(|cutting| self.cut(cutting, &streams)).collect();
+        let of_datagrams = datagrams.iter().map(|(first, last)| (*first, last));
+        let table = Table::new(of_datagrams.chain(cut.iter().map(|(first, last)| (first, last))));
         let whole: Vec<&[u8]> = table.rows().filter_map(|row| row.whole()).take(CHECKED_FRAMES).collect();
         let checksum = checksums::find_checksum(&whole);
         let mut guesses = fields::find_lengths(&table, checksum.as_slice());
@@ -301,18 +353,25 @@ impl Sniffer {
         }
         guesses.extend(checksum);
         let counters = fields::find_counters(&table, &guesses);
-        let clocks = fields::find_clocks(&table, &[&guesses[..], &counters].concat());
-        guesses.extend(clocks);
+        let steps = steps::find_steps(&table, &[&guesses[..], &counters].concat());
+        let clocks = clocks::find_clocks(&table, &[&guesses[..], &counters, &steps].concat());
+        guesses.extend(clocks.guesses);
         // Where a clock ends and in which order its bytes are tells more of the counters beside it.
         guesses.extend(fields::find_counters(&table, &guesses));
+        steps::unmask(&table, &mut guesses);
+        guesses.extend(steps::find_steps(&table, &guesses));
         guesses.extend(fields::find_slow(&table, &guesses));
         guesses.extend(fields::find_constants(&table, &guesses));
         let framing = cutting.map(|cutting| likeliest(&cutting.frame, &guesses));
         let ranges: Vec<_> =
             cutting.iter().flat_map(|cutting| streams.iter().filter_map(|one| cutting.frames_of(one))).collect();
         let begins_within = ranges.iter().any(|ranges| ranges.first().is_some_and(|first| first.start > 0));
-        let rival = cutting.and_then(|cutting| cutting.rival.as_ref());
-        let doubts = findings::find_doubts(&table, &guesses, framing.as_ref(), rival, begins_within);
+        // Frames whose checksums are right are the right ones.
+        let is_checked = |guess: &Guess| matches!(guess.meaning, Meaning::Checksum(_)) && guess.holds == guess.of;
+        let is_certain = guesses.iter().any(is_checked);
+        let rival = cutting.and_then(|cutting| cutting.rival.as_ref()).filter(|_| !is_certain);
+        let mut doubts = findings::find_doubts(&table, &guesses, framing.as_ref(), rival, begins_within);
+        doubts.extend(clocks.perhaps);
         let of_streams: usize = streams.iter().map(|stream| stream.bytes.len()).sum();
         let framed: usize = ranges.iter().flatten().map(|range| range.len()).sum();
         let unframed_bytes = of_streams.saturating_sub(framed) as u64;
@@ -322,26 +381,52 @@ impl Sniffer {
             least_frame: table.rows().map(|row| row.length).min().unwrap_or(0),
             most_frame: table.rows().map(|row| row.length).max().unwrap_or(0),
             framing,
+            notes: findings::find_notes(&table, &guesses, &doubts),
             guesses,
             doubts,
             unframed_bytes,
         };
-        if draft(&group).is_some_and(|layout| layout.event.is_empty()) {
+        let has_steps = group.doubts.iter().any(|doubt| matches!(doubt, Doubt::Steps(..)));
+        if !has_steps && draft(&group).is_some_and(|layout| layout.event.is_empty()) {
             group.doubts.push(Doubt::NoEvent);
         }
         group
     }
 
-    fn cut(&self, cutting: &Cutting, streams: &[&Stream]) -> Vec<Frames> {
-        let frames = streams.iter().map(|stream| {
+    /// The first frames of each stream, and its last ones.
+    fn cut(&self, cutting: &Cutting, streams: &[&Stream]) -> Vec<(Frames, Frames)> {
+        let cut = |stream: &Stream, ranges: &mut dyn Iterator<Item = Range<usize>>| {
             let mut frames = Frames::new(self.limits.head_bytes);
-            for range in cutting.frames_of(stream).into_iter().flatten().take(self.limits.frames) {
-                frames.push(stream.time(range.start), &stream.bytes[range]);
-            }
+            ranges.for_each(|range| frames.push(stream.time(range.start), &stream.bytes[range]));
             frames
+        };
+        let most = self.limits.frames;
+        let both = streams.iter().map(|stream| {
+            let first = cut(stream, &mut cutting.frames_of(stream).into_iter().flatten().take(most));
+            let end = stream.end();
+            // Anything falls apart into frames of one size.
+            let is_sure = !matches!(cutting.frame, Frame::Fixed { .. });
+            let ranges = cutting.frames_of(&end).filter(|_| is_sure).unwrap_or_default();
+            let skipped = ranges.len().saturating_sub(most);
+            (first, cut(&end, &mut ranges.into_iter().skip(skipped)))
         });
-        frames.collect()
+        both.collect()
     }
+
+    /// The last datagrams as frames.
+    fn last(&self, tail: &Tail) -> Frames {
+        let mut frames = Frames::new(self.limits.head_bytes);
+        tail.pieces.iter().for_each(|(at, head)| frames.push(*at, head));
+        frames
+    }
+}
+
+/// The checksum of these whole frames, as a configuration writes it: `checksum = { kind = "crc32", at = -4, type = "u32le" }`.
+pub fn checksum_of(frames: &[&[u8]]) -> Option<String> {
+    let Meaning::Checksum(checksum) = checksums::find_checksum(frames)?.meaning else { return None };
+    let from = if checksum.from == 0 { String::new() } else { format!(", from = {}", checksum.from) };
+    let (kind, number) = (checksum.kind.name(), findings::Key(&checksum.number));
+    Some(format!("`checksum = {{ kind = \"{kind}\", {number}{from} }}`"))
 }
 
 /// How frames are found. Of length fields that lead to the same frames the one is taken that is likeliest by its place and width.

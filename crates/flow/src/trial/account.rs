@@ -136,6 +136,10 @@ pub struct BoardAccount {
     pub event: Numbers,
     /// How far apart frames are by the board's clock.
     pub intervals: Intervals,
+    /// The same with the bytes of each time in the other order, if a layout says where it stands.
+    pub reversed: Intervals,
+    /// Events into which a splitter divided the frames.
+    pub pieces: u64,
     /// When the first and the last frame came.
     pub arrivals: Option<(Utc, Utc)>,
     /// Frames whose checksum is right.
@@ -156,6 +160,19 @@ impl BoardAccount {
         }
     }
 
+    /// Why the times may be those of something else, if they look like it.
+    pub fn doubt_of_time(&self) -> Option<String> {
+        let Intervals { backward, taken, upside_down, .. } = self.intervals;
+        let fits = self.reversed.taken == taken && !self.reversed.is_doubtful();
+        let why = if fits { "the other byte order fits" } else { "wrong byte order, width or place?" };
+        if self.intervals.goes_backward() {
+            Some(format!("time goes backward in {backward} of {taken} frames: {why}"))
+        } else {
+            let what = "the highest byte of the time changes and the lowest does not";
+            self.intervals.is_upside_down().then(|| format!("{what} in {upside_down} of {taken} frames: {why}"))
+        }
+    }
+
     /// The numbers that should be one more each time: those of frames before those of events.
     pub fn counted(&self) -> Option<&Numbers> {
         [&self.sequence, &self.event].into_iter().find(|numbers| numbers.first.is_some())
@@ -173,6 +190,11 @@ pub struct Interval {
     pub count: u64,
 }
 
+/// Of shorter times the highest byte changes often.
+const LEAST_BITS_OF_TIME: u8 = 24;
+/// Steps backward of a clock that restarts now and then are fewer.
+const LEAST_BACKWARD: u64 = 4;
+
 /// Differences of time between frames that follow each other, in steps of 1, 2, 5, 10.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Intervals {
@@ -181,13 +203,50 @@ pub struct Intervals {
     counts: BTreeMap<u64, (u64, u64)>,
     /// How often the clock went backward.
     pub backward: u64,
+    /// Times that were taken.
+    pub taken: u64,
+    /// How often its highest byte changed and its lowest one did not.
+    upside_down: u64,
 }
 
 impl Intervals {
+    /// Whether it is no clock.
+    pub const fn is_doubtful(&self) -> bool {
+        self.goes_backward() || self.is_upside_down()
+    }
+
+    /// Whether it goes backward again and again.
+    const fn goes_backward(&self) -> bool {
+        self.backward >= LEAST_BACKWARD && self.backward * 20 >= self.taken
+    }
+
+    /// Whether its highest byte changes from frame to frame, as the lowest one of a clock does.
+    const fn is_upside_down(&self) -> bool {
+        self.taken >= LEAST_DOUBTED && self.upside_down * 2 >= self.taken
+    }
+
+    /// Steps that a clock does not make often.
+    pub(super) const fn odd(&self) -> u64 {
+        self.backward + self.upside_down
+    }
+
+    /// How often it was seen that it is no clock; 0 if it is one.
+    pub const fn doubtful_times(&self) -> u64 {
+        match (self.goes_backward(), self.is_upside_down()) {
+            (true, _) => self.backward,
+            (false, true) => self.upside_down,
+            (false, false) => 0,
+        }
+    }
+
     /// Takes the next time, of a clock of so many bits.
     pub(super) fn add(&mut self, ticks: u64, bits: u8, tick: Tick) {
         let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));
+        self.taken += 1;
         let Some(last) = self.last.replace(ticks) else { return };
+        let changed = (ticks ^ last) & mask;
+        let has_highest = changed >> bits.clamp(8, 64).saturating_sub(8) != 0;
+        self.upside_down += u64::from(bits >= LEAST_BITS_OF_TIME && has_highest && changed & 0xFF == 0);
         let ahead = ticks.wrapping_sub(last) & mask;
         if ahead > mask / 2 {
             self.backward += 1;
@@ -214,6 +273,9 @@ fn step(nanoseconds: u64) -> (u64, u64) {
     let place = ends.iter().rposition(|end| *end <= nanoseconds).unwrap_or(0).min(2);
     (ends[place], ends[place + 1])
 }
+
+/// The most events that are expected in a frame.
+const MOST_EVENTS: u64 = 64;
 
 /// Numbers that must be there before they are doubted.
 const LEAST_DOUBTED: u64 = 8;
@@ -246,6 +308,9 @@ pub struct Numbers {
     pub repeats: u64,
     /// How much more the one behind `last` should be.
     step: u64,
+    /// How much more the second one was than the first, and how often that came again.
+    usual: u64,
+    usual_times: u64,
 }
 
 impl Numbers {
@@ -269,7 +334,8 @@ impl Numbers {
 
     /// Why these may be the numbers of something else, if they look like it.
     pub fn doubt(&self) -> Option<String> {
-        let Self { taken, repeats, gaps, .. } = *self;
+        let Self { taken, repeats, gaps, usual, .. } = *self;
+        let is_steady = (2..=MOST_EVENTS).contains(&usual) && self.usual_times * 10 + 10 >= taken * 9;
         // One frame in ten: fewer were sent again, or lost.
         let is_often = |count: u64| taken >= LEAST_DOUBTED && count * 10 >= taken;
         if is_often(repeats) && repeats + 1 == taken {
@@ -277,8 +343,11 @@ impl Numbers {
         } else if is_often(repeats) {
             let what = "it may count seconds, or an event has several frames (`gather`)";
             Some(format!("{repeats} of {taken} frames repeat the number before: {what}"))
+        } else if taken >= LEAST_DOUBTED && gaps * 2 >= taken && is_steady {
+            let what = format!("perhaps {usual} events in each frame, see docs/splitters.md");
+            Some(format!("the number goes up by {usual} per frame: {what}"))
         } else if taken >= LEAST_DOUBTED && gaps * 2 >= taken {
-            Some(format!("{gaps} of {taken} frames pass numbers over: it may be a time, or bits above the number"))
+            Some(format!("{gaps} of {taken} frames skip numbers: it may be a time, or bits above the number"))
         } else {
             None
         }
@@ -302,6 +371,8 @@ impl Numbers {
             self.missing = self.missing.saturating_sub(1);
             return Some(format!("{number} comes after {last}"));
         } else if ahead >= self.step && ahead <= mask / 2 {
+            self.usual = if self.usual == 0 { ahead } else { self.usual };
+            self.usual_times += u64::from(ahead == self.usual);
             let missing = ahead - self.step;
             self.wraps += u64::from(number < last);
             self.missing += missing;
@@ -357,6 +428,11 @@ mod tests {
         assert!(doubt(&mut (0..100).map(|number| number / 2)).contains("50 of 100 frames repeat"));
         assert!(doubt(&mut (0..100).map(|number| number / 40)).contains("97 of 100 frames repeat"));
         assert!(doubt(&mut (0..100).map(|_| 7)).contains("it is 7 in all frames"));
-        assert!(doubt(&mut (0..100).map(|number| 2 * number)).contains("99 of 100 frames pass numbers over"));
+        let steady = doubt(&mut (0..100).map(|number| 2 * number));
+        assert!(steady.contains("goes up by 2 per frame: perhaps 2 events in each frame"), "{steady}");
+        let steady = doubt(&mut (0..100).filter(|number| number % 20 != 7).map(|number| 10 * number));
+        assert!(steady.contains("goes up by 10 per frame"), "{steady}");
+        let uneven = doubt(&mut (0..100).map(|number| number * number));
+        assert!(uneven.contains("98 of 100 frames skip numbers"), "{uneven}");
     }
 }

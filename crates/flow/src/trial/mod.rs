@@ -23,7 +23,7 @@ use ropewalk_terms::{Cause, Instant, Utc};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::{Counting, Describe, Inspector, Value};
 use ropewalk_wire::framing::{Framing, Front, PieceHead, Search};
-use ropewalk_wire::layout::{Frame, Number, Plan, Size};
+use ropewalk_wire::layout::{Frame, Number, Pattern, Plan, Size};
 use std::collections::BTreeMap;
 
 /// The key of a configuration that names a format.
@@ -32,6 +32,8 @@ const FORMAT: &str = "format";
 /// Bytes of a bad place that are shown before and behind where it begins.
 const SHOWN_BEFORE: usize = 32;
 const SHOWN_BEHIND: usize = 64;
+/// Wrong checksums after which another kind is looked for.
+const LEAST_CHECKED: u64 = 4;
 
 /// Tries a description.
 #[derive(Debug)]
@@ -54,7 +56,50 @@ pub struct Trial<'a> {
     is_lost: bool,
     /// In what was skipped one frame was lost, however many skips follow each other.
     is_skipping: bool,
+    /// The last frame.
+    last: Option<LastFrame>,
+    /// The first frame without a checksum that no frame followed, and how many there were.
+    suspect: Option<BadPlace>,
+    suspects: u64,
+    /// Where the clock of a board went backward first.
+    backward: Option<BadPlace>,
+    /// The first whole frames: which checksum they have is looked for if theirs is wrong.
+    whole: Vec<Vec<u8>>,
+    split: Option<Split<'a>>,
 }
+
+/// Divides a frame into events, whose numbers it returns.
+///
+/// # Errors
+/// Why it cannot be divided.
+pub type Divide<'a> = Box<dyn FnMut(&[u8]) -> Result<Vec<u64>, String> + 'a>;
+
+/// A splitter, and how many bits its numbers have.
+struct Split<'a> {
+    divide: Divide<'a>,
+    bits: u8,
+}
+
+impl core::fmt::Debug for Split<'_> {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.debug_struct("Split").field("bits", &self.bits).finish_non_exhaustive()
+    }
+}
+
+/// A frame whose length may have been wrong.
+#[derive(Debug)]
+struct LastFrame {
+    offset: u64,
+    bytes: Vec<u8>,
+    length: usize,
+    checksum: Option<bool>,
+}
+
+/// Frames whose checksum is looked for, and bytes of each that is looked at.
+const CHECKED_FRAMES: usize = 32;
+const CHECKED_BYTES: usize = 64 << 10;
+/// Bytes in which the begin of the next frame is looked for.
+const LOOKED_THROUGH: usize = 64 << 10;
 
 /// Where bytes come from, and when.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -93,7 +138,19 @@ impl<'a> Trial<'a> {
             search: Search::default(),
             is_lost: false,
             is_skipping: false,
+            last: None,
+            suspect: None,
+            suspects: 0,
+            backward: None,
+            whole: Vec::new(),
+            split: None,
         }
+    }
+
+    /// Frames are divided into events with numbers of so many bits.
+    #[must_use]
+    pub fn dividing(self, divide: Option<Divide<'a>>, bits: u8) -> Self {
+        Self { split: divide.map(|divide| Split { divide, bits }), ..self }
     }
 
     /// Several frames of an event that follow each other belong together.
@@ -217,12 +274,52 @@ impl<'a> Trial<'a> {
         self.rest.clear();
         self.before.clear();
         (self.search, self.is_lost, self.is_skipping) = (Search::default(), false, false);
+        self.last = None;
     }
 
     /// What came of it.
     pub fn end(mut self) -> TrialAccount {
         self.end_of_stream();
+        self.blame_suspects();
+        self.doubt_times();
+        self.name_checksum();
         self.account
+    }
+
+    /// The length is wrong if no frame follows most frames.
+    fn blame_suspects(&mut self) {
+        let is_usual = self.suspects * 2 > self.account.frames() + self.account.other_frames;
+        if let Some(place) = self.suspect.take().filter(|_| is_usual) {
+            self.account.first_bad = Some(place);
+        }
+    }
+
+    /// A clock that goes backward again and again is a bad place.
+    fn doubt_times(&mut self) {
+        let doubtful = || self.account.boards.iter().filter(|(_, board)| board.intervals.is_doubtful());
+        let (boards, backward) =
+            (doubtful().count(), doubtful().map(|(_, board)| board.intervals.doubtful_times()).sum::<u64>());
+        let why = doubtful().next().and_then(|(_, board)| board.doubt_of_time());
+        let Some((mut place, why)) = self.backward.take().zip(why).filter(|_| boards > 0) else { return };
+        place.what = why;
+        self.account.bad_places += backward;
+        self.account.first_bad.get_or_insert(place);
+    }
+
+    /// Names the checksum that the frames have, if it is not the one of the layout.
+    fn name_checksum(&mut self) {
+        let sum =
+            |count: fn(&BoardAccount) -> u64| self.account.boards.iter().map(|(_, board)| count(board)).sum::<u64>();
+        let (wrong, right) = (sum(|board| board.wrong_checksums), sum(|board| board.right_checksums));
+        let Some(place) = self.account.first_bad.as_mut().filter(|place| place.key == "checksum") else { return };
+        if wrong < LEAST_CHECKED || right * 10 > wrong {
+            return;
+        }
+        let frames: Vec<&[u8]> = self.whole.iter().map(Vec::as_slice).collect();
+        place.what = match crate::sniff::checksum_of(&frames) {
+            Some(text) => format!("the checksum is wrong in {wrong} of {} frames; {text} fits", wrong + right),
+            None => format!("the checksum is wrong in {wrong} of {} frames, and no known one fits", wrong + right),
+        };
     }
 
     fn remember(&mut self, bytes: &[u8]) {
@@ -238,6 +335,12 @@ impl<'a> Trial<'a> {
         }
         self.account.skipped_bytes += bytes as u64;
         if !core::mem::replace(&mut self.is_skipping, true) {
+            let is_begin = matches!(cause, Cause::SyncLost | Cause::NotMatched);
+            let is_blamed = is_begin && self.blame_length(rest);
+            if is_blamed {
+                *self.account.faults.entry(cause.name()).or_default() += 1;
+                return;
+            }
             *self.account.faults.entry(cause.name()).or_default() += 1;
             let key = match cause {
                 Cause::Oversize => "frame.max",
@@ -247,6 +350,40 @@ impl<'a> Trial<'a> {
             let what = format!("no frame begins here ({})", cause.name());
             self.bad(offset, key, &what, before, rest, 1);
         }
+    }
+
+    /// Blames the length of the last frame that no frame follows it, if its checksum is wrong too. Without a checksum it is only
+    /// suspected: other bytes may stand behind a frame.
+    fn blame_length(&mut self, rest: &[u8]) -> bool {
+        let key = self.length_key();
+        let Description::Layout(plan) = self.framing else { return false };
+        let is_suspect = |last: &LastFrame| key == "frame.length" && last.checksum != Some(true);
+        let Some(last) = self.last.take().filter(is_suspect) else { return false };
+        let bytes = &rest[..rest.len().min(LOOKED_THROUGH)];
+        let (pattern, has_match) = (plan.layout().matches.as_ref(), plan.layout().matches.is_some());
+        let next = (0..bytes.len()).find(|&at| pattern.is_some_and(|pattern| begins_with(pattern, &bytes[at..])));
+        let begin = if has_match { "`match`" } else { "frame" };
+        let next = next
+            .map_or_else(String::new, |at| format!("; the next one is {} bytes after its beginning", last.length + at));
+        let length = last.length;
+        let what =
+            format!("after this frame of {length} bytes no {begin} follows{next}: compare what the length counts");
+        let (offset, marked) = (last.offset, place_of(plan, key, length));
+        let place = BadPlace { key, what, offset, bytes: last.bytes, before: 0, marked };
+        if last.checksum.is_none() {
+            self.suspects += 1;
+            self.suspect.get_or_insert(place);
+            return false;
+        }
+        // The checksum of a frame that was cut off in the wrong place says nothing.
+        let is_same = |bad: &BadPlace| bad.key == "checksum" && bad.offset == offset;
+        if self.account.first_bad.as_ref().is_some_and(is_same) {
+            self.account.first_bad = None;
+        } else {
+            self.account.bad_places += 1;
+        }
+        self.account.first_bad.get_or_insert(place);
+        true
     }
 
     /// The key of a configuration that says what a frame begins with.
@@ -272,6 +409,11 @@ impl<'a> Trial<'a> {
 
     fn frame(&mut self, arrival: Arrival, before: &[u8], frame: &[u8]) {
         self.is_skipping = false;
+        if !self.framing.is_matched(frame) && self.blame_length(frame) {
+            *self.account.faults.entry(Cause::NotMatched.name()).or_default() += 1;
+            self.account.skipped_bytes += frame.len() as u64;
+            return;
+        }
         if !self.framing.is_matched(frame) {
             *self.account.faults.entry(Cause::NotMatched.name()).or_default() += 1;
             self.account.skipped_bytes += frame.len() as u64;
@@ -296,8 +438,14 @@ impl<'a> Trial<'a> {
             let wrong = if counts { account.event.add(number, widths.event, step) } else { account.event.see(number) };
             ("event", wrong)
         });
+        let mut is_backward = false;
         if let Some(time) = fields.time {
+            let odd = account.intervals.odd();
             account.intervals.add(time, widths.time, self.framing.tick());
+            if let Some(reversed) = reversed_time(self.framing, frame) {
+                account.reversed.add(reversed, widths.time, self.framing.tick());
+            }
+            is_backward = account.intervals.odd() > odd;
         }
         let checksum = self.framing.checksum(frame);
         account.right_checksums += u64::from(checksum == Some(true));
@@ -305,6 +453,15 @@ impl<'a> Trial<'a> {
         if checksum == Some(false) {
             self.bad(arrival.offset, "checksum", "the checksum is wrong", before, frame, frame.len());
         }
+        if is_backward && self.backward.is_none() {
+            self.backward = Some(self.place(arrival.offset, "time", String::new(), before, frame));
+        }
+        if self.whole.len() < CHECKED_FRAMES && frame.len() <= CHECKED_BYTES && checksum.is_some() {
+            self.whole.push(frame.to_vec());
+        }
+        let shown = frame[..frame.len().min(SHOWN_BEHIND)].to_vec();
+        self.last = Some(LastFrame { offset: arrival.offset, bytes: shown, length: frame.len(), checksum });
+        self.divide(arrival, board, before, frame);
         for (key, step) in sequence.into_iter().chain(event) {
             // An event's number may be what it likes where frames have numbers of their own.
             if let Some(what) = step.filter(|_| key == "sequence" || fields.sequence.is_none()) {
@@ -315,6 +472,28 @@ impl<'a> Trial<'a> {
             *self.account.faults.entry(fault).or_default() += 1;
             let marked = Some(at.min(frame.len())..frame.len().min(at + 1));
             self.bad_at(arrival.offset, FORMAT, fault, marked, before, frame);
+        }
+    }
+
+    /// Divides a frame, if there is a splitter, and looks at the numbers of its events.
+    fn divide(&mut self, arrival: Arrival, board: Board, before: &[u8], frame: &[u8]) {
+        let grows = self.grows;
+        let Some(Split { divide, bits }) = &mut self.split else { return };
+        let (divided, bits) = (divide(frame), *bits);
+        let account = self.account.board(board);
+        let wrong = match divided {
+            Ok(keys) => {
+                account.pieces += keys.len() as u64;
+                let mut add = |key| if grows { account.event.see(key) } else { account.event.add(key, bits, 1) };
+                keys.into_iter().filter_map(&mut add).fold(None, |first, wrong| first.or(Some(wrong)))
+            }
+            Err(why) => {
+                *self.account.faults.entry(Cause::Malformed.name()).or_default() += 1;
+                Some(why)
+            }
+        };
+        if let Some(what) = wrong {
+            self.bad(arrival.offset, "splitter", &what, before, frame, frame.len());
         }
     }
 
@@ -354,10 +533,19 @@ impl<'a> Trial<'a> {
         if self.account.first_bad.is_some() {
             return;
         }
+        let place = self.place(offset, key, what.to_owned(), before, here);
+        self.account.first_bad = Some(BadPlace { marked, ..place });
+    }
+
+    /// A place in a whole frame, with the bytes around it.
+    fn place(&self, offset: u64, key: &'static str, what: String, before: &[u8], here: &[u8]) -> BadPlace {
         let kept = &before[before.len().saturating_sub(SHOWN_BEFORE)..];
         let bytes = [kept, &here[..here.len().min(SHOWN_BEHIND)]].concat();
-        let (what, before) = (what.to_owned(), kept.len());
-        self.account.first_bad = Some(BadPlace { key, what, offset, bytes, before, marked });
+        let marked = match self.framing {
+            Description::Layout(plan) => place_of(plan, key, here.len()),
+            Description::Format(_) | Description::Board(..) => None,
+        };
+        BadPlace { key, what, offset, bytes, before: kept.len(), marked }
     }
 }
 
@@ -405,6 +593,30 @@ impl Parts {
     }
 }
 
+/// Whether bytes have the pattern that frames begin with.
+fn begins_with(pattern: &Pattern, bytes: &[u8]) -> bool {
+    let Ok(at) = usize::try_from(pattern.at) else { return false };
+    let mask = |index: usize| pattern.mask.as_ref().and_then(|mask| mask.get(index)).copied().unwrap_or(0xFF);
+    let here = bytes.get(at..at + pattern.bytes.len());
+    here.is_some_and(|here| {
+        let pairs = here.iter().zip(&pattern.bytes).enumerate();
+        pairs.into_iter().all(|(index, (one, other))| (one ^ other) & mask(index) == 0)
+    })
+}
+
+/// The time of a frame with its bytes in the other order.
+fn reversed_time(framing: &Description, frame: &[u8]) -> Option<u64> {
+    let Description::Layout(plan) = framing else { return None };
+    let time = plan.layout().time.as_ref()?;
+    let [ticks] = time.ticks.as_slice() else { return None };
+    if ticks.bytes < 2 || time.seconds.is_some() || ticks.mask.is_some() {
+        return None;
+    }
+    let bytes = frame.get(place_of(plan, "time", frame.len())?)?;
+    let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+    Some(if ticks.is_big_endian { bytes.iter().rev().fold(0, join) } else { bytes.iter().fold(0, join) })
+}
+
 /// The bytes that the rule with this key reads in a frame of `length` bytes; `None` if it reads the whole frame.
 fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
     let layout = plan.layout();
@@ -417,6 +629,7 @@ fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
         "match" => layout.matches.as_ref().map(|pattern| place(pattern.at, pattern.bytes.len())),
         "sequence" => layout.sequence.as_ref().map(number),
         "event" => layout.event.first().map(number),
+        "time" => layout.time.as_ref().and_then(|time| time.ticks.first()).map(number),
         "checksum" => layout.checksum.as_ref().map(|checksum| number(&checksum.number)),
         "frame.sync" => match &layout.frame {
             Frame::Sync { word, .. } => Some(0..word.len()),

@@ -275,3 +275,148 @@ proptest::proptest! {
         proptest::prop_assert!(trial.end().datagrams == 1);
     }
 }
+
+/// A layout of the same frames whose clock has this place, width and order.
+fn with_clock(ticks: Number) -> Layout {
+    Layout { time: Some(Clock { ticks: vec![ticks], tick_attoseconds: 8_000_000_000, seconds: None }), ..layout() }
+}
+
+#[test]
+fn a_clock_in_the_wrong_byte_order_is_a_bad_place() {
+    for (own, read) in [
+        (Number::big_endian(10, 4), Number::little_endian(10, 4)),
+        (Number::little_endian(10, 4), Number::big_endian(10, 4)),
+        (Number::little_endian(10, 8), Number::big_endian(10, 8)),
+        (Number::big_endian(10, 6), Number::little_endian(10, 6)),
+        (Number::big_endian(10, 2), Number::little_endian(10, 2)),
+    ] {
+        let bytes = ticking(&plan(&with_clock(own)), 300).concat();
+        let right = tried(&plan(&with_clock(own)), &bytes, 100);
+        assert!(right.first_bad.is_none() && !right.boards[0].1.intervals.is_doubtful(), "{own:?}: {right:?}");
+        let wrong = tried(&plan(&with_clock(read)), &bytes, 100);
+        let board = &wrong.boards[0].1;
+        let bad = wrong.first_bad.clone().expect("a bad place");
+        let place = read.at as usize..read.at as usize + usize::from(read.bytes);
+        assert_eq!((bad.key, bad.marked.clone()), ("time", Some(place)), "{read:?}: {bad:?}");
+        assert!(bad.what.contains("time goes backward in"), "{}", bad.what);
+        assert!(bad.what.contains("frames: the other byte order fits"), "{}", bad.what);
+        assert_eq!(wrong.bad_places, board.intervals.backward);
+        assert_eq!(board.doubt_of_time(), Some(bad.what));
+    }
+}
+
+/// At a regular rate, the wrong byte order may always go forward: by 125 << 24 ticks.
+#[test]
+fn a_clock_whose_highest_byte_moves_is_a_bad_place() {
+    let bytes = frames(&plan(&with_clock(Number::big_endian(10, 4))), 0..300).concat();
+    let wrong = tried(&plan(&with_clock(Number::little_endian(10, 4))), &bytes, 100);
+    let bad = wrong.first_bad.expect("a bad place");
+    assert_eq!((bad.key, bad.marked), ("time", Some(10..14)));
+    assert!(bad.what.contains("the highest byte of the time changes and the lowest does not in"), "{}", bad.what);
+}
+
+/// Frames of a clock at random times.
+fn ticking(framing: &Description, count: u64) -> Vec<Vec<u8>> {
+    let Description::Layout(plan) = framing else { panic!("only layouts compose") };
+    let (mut noise, mut time) = (1_u64, 1000);
+    let compose = |sequence| {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        time += (noise >> 40) % 900;
+        let mut bytes = Vec::new();
+        plan.compose(&Contents { sequence, time, ..Contents::default() }, &[0x55; 40], &mut bytes);
+        bytes
+    };
+    (0..count).map(compose).collect()
+}
+
+/// A board that restarts once, or that sends something else where its clock is looked for.
+#[test]
+fn a_clock_that_restarts_is_one_and_noise_is_none() {
+    let described = plan(&layout());
+    let restarted = [frames(&described, 0..100), frames(&described, 100..200)].concat().concat();
+    let account = tried(&described, &restarted, 64);
+    assert!(account.first_bad.is_none() && account.boards[0].1.intervals.backward == 1, "{account:?}");
+    let elsewhere = plan(&Layout { checksum: None, ..with_clock(Number::little_endian(14, 3)) });
+    let mut all = frames(&described, 0..100);
+    let mut noise = 1_u32;
+    for frame in &mut all {
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        frame[14..18].copy_from_slice(&noise.to_be_bytes());
+    }
+    let bad = tried(&elsewhere, &all.concat(), 64).first_bad.expect("a bad place");
+    assert!(bad.key == "time" && bad.what.contains("wrong byte order, width or place?"), "{bad:?}");
+}
+
+/// Frames with a length in units of 4 bytes behind a header of 16, read with another unit.
+#[test]
+fn a_wrong_unit_of_the_length_is_named_before_the_checksum() {
+    let counted = |unit, is_checked: bool| {
+        let length =
+            Length { number: Number::little_endian(4, 2), unit, counts: Counts::Payload { header: 16 }, add: 0 };
+        let checksum = layout().checksum.filter(|_| is_checked);
+        Layout { checksum, frame: Frame::Length(length), time: None, ..layout() }
+    };
+    for is_checked in [true, false] {
+        let right = plan(&counted(4, is_checked));
+        let bytes = frames(&right, 0..200).concat();
+        for unit in [1, 2] {
+            for piece in [13, 4096] {
+                let account = tried(&plan(&counted(unit, is_checked)), &bytes, piece);
+                let bad = account.first_bad.expect("a bad place");
+                let case = format!("unit {unit}, checked {is_checked}, pieces of {piece}: {bad:?}");
+                assert_eq!((bad.key, bad.offset, bad.marked.clone()), ("frame.length", 0, Some(4..6)), "{case}");
+                assert!(bad.what.contains("no `match` follows"), "{case}");
+                let whole = bytes.len() / 200;
+                let is_named = bad.what.contains(&format!("the next one is {whole} bytes after its beginning"));
+                assert!(is_named || piece == 13, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_checksum_that_fits_is_named() {
+    let checked = |kind: ChecksumKind, from| {
+        let bytes = (kind.bits() / 8) as u8;
+        let at = -i32::from(bytes);
+        let number = Number::little_endian(at, bytes);
+        Layout { checksum: Some(Checksum { kind, number, from, to: at }), ..layout() }
+    };
+    let bytes = frames(&plan(&checked(ChecksumKind::Crc32, 0)), 0..50).concat();
+    let bad = tried(&plan(&checked(ChecksumKind::Crc32c, 0)), &bytes, 100).first_bad.expect("a bad place");
+    let text =
+        "the checksum is wrong in 50 of 50 frames; `checksum = { kind = \"crc32\", at = -4, type = \"u32le\" }` fits";
+    assert_eq!((bad.key, bad.what.as_str()), ("checksum", text));
+    let bytes = frames(&plan(&checked(ChecksumKind::Crc32c, 4)), 0..50).concat();
+    let bad = tried(&plan(&checked(ChecksumKind::Crc32c, 0)), &bytes, 100).first_bad.expect("a bad place");
+    assert!(bad.what.contains("kind = \"crc32c\", at = -4, type = \"u32le\", from = 4"), "{}", bad.what);
+    // One damaged frame is one damaged frame.
+    let right = plan(&checked(ChecksumKind::Crc32, 0));
+    let mut all = frames(&right, 0..50);
+    all[20][30] ^= 4;
+    let bad = tried(&right, &all.concat(), 100).first_bad.expect("a bad place");
+    assert_eq!(bad.what, "the checksum is wrong");
+}
+
+#[test]
+fn a_splitter_tells_the_numbers_of_events() {
+    let described = plan(&Layout { sequence: None, checksum: None, ..layout() });
+    let bytes = frames(&described, 0..20).concat();
+    let divided = |step: u64| {
+        let mut next = 0;
+        let divide = move |_: &[u8]| {
+            next += step;
+            if next == 7 * step { Err("it has no end".to_owned()) } else { Ok(vec![next, next + 1]) }
+        };
+        let mut trial = Trial::new(&described).dividing(Some(Box::new(divide)), 32);
+        trial.stream(Arrival::default(), &bytes);
+        trial.end()
+    };
+    let account = divided(2);
+    let board = &account.boards[0].1;
+    assert_eq!((board.pieces, board.event.missing, board.event.last), (38, 2, Some(41)), "{account:?}");
+    assert_eq!(account.faults.get("malformed"), Some(&1));
+    assert!(account.first_bad.as_ref().is_some_and(|bad| bad.key == "splitter" && bad.what == "it has no end"));
+    let account = divided(3);
+    assert_eq!(account.boards[0].1.event.gaps, 18, "{account:?}");
+}

@@ -136,11 +136,20 @@ impl SplitterProcess {
 
     /// Copies another frame of the batch. It must be no longer than configured, and there must be fewer than [`MOST_FRAMES`].
     pub fn put(&mut self, frame: &Payload) {
-        let (index, length) = (self.put, frame.len());
+        self.put_pieces(frame.len(), frame.pieces());
+    }
+
+    /// The same for a frame in one piece.
+    pub fn put_bytes(&mut self, frame: &[u8]) {
+        self.put_pieces(frame.len(), core::iter::once(frame));
+    }
+
+    fn put_pieces<'a>(&mut self, length: usize, pieces: impl Iterator<Item = &'a [u8]>) {
+        let index = self.put;
         assert!(index < MOST_FRAMES && length <= self.config.splitter.max_frame, "frame {index} of {length} bytes");
         self.frames.write(Places::length(index), &(length as u64).to_le_bytes());
         let mut at = self.places.frame(index);
-        for piece in frame.pieces() {
+        for piece in pieces {
             self.frames.write(at, piece);
             at += piece.len();
         }

@@ -294,9 +294,9 @@ fn what_cannot_be_used_is_said_before_the_run() {
     }
 }
 
-/// The machine on which a configuration is checked need not have the library.
+/// A machine on which the filter does not run need not have the library.
 #[test]
-fn config_check_warns_of_a_library_that_is_not_there_and_of_none_that_is() {
+fn config_check_refuses_a_library_that_cannot_be_used() {
     let directory = TemporaryDirectory::new("filter-checked");
     let config = configuration(&directory, "");
     let checked = Program::run(["config", "check", &config]);
@@ -304,9 +304,17 @@ fn config_check_warns_of_a_library_that_is_not_there_and_of_none_that_is() {
     let library = directory.path().join("tenth.so");
     std::fs::remove_file(&library).expect("it is ours");
     let checked = Program::run(["config", "check", &config]);
-    let warning = format!("warning: filter.library: {0}: cannot be loaded from {0}", library.display());
-    assert!(checked.expect_status(0).errors.contains(&warning), "{checked:?}");
+    let refused = format!("filter.library: {0}: cannot be loaded from {0}", library.display());
+    assert!(checked.expect_status(2).errors.contains(&refused), "{checked:?}");
     assert!(checked.errors.contains("No such file or directory"), "{checked:?}");
+    let text = std::fs::read_to_string(&config).expect("it is ours");
+    let elsewhere = text.replace("[filter]", "[filter]\nnodes = [\"10.0.0.7:9200\"]");
+    std::fs::write(&config, elsewhere).expect("it is ours");
+    assert!(!Program::run(["config", "check", &config]).expect_status(0).errors.contains("cannot be loaded"));
+    // With the address of the event manager the nodes are processes, which may be on other machines.
+    std::fs::write(&config, format!("{text}\n[manager]\naddress = \"127.0.0.1:9300\"\n")).expect("it is ours");
+    let warned = Program::run(["config", "check", &config]);
+    assert!(warned.expect_status(0).errors.contains(&format!("warning: {refused}")), "{warned:?}");
 }
 
 /// A run of 200 events with this program as its filter, which gets this directory as its configuration.

@@ -534,7 +534,7 @@ fn numbers_of_something_else_are_warned_about() {
         (4, 3, "WARNING: event: 100 of 200 frames repeat the number before"),
         (8, 3, "WARNING: event: 195 of 200 frames repeat the number before"),
         (12, 3, "WARNING: event: it is 7 in all frames"),
-        (16, 3, "WARNING: event: 199 of 200 frames pass numbers over"),
+        (16, 3, "WARNING: event: the number goes up by 2 per frame: perhaps 2 events in each frame"),
     ];
     for (at, status, warning) in cases {
         let text = format!("{rest}event = {{ at = {at}, type = \"u32le\" }}\n");
@@ -547,11 +547,37 @@ fn numbers_of_something_else_are_warned_about() {
     }
 }
 
+/// A clock in the wrong byte order goes backward half of the time.
+#[test]
+fn a_clock_in_the_wrong_byte_order_is_warned_about() {
+    let directory = TemporaryDirectory::new("foreign-clock");
+    let (mut noise, mut time) = (1_u64, 0_u64);
+    let frames = (0..400_u64).flat_map(|number| {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        time += (noise >> 44) % 80_000;
+        [&(number as u32).to_le_bytes()[..], &time.to_le_bytes()[..6], &[0; 6]].concat()
+    });
+    let input = written(&directory, "board.bin", &frames.collect::<Vec<u8>>());
+    let rest = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nname = \"board\"\n\
+                id = 1\nreadout = \"ru0\"\ninput = \"FILE\"\nframe = { fixed = \"16B\" }\nevent = { at = 0, type = \"u32le\" }\n";
+    for (kind, status) in [("u48le", 0), ("u48be", 3)] {
+        let text = format!("{rest}time = {{ at = 4, type = \"{kind}\", tick = \"25ns\" }}\n");
+        let config = written(&directory, "board.toml", text.as_bytes());
+        let tried = Program::run(["source", "test", &config, "--source", "board", "--input", &input]);
+        let out = tried.expect_status(status).out.join("\n");
+        let warning = out.contains("WARNING: time goes backward in") && out.contains("the other byte order fits");
+        assert_eq!(warning, status > 0, "{out}");
+        assert_eq!(out.contains("source[0].time: time goes backward"), status > 0, "{out}");
+        assert_eq!(tried.errors.contains("clock_backward"), status > 0, "{}", tried.errors);
+    }
+}
+
 /// From what a connection sent to a draft, and from the draft to a good test of it.
 #[test]
 fn a_draft_of_a_stream_fits_what_it_was_made_from() {
     let directory = TemporaryDirectory::new("foreign-trial");
-    let mut sniffing = Program::start(["sniff", "tcp-listen:127.0.0.1:0", "--seconds", "2", "--json"]);
+    let mut sniffing =
+        Program::start(["sniff", "tcp-listen:127.0.0.1:0", "--seconds", "2", "--json", "--name", "adc", "--id", "7"]);
     let address = sniffing.expect_line("ready tcp ");
     let frames: Vec<u8> = (0..200_u32)
         .flat_map(|number| {
@@ -565,11 +591,12 @@ fn a_draft_of_a_stream_fits_what_it_was_made_from() {
     let report = sniffing.end().expect_status(0).account();
     expect_form(&report, &schema("sniff.json"));
     let draft = report["groups"][0]["draft"].as_str().expect("frames were found").to_owned();
+    assert!(draft.contains("name = \"adc\"\nid = 7\n"), "{draft}");
     let rest = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n";
     let config = written(&directory, "board.toml", format!("{rest}{draft}").as_bytes());
     Program::run(["config", "check", &config]).expect_status(0);
     let input = written(&directory, "board.bin", &frames);
-    let arguments = ["source", "test", &config, "--source", "board-1", "--input", &input];
+    let arguments = ["source", "test", &config, "--source", "adc", "--input", &input];
     let report = Program::run([&arguments[..], &["--json"]].concat()).expect_status(0).account();
     expect_form(&report, &schema("source-test.json"));
     assert_eq!((&report["frames"], &report["left_over_bytes"]), (&200.into(), &0.into()), "{report:#}");
@@ -586,8 +613,7 @@ fn a_draft_of_a_stream_fits_what_it_was_made_from() {
     for text in ["bad places is at 12:", "^^ ^^ ^^ ^^", "board.toml:", "source[0].match: no frame begins here"] {
         assert!(lines.iter().any(|line| line.contains(text)), "{text}: {lines:#?}");
     }
-    for (source, input, hint) in
-        [("board-9", input.as_str(), "there are board-1"), ("board-1", "no-such-file", "no-such-file")]
+    for (source, input, hint) in [("board-9", input.as_str(), "there are adc"), ("adc", "no-such-file", "no-such-file")]
     {
         let ended = Program::run(["source", "test", &config, "--source", source, "--input", input]);
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");

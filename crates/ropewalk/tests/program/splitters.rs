@@ -297,3 +297,49 @@ fn a_splitter_that_cannot_be_used_is_refused_before_the_run_with_its_reason() {
         assert!(ended.expect_status(2).errors.contains(&told), "{ended:#?}");
     }
 }
+
+/// `source test` divides recorded frames, here of two triggers each, and checks the numbers of their events.
+#[test]
+fn a_splitter_is_tested_on_recorded_frames() {
+    let directory = TemporaryDirectory::new("splitter-tested");
+    let library = compile(&directory, &example("trigger_board.c"), &[]);
+    let frame = |first: u32| {
+        let trigger = |number: u32| [&number.to_le_bytes()[..], &4_u16.to_le_bytes(), &[7; 4]].concat();
+        [b"TB\x02\x00".to_vec(), trigger(first), trigger(first + 1)].concat()
+    };
+    let frames: Vec<Vec<u8>> = (0..100).map(|index| frame(2 * index)).collect();
+    let (input, file) = (directory.path().join("board.raw"), directory.path().join("tested.toml"));
+    let text = format!(
+        "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nname = \"board\"\n\
+         readout = \"ru0\"\ninput = {input:?}\nframe = {{ fixed = \"24B\" }}\nmatch = {{ at = 0, bytes = \"TB\" }}\n\
+         counter_bits = 32\n[source.splitter]\nlibrary = {:?}\n",
+        library.display().to_string()
+    );
+    std::fs::write(&file, &text).expect("it is ours");
+    let (input, file) = (input.display().to_string(), file.display().to_string());
+    let tried = |bytes: Vec<u8>, status: u8| {
+        std::fs::write(&input, bytes).expect("it is ours");
+        let ended = Program::run(["source", "test", &file, "--source", "board", "--input", &input]);
+        ended.expect_status(status).out.join("\n")
+    };
+    let good = tried(frames.concat(), 0);
+    for text in ["the splitter divided them into 200 events", "event: 0 to 199"] {
+        assert!(good.contains(text), "{text}: {good}");
+    }
+    let mut lost = frames.clone();
+    lost.remove(50);
+    let missing = tried(lost.concat(), 3);
+    assert!(missing.contains("gaps 1, missing 2") && missing.contains("100 comes after 99"), "{missing}");
+    let mut malformed = frames.clone();
+    malformed[3][8] = 200;
+    let refused = tried(malformed.concat(), 1);
+    assert!(refused.contains("source[0].splitter: the splitter cannot divide this frame"), "{refused}");
+    // The number of the first trigger in a frame is none of the event, and none of the frame.
+    let with = |key: &str| {
+        let field = format!("{key} = {{ at = 4, type = \"u32le\" }}\n[source.splitter]");
+        std::fs::write(&file, text.replace("[source.splitter]", &field)).expect("it is ours");
+        Program::run(["config", "check", &file])
+    };
+    assert!(with("event").expect_status(2).errors.contains("leave `event` out"));
+    assert!(with("sequence").expect_status(0).errors.contains("warning: board: `sequence` beside a splitter"));
+}

@@ -92,11 +92,13 @@ fn tried(configuration: &Configuration, config: &Path, input: &Path) -> TrialRep
             framing: &framing,
             gathers: false,
             grows: false,
+            bits: 64,
             limits: DatagramLimits::USUAL,
             own: None,
             input,
             wanted: &wanted,
         },
+        None,
         config,
         "source[0]",
     )

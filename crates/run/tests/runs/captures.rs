@@ -6,7 +6,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, Utc};
 use ropewalk_tools::RunIndex;
-use ropewalk_tools::foreign::{ForeignReplayOptions, Pace, drafts, of_recordings, replay_foreign, sniff_file};
+use ropewalk_tools::foreign::{ForeignReplayOptions, Naming, Pace, drafts, of_recordings, replay_foreign, sniff_file};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder};
@@ -450,7 +450,7 @@ fn a_draft_of_several_boards_takes_what_is_played_of_them() {
     for capture in real.map(|data| data.join("example_LET.pcapng")).into_iter().chain([capture]) {
         let findings = sniff_file(&capture).expect("it is a capture").findings;
         let group = findings.groups.iter().find(|group| group.peers[0].peer.port == 9000).expect("it went there");
-        let draft = drafts(std::slice::from_ref(group), "").remove(0).expect("frames were found");
+        let draft = drafts(std::slice::from_ref(group), "", &Naming::default()).remove(0).expect("frames were found");
         let port = free_port();
         let text = format!(
             "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{}",

@@ -43,8 +43,8 @@ use ropewalk_wire::run_file::RECORD_MAGIC;
 use schemars::JsonSchema;
 use serde::Serialize;
 pub use sniff::{
-    GroupReport, GuessReport, MeaningReport, PeerReport, SNIFF_SCHEMA, SniffReport, Sniffed, TransportReport, drafts,
-    sniff_connections, sniff_datagrams, sniff_file,
+    GroupReport, GuessReport, MeaningReport, Naming, PeerReport, SNIFF_SCHEMA, SniffReport, Sniffed, TransportReport,
+    drafts, sniff_connections, sniff_datagrams, sniff_file,
 };
 use std::fmt::Arguments;
 use std::io::Write;

@@ -194,8 +194,9 @@ fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<
     let own = source.tried_board(wanted);
     let (gathers, grows) = (source.gathering().is_some(), source.numbers_grow());
     let (limits, own) = (source.datagram_limits(), own.as_ref());
-    let options = TrialOptions { framing: &framing, gathers, grows, limits, own, input: recording, wanted };
-    let (account, _) = tried(&options)?;
+    let bits = source.counter_bits.unwrap_or(64);
+    let options = TrialOptions { framing: &framing, gathers, grows, bits, limits, own, input: recording, wanted };
+    let (account, _) = tried(&options, None)?;
     Ok(Some(account))
 }
 

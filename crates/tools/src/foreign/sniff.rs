@@ -280,6 +280,8 @@ pub struct GroupReport {
     pub unframed_bytes: u64,
     /// Why the draft may be wrong; without any it is right for all frames that were looked at.
     pub doubts: Vec<String>,
+    /// What was looked for and not found.
+    pub notes: Vec<String>,
     /// A draft of the sources, in TOML; null if no frames were found.
     pub draft: Option<String>,
 }
@@ -345,6 +347,8 @@ pub enum MeaningReport {
     Length,
     /// Increases by one in each frame of a peer.
     FrameCounter,
+    /// Increases by the same number, more than one, in each frame of a peer.
+    SteppedCounter,
     /// Constant, and now and then one more.
     SlowCounter,
     /// Increases with time.
@@ -361,8 +365,8 @@ pub enum MeaningReport {
 
 impl SniffReport {
     /// The same as numbers and texts; `input` is what was looked at.
-    pub fn new(Sniffed { findings, cut_off, missed_bytes }: &Sniffed, input: &str) -> Self {
-        let drafts = drafts(&findings.groups, input);
+    pub fn new(Sniffed { findings, cut_off, missed_bytes }: &Sniffed, input: &str, naming: &Naming) -> Self {
+        let drafts = drafts(&findings.groups, input, naming);
         let groups = findings.groups.iter().zip(drafts).map(|(one, draft)| group(one, draft)).collect();
         let cut_off = cut_off.as_ref().map(|cut_off| cut_off.why.clone());
         Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard, cut_off, missed_bytes: *missed_bytes }
@@ -385,6 +389,7 @@ fn group(group: &Group, draft: Option<String>) -> GroupReport {
         guesses: group.guesses.iter().map(guess).collect(),
         unframed_bytes: group.unframed_bytes,
         doubts: group.doubts.iter().map(ToString::to_string).collect(),
+        notes: group.notes.iter().map(ToString::to_string).collect(),
         draft,
     }
 }
@@ -404,6 +409,7 @@ fn guess(guess: &Guess) -> GuessReport {
     let (meaning, tick_ns) = match &guess.meaning {
         Meaning::Length(_) => (MeaningReport::Length, None),
         Meaning::FrameCounter { .. } => (MeaningReport::FrameCounter, None),
+        Meaning::Steps { .. } => (MeaningReport::SteppedCounter, None),
         Meaning::SlowCounter { .. } => (MeaningReport::SlowCounter, None),
         Meaning::Clock { tick, .. } => (MeaningReport::Clock, Some(*tick)),
         Meaning::Before { .. } => (MeaningReport::Before, None),
@@ -435,13 +441,41 @@ fn guess(guess: &Guess) -> GuessReport {
 /// The tables of the boards of each group, one for each address that datagrams come from; `None` if no frames were found.
 /// With a `[[readout]]` named `ru0` beside them, all together are a valid configuration. `input` is the file in which the
 /// frames of a file were found.
-pub fn drafts(groups: &[Group], input: &str) -> Vec<Option<String>> {
+pub fn drafts(groups: &[Group], input: &str, naming: &Naming) -> Vec<Option<String>> {
     let mut sources = 0;
-    groups.iter().map(|group| draft_text(group, input, &mut sources)).collect()
+    groups.iter().map(|group| draft_text(group, input, naming, &mut sources)).collect()
+}
+
+/// The names and ids of the sources in drafts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Naming {
+    /// The name of the first source; further ones have a number behind it. `None`: `board-` and the id.
+    pub name: Option<String>,
+    /// The id of the first source; further ones follow.
+    pub id: u32,
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        Self { name: None, id: 1 }
+    }
+}
+
+impl Naming {
+    /// The name and the id of the source with this index.
+    fn of(&self, index: u32) -> (String, u32) {
+        let id = self.id.saturating_add(index);
+        let name = match (&self.name, index) {
+            (None, _) => format!("board-{id}"),
+            (Some(name), 0) => name.clone(),
+            (Some(name), index) => format!("{name}-{}", index + 1),
+        };
+        (name, id)
+    }
 }
 
 /// The tables of a group, behind so many sources of others.
-fn draft_text(group: &Group, input: &str, sources: &mut usize) -> Option<String> {
+fn draft_text(group: &Group, input: &str, naming: &Naming, sources: &mut u32) -> Option<String> {
     let layout = draft(group)?;
     let (peer, is_udp) = (group.peers.first()?.peer, group.peers[0].peer.transport == Transport::Udp);
     let addresses: BTreeSet<IpAddr> = group.peers.iter().map(|account| account.peer.from.ip()).collect();
@@ -454,9 +488,9 @@ fn draft_text(group: &Group, input: &str, sources: &mut usize) -> Option<String>
         let scheme = if is_udp { "udp" } else { "tcp" };
         let is_file = peer.transport == Transport::File;
         let separator = if index == 0 { "" } else { "\n" };
+        let ((name, id), port) = (naming.of(*sources), peer.port);
         *sources += 1;
-        let (id, port) = (*sources, peer.port);
-        line(&mut text, format_args!("{separator}[[source]]\nname = \"board-{id}\"\nid = {id}\nreadout = \"ru0\""));
+        line(&mut text, format_args!("{separator}[[source]]\nname = {name:?}\nid = {id}\nreadout = \"ru0\""));
         let any = if peer.from.is_ipv6() { "[::]" } else { "0.0.0.0" };
         if is_file {
             line(&mut text, format_args!("input = {input:?}"));

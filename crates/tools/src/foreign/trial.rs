@@ -8,7 +8,7 @@ use crate::status::StatusSummary;
 use ropewalk_config::{ConfigurationError, Fault, point_at};
 use ropewalk_flow::choosing::{Carrier, Wanted};
 use ropewalk_flow::readout::DatagramLimits;
-use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, OwnBoard, Trial, TrialAccount};
+use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Divide, Numbers, OwnBoard, Trial, TrialAccount};
 use ropewalk_terms::{Asked, Fact, Facts, Status};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
 use ropewalk_wire::description::Description;
@@ -34,6 +34,8 @@ pub struct TrialOptions<'a> {
     pub gathers: bool,
     /// Event numbers grow, but not one by one.
     pub grows: bool,
+    /// Bits of the event numbers of its splitter.
+    pub bits: u8,
     /// What its datagrams are waited for.
     pub limits: DatagramLimits,
     /// The board whose frames are examined; `None`: all boards.
@@ -108,8 +110,12 @@ pub struct BoardReport {
     pub checksums: ChecksumsReport,
     /// How often frames were so far apart by the board's clock.
     pub intervals: Vec<IntervalReport>,
+    /// Events into which a splitter divided the frames.
+    pub pieces: u64,
     /// How often the clock went backward.
     pub clock_backward: u64,
+    /// How often it was seen that it is no clock; 0 if it is one.
+    pub clock_wrong: u64,
     /// Why numbers may be those of something else.
     pub doubts: Vec<String>,
 }
@@ -173,13 +179,18 @@ pub struct BadReport {
     pub place: BadPlace,
 }
 
-/// Tries a description. The rules that failed are looked up in the configuration, where the source stands under this key, such
+/// Tries a description; `divide` is the source's splitter. The rules that failed are looked up in the configuration, where the source stands under this key, such
 /// as `source[0]`.
 ///
 /// # Errors
 /// If the input cannot be read.
-pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Result<TrialReport, OfflineError> {
-    let (account, others) = tried(options)?;
+pub fn try_layout(
+    options: &TrialOptions<'_>,
+    divide: Option<Divide<'_>>,
+    config: &Path,
+    key: &str,
+) -> Result<TrialReport, OfflineError> {
+    let (account, others) = tried(options, divide)?;
     Ok(report(account, others, |place| rule_of(config, key, place)))
 }
 
@@ -197,8 +208,12 @@ pub(super) struct Others {
 }
 
 /// The result, and the packets of a capture that do not belong to the source.
-pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others), OfflineError> {
+pub(super) fn tried(
+    options: &TrialOptions<'_>,
+    divide: Option<Divide<'_>>,
+) -> Result<(TrialAccount, Others), OfflineError> {
     let trial = Trial::new(options.framing).gathering(options.gathers).growing(options.grows);
+    let trial = trial.dividing(divide, options.bits);
     let trial = trial.waiting(options.limits).of(options.own);
     let (mut trial, mut others) = (trial, Others::default());
     let mut input = Input::open(options.input)?;
@@ -361,8 +376,10 @@ fn board_report((board, account): &(Board, BoardAccount)) -> BoardReport {
         intervals: intervals
             .map(|step| IntervalReport { from_ns: step.from, to_ns: step.to, count: step.count })
             .collect(),
+        pieces: account.pieces,
         clock_backward: account.intervals.backward,
-        doubts: doubts.collect(),
+        clock_wrong: account.intervals.doubtful_times(),
+        doubts: doubts.chain(account.doubt_of_time()).collect(),
     }
 }
 
@@ -395,6 +412,7 @@ impl TrialReport {
                 (Fact::Duplicate, numbers.duplicates),
                 (Fact::OutOfOrder, numbers.out_of_order),
                 (Fact::Restarts, numbers.restarts),
+                (Fact::ClockBackward, board.clock_wrong),
             ]
         });
         Facts::default().with(boards).with([

@@ -342,15 +342,29 @@ pub enum LayoutFault {
         most: u32,
     },
     /// It is not in the frame.
-    #[error("it ends {end} bytes from where its place is counted, outside of a frame of {frame} bytes")]
+    #[error("it ends at byte {end}, outside of a frame of {frame} bytes")]
     Outside {
         /// The distance from the frame's begin (or end) to what lies farther away of it.
         end: u64,
         /// The most that a frame can have.
         frame: u64,
     },
+    /// The longest frame is shorter than the fields of one without a payload.
+    #[error(
+        "frames have at least {needed} bytes ({front} at the beginning, {back} at the end), and `max` allows {max}"
+    )]
+    MaxTooSmall {
+        /// What is needed.
+        needed: u64,
+        /// Bytes from the frame's begin.
+        front: u64,
+        /// Bytes before its end.
+        back: u64,
+        /// The most that a frame may have.
+        max: u64,
+    },
     /// Two of them share bits.
-    #[error("it has bits in common with `{0}`: two fields are apart, or the same")]
+    #[error("it shares bits with `{0}`: two fields must not overlap, unless they are the same number")]
     Overlap(String),
     /// No frame can have that length.
     #[error("no frame can be that short: its fields alone need {needed} bytes, and at most {possible} can be stated")]
@@ -364,7 +378,7 @@ pub enum LayoutFault {
     #[error("the longest frame has 1 to {most} bytes, not {0}", most = MOST_FRAME_BYTES)]
     Max(u32),
     /// A size, a unit or a step of nothing.
-    #[error("it must be 1 at least")]
+    #[error("it must be at least 1")]
     Zero,
     /// There are no bytes, or too many.
     #[error("there must be 1 to {most} bytes, not {0}", most = MOST_PATTERN_BYTES)]
@@ -437,7 +451,7 @@ impl fmt::Display for Plan {
             write!(out, "{first:>6} ")?;
             cells.line(out, first, 0)?;
         }
-        Ok(())
+        self.extents.masked().try_for_each(|text| writeln!(out, "       {text}"))
     }
 }
 

@@ -428,8 +428,8 @@ impl Compiler<'_> {
             return Ok((bytes as usize, bytes as usize));
         }
         if needed > max {
-            let fault = LayoutFault::Outside { end: needed, frame: max };
-            return Err(LayoutError::new(self.extents.farthest(), fault));
+            let Extents { front, back, .. } = self.extents;
+            return Err(LayoutError::new("frame.max", LayoutFault::MaxTooSmall { needed, front, back, max }));
         }
         let (key, rule, step) = match &found.cut {
             Cut::Length(rule) => ("frame.length", Some(rule), 1),
@@ -572,11 +572,22 @@ impl Extents {
         Ok(())
     }
 
-    /// The key of what reaches farthest from the begin.
-    fn farthest(&self) -> &str {
-        let end =
-            |field: &Field| if field.number().at < 0 { 0 } else { field.number().at + i32::from(field.number().bytes) };
-        self.taken.iter().max_by_key(|(_, field)| end(field)).map_or("frame", |(key, _)| key)
+    /// The numbers whose bits are no whole bytes: which, and where.
+    pub(super) fn masked(&self) -> impl Iterator<Item = String> + '_ {
+        self.taken.iter().filter_map(|(key, field)| {
+            let number = field.number();
+            let mask = number.mask?;
+            let is_whole = mask.trailing_zeros().is_multiple_of(8) && (mask.ilog2() + 1).is_multiple_of(8);
+            if is_whole || key == "match" || key.ends_with(".mark") {
+                return None;
+            }
+            let bytes = if number.bytes == 1 { "byte".to_owned() } else { format!("{} bytes", number.bytes) };
+            let bits = match (mask.trailing_zeros(), mask.ilog2()) {
+                (one, last) if one == last => format!("bit {one}"),
+                (first, last) => format!("bits {first} to {last}"),
+            };
+            Some(format!("{key}: {bits} of the {bytes} at {} (mask {mask:#x})", number.at))
+        })
     }
 
     /// What was placed, in the order in which it was.

@@ -107,12 +107,47 @@ checksum = { kind = "crc16-cms", at = -6, type = "u16le" }
     assert_eq!((trailed.least(), trailed.board(), trailed.widths().event), (16, Some(841), 24));
 }
 
+/// A header of 16 bytes, a payload, and a checksum of 4.
+#[test]
+fn a_longest_frame_without_room_for_header_and_checksum_is_blamed() {
+    let with = |max: &str| {
+        format!(
+            "connect = \"tcp://a:1\"\nframe = {{ length = {{ at = 5, type = \"u16le\", counts = \"payload\", header = 16 }}, max = {max:?} }}\n\
+             match = {{ at = 0, bytes = [0xa5, 0xc3] }}\ntime = {{ at = 8, type = \"u48le\", tick = \"25ns\" }}\n\
+             checksum = {{ kind = \"crc32\", at = -4, type = \"u32le\" }}\n"
+        )
+    };
+    for max in ["10B", "18B"] {
+        let (key, text) = wrong(&with(max));
+        assert_eq!(key, "source[0].frame.max", "{text}");
+        let needed = "frames have at least 20 bytes (16 at the beginning, 4 at the end), and `max` allows ";
+        assert!(text.contains(needed), "{text}");
+    }
+    assert!(configuration(&with("20B")).is_ok());
+}
+
+#[test]
+fn bytes_written_as_a_text_of_digits_are_meant_as_numbers() {
+    let (_, text) = wrong(&PULSES.replace("bytes = \"ESS\"", "bytes = \"0xa5c3\""));
+    assert!(text.contains("\"0xa5c3\" is a text; for these bytes write [0xa5, 0xc3]"), "{text}");
+}
+
+/// The drawing has whole bytes: which bits of them a number has stands below it.
+#[test]
+fn masks_are_written_below_the_drawing() {
+    let text = plan(DIGITISER).to_string();
+    assert!(text.contains("time: bits 0 to 30 of the 4 bytes at 12 (mask 0x7fffffff)"), "{text}");
+    assert!(!text.contains("event: bits"), "whole bytes are drawn: {text}");
+    let even = DIGITISER.replace("mask = 0xffffff", "mask = 0xfffffffe");
+    assert!(plan(&even).to_string().contains("event: bits 1 to 31 of the 4 bytes at 8"), "{}", plan(&even));
+}
+
 #[test]
 fn what_contradicts_itself_is_shown_with_its_place() {
     let changed = |from: &str, to: &str| wrong(&DIGITISER.replace(from, to));
     let (key, text) = changed("at = 8,", "at = 10,");
     assert_eq!(key, "source[0].time");
-    assert!(text.contains("it has bits in common with `event`") && text.contains("^^^"), "{text}");
+    assert!(text.contains("it shares bits with `event`") && text.contains("^^^"), "{text}");
     let (key, text) = changed("unit = 4", "unit = 0");
     assert_eq!(key, "source[0].frame.length.unit");
     assert!(text.contains("test.toml:12:72:") && text.contains("^\n"), "{text}");

@@ -1,5 +1,6 @@
 //! What is hidden in frames is found, and what is not there is not.
 
+mod arrivals;
 mod boards;
 mod rules;
 

@@ -1,7 +1,7 @@
 //! One test for each rule that distinguishes fields.
 
 use super::*;
-use ropewalk_wire::layout::{CHECKSUM_KINDS, Checksum};
+use ropewalk_wire::layout::{CHECKSUM_KINDS, Checksum, ChecksumKind};
 
 /// What is found in datagrams that come 1 ms apart, on average, each made of its index and the nanoseconds of its trigger.
 fn found(frames: u64, make: impl Fn(u64, u64, &mut Noise) -> Vec<u8>) -> Group {
@@ -95,10 +95,10 @@ fn ticks_are_round_numbers() {
         (31.9, 0.1, 32.0),
     ];
     for (measured, error, round) in cases {
-        let (found, _) = fields::round_tick(measured, error);
+        let (found, _) = clocks::round_tick(measured, error);
         assert!((found - round).abs() < 0.001 * round, "{measured}: {found}");
     }
-    let (exact, digits) = fields::round_tick(10.000_1, 0.000_2);
+    let (exact, digits) = clocks::round_tick(10.000_1, 0.000_2);
     assert!((exact - 10.0).abs() < 1e-9 && digits == 1, "{exact}");
 }
 
@@ -254,4 +254,52 @@ fn bytes_above_a_counter_that_began_at_a_carry_may_belong_to_it() {
     });
     let said: Vec<String> = group.doubts.iter().map(ToString::to_string).collect();
     assert!(said.iter().any(|doubt| doubt.starts_with("the bytes above u16be at 3 always were 0x")), "{said:?}");
+}
+
+/// Two bytes that count and one zero may be a number of three bytes; two that went over their end are not.
+#[test]
+fn a_single_zero_above_two_bytes_may_belong_to_them() {
+    let made = |first: u32, is_big: bool| {
+        found(600, |index, _, noise| {
+            let number = first + index as u32;
+            let mut bytes = vec![0xA5, 0xC3];
+            let all = (number & 0xFFFF).to_be_bytes();
+            if is_big {
+                bytes.extend(&all[1..])
+            } else {
+                bytes.extend(all[1..].iter().rev())
+            }
+            bytes.extend_from_slice(&((noise.next() as u32) | 1).to_be_bytes());
+            bytes
+        })
+    };
+    for is_big in [false, true] {
+        let group = made(1000, is_big);
+        let is_above = |doubt: &Doubt| matches!(doubt, Doubt::BytesAbove(_, 0));
+        let is_any_above = |doubt: &Doubt| matches!(doubt, Doubt::BytesAbove(..));
+        let is_marked = event(&group).bytes > 2 || group.doubts.iter().any(is_any_above);
+        assert!(is_marked, "big {is_big}: {:?}\n{}", group.doubts, told(&group));
+        let group = made(65_300, is_big);
+        assert!(!group.doubts.iter().any(is_above), "big {is_big}: {:?}\n{}", group.doubts, told(&group));
+    }
+}
+
+/// Where checksums are right, frames are: another length that nearly fits is no rival.
+#[test]
+fn right_checksums_leave_no_rival_of_the_length() {
+    let group = found_in_stream(1000, |index, _, noise| {
+        let words = 3 + noise.next() % 20;
+        let mut bytes = vec![0xA5, 0xC3];
+        bytes.extend_from_slice(&(index as u32).to_le_bytes()[..3]);
+        bytes.extend_from_slice(&(words as u16 + 1).to_le_bytes());
+        bytes.push(1);
+        bytes.extend_from_slice(&[0; 8]);
+        let begin = bytes.len();
+        bytes.resize(begin + 4 * words as usize, 0);
+        noise.fill(&mut bytes[8..]);
+        let sum = ChecksumKind::Crc32.of([&bytes[..]]) as u32;
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    });
+    assert!(!group.doubts.iter().any(|doubt| matches!(doubt, Doubt::Frames(_))), "{:?}", group.doubts);
 }

@@ -28,7 +28,8 @@ fn counters(group: &Group) -> Vec<(i32, u8, bool)> {
 
 /// Fails unless the draft, beside the other half of a configuration, is a good one.
 fn expect_configuration(group: &Group) -> String {
-    let draft = drafts(std::slice::from_ref(group), "board.raw").remove(0).expect("frames were found");
+    let draft =
+        drafts(std::slice::from_ref(group), "board.raw", &Naming::default()).remove(0).expect("frames were found");
     let text = format!("version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{draft}");
     let parsed = parse("draft.toml", &text, &|_| None);
     assert!(parsed.is_ok(), "{}\n{text}", parsed.expect_err("it was refused"));
@@ -163,8 +164,10 @@ fn drafts_of_two_groups_have_different_names() {
     let packets: Vec<_> = (0..50).flat_map(|number| [to(9001, number), to(9002, number)]).collect();
     let file = Temporary::new("sniffing-names.pcapng", &capture(&packets));
     let groups = sniff_file(&file.0).expect("it can be read").findings.groups;
-    let drafts: String =
-        drafts(&groups, "boards.pcapng").into_iter().map(|draft| draft.expect("frames were found")).collect();
+    let drafts: String = drafts(&groups, "boards.pcapng", &Naming::default())
+        .into_iter()
+        .map(|draft| draft.expect("frames were found"))
+        .collect();
     assert!(drafts.contains("name = \"board-1\"\nid = 1") && drafts.contains("name = \"board-2\"\nid = 2"), "{drafts}");
     let text = format!("version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{drafts}");
     let parsed = parse("draft.toml", &text, &|_| None);
@@ -244,11 +247,13 @@ impl Tried {
                 framing: &framing,
                 gathers: false,
                 grows: false,
+                bits: 64,
                 limits: DatagramLimits::USUAL,
                 own: None,
                 input,
                 wanted: &wanted,
             },
+            None,
             &self.config(),
             "source[0]",
         )

@@ -299,8 +299,8 @@ fn fields_outside_of_the_frame_are_refused() {
     check_from_both_ends(number(22, 4), "sequence", beyond);
     check_from_both_ends(number(-26, 4), "sequence", LayoutFault::Outside { end: 26, frame: 24 });
     check_from_both_ends(number(-18, 4), "sequence", LayoutFault::Overlap("event".to_owned()));
-    let fault = LayoutFault::Outside { end: 408, frame: 400 };
-    check(synchronised(), |layout| layout.sequence = Some(number(400, 8)), "sequence", fault);
+    let fault = LayoutFault::MaxTooSmall { needed: 408, front: 408, back: 0, max: 400 };
+    check(synchronised(), |layout| layout.sequence = Some(number(400, 8)), "frame.max", fault);
     let range = |layout: &mut Layout| {
         let kind = ChecksumKind::Sum16Le;
         layout.checksum = Some(Checksum { kind, number: number(-2, 2), from: 0, to: 30 });
