@@ -232,6 +232,18 @@ kinds! {
     SubscriberReset = "subscriber_reset" at_once,
     /// A subscriber gets so many bytes a second.
     SubscriberSlow = "subscriber_slow" lasts,
+    /// The process of a filter unit crashes over the next event that it begins, and so do as many processes that get this event.
+    FilterCrashes = "filter_crashes" at_once,
+    /// The same, but it hangs.
+    FilterHangs = "filter_hangs" at_once,
+    /// The same, but it decides a little too late: it was ordered to end, and has not yet.
+    FilterLate = "filter_late" at_once,
+    /// The same, but it answers what cannot be true.
+    FilterLies = "filter_lies" at_once,
+    /// It says of the next event that it cannot decide.
+    FilterUndecided = "filter_undecided" at_once,
+    /// The process of a filter unit ends.
+    FilterDies = "filter_dies" at_once,
     /// Of the packets from sources to gateways so many in a hundred are lost.
     PacketsLost = "packets_lost" lasts,
     /// So many in a hundred come twice.
@@ -314,6 +326,8 @@ impl FaultKind {
     pub const OF_ANY: usize = 26;
     /// What a front end does wrong.
     pub const OF_FRONT_ENDS: RangeInclusive<Self> = Self::StopMidFragment..=Self::Slow;
+    /// What a filter unit does wrong.
+    pub const OF_FILTERS: RangeInclusive<Self> = Self::FilterCrashes..=Self::FilterDies;
     /// The first kind that belongs to systems in which sources push. A few kinds before it strike those systems too.
     pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
     /// The first of these that strikes gateways' lives, connections or readers.
@@ -362,6 +376,8 @@ pub enum Place {
     Card(u16),
     /// A subscriber of a card's chunks, counted over all cards.
     Subscriber(u16),
+    /// A filter unit of a builder unit.
+    Filter(u16, u16),
     /// A gateway, or the half of it that receives.
     Gateway(u16),
     /// The half of a gateway that sends, where it has a thread of its own.
@@ -390,14 +406,16 @@ impl Place {
             | Self::Sending(index)
             | Self::Node(index)
             | Self::Reader(index)
+            | Self::Filter(_, index)
             | Self::FlowSource(_, index) => index,
             Self::Trigger(flow) => flow as u16,
         }
     }
 
-    /// Whether it is no node of a run in which builder units pull: it brings fragments, or takes chunks.
+    /// Whether it is no node of a run in which builder units pull: it brings fragments, takes chunks, or
+    /// decides on events.
     pub const fn is_outside(self) -> bool {
-        matches!(self, Self::Source(_) | Self::Card(_) | Self::Subscriber(_))
+        matches!(self, Self::Source(_) | Self::Card(_) | Self::Subscriber(_) | Self::Filter(..))
     }
 }
 
@@ -410,6 +428,7 @@ impl fmt::Display for Place {
             Self::Source(_) => "source",
             Self::Card(_) => "card",
             Self::Subscriber(_) => "subscriber",
+            Self::Filter(builder, index) => return write!(out, "bu{builder}-filter{index}"),
             Self::Gateway(_) => "gw",
             Self::Sending(index) => return write!(out, "gw{index}-send"),
             Self::Node(_) => "node",
@@ -552,6 +571,26 @@ pub(super) fn draw_latecomer(scenario: &Scenario, span: Duration, draw: &mut Ran
         Scheduled { at, lasts: away, fault: Fault::at(FaultKind::Disconnect, Place::Source(source)) },
         Scheduled { at: dry_at, lasts: away + dry, fault: Fault::at(FaultKind::PoolDry, readout) },
     ]
+}
+
+/// The most faults of filter units in one run.
+const MOST_OF_FILTERS: u64 = 8;
+
+/// What goes wrong with filter units, beside everything else, in a run whose sources send for `span`. In every fourth run nothing does.
+pub(super) fn draw_of_filters(scenario: &Scenario, units: u16, span: Duration, draw: &mut Random) -> Vec<Scheduled> {
+    let count = if draw.one_in(4) { 0 } else { draw.between(1, MOST_OF_FILTERS) };
+    let mut before = Duration::ZERO;
+    let faults = (0..count).map(|_| {
+        before = moment(draw, span, before);
+        let kinds = *FaultKind::OF_FILTERS.start() as usize..=*FaultKind::OF_FILTERS.end() as usize;
+        let kind = draw.of(&FaultKind::ALL[kinds]);
+        let place = Place::Filter(draw.below(scenario.builders.into()) as u16, draw.below(units.into()) as u16);
+        let times = draw.between(1, 3).cast_signed();
+        let has_times = !matches!(kind, FaultKind::FilterUndecided | FaultKind::FilterDies);
+        let fault = Fault::at(kind, place).with_number(if has_times { times } else { 1 });
+        scheduled(draw, before, fault, LASTS)
+    });
+    faults.collect()
 }
 
 /// The most faults of event managers in one run.

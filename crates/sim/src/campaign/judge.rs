@@ -566,6 +566,7 @@ impl World {
         self.watch_beginning()?;
         self.watch_credits()?;
         self.watch_cards()?;
+        self.watch_filters()?;
         self.watch_inlets()
     }
 

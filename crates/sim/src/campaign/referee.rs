@@ -11,9 +11,8 @@ use super::runner::{Broken, Checker, ensure};
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
 use ropewalk_io::disk::SimulatedStorage;
-use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId, Verdict};
+use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId};
 use ropewalk_wire::felix::Status;
-use ropewalk_wire::filter_result::FilterResult;
 use ropewalk_wire::run_file::{EventFlags, EventView, FooterView, FragmentView, Item, Items, RecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -107,7 +106,7 @@ impl World {
         let number = self.scenario.event_of(event.key()).filter(|&number| self.scenario.key_of(number) == event.key());
         let in_run = number.filter(|number| (1..=self.scenario.events).contains(number));
         let number = in_run.ok_or_else(|| Broken::new(Checker::Keys, format!("there is no event {}", event.key())))?;
-        self.compare_decision(event)?;
+        self.compare_decision(writer, event)?;
         for fragment in of_sources(event) {
             self.compare(number, fragment.entry.source, fragment.payload, fragment.entry.flags)?;
         }
@@ -116,23 +115,6 @@ impl World {
         let record = Record { writer, attempt, incarnation, place, found };
         held.events.entry(number).or_default().push(record);
         Ok(())
-    }
-
-    /// With filters each event has its decision: it is accepted by its number, or no filter unit could decide.
-    fn compare_decision(&self, event: &EventView<'_>) -> Result<(), Broken> {
-        let said = event.fragments().find(|fragment| fragment.entry.source == SourceId::FILTER);
-        let said = said.map(|said| FilterResult::decode(said.payload)).transpose();
-        let said = said.map_err(|error| Broken::new(Checker::Content, format!("event {}: {error}", event.key())))?;
-        let is_aside = event.head().flags.contains(EventFlags::QUARANTINED);
-        let is_right = match (&self.scenario.filters, said) {
-            (None, None) => !is_aside,
-            (Some(_), Some((said, _))) if said.verdict == Verdict::Quarantined => is_aside,
-            (Some(filters), Some((said, _))) => {
-                !is_aside && said.verdict == Verdict::Accepted && !filters.rejects(event.key().number())
-            }
-            _ => false,
-        };
-        ensure!(Content, is_right; "event {} is in a file, set aside {is_aside}, with {said:?}", event.key())
     }
 
     /// A fragment is what its source made, and flagged where that was wrong already.

@@ -92,6 +92,8 @@ const TRIGGER_STREAM: u64 = 303;
 /// Which stream decides on a source that comes while no block is free.
 const LATECOMER_STREAM: u64 = 606;
 const LUMISECTION_STREAM: u64 = 707;
+/// Which stream decides on filter units.
+const FILTER_STREAM: u64 = 808;
 /// When units that were refused at first call again.
 pub(super) const SECOND_CALL: Duration = Duration::from_micros(200_500);
 /// How far any clock may be wrong, in millionths: see the faults.
@@ -206,12 +208,6 @@ impl Scenario {
         }
     }
 
-    /// The scenario of this seed, in which each builder unit has its events decided by filter units of its own.
-    pub fn draw_filtered(seed: u64) -> Self {
-        let scenario = Self::draw(seed);
-        Self { filters: Some(Filters::draw(seed, scenario.events)), ..scenario }
-    }
-
     /// The scenario of this seed.
     pub fn draw(seed: u64) -> Self {
         use AcknowledgementLevel::{Built, Synced, Written};
@@ -256,7 +252,20 @@ impl Scenario {
         scenario.draw_cards();
         scenario.draw_lumisections(span);
         scenario.draw_masks(span);
+        scenario.draw_filters();
         scenario
+    }
+
+    /// Whether filter units decide on events, and what goes wrong with them. A stream of its own, as below.
+    fn draw_filters(&mut self) {
+        let mut draw = Random::new(self.seed, FILTER_STREAM);
+        if draw.one_in(4) {
+            let filters = Filters::draw(self.seed, &mut draw);
+            let span = self.pace * self.events as u32;
+            self.faults.extend(fault::draw_of_filters(self, filters.units, span, &mut draw));
+            self.faults.sort_by_key(|scheduled| scheduled.at);
+            self.filters = Some(filters);
+        }
     }
 
     /// How long lumisections are. A stream of its own, as below.
@@ -492,12 +501,13 @@ impl fmt::Display for Scenario {
     /// What is needed to understand a schedule of faults, which follows line by line.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, readouts, builders, sources, events, pace, end, level, incomplete, time_outs, .. } = self;
-        let (sources, Self { managers, cards, .. }) = (sources.len(), self);
+        let (sources, Self { managers, cards, filters, .. }) = (sources.len(), self);
         writeln!(
             out,
             "seed {seed}: {readouts} readout and {builders} builder units, {sources} sources, {events} events every {pace:?}, \
              end {end:?}, {level:?}, {incomplete:?}, {time_outs:?}, event managers {managers:?}, cards {cards:?}"
         )?;
+        filters.iter().try_for_each(|filters| writeln!(out, "  {filters:?}"))?;
         for Masking { at, source, is_masked } in &self.masks {
             let what = if *is_masked { "is masked" } else { "takes part again" };
             writeln!(out, "  at {at:?}: source {} {what}", self.source_id((*source).into()))?;

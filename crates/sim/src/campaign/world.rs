@@ -2,6 +2,7 @@
 
 use super::cluster::{Active, Cluster, Core, Seeded, seeded};
 use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
+use super::filters::Board;
 use super::machines::{
     BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
     readout,
@@ -34,6 +35,7 @@ pub struct World {
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: Network,
     pub(super) storages: Vec<SimulatedStorage>,
+    pub(super) boards: Vec<Board>,
     pub(super) front_ends: Vec<Node<FrontEnd>>,
     /// In the order of the scenario's.
     pub(super) cards: Vec<Node<Card>>,
@@ -78,6 +80,7 @@ impl World {
         let mut world = Self {
             network: Network::new(scenario.seed, scenario.network.clone()),
             storages: (0..scenario.builders).map(disk).collect(),
+            boards: (0..scenario.builders).map(|_| Board::default()).collect(),
             front_ends: nodes(front_ends, &scenario, clock, recorder),
             cards: nodes(cards, &scenario, clock, recorder),
             journals: subscribers.clone().map(|_| Journal::default()).collect(),
@@ -116,8 +119,8 @@ impl World {
 
     /// What machines are wired to.
     pub(super) fn site(&self) -> Site<'_> {
-        let Self { scenario, network, storages, reign, .. } = self;
-        Site { scenario, network, storages, coordination: reign.service.as_ref() }
+        let Self { scenario, network, storages, boards, reign, .. } = self;
+        Site { scenario, network, storages, boards, coordination: reign.service.as_ref() }
     }
 
     /// A process is started, for the first time or again.
@@ -233,6 +236,7 @@ impl World {
             Resync => {}
             kind if FaultKind::OF_FRONT_ENDS.contains(&kind) => self.order(now, until, fault),
             CardStalls | CardBurst => self.trouble_card(fault, until),
+            kind if FaultKind::OF_FILTERS.contains(&kind) => return self.trouble_filter(fault),
             _ => self.set_state(fault, true),
         }
         true

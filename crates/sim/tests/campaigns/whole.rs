@@ -13,15 +13,6 @@ fn a_quiet_system_keeps_everything() {
     }
 }
 
-/// Builder units die with events at their filter units, event managers are taken over: every event that is not rejected is in a file, or
-/// has the excuse that it would have without filters.
-#[test]
-fn filter_units_behind_builder_units_lose_nothing_whoever_dies() {
-    for seed in 0..70 {
-        assert_eq!(run(Scenario::draw_filtered(seed)).broken, None, "seed {seed}");
-    }
-}
-
 /// Checks that a seed's history, with its text, is the same each time.
 fn is_the_same_run(run: impl Fn(u64) -> Outcome) {
     let mut texts = BTreeSet::new();

@@ -11,7 +11,7 @@ pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
 use super::endpoints::{Endpoints, Surroundings};
 use super::fault::Place;
-use super::filters;
+use super::filters::{self, Board};
 use super::node::{Machine, disk_of};
 use super::reign::{Line, SharedService};
 use super::runner::{Broken, ensure};
@@ -72,6 +72,8 @@ pub(super) struct Site<'a> {
     pub(super) network: &'a Network,
     /// One for each builder unit.
     pub(super) storages: &'a [SimulatedStorage],
+    /// One for each builder unit: what its filter units share.
+    pub(super) boards: &'a [Board],
     /// Where event managers have a lease.
     pub(super) coordination: Option<&'a SharedService>,
 }
@@ -352,7 +354,10 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
         .expect("no address is wrong");
     let drive = match &scenario.filters {
         None => drive,
-        Some(filters) => drive.with_filter(filters.filter(scenario.rooms.slots.max(1)), scenario.time_outs.drain / 2),
+        Some(filters) => {
+            let filter = filters.filter(&site.boards[usize::from(index)], scenario.rooms.slots.max(1));
+            drive.with_filter(filter, scenario.time_outs.drain / 2)
+        }
     };
     (drive, hosts)
 }
