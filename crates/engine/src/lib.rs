@@ -69,7 +69,7 @@ pub use link::{Identity, Incoming, MessageReader, Outbox, Refusal, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
 pub use observation::{numbering_of, observe, phase_name};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
-pub use record::{Filed, Recorded, encode_record};
+pub use record::{Filed, Recorded, Sealing, encode_record};
 use ropewalk_terms::Instant;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitter::{ProcessSight, SplitterLink};

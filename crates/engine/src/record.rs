@@ -92,6 +92,15 @@ pub enum Filed {
     Refused(Cause),
 }
 
+/// When a record's checksum is computed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Sealing {
+    /// When it is encoded.
+    Now,
+    /// By the disk that writes it ([`NewFile::seals`](ropewalk_io::disk::NewFile::seals)).
+    ByDisk,
+}
+
 /// Encodes an event as a record of a run file into `pieces`, which are replaced: head and tail are staged, payloads referenced or
 /// copied as the event has them. `scratch` grows to the longest head. Returns the record's length in bytes and its index entry,
 /// as if the record were at offset 0.
@@ -102,6 +111,7 @@ pub enum Filed {
 pub fn encode_record(
     event: &impl Recorded,
     incarnation: Incarnation,
+    sealing: Sealing,
     scratch: &mut Vec<u8>,
     staging: &mut Staging,
     pieces: &mut Vec<Slice>,
@@ -114,8 +124,11 @@ pub fn encode_record(
         scratch.resize(needed, 0);
     }
     // What has room in the buffer and cannot be encoded is longer than a record may be.
-    let mut encoder =
-        EventRecordEncoder::begin(scratch, &head, missing, entries).map_err(|_| Filed::Refused(Cause::TooLarge))?;
+    let encoder = match sealing {
+        Sealing::Now => EventRecordEncoder::begin(scratch, &head, missing, entries),
+        Sealing::ByDisk => EventRecordEncoder::begin_open(scratch, &head, missing, entries),
+    };
+    let mut encoder = encoder.map_err(|_| Filed::Refused(Cause::TooLarge))?;
     let head_length = encoder.head_length();
     if stage(staging, &scratch[..head_length], pieces) && event.payloads(&mut encoder, staging, pieces) {
         let encoded = (encoder.record_length() as u64, encoder.index_entry(0));

@@ -10,7 +10,9 @@
 //! reader had not read yet is lost with the reader. How much that was is not known: all events that may have been in the kernel's
 //! buffer are counted as gone.
 
-use ropewalk_engine::{EventSink, Filed, Progress, Recorded, SinkEvent, StorageConfig, StorageCounts, encode_record};
+use ropewalk_engine::{
+    EventSink, Filed, Progress, Recorded, Sealing, SinkEvent, StorageConfig, StorageCounts, encode_record,
+};
 use ropewalk_io::disk::DiskCause;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{
@@ -155,7 +157,7 @@ impl Pipe {
             return Filed::NoRoom;
         }
         let Self { scratch, staging, pieces, incarnation, .. } = self;
-        let (length, index) = match encode_record(event, *incarnation, scratch, staging, pieces) {
+        let (length, index) = match encode_record(event, *incarnation, Sealing::Now, scratch, staging, pieces) {
             Ok(encoded) => encoded,
             Err(filed) => return filed,
         };

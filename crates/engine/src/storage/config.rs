@@ -147,6 +147,7 @@ impl StorageConfig {
         NewFile {
             preallocate,
             checksum: self.checksums,
+            seals: true,
             compression,
             thread: if compression == Compression::None { 0 } else { 1 + before },
         }

@@ -17,7 +17,7 @@ mod segment;
 mod tests;
 
 use super::event_output::{EventSink, SinkEvent};
-use super::record::{Filed, Recorded, encode_record, stage};
+use super::record::{Filed, Recorded, Sealing, encode_record, stage};
 pub(super) use config::Room;
 pub use config::{OutputRoom, RoomLimits, StorageConfig, StreamStorage};
 use config::{Removals, Watch, segment_cookie};
@@ -152,7 +152,8 @@ impl<D: Disk> Storage<D> {
             return Filed::NoRoom;
         }
         let Tools { staging, pieces, .. } = tools;
-        let (length, index) = match encode_record(event, self.incarnation, &mut self.scratch, staging, pieces) {
+        let scratch = &mut self.scratch;
+        let (length, index) = match encode_record(event, self.incarnation, Sealing::ByDisk, scratch, staging, pieces) {
             Ok(encoded) => encoded,
             Err(filed) => return filed,
         };

@@ -20,6 +20,8 @@ pub(super) const GATHERED: usize = 1024;
 /// With [`WriteMode::Auto`], a file that gets at least this number of bytes at once is written past the page cache. Waiting for the device
 /// costs less there than the page cache's own copy and its writing back; with less it is the other way round.
 const DIRECT_FROM: u64 = 1 << 20;
+/// Records are sealed before they go into the page cache; so many bytes of them are still in the processor's cache then.
+const SEALED: u64 = 256 << 10;
 /// A file to which less comes at once up to here stays in the page cache to its end.
 const UNDECIDED: u64 = 8 << 20;
 
@@ -32,6 +34,8 @@ pub(super) struct OpenFile {
     packing: Option<Packing>,
     /// Of everything in the file, where it is asked for.
     checksum: Option<Checksum>,
+    /// Open records are sealed.
+    seals: bool,
     pub(super) path: PathBuf,
     /// The file system where its directory was entered; unknown where it was not.
     home: Option<u64>,
@@ -50,6 +54,8 @@ pub(super) struct OpenFile {
 /// How appends are packed.
 struct Packing {
     compression: Compression,
+    /// Open records are sealed before they are packed.
+    seals: bool,
     /// What the writer packs with where there are no packing threads.
     packer: Packer,
     /// Bytes that are in the file, as they were before they were packed.
@@ -88,6 +94,7 @@ impl OpenFile {
         let compression = how.compression;
         let packing = Packer::new(compression).map(|packer| Packing {
             compression,
+            seals: how.seals,
             packer,
             length: 0,
             prepared: 0,
@@ -99,6 +106,7 @@ impl OpenFile {
             direct,
             packing,
             checksum: how.checksum.then(Checksum::default),
+            seals: how.seals,
             path,
             home,
             is_published: false,
@@ -267,10 +275,23 @@ impl OpenFile {
         }
     }
 
-    fn append_through_cache(&mut self, waiting: ArrayVec<Append, BATCH>, done: &mut Producer<Done>, tally: &Tally) {
-        let total = waiting.iter().map(|append| append.written_bytes() as u64).sum();
-        let pieces = || waiting.iter().flat_map(Append::pieces);
-        let (bytes, failure) = write_all(&self.descriptor, self.length, total, pieces);
+    fn append_through_cache(&mut self, mut waiting: ArrayVec<Append, BATCH>, done: &mut Producer<Done>, tally: &Tally) {
+        let seals = self.seals && self.packing.is_none();
+        let (mut begin, mut bytes, mut failure) = (0, 0, None);
+        while begin < waiting.len() && failure.is_none() {
+            let (mut end, mut total) = (begin, 0);
+            while end < waiting.len() && (!seals || total < SEALED) {
+                let append = &mut waiting[end];
+                if seals {
+                    append.seals.seal(&append.data, |_| ());
+                }
+                total += append.written_bytes() as u64;
+                end += 1;
+            }
+            let pieces = || waiting[begin..end].iter().flat_map(Append::pieces);
+            let (written, why) = write_all(&self.descriptor, self.length + bytes, total, pieces);
+            (begin, bytes, failure) = (end, bytes + written, why);
+        }
         self.conclude(waiting, bytes, failure, done, tally);
     }
 
@@ -296,9 +317,14 @@ impl OpenFile {
         while !pending.is_full() && !helper.has_failed() {
             let next = self.next(&mut intake, pending.len(), done, tally);
             let has_next = next.is_some();
-            if let Some(append) = next {
+            if let Some(mut append) = next {
                 vigil.awake();
-                append.pieces().for_each(|piece| helper.add(self.way(is_past_cache), piece));
+                let way = self.way(is_past_cache);
+                if self.seals && self.packing.is_none() {
+                    append.seals.seal(&append.data, |piece| helper.add(way, piece));
+                } else {
+                    append.pieces().for_each(|piece| helper.add(way, piece));
+                }
                 tally.copied(append.written_bytes() as u64);
                 pending.push(append);
             }
@@ -444,7 +470,7 @@ impl Packing {
         if append.packed.capacity() == 0 {
             (append.gathered, append.packed) = self.spare.pop().unwrap_or_default();
         }
-        append.gather();
+        append.gather(self.seals);
         let offset = self.prepared;
         self.prepared += if append.known_failures == failures { append.bytes() as u64 } else { 0 };
         (append, offset)

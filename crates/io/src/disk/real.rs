@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::remover::Job;
+use super::seal::Seals;
 use super::writer::{Append, Command, Done, Tally, UNDER_WAY, Writer};
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, length_of, open_file};
 use crate::doorbell::Doorbell;
@@ -24,6 +25,8 @@ use crate::doorbell::Doorbell;
 const SPARE: usize = 8;
 /// Slices for which each of these has room.
 const SPARE_SLICES: usize = 16 << 10;
+/// Records of an append whose tails have room without an allocation.
+const SPARE_SEALS: usize = 4096;
 /// Paths that may be under way or belong to open files before memory is asked for.
 const SPARE_PATHS: usize = 16;
 /// Bytes for which each of these has room.
@@ -91,7 +94,7 @@ pub struct RealDisk {
     /// The files that are not published.
     known: Vec<Known>,
     /// Vectors of written appends, for the next ones.
-    spare: Vec<Vec<Slice>>,
+    spare: Vec<(Vec<Slice>, Seals)>,
     /// Paths of published and deleted files, for the next ones.
     spare_paths: Vec<PathBuf>,
     own_bell: Arc<Doorbell>,
@@ -147,7 +150,7 @@ impl RealDisk {
             next_file: 0,
             known: Vec::with_capacity(SPARE_PATHS),
             spare: (0..SPARE + 4 * usize::from(config.packing_threads))
-                .map(|_| Vec::with_capacity(SPARE_SLICES))
+                .map(|_| (Vec::with_capacity(SPARE_SLICES), Seals::with_capacity(SPARE_SEALS)))
                 .collect(),
             spare_paths: (0..SPARE_PATHS).map(|_| PathBuf::with_capacity(PATH_BYTES)).collect(),
             own_bell,
@@ -203,10 +206,10 @@ impl RealDisk {
             }
             Done::Appended { append, result, bytes } => {
                 self.queued_bytes -= bytes;
-                let Append { file, cookie, known_failures, data, .. } = append;
+                let Append { file, cookie, known_failures, data, seals, .. } = append;
                 match result {
                     Ok(offset) => {
-                        self.spare.push(data);
+                        self.spare.push((data, seals));
                         Completion::Appended { file, cookie, offset }
                     }
                     Err(cause) => {
@@ -276,7 +279,7 @@ impl Disk for RealDisk {
             return Err(QueueFull);
         }
         self.queued_bytes += bytes;
-        let mut taken = self.spare.pop().unwrap_or_default();
+        let (mut taken, seals) = self.spare.pop().unwrap_or_default();
         taken.append(data);
         let known_failures = self.known_of(file).map_or(0, |known| known.failures);
         self.command(
@@ -286,6 +289,7 @@ impl Disk for RealDisk {
                 cookie,
                 known_failures,
                 data: taken,
+                seals,
                 gathered: Vec::new(),
                 packed: Vec::new(),
             }),

@@ -11,6 +11,7 @@ use ropewalk_terms::Instant;
 use ropewalk_wire::run_file::{Checksum, DELETED_EXTENSION};
 
 use super::remover::is_segment;
+use super::seal::Seals;
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, checksum_file, length_of};
 use crate::clock::{Clock, SimulatedClock};
 use crate::simulated::Random;
@@ -270,6 +271,8 @@ struct Open {
     last_failure: Option<DiskCause>,
     /// Its checksum is written beside it.
     has_checksum: bool,
+    /// Open records are sealed.
+    seals: bool,
 }
 
 /// A disk that writes a [`SimulatedStorage`]. Dropping it loses what is queued, as a killed process would; of the append that
@@ -409,7 +412,11 @@ impl SimulatedDisk {
             }
         };
         let offset = content.bytes.len() as u64;
-        data.iter().for_each(|slice| content.bytes.extend_from_slice(slice));
+        if open.seals {
+            Seals::default().seal(data, |piece| content.bytes.extend_from_slice(piece));
+        } else {
+            data.iter().for_each(|slice| content.bytes.extend_from_slice(slice));
+        }
         Ok(offset)
     }
 
@@ -504,7 +511,7 @@ impl Disk for SimulatedDisk {
     /// Nothing is packed: what is written can be looked at.
     fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
         let file = FileToken(self.files.len() as u32);
-        self.files.push(Open { has_checksum: how.checksum, ..Open::default() });
+        self.files.push(Open { has_checksum: how.checksum, seals: how.seals, ..Open::default() });
         self.command(0, Command::Create { file, path: path.to_owned() });
         file
     }

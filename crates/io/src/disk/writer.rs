@@ -18,6 +18,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use super::helper::Helper;
 use super::open_file::{GATHERED, OpenFile, fail};
 use super::remover::{Job, Remover};
+use super::seal::Seals;
 use super::{DiskCause, FileToken, NewFile, RealDiskConfig, WriteMode, length_of, open_file, remover};
 use crate::doorbell::Doorbell;
 
@@ -67,6 +68,8 @@ pub(super) struct Append {
     /// known must not be written after it.
     pub(super) known_failures: u32,
     pub(super) data: Vec<Slice>,
+    /// The tails of its records, if the disk seals them.
+    pub(super) seals: Seals,
     /// Their bytes one behind the other, and what these are packed into, which is written in their place; nothing where they are not
     /// packed.
     pub(super) gathered: Vec<u8>,
@@ -82,7 +85,8 @@ impl Append {
     /// What is written for it.
     pub(super) fn pieces(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         let data = if self.packed.is_empty() { &self.data[..] } else { &[] };
-        data.iter().map(|slice| &**slice).chain((!self.packed.is_empty()).then_some(&self.packed[..]))
+        let written = data.iter().enumerate().map(|(index, slice)| self.seals.written(index, slice));
+        written.chain((!self.packed.is_empty()).then_some(&self.packed[..]))
     }
 
     /// Bytes that are written for it.
@@ -90,10 +94,15 @@ impl Append {
         if self.packed.is_empty() { self.bytes() } else { self.packed.len() }
     }
 
-    /// Copies its bytes one behind the other, to be packed.
-    pub(super) fn gather(&mut self) {
-        self.gathered.clear();
-        self.data.iter().for_each(|slice| self.gathered.extend_from_slice(slice));
+    /// Copies its bytes one behind the other, to be packed, with sealed records if that is wanted.
+    pub(super) fn gather(&mut self, seals: bool) {
+        let Self { data, seals: tails, gathered, .. } = self;
+        gathered.clear();
+        if seals {
+            tails.seal(data, |piece| gathered.extend_from_slice(piece));
+        } else {
+            data.iter().for_each(|slice| gathered.extend_from_slice(slice));
+        }
     }
 
     /// Packs what was gathered, which stands at this offset; false where there is no memory for it.

@@ -267,14 +267,15 @@ fn split_table(tables: &[u8], count: u32, stride: usize) -> Result<(&[u8], &[u8]
 //
 // ```text
 // begin(buffer, head, missing, fragments) -> the record's head lies in the buffer
-// payload(piece) for each piece in order  -> only looked at, for the checksum
+// payload(piece) for each piece in order  -> only looked at, for the checksum (not at all with begin_open)
 // finish() -> tail                        -> the caller writes head, pieces, tail, gathered
 // ```
 
 /// An event record on its way to the disk.
 #[derive(Debug)]
 pub struct EventRecordEncoder {
-    checksum: Checksum,
+    /// `None` if another program part computes it.
+    checksum: Option<Checksum>,
     head_bytes: usize,
     payload_bytes: usize,
     fed: usize,
@@ -331,7 +332,21 @@ impl EventRecordEncoder {
             .u32(0);
         let mut checksum = Checksum::default();
         checksum.update(buffer);
-        Ok(Self { checksum, head_bytes, payload_bytes, fed: 0, index })
+        Ok(Self { checksum: Some(checksum), head_bytes, payload_bytes, fed: 0, index })
+    }
+
+    /// As [`EventRecordEncoder::begin`], but the checksum stays open, and no payload is read: the tail is sealed
+    /// ([`RecordTail::seal`]) by a disk that copies the record's bytes anyway.
+    ///
+    /// # Errors
+    /// As of [`EventRecordEncoder::begin`].
+    pub fn begin_open(
+        buffer: &mut [u8],
+        head: &EventHead,
+        missing: impl ExactSizeIterator<Item = MissingSource>,
+        fragments: impl ExactSizeIterator<Item = FragmentEntry>,
+    ) -> Result<Self, RecordError> {
+        Ok(Self { checksum: None, ..Self::begin(buffer, head, missing, fragments)? })
     }
 
     /// Bytes of the head, to be written first.
@@ -346,7 +361,9 @@ impl EventRecordEncoder {
 
     /// Looks at the next piece of payload.
     pub fn payload(&mut self, piece: &[u8]) {
-        self.checksum.update(piece);
+        if let Some(checksum) = &mut self.checksum {
+            checksum.update(piece);
+        }
         self.fed += piece.len();
     }
 
@@ -358,7 +375,8 @@ impl EventRecordEncoder {
         if self.fed != self.payload_bytes {
             return Err(RecordError::Payload);
         }
-        Ok(RecordTail::new(self.head_bytes + self.payload_bytes, self.checksum))
+        let content = self.head_bytes + self.payload_bytes;
+        Ok(self.checksum.map_or(RecordTail::open(content), |checksum| RecordTail::new(content, checksum)))
     }
 
     /// What the footer will say about the record when it begins `offset` bytes behind the segment's begin.

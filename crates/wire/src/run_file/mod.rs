@@ -292,14 +292,32 @@ pub struct RecordTail {
 }
 
 impl RecordTail {
+    /// The longest tail is shorter than this, in bytes.
+    pub const LONGEST: usize = ALIGNMENT + CHECKSUM_BYTES;
+
     /// The tail behind `content` bytes (header included) that `checksum` was fed with.
-    fn new(content: usize, mut checksum: Checksum) -> Self {
-        let length = record_bytes(content) - content;
-        let mut bytes = [0; ALIGNMENT + CHECKSUM_BYTES];
-        let padding = length - CHECKSUM_BYTES;
-        checksum.update(&bytes[..padding]);
-        Fill::new(&mut bytes[padding..]).u32(checksum.value());
-        Self { bytes, length }
+    fn new(content: usize, checksum: Checksum) -> Self {
+        Self::open(content).sealed(checksum)
+    }
+
+    /// The tail behind `content` bytes (header included) with 0 in place of the checksum.
+    const fn open(content: usize) -> Self {
+        Self { bytes: [0; Self::LONGEST], length: record_bytes(content) - content }
+    }
+
+    fn sealed(mut self, mut checksum: Checksum) -> Self {
+        let padding = self.length - CHECKSUM_BYTES;
+        checksum.update(&self.bytes[..padding]);
+        Fill::new(&mut self.bytes[padding..]).u32(checksum.value());
+        self
+    }
+
+    /// The tail that replaces these bytes, if they are an open one ([`EventRecordEncoder::begin_open`]); `before` was fed
+    /// with the record's bytes before them.
+    pub fn seal(bytes: &[u8], before: Checksum) -> Option<Self> {
+        let length = bytes.len();
+        let is_open = (CHECKSUM_BYTES..Self::LONGEST).contains(&length) && bytes.iter().all(|&byte| byte == 0);
+        is_open.then(|| Self { bytes: [0; Self::LONGEST], length }.sealed(before))
     }
 
     /// The bytes to write.

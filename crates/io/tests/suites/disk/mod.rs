@@ -172,6 +172,7 @@ macro_rules! with_every_rule {
             an_append_may_have_more_slices_than_one_system_call_takes,
             a_published_file_has_its_final_name_alone,
             a_published_file_has_its_checksum_beside_it,
+            open_records_are_sealed_and_others_stay_as_they_are,
             every_call_completes_once_and_in_order,
             the_queue_is_bounded_in_bytes_but_an_empty_one_takes_any_size,
             a_file_that_cannot_be_created_takes_nothing_and_gives_the_slices_back,

@@ -2,6 +2,12 @@
 
 use ropewalk_io::disk::{Disk, DiskCause, NewFile, QueueFull};
 
+use ropewalk_memory::Slice;
+use ropewalk_terms::{Attempt, EventKey, Incarnation, RunNumber, SourceId, Utc};
+use ropewalk_wire::run_file::{
+    BeginOfRun, Checksum, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, encode_event,
+};
+
 use super::{Medium, Said, Settings, World};
 
 fn new<M: Medium>() -> World<M> {
@@ -67,6 +73,69 @@ pub(crate) fn a_published_file_has_its_checksum_beside_it<M: Medium>() {
     world.wait_for(4);
     assert_eq!(world.read("file.crc32c"), Some(b"e3069283  file\n".to_vec()));
     assert_eq!(world.read("file"), Some(b"123456789".to_vec()));
+    world.finish();
+}
+
+/// An event of fragments of these lengths: as an open record in slices, and as it stands in the file.
+fn event<M: Medium>(world: &mut World<M>, number: u64, lengths: &[usize]) -> (Vec<Slice>, Vec<u8>) {
+    let head = EventHead {
+        key: EventKey::new(0, number),
+        incarnation: Incarnation(1),
+        attempt: Attempt(1),
+        trigger_type: 0,
+        flags: EventFlags::default(),
+    };
+    let payloads: Vec<Vec<u8>> = lengths.iter().map(|&length| vec![number as u8 + 1; length]).collect();
+    let entries = (0..)
+        .zip(&payloads)
+        .map(|(source, payload)| FragmentEntry::bare(SourceId(source), number, payload.len() as u32));
+    let entries: Vec<_> = entries.collect();
+    let mut buffer = vec![0; EventRecordEncoder::head_bytes(0, lengths.len())];
+    let mut encoder = EventRecordEncoder::begin_open(&mut buffer, &head, [].into_iter(), entries.iter().copied())
+        .expect("it is short");
+    let mut slices = world.source.slices(&buffer, 1000);
+    for payload in &payloads {
+        encoder.payload(payload);
+        payload.chunks(1000).for_each(|part| slices.extend(world.source.slices(part, 700)));
+    }
+    slices.extend(world.source.slices(encoder.finish().expect("all payloads").as_bytes(), 100));
+    let fragments: Vec<_> = entries.iter().copied().zip(payloads.iter().map(Vec::as_slice)).collect();
+    let mut written = Vec::new();
+    encode_event(&mut written, 0, &head, &[], &fragments).expect("it is short");
+    (slices, written)
+}
+
+pub(crate) fn open_records_are_sealed_and_others_stay_as_they_are<M: Medium>() {
+    let mut world = new::<M>();
+    let (path, final_path) = (world.path("file.open"), world.path("file"));
+    let file = world.disk.create(&path, NewFile { seals: true, checksum: true, ..NewFile::default() });
+    let (mut expected, mut appends) = (Vec::new(), 0);
+    for (number, lengths) in (0..).zip([&[][..], &[0, 1], &[20_000, 7], &[3; 12], &[999], &[4096, 1]]) {
+        // A record that is sealed already, cut anywhere, then two open ones.
+        let mut sealed = Vec::new();
+        let begin = BeginOfRun { run: RunNumber(number as u32), start: Utc(0), text: "x".repeat(number as usize) };
+        begin.encode(&mut sealed).expect("it is short");
+        let mut data = world.source.slices(&sealed, 5);
+        expected.extend(sealed);
+        for lengths in [lengths, &[8]] {
+            let (slices, written) = event(&mut world, number, lengths);
+            data.extend(slices);
+            expected.extend(written);
+        }
+        let before = data.clone();
+        world.disk.append(file, number, &mut data).expect("room in the queue");
+        appends += 1;
+        world.wait_for(1 + appends);
+        let open: Vec<u8> = before.iter().flat_map(|slice| slice.iter().copied()).collect();
+        assert_ne!(open, expected[expected.len() - open.len()..], "the slices stay open");
+    }
+    assert!(world.read("file.open") == Some(expected.clone()), "while it is written");
+    world.disk.publish(file, &final_path, 9);
+    world.wait_for(2 + appends);
+    let mut checksum = Checksum::default();
+    checksum.update(&expected);
+    assert!(world.read("file") == Some(expected));
+    assert_eq!(world.read("file.crc32c"), Some(format!("{:08x}  file\n", checksum.value()).into_bytes()));
     world.finish();
 }
 
