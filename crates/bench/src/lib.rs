@@ -14,6 +14,7 @@
 mod builder;
 mod cable;
 mod crc;
+mod demo;
 mod event_files;
 mod felix;
 mod filter;
@@ -123,6 +124,7 @@ pub const NAMES: &[&str] = &[
     "write",
     "storing",
     "start",
+    "demo",
     "sizing",
     "tcpla",
     "felix",
@@ -154,6 +156,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<usiz
         "write" => write::bench,
         "storing" => storing::bench,
         "start" => start::bench,
+        "demo" => demo::bench,
         "sizing" => sizing::bench,
         "tcpla" => tcpla::bench,
         "felix" => felix::bench,

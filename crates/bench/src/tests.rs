@@ -140,6 +140,27 @@ fn start_gives_figures() {
     check("start", 1);
 }
 
+/// A program stands in for the demo and says what the demo would say.
+#[test]
+fn demo_gives_its_rate_beside_the_slower_limit() {
+    let directory = std::env::temp_dir().join(format!("ropewalk-bench-stand-in-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory for the test");
+    let program = directory.join("ropewalk");
+    let account = r#"{"rate":{"bytes_per_s":5e8},"bytes":{"payload_received":1000000}}"#;
+    // Written by another process: one of this process that a test starts could still have it open for writing.
+    let script = format!("#!/bin/sh\necho run 1 runs\necho '{account}'\n");
+    let write = ["-c", "printf %s \"$1\" > \"$0\" && chmod +x \"$0\""];
+    let written = std::process::Command::new("sh").args(write).arg(&program).arg(script).status();
+    assert!(written.is_ok_and(|status| status.success()));
+    let rows = lines("demo", Options { program, ..options("demo") });
+    let _ = std::fs::remove_dir_all(directory);
+    let [_, rate, disk, copy] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(rate["median"].as_f64(), Some(0.5));
+    let limits = [disk, copy].map(|row| row["median"].as_f64().expect("a figure"));
+    assert_eq!(rate["limit"].as_f64(), Some(limits[0].min(limits[1])));
+    assert!(disk["limit"].is_null() && copy["limit"].is_null() && rate["ratio_to_limit"].as_f64() > Some(0.0));
+}
+
 #[test]
 fn sizing_gives_figures_beside_predictions() {
     check("sizing", 8);

@@ -7,11 +7,12 @@
 
 use super::Drive;
 use ropewalk_flow::source::{
-    FrameMaker, Frames, Random, SizeDistribution, Trigger, TriggerGate, TriggerRate, TriggerSequence,
+    FrameMaker, Frames, PATTERN, PATTERN_BYTES, Piece, Random, SizeDistribution, Trigger, TriggerGate, TriggerRate,
+    TriggerSequence,
 };
 use ropewalk_io::packet::LocalFeed;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
-use ropewalk_memory::{Loan, Owner, Pool, Slice};
+use ropewalk_memory::{Loan, Owner, Pool, PoolConfig, Slice};
 use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::ferol::{self, BlockHeader};
 use std::collections::VecDeque;
@@ -77,7 +78,7 @@ pub struct Sent {
 impl Sent {
     fn note(&self, frames: &Frames) {
         self.fragments.fetch_add(frames.events(), Ordering::Relaxed);
-        self.bytes.fetch_add(frames.bytes().len() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(frames.length() as u64, Ordering::Relaxed);
     }
 }
 
@@ -102,7 +103,7 @@ struct Source {
 /// Several sources on one thread.
 pub struct SourceDrive<S: Dispatcher> {
     endpoints: S,
-    pool: Pool,
+    memory: Memory,
     sources: Vec<Source>,
     gate: Arc<TriggerGate>,
     started: Option<Instant>,
@@ -111,21 +112,36 @@ pub struct SourceDrive<S: Dispatcher> {
     deadline: Option<Instant>,
 }
 
+/// What streams are sent from.
+struct Memory {
+    pool: Pool,
+    /// What payloads are made of, in memory that can be sent; `None` if there was none.
+    pattern: Option<Slice>,
+}
+
+/// [`PATTERN`], in a pool of its own, whose only block it keeps.
+fn prepared() -> Option<Slice> {
+    let mut pool = Pool::new(PoolConfig::heap("pattern", PATTERN_BYTES, 1)).ok()?;
+    pool.loan(Owner::SHARED)?.append(&PATTERN)
+}
+
 /// How long a source waits whose readout unit has no room for datagrams, before it looks again.
 const NO_ROOM: Duration = Duration::from_micros(200);
 
 impl<S: Dispatcher> SourceDrive<S> {
     /// Sources that send what `gate` lets through, streams from blocks of `pool`.
     pub fn new(configs: Vec<SourceDriveConfig>, endpoints: S, pool: Pool, gate: Arc<TriggerGate>) -> Self {
-        let sources = configs.into_iter().map(Source::new).collect();
+        let memory = Memory { pool, pattern: prepared() };
+        let by_reference = memory.pattern.is_some();
+        let sources = configs.into_iter().map(|config| Source::new(config, by_reference)).collect();
         Self {
             endpoints,
-            pool,
+            memory,
             sources,
             gate,
             started: None,
             events: Vec::with_capacity(256),
-            message: Vec::with_capacity(16),
+            message: Vec::with_capacity(PIECES),
             deadline: None,
         }
     }
@@ -176,7 +192,7 @@ impl<S: Dispatcher> SourceDrive<S> {
         let gate = (&*self.gate, elapsed);
         let (work, has_ended) = match &mut source.line {
             Line::Stream(stream) => {
-                let to = (&mut self.endpoints, &mut self.pool, &mut self.message);
+                let to = (&mut self.endpoints, &mut self.memory, &mut self.message);
                 stream.feed(&mut source.content, to, gate, &source.account)
             }
             Line::Datagrams(datagrams) => datagrams.feed(&mut source.content, gate, &source.account),
@@ -192,8 +208,11 @@ impl<S: Dispatcher> SourceDrive<S> {
 }
 
 impl Source {
-    fn new(config: SourceDriveConfig) -> Self {
-        let SourceDriveConfig { id, line, feed } = config;
+    fn new(config: SourceDriveConfig, by_reference: bool) -> Self {
+        let SourceDriveConfig { id, line, mut feed } = config;
+        if let (SourceFeed::Emulated { frames, .. }, SourceLine::Stream(_), true) = (&mut feed, &line, by_reference) {
+            **frames = frames.as_ref().clone().by_reference();
+        }
         let line = match line {
             SourceLine::Stream(address) => Line::Stream(Box::new(Stream::new(id, address, &feed))),
             SourceLine::Datagrams(feed) => Line::Datagrams(Box::new(Datagrams::new(feed))),
@@ -371,6 +390,10 @@ impl Content {
 const RETRY: Duration = Duration::from_millis(100);
 /// Bytes that one source may queue in one turn, so that all have their share.
 const TURN_BYTES: usize = 512 * 1024;
+/// Bytes of a message, about: enough for a system call.
+const MESSAGE_BYTES: usize = 128 * 1024;
+/// Pieces of a message: two for each payload that is not copied.
+const PIECES: usize = 256;
 
 /// A connection to a readout unit.
 struct Stream {
@@ -388,7 +411,8 @@ struct Stream {
     sent: usize,
     packet: u16,
     loan: Option<Loan>,
-    refused: VecDeque<Slice>,
+    /// The message that is put together, or was refused.
+    pieces: VecDeque<Slice>,
 }
 
 impl Stream {
@@ -409,7 +433,7 @@ impl Stream {
             sent: 0,
             packet: 0,
             loan: None,
-            refused: VecDeque::new(),
+            pieces: VecDeque::with_capacity(PIECES),
         }
     }
 
@@ -428,36 +452,35 @@ impl Stream {
         self.has_greeted = false;
         self.retry = now.after(RETRY);
         // A fragment that was under way is lost with the connection; the next connection begins with a whole one.
-        self.refused.clear();
+        self.pieces.clear();
         self.loan = None;
-        self.sent = content.frames.bytes().len();
+        self.sent = content.frames.length();
     }
 
     /// Fills and queues blocks of memory; returns the bytes queued, and whether everything is said.
     fn feed<S: Dispatcher>(
         &mut self,
         content: &mut Content,
-        to: (&mut S, &mut Pool, &mut Vec<Slice>),
+        to: (&mut S, &mut Memory, &mut Vec<Slice>),
         gate: (&TriggerGate, Duration),
         account: &Sent,
     ) -> (usize, bool) {
-        let (endpoints, pool, message) = to;
+        let (endpoints, memory, message) = to;
         let (Some(endpoint), true) = (self.endpoint, self.is_established) else { return (0, false) };
         let mut queued = 0;
         while queued < TURN_BYTES {
-            if self.refused.is_empty() {
-                let Some(slice) = self.fill(content, pool, gate, account) else { break };
-                self.refused.push_back(slice);
+            if self.pieces.is_empty() && !self.fill(content, memory, gate, account) {
+                break;
             }
-            message.extend(self.refused.drain(..));
+            message.extend(self.pieces.drain(..));
             let bytes: usize = message.iter().map(|slice| slice.len()).sum();
             if endpoints.send(endpoint, message).is_err() {
-                self.refused.extend(message.drain(..));
+                self.pieces.extend(message.drain(..));
                 break;
             }
             queued += bytes;
         }
-        let is_done = self.sent == content.frames.bytes().len() && self.refused.is_empty();
+        let is_done = self.sent == content.frames.length() && self.pieces.is_empty();
         if is_done && content.is_exhausted(gate.0) {
             self.loan = None;
             endpoints.close(endpoint);
@@ -466,40 +489,48 @@ impl Stream {
         (queued, false)
     }
 
-    /// A slice of whole FEROL blocks, or of what was made so far; `None` if nothing is due or no block of memory is
-    /// free.
+    /// Puts a message together, of whole FEROL blocks or of whatever was made so far; false if nothing is due or no block
+    /// of memory is free.
     fn fill(
         &mut self,
         content: &mut Content,
-        pool: &mut Pool,
+        memory: &mut Memory,
         gate: (&TriggerGate, Duration),
         account: &Sent,
-    ) -> Option<Slice> {
+    ) -> bool {
         let least = if self.in_blocks { ferol::MAX_BLOCK_BYTES } else { self.greeting.len().max(1) };
-        loop {
-            if self.sent == content.frames.bytes().len() {
+        let mut bytes = 0;
+        while bytes < MESSAGE_BYTES {
+            if self.sent == content.frames.length() {
                 if !content.advance(gate.0, gate.1) {
                     break;
                 }
                 (self.sent, self.packet) = (0, 0);
             }
             if self.loan.as_ref().is_none_or(|loan| loan.spare_len() < least) {
-                if let Some(slice) = self.loan.take().and_then(|mut full| full.split_committed()) {
-                    return Some(slice);
+                self.cut();
+                self.loan = memory.pool.loan(Owner::SHARED);
+                if self.loan.is_none() {
+                    break;
                 }
-                self.loan = Some(pool.loan(Owner::SHARED)?);
             }
             self.greet();
-            if self.in_blocks {
-                self.write_block(content)
+            bytes += if self.in_blocks {
+                self.write_block(content, memory.pattern.as_ref())
             } else {
-                self.write_plain(content)
-            }
-            if self.sent == content.frames.bytes().len() {
+                self.write_piece(content, memory.pattern.as_ref(), usize::MAX)
+            };
+            if self.sent == content.frames.length() {
                 account.note(&content.frames);
             }
         }
-        self.loan.as_mut()?.split_committed()
+        self.cut();
+        !self.pieces.is_empty()
+    }
+
+    /// What was written becomes a piece of the message.
+    fn cut(&mut self) {
+        self.pieces.extend(self.loan.as_mut().and_then(Loan::split_committed));
     }
 
     fn greet(&mut self) {
@@ -510,37 +541,58 @@ impl Stream {
         }
     }
 
-    /// Appends the next FEROL block of the fragment to the loan.
-    fn write_block(&mut self, content: &Content) {
-        let Some(loan) = &mut self.loan else { return };
-        let fragment = content.frames.bytes();
-        let part = (fragment.len() - self.sent).min(ferol::MAX_PAYLOAD_BYTES);
+    /// Appends the next FEROL block of the fragment; returns its bytes.
+    fn write_block(&mut self, content: &Content, pattern: Option<&Slice>) -> usize {
+        let Some(loan) = &mut self.loan else { return 0 };
+        let length = content.frames.length();
+        let part = (length - self.sent).min(ferol::MAX_PAYLOAD_BYTES);
         let header = BlockHeader {
             source: self.source,
             event_number: content.event,
             packet: self.packet,
             first: self.sent == 0,
-            last: self.sent + part == fragment.len(),
+            last: self.sent + part == length,
             payload_bytes: part as u16,
         };
-        let spare = loan.spare();
-        spare[..ferol::HEADER_BYTES].copy_from_slice(&header.to_bytes());
-        let to = ferol::HEADER_BYTES..ferol::HEADER_BYTES + part;
-        ropewalk_kernels::copy(&mut spare[to], &fragment[self.sent..self.sent + part]);
-        loan.commit(ferol::HEADER_BYTES + part);
-        self.sent += part;
+        loan.spare()[..ferol::HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        loan.commit(ferol::HEADER_BYTES);
         self.packet += 1;
+        let end = self.sent + part;
+        while self.sent < end {
+            self.write_piece(content, pattern, end - self.sent);
+        }
+        ferol::HEADER_BYTES + part
     }
 
-    /// Appends as much of the frames to the loan as there is room for.
-    fn write_plain(&mut self, content: &Content) {
-        let Some(loan) = &mut self.loan else { return };
-        let rest = &content.frames.bytes()[self.sent..];
-        let part = rest.len().min(loan.spare_len());
-        ropewalk_kernels::copy(&mut loan.spare()[..part], &rest[..part]);
-        loan.commit(part);
-        self.sent += part;
+    /// Appends the next piece of the frames, of at most so many bytes, which is written where there is room for it or lies
+    /// in the pattern; returns its bytes.
+    fn write_piece(&mut self, content: &Content, pattern: Option<&Slice>, most: usize) -> usize {
+        let Some(loan) = &mut self.loan else { return 0 };
+        let written = match (content.frames.piece(self.sent, most), pattern) {
+            (Piece::Pattern(place), Some(pattern)) => {
+                let mut piece = pattern.clone();
+                piece.skip(place.start);
+                piece.truncate(place.len());
+                if let Some(written) = loan.split_committed() {
+                    self.pieces.push_back(written);
+                }
+                self.pieces.push_back(piece);
+                place.len()
+            }
+            (Piece::Pattern(place), None) => append(loan, &PATTERN[place]),
+            (Piece::Bytes(bytes), _) => append(loan, bytes),
+        };
+        self.sent += written;
+        written
     }
+}
+
+/// Appends as many of these bytes as there is room for.
+fn append(loan: &mut Loan, bytes: &[u8]) -> usize {
+    let part = bytes.len().min(loan.spare_len());
+    ropewalk_kernels::copy(&mut loan.spare()[..part], &bytes[..part]);
+    loan.commit(part);
+    part
 }
 
 /// Datagrams of one turn.

@@ -133,7 +133,7 @@ Examples:
 pub(crate) struct BenchOptions {
     #[command(subcommand)]
     pub(crate) command: Option<BenchCommand>,
-    /// builder, machines, scale, monitoring, framing, splitting, filtering, filing, crc, write, storing, start, sizing, tcpla, felix, packet or gateway.
+    /// builder, machines, scale, monitoring, framing, splitting, filtering, filing, crc, write, storing, start, demo, sizing, tcpla, felix, packet or gateway.
     #[arg(required = true)]
     pub(crate) name: Option<String>,
     #[command(flatten)]

@@ -3,8 +3,9 @@
 //! ```text
 //!  trigger n, so many bytes --> FED fragment | generic fragment | a layout's frame | frames of a named format --> Frames
 //! ```
-//! Event number and time of a trigger are the same in every format, as far as its fields reach; what else is in a frame is
-//! a pattern that names source and event, so that a mix-up shows in the bytes.
+//! Event number and time of a trigger are the same in every format, as far as its fields reach. What else is in a frame
+//! shows a mix-up: a word that names source and event, then [`PATTERN`], which begins at another place for each event. A sender
+//! that can gather is spared the copy: it gets the place of the payload in the pattern, not the bytes.
 
 use super::Trigger;
 use core::ops::Range;
@@ -29,10 +30,121 @@ pub enum FrameKind {
     Described(Description),
 }
 
+/// Words of the pattern.
+const WORDS: usize = 8192;
+/// Bytes of the pattern: it stays in a core's cache.
+pub const PATTERN_BYTES: usize = 8 * WORDS;
+/// What payloads are made of, behind their first word. It begins anew behind its end.
+pub static PATTERN: [u8; PATTERN_BYTES] = words();
+/// Places, word by word, at which payloads begin.
+const PLACES: u64 = 1021;
+/// Shorter payloads are copied: that costs less than a further piece in a system call.
+const REFERRED: usize = 1024;
+
+const fn words() -> [u8; PATTERN_BYTES] {
+    let mut bytes = [0; PATTERN_BYTES];
+    let mut place = 0;
+    while place < PATTERN_BYTES {
+        let word = (0x5057_524c_0000_0000 ^ (place as u64 / 8)).to_le_bytes();
+        bytes[place] = word[place % 8];
+        place += 1;
+    }
+    bytes
+}
+
+/// Where a payload lies in the pattern.
+#[derive(Copy, Clone, Debug)]
+struct Stretch {
+    from: usize,
+    bytes: usize,
+}
+
+impl Stretch {
+    /// So many bytes of a payload, behind its first word.
+    const fn of(source: SourceId, number: u64, bytes: usize) -> Self {
+        Self { from: 8 * ((number + 31 * source.0 as u64) % PLACES) as usize, bytes }
+    }
+
+    /// Its pieces, one behind the other.
+    fn pieces<'a>(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self;
+        core::iter::from_fn(move || {
+            let piece = rest.first()?;
+            rest = rest.behind(piece.len());
+            Some(&PATTERN[piece])
+        })
+    }
+
+    /// Up to the pattern's end, or its own.
+    fn first(self) -> Option<Range<usize>> {
+        (self.bytes > 0).then(|| self.from..PATTERN_BYTES.min(self.from + self.bytes))
+    }
+
+    /// Without its first bytes.
+    const fn behind(self, bytes: usize) -> Self {
+        Self { from: (self.from + bytes) % PATTERN_BYTES, bytes: self.bytes - bytes }
+    }
+}
+
+/// The trailers of FED fragments of one length. The CRC is linear: it is computed once for each payload, and what the words
+/// change that name source and event costs some nanoseconds.
+#[derive(Clone, Debug)]
+struct Trailers {
+    /// 0 before the first one.
+    payload_bytes: usize,
+    header: fed::Patch,
+    word: fed::Patch,
+    /// By the place of the payload: behind a header and a first word of zeros.
+    known: Vec<Option<fed::Trailer>>,
+}
+
+impl Default for Trailers {
+    fn default() -> Self {
+        let nothing = fed::Patch::for_length(0);
+        Self { payload_bytes: 0, header: nothing.clone(), word: nothing, known: vec![None; PLACES as usize] }
+    }
+}
+
+impl Trailers {
+    /// Whether they are for payloads of so many bytes: those of the first one.
+    fn are_for(&mut self, payload_bytes: usize) -> bool {
+        if self.payload_bytes == 0 {
+            let length = payload_bytes + fed::MIN_BYTES;
+            let (header, word) = (fed::Patch::for_length(length), fed::Patch::for_length(length - fed::WORD_BYTES));
+            (self.payload_bytes, self.header, self.word) = (payload_bytes, header, word);
+        }
+        self.payload_bytes == payload_bytes
+    }
+
+    fn of(&mut self, header: fed::Header, word: u64, rest: Stretch) -> Result<fed::Trailer, fed::FedError> {
+        let known = &mut self.known[rest.from / 8];
+        let plain = match *known {
+            Some(plain) => plain,
+            None => {
+                let zeros = [0; 2 * fed::WORD_BYTES];
+                let plain = fed::trailer_of(fed::Trailer::new(), core::iter::once(&zeros[..]).chain(rest.pieces()))?;
+                *known.insert(plain)
+            }
+        };
+        Ok(plain.with_crc(plain.crc() ^ self.header.change(header.to_word()) ^ self.word.change(word)))
+    }
+}
+
+/// A piece of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Piece<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// These of [`PATTERN`].
+    Pattern(Range<usize>),
+}
+
 /// The bytes of one trigger: frames, or the datagrams of frames; or a frame of several triggers.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
+    /// What stands between these bytes, from this place on, where the payload was not copied.
+    payload: Option<(usize, Stretch)>,
     /// Where each ends; in a stream they lie one behind the other.
     ends: Vec<usize>,
     /// Events that they hold.
@@ -40,9 +152,27 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// All bytes.
+    /// All bytes, but for a payload that was not copied ([`FrameMaker::by_reference`]).
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// How many bytes there are, copied or not.
+    pub fn length(&self) -> usize {
+        self.bytes.len() + self.payload.map_or(0, |(_, stretch)| stretch.bytes)
+    }
+
+    /// What lies from a place on: `most` bytes, or fewer.
+    pub fn piece(&self, from: usize, most: usize) -> Piece<'_> {
+        let (place, stretch) = self.payload.unwrap_or((self.bytes.len(), Stretch { from: 0, bytes: 0 }));
+        let cut = |range: Range<usize>| range.start..range.end.min(range.start.saturating_add(most));
+        if from < place {
+            return Piece::Bytes(&self.bytes[cut(from..place)]);
+        }
+        match from.checked_sub(place + stretch.bytes) {
+            Some(behind) => Piece::Bytes(&self.bytes[cut(place + behind..self.bytes.len())]),
+            None => Piece::Pattern(cut(stretch.behind(from - place).first().unwrap_or_default())),
+        }
     }
 
     /// Where the frame, or the datagram, with this index lies; `None` behind the last one.
@@ -71,12 +201,13 @@ impl Frames {
 
     fn clear(&mut self) {
         self.bytes.clear();
+        self.payload = None;
         self.ends.clear();
         self.events = 1;
     }
 
     fn end(&mut self) {
-        self.ends.push(self.bytes.len());
+        self.ends.push(self.length());
     }
 }
 
@@ -103,6 +234,9 @@ pub struct FrameMaker {
     measure: (usize, usize),
     /// Where its frames hold several events: the one that is filled.
     packet: Option<Packet>,
+    /// Its user sends payloads from where they lie.
+    by_reference: bool,
+    trailers: Option<Box<Trailers>>,
 }
 
 impl FrameMaker {
@@ -122,13 +256,31 @@ impl FrameMaker {
             }
             _ => (0, 1),
         };
-        Self { source, first, kind, most, payload: Vec::new(), measure, packet: None }
+        Self {
+            source,
+            first,
+            kind,
+            most,
+            payload: Vec::new(),
+            measure,
+            packet: None,
+            by_reference: false,
+            trailers: None,
+        }
     }
 
     /// Each frame holds the events of so many triggers, in a multi-event packet; fewer where it would be too long.
     #[must_use]
     pub fn packed(mut self, packing: u16) -> Self {
         self.packet = Some(Packet::new(self.source, packing, self.most));
+        self
+    }
+
+    /// The payloads of FED and generic fragments, except short ones, are not copied: [`Frames::piece`] says where they lie.
+    #[must_use]
+    pub fn by_reference(mut self) -> Self {
+        self.by_reference = true;
+        self.trailers = self.is_fed().then(|| Box::new(Trailers::default()));
         self
     }
 
@@ -194,20 +346,20 @@ impl FrameMaker {
         match self.kind.clone() {
             FrameKind::Fed => {
                 let header = fed::Header::new(self.source, number as u32 & 0xff_ffff, trigger.bunch_crossing);
-                self.fed(header, number, bytes, &mut frames.bytes);
+                self.fed(header, number, bytes, frames);
                 frames.end();
             }
             FrameKind::Generic => {
-                self.fill(number, bytes.saturating_sub(generic::HEADER_BYTES));
+                let payload_bytes = bytes.saturating_sub(generic::HEADER_BYTES);
                 let header = generic::Header {
                     source: self.source,
                     flags: generic::Flags::default(),
                     event_number: number,
                     timestamp: nanoseconds(trigger),
-                    payload_bytes: self.payload.len() as u32,
+                    payload_bytes: payload_bytes as u32,
                 };
-                let encoded = generic::encode(&header, &self.payload, &mut frames.bytes);
-                debug_assert!(encoded.is_ok(), "an emulated payload of {bytes} bytes is refused");
+                frames.bytes.extend_from_slice(&header.to_bytes());
+                self.payload(number, payload_bytes, frames);
                 frames.end();
             }
             FrameKind::Described(Description::Layout(plan)) => self.layout(&plan, trigger, number, bytes, frames),
@@ -217,15 +369,41 @@ impl FrameMaker {
         }
     }
 
-    /// Writes the fragment where it belongs: copied from a buffer of its own it took six times as long for fragments of 4,096
-    /// bytes, whose two buffers then lay 4 KiB apart, which this kind of processor mistakes for the same place.
-    fn fed(&self, header: fed::Header, number: u64, bytes: usize, out: &mut Vec<u8>) {
+    fn fed(&mut self, header: fed::Header, number: u64, bytes: usize, frames: &mut Frames) {
         // Sizes of emulated fragments are multiples of 8 within what a FED fragment may have.
-        let base = self.base(number);
         let payload_bytes = bytes.saturating_sub(fed::MIN_BYTES);
-        let encoded =
-            fed::encode_with(header, payload_bytes, fed::Trailer::new(), out, |payload| write_pattern(base, payload));
-        debug_assert!(encoded.is_ok(), "an emulated fragment of {bytes} bytes is refused");
+        frames.bytes.extend_from_slice(&header.to_bytes());
+        self.payload(number, payload_bytes, frames);
+        let base = self.base(number);
+        let trailer = match frames.payload {
+            Some((place, rest)) => {
+                // Those of the first length are kept; with a distribution of sizes there are too many.
+                let trailers = self.trailers.as_deref_mut();
+                match trailers.and_then(|trailers| trailers.are_for(payload_bytes).then_some(trailers)) {
+                    Some(trailers) => trailers.of(header, base, rest),
+                    None => {
+                        let pieces = core::iter::once(&frames.bytes[..place]).chain(rest.pieces());
+                        fed::trailer_of(fed::Trailer::new(), pieces)
+                    }
+                }
+            }
+            None => fed::trailer_of(fed::Trailer::new(), core::iter::once(&frames.bytes[..])),
+        };
+        debug_assert!(trailer.is_ok(), "an emulated fragment of {bytes} bytes is refused");
+        frames.bytes.extend_from_slice(&trailer.unwrap_or_default().to_bytes());
+    }
+
+    /// Appends a payload, or says where it lies.
+    fn payload(&self, number: u64, bytes: usize, frames: &mut Frames) {
+        let base = self.base(number).to_le_bytes();
+        let first = bytes.min(base.len());
+        frames.bytes.extend_from_slice(&base[..first]);
+        let rest = Stretch::of(self.source, number, bytes - first);
+        if self.by_reference && bytes >= REFERRED {
+            frames.payload = Some((frames.bytes.len(), rest));
+        } else {
+            rest.pieces().for_each(|piece| frames.bytes.extend_from_slice(piece));
+        }
     }
 
     fn layout(&mut self, plan: &Plan, trigger: &Trigger, number: u64, bytes: usize, frames: &mut Frames) {
@@ -261,31 +439,25 @@ impl FrameMaker {
         }
     }
 
+    /// The first word of a payload.
     fn base(&self, number: u64) -> u64 {
         (u64::from(self.source.0) << 48) ^ (number << 16)
     }
 
-    /// Fills the payload with a pattern.
+    /// Copies a payload.
     fn fill(&mut self, number: u64, bytes: usize) {
-        let base = self.base(number);
-        self.payload.resize(bytes, 0);
-        write_pattern(base, &mut self.payload);
+        let base = self.base(number).to_le_bytes();
+        let first = bytes.min(base.len());
+        self.payload.clear();
+        self.payload.extend_from_slice(&base[..first]);
+        let rest = Stretch::of(self.source, number, bytes - first);
+        rest.pieces().for_each(|piece| self.payload.extend_from_slice(piece));
     }
 }
 
 /// The time of a trigger, in nanoseconds since the begin.
 fn nanoseconds(trigger: &Trigger) -> u64 {
     if trigger.at.is_zero() { NOMINAL_NANOSECONDS.wrapping_mul(trigger.number) } else { trigger.at.as_nanos() as u64 }
-}
-
-/// Words that go on from `base`.
-fn write_pattern(base: u64, payload: &mut [u8]) {
-    let (words, rest) = payload.as_chunks_mut::<8>();
-    let last = words.len() as u64;
-    for (place, word) in words.iter_mut().zip(0..) {
-        *place = (base ^ word).to_le_bytes();
-    }
-    rest.copy_from_slice(&(base ^ last).to_le_bytes()[..rest.len()]);
 }
 
 /// Makes text of the payload in which these bytes do not occur.
@@ -400,6 +572,71 @@ mod tests {
                 maker.make(&trigger(1), wanted, &mut frames);
                 assert_eq!(frames.bytes().len(), length, "{:?}, {wanted}", maker.kind);
                 assert_eq!((frames.range(0), frames.range(1)), (Some(0..length), None));
+            }
+        }
+    }
+
+    #[test]
+    fn every_payload_has_its_crc_also_the_second_time() {
+        let mut maker = maker(FrameKind::Fed, 4096, false).by_reference();
+        let mut frames = Frames::default();
+        for number in 1..2500 {
+            maker.make(&trigger(number), if number % 7 == 0 { 1504 } else { 1496 }, &mut frames);
+            let bytes = put_together(&frames, usize::MAX);
+            fed::Fragment::parse(&bytes).and_then(|fragment| fragment.check_crc()).expect("a fragment");
+        }
+    }
+
+    /// All bytes, put together from the pieces.
+    fn put_together(frames: &Frames, most: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < frames.length() {
+            let before = all.len();
+            match frames.piece(before, most) {
+                Piece::Bytes(bytes) => all.extend_from_slice(bytes),
+                Piece::Pattern(place) => all.extend_from_slice(&PATTERN[place]),
+            }
+            assert!((1..=most).contains(&(all.len() - before)), "{before}");
+        }
+        all
+    }
+
+    #[test]
+    fn payloads_by_reference_are_those_that_would_be_copied() {
+        for kind in [FrameKind::Fed, FrameKind::Generic] {
+            let mut copying = maker(kind.clone(), 1 << 20, false);
+            let mut referring = maker(kind.clone(), 1 << 20, false).by_reference();
+            let (mut copied, mut referred) = (Frames::default(), Frames::default());
+            for (number, bytes) in (1..).zip([16, 24, 64, 1000, 2048, 65_536, 200_000]) {
+                copying.make(&trigger(number), bytes, &mut copied);
+                referring.make(&trigger(number), bytes, &mut referred);
+                assert_eq!((referred.length(), referred.range(0)), (copied.bytes().len(), copied.range(0)));
+                for most in [7, 4000, usize::MAX] {
+                    assert!(put_together(&referred, most) == copied.bytes(), "{kind:?}, {bytes} B, {most}");
+                }
+                assert!(bytes < 2048 || referred.bytes().len() < 64, "{kind:?}, {bytes} B");
+                if matches!(kind, FrameKind::Fed) {
+                    fed::Fragment::parse(copied.bytes()).and_then(|fragment| fragment.check_crc()).expect("a fragment");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_payload_looks_like_another() {
+        let mut payloads = std::collections::BTreeSet::new();
+        for source in [3, 4] {
+            for number in 1..=900 {
+                let mut frames = Frames::default();
+                FrameMaker::new(SourceId(source), 1, FrameKind::Fed, 4096, false).make(
+                    &trigger(number),
+                    512,
+                    &mut frames,
+                );
+                // Without header and trailer, and without the word that names source and event.
+                assert!(payloads.insert(frames.bytes()[16..504].to_vec()) || source == 4, "event {number}");
+                let first = u64::from_le_bytes(frames.bytes()[8..16].try_into().expect("a word"));
+                assert_eq!(first, u64::from(source) << 48 ^ number << 16);
             }
         }
     }

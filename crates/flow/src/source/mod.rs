@@ -14,7 +14,7 @@ pub mod felix;
 mod frames;
 pub mod mep;
 
-pub use frames::{FrameKind, FrameMaker, Frames};
+pub use frames::{FrameKind, FrameMaker, Frames, PATTERN, PATTERN_BYTES, Piece};
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;

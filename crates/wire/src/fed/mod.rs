@@ -394,37 +394,31 @@ impl OwnedFragment {
 /// # Errors
 /// [`FedError::Size`] where the payload is no whole number of 64-bit words or too long; nothing is appended then.
 pub fn encode(header: Header, payload: &[u8], trailer: Trailer, out: &mut Vec<u8>) -> Result<(), FedError> {
-    encode_with(header, payload.len(), trailer, out, |place| place.copy_from_slice(payload))
+    let header = header.to_bytes();
+    let trailer = trailer_of(trailer, [&header[..], payload].into_iter())?;
+    out.reserve(MIN_BYTES + payload.len());
+    out.extend_from_slice(&header);
+    out.extend_from_slice(payload);
+    out.extend_from_slice(&trailer.to_bytes());
+    Ok(())
 }
 
-/// As [`encode`], with a payload of so many bytes that `fill` writes where it belongs: all of them, which are 0 before.
+/// The trailer of a fragment whose bytes before it come in pieces, the header first: with length and CRC.
 ///
 /// # Errors
-/// As [`encode`]; nothing is filled then.
-pub fn encode_with(
-    header: Header,
-    payload_bytes: usize,
-    trailer: Trailer,
-    out: &mut Vec<u8>,
-    fill: impl FnOnce(&mut [u8]),
-) -> Result<(), FedError> {
-    let length = payload_bytes.saturating_add(MIN_BYTES);
-    if length > MAX_BYTES || !length.is_multiple_of(WORD_BYTES) {
+/// [`FedError::Size`] where the pieces are no whole number of 64-bit words, or too long.
+pub fn trailer_of<'a>(trailer: Trailer, pieces: impl Iterator<Item = &'a [u8]>) -> Result<Trailer, FedError> {
+    let (mut crc, mut length) = (Crc16::new(), WORD_BYTES);
+    for piece in pieces {
+        crc.update(piece);
+        length = length.saturating_add(piece.len());
+    }
+    if !(MIN_BYTES..=MAX_BYTES).contains(&length) || !length.is_multiple_of(WORD_BYTES) {
         return Err(FedError::Size);
     }
     let trailer = trailer.with_length_in_words((length / WORD_BYTES) as u32).with_crc(0);
-    let start = out.len();
-    out.reserve(length);
-    out.extend_from_slice(&header.to_bytes());
-    let payload = out.len()..out.len() + payload_bytes;
-    out.resize(payload.end, 0);
-    fill(&mut out[payload]);
-    out.extend_from_slice(&trailer.to_bytes());
-    let mut crc = Crc16::new();
-    crc.update(&out[start..]);
-    out.truncate(start + length - WORD_BYTES);
-    out.extend_from_slice(&trailer.with_crc(trailer.covered(crc)).to_bytes());
-    Ok(())
+    crc.update(&trailer.to_bytes());
+    Ok(trailer.with_crc(trailer.covered(crc)))
 }
 
 /// Changes the header of fragments of one length, and their CRC with it, without touching the payload.
@@ -450,14 +444,20 @@ impl Patch {
         Self { changes }
     }
 
-    /// Replaces the first word `header` of a fragment by `new`, and the CRC in its last word `trailer`.
-    pub fn apply(&self, header: &mut [u8; 8], trailer: &mut [u8; 8], new: Header) {
-        let mut change = u64::from_le_bytes(*header) ^ new.to_word();
-        let mut crc = u16::from_le_bytes([trailer[Trailer::CRC_BYTE], trailer[Trailer::CRC_BYTE + 1]]);
+    /// By what the CRC changes (exclusive or) when the first word changes by `change`.
+    pub fn change(&self, mut change: u64) -> u16 {
+        let mut crc = 0;
         for changes in &self.changes {
             crc ^= changes[(change & 15) as usize];
             change >>= 4;
         }
+        crc
+    }
+
+    /// Replaces the first word `header` of a fragment by `new`, and the CRC in its last word `trailer`.
+    pub fn apply(&self, header: &mut [u8; 8], trailer: &mut [u8; 8], new: Header) {
+        let crc = u16::from_le_bytes([trailer[Trailer::CRC_BYTE], trailer[Trailer::CRC_BYTE + 1]]);
+        let crc = crc ^ self.change(u64::from_le_bytes(*header) ^ new.to_word());
         *header = new.to_bytes();
         trailer[Trailer::CRC_BYTE..Trailer::CRC_BYTE + 2].copy_from_slice(&crc.to_le_bytes());
     }
