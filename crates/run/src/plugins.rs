@@ -245,6 +245,10 @@ impl FilterLink for LinkedFilter {
         self.process.kill();
     }
 
+    fn dismiss(&mut self) {
+        self.process.dismiss();
+    }
+
     fn begin(&mut self, run: RunNumber) {
         self.process.begin_run(run);
     }

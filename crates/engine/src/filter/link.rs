@@ -126,6 +126,11 @@ pub trait FilterLink: Send {
     /// Ends the process; when that is certain it is seen.
     fn kill(&mut self);
 
+    /// The same, of a process that did nothing wrong.
+    fn dismiss(&mut self) {
+        self.kill();
+    }
+
     /// A run begins. Every process that is there gets this, and every later one.
     fn begin(&mut self, run: RunNumber);
 

@@ -356,6 +356,7 @@ impl FilterStage {
             match action {
                 FarmAction::Start { unit } => links[usize::from(unit)].link.start(),
                 FarmAction::Kill { unit } => links[usize::from(unit)].link.kill(),
+                FarmAction::Dismiss { unit } => links[usize::from(unit)].link.dismiss(),
                 FarmAction::Offer { unit, slot } => {
                     let watched = &mut links[usize::from(unit)];
                     // One that has ended gets nothing more, while its last decisions wait.

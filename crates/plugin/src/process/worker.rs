@@ -55,6 +55,8 @@ struct Running {
     deaf_since: Option<Instant>,
     /// Why it is ended, where that is decided here.
     why: Option<End>,
+    /// It is ended because it is not needed any more, which is no fault of it.
+    is_dismissed: bool,
 }
 
 /// The processes of a plug-in, one after the other.
@@ -116,7 +118,15 @@ impl Worker {
         let mut child = command.spawn()?;
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
         match end.and_then(|end| self.watch(&socket, &end).and_then(|()| greet(&socket)).map(|()| end)) {
-            Ok(end) => Ok(Running { child, socket, _end: end, is_ready: false, deaf_since: None, why: None }),
+            Ok(end) => Ok(Running {
+                child,
+                socket,
+                _end: end,
+                is_ready: false,
+                deaf_since: None,
+                why: None,
+                is_dismissed: false,
+            }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -154,10 +164,12 @@ impl Worker {
         let is_ready = running.is_ready && !was_ready;
         let has_ended = !matches!(ended, Ok(None));
         if has_ended {
-            let why = running.why.take();
+            let (why, is_dismissed) = (running.why.take(), running.is_dismissed);
             self.running = None;
             let of_its_own = || End::Ended(Ending::new(ended.ok().flatten().unwrap_or_default(), last_words()));
-            self.journal.note(why.unwrap_or_else(of_its_own));
+            if !is_dismissed {
+                self.journal.note(why.unwrap_or_else(of_its_own));
+            }
         } else if running.deaf_since.is_some_and(|since| since.elapsed() > ENDING) {
             running.why.get_or_insert(End::Deaf);
             let _ = running.child.kill();
@@ -204,6 +216,14 @@ impl Worker {
     pub(crate) fn kill(&mut self) {
         if let Some(running) = &mut self.running {
             running.why.get_or_insert(if running.is_ready { End::Slow } else { End::SlowStart });
+            let _ = running.child.kill();
+        }
+    }
+
+    /// Ends it since it is not needed any more.
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.is_dismissed = running.why.is_none();
             let _ = running.child.kill();
         }
     }

@@ -186,6 +186,11 @@ impl FilterProcess {
         self.worker.kill();
     }
 
+    /// The same, of a process that did nothing wrong: its end is not noted.
+    pub fn dismiss(&mut self) {
+        self.worker.dismiss();
+    }
+
     /// Looks at it. Decisions that it made before it ended are there still.
     pub fn look(&mut self) -> Sight {
         if !self.worker.has_news() {
