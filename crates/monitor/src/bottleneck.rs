@@ -363,7 +363,8 @@ fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent_for = |source: &SourceSample| view.activity.silent_for(source.source).unwrap_or_default();
     let is_silent = |source: &SourceSample, rates: &SourceRates| {
         let is_read = rates.back_pressure_share < HELD_BACK;
-        silent_for(source) >= SILENT && is_read
+        let may_stay_away = source.account.received == 0 && view.now.optional.contains(&source.source);
+        silent_for(source) >= SILENT && is_read && !may_stay_away
     };
     if view.sources().all(|(source, rates)| is_silent(source, rates)) {
         return None;

@@ -420,7 +420,9 @@ impl QualityMonitor {
             found.push(Finding { kind, source: Some(source.source), count: 0, holds: true, sentence });
         };
         if source.account.received == 0 {
-            if sample.time.since(began) >= NEVER_SENT {
+            // An optional source may stay away.
+            let is_expected = !sample.optional.contains(&source.source);
+            if is_expected && sample.time.since(began) >= NEVER_SENT {
                 report(ProblemKind::SourceNeverSent, never_sent(source, sample));
             }
             return;

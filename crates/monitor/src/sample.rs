@@ -1,7 +1,7 @@
 //! What one look at a run sees, how the values of a measure are distributed, and since when each source is silent.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::numbering::{Numbered, SourceNumbering};
@@ -183,6 +183,8 @@ pub struct Sample {
     pub names: Arc<BTreeMap<SourceId, String>>,
     /// Configured names of nodes, as far as they differ from the ids.
     pub node_names: Arc<BTreeMap<NodeId, String>>,
+    /// Sources that events do not need to be complete.
+    pub optional: Arc<BTreeSet<SourceId>>,
     /// Directories to which nodes of this process write.
     pub outputs: Arc<BTreeMap<NodeId, String>>,
     /// What takes the time of the disks of these.

@@ -154,6 +154,8 @@ pub(crate) struct Source {
     is_connected: bool,
     /// Whether no more data is expected: the source has ended in order, or is masked.
     has_ended: bool,
+    /// Whether events are complete without it.
+    is_optional: bool,
     /// Whether it sends datagrams, so that it never has a connection.
     sends_datagrams: bool,
     /// Whether it takes part in the current run.
@@ -198,6 +200,7 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
             readout: told.map(|told| told.readout.to_string()),
             unit: told.map(|told| view.sample.name_of_node(told.readout)),
             has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
+            is_optional: view.sample.optional.contains(id),
             taking: Taking::of(view, *id),
             last_event: known(Counter::LastEventNumber).filter(|_| account.received > 0),
             silent_s: known(Counter::SilentTime)

@@ -78,6 +78,7 @@ pub(crate) struct Source {
     /// Seconds since something came of it.
     pub(crate) silent_s: Option<f64>,
     pub(crate) has_ended: bool,
+    pub(crate) is_optional: bool,
     /// All other fields of the source.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
@@ -456,7 +457,10 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
             source.unit.clone().unwrap_or_default(),
         ]);
         // One that is slow does not send in each second.
-        let is_silent = rates.fragments_hz == 0.0 && source.silent_s.is_none_or(|seconds| seconds > SILENT_SECONDS);
+        let may_stay_away = source.is_optional && source.received == 0;
+        let is_silent = !may_stay_away
+            && rates.fragments_hz == 0.0
+            && source.silent_s.is_none_or(|seconds| seconds > SILENT_SECONDS);
         if is_silent && !source.has_ended && screen.live.state == "running" {
             row.style(BAD)
         } else if source.lost + source.errors() > 0 {
