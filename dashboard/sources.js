@@ -19,18 +19,28 @@ const connected = new Set();
 // Masked: events do not wait for it.
 const isOut = (source) => source.taking === "masked" || source.taking === "asked_back";
 
+// Events do not need it, and it never came.
+const isOptionalAndAway = (source) => Boolean(source.is_optional) && source.received === 0;
+
+// Its readout unit is not connected or does not report: nothing is known of the source, and the unit is at fault.
+const unitOf = (source, live) => live.nodes?.find((node) => node.name === source.readout);
+const isUnitAway = (source, live) => {
+  const unit = unitOf(source, live);
+  return unit !== undefined && (!unit.connected || unit.silent);
+};
+
 // It lost its connection without having ended.
-const isAway = (source) => !isOut(source) && !source.is_connected && !source.has_ended && connected.has(source.id);
+const isAway = (source) => !isOut(source) && !isOptionalAndAway(source) && !source.is_connected && !source.has_ended && connected.has(source.id);
 
 // For how many seconds a source has been silent; 0 for one that sends.
 function silentFor(source, live) {
-  if (source.has_ended || isOut(source)) return 0;
+  if (source.has_ended || isOut(source) || isOptionalAndAway(source)) return 0;
   const seconds = source.received > 0 ? source.silent_s ?? 0 : live.age_s;
   const interval = live.age_s / Math.max(1, source.received);
   return seconds > Math.max(SILENT_SECONDS, source.received > 0 ? SILENT_INTERVALS * interval : 0) ? seconds : 0;
 }
 
-export const isSilent = (source, live) => live.state === "running" && (isAway(source) || silentFor(source, live) > 0);
+export const isSilent = (source, live) => live.state === "running" && !isUnitAway(source, live) && (isAway(source) || silentFor(source, live) > 0);
 
 export const hasNeverSent = (source, live) => isSilent(source, live) && source.received === 0;
 
@@ -75,6 +85,8 @@ function statusOf(source, live, problems) {
   if (source.taking === "masked") return ["masked", 1];
   if (source.taking === "asked_back") return ["unmasked, not in events", 1];
   if (source.has_ended) return ["ended", 3];
+  if (isUnitAway(source, live)) return [unitOf(source, live).connected ? "unit does not report" : "unit not connected", 1];
+  if (isOptionalAndAway(source)) return ["never sent", 2];
   if (isAway(source)) return ["not connected", 0];
   if (hasNeverSent(source, live)) return ["never sent", 0];
   if (silent > 0) return [`silent for ${ago(silent)}`, 0];

@@ -360,7 +360,7 @@ fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
 
 /// Silence of one source is a fault if others go on or wait for it; silence of all is a pause.
 fn source_silent(view: &View<'_>) -> Option<Finding> {
-    let silent_for = |source: &SourceSample| view.activity.silent_for(source.source).unwrap_or_default();
+    let silent_for = |source: &SourceSample| view.activity.silent_itself_for(source);
     let is_silent = |source: &SourceSample, rates: &SourceRates| {
         let is_read = rates.back_pressure_share < HELD_BACK;
         let may_stay_away = source.account.received == 0 && view.now.optional.contains(&source.source);

@@ -45,7 +45,7 @@ pub enum ProblemKind {
     WrongSource,
     /// The bunch crossing of a source is not that of most sources of the event.
     BunchCrossingMismatch,
-    /// Filter units failed too often and are not restarted; without any, no event is decided on.
+    /// Filter units failed too often and are not restarted; without any, events go undecided to the error stream.
     FiltersGivenUp,
     /// A source was unmasked and sends, but its numbers do not go on with those of the run.
     SourceStaysOut,
@@ -104,18 +104,18 @@ impl ProblemKind {
         )
     }
 
-    /// What it makes of the events concerned.
+    /// What it makes of the events concerned: nothing where they are complete, as undecided ones of a filter are.
     const fn state(self) -> QualityState {
         match self {
             Self::NodeMissing
             | Self::NodeSilent
             | Self::DataAcquisitionDead
+            | Self::FiltersGivenUp
             | Self::FilterFailing
             | Self::SourceRecovered => QualityState::NoData,
             Self::SourceOutOfStep
             | Self::WrongSource
             | Self::BunchCrossingMismatch
-            | Self::FiltersGivenUp
             | Self::ChecksumsWrong
             | Self::FragmentsFaulty => QualityState::Doubtful,
             Self::WrongFirstNumber
@@ -133,14 +133,14 @@ impl ProblemKind {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QualityState {
-    /// No event has been built, or none is built now, and no problem of the data is known.
+    /// No event has been built, or none is built now because a unit is away or hangs, or for no known reason.
     #[default]
     NoData,
     /// All events are complete, and nothing is in doubt.
     Good,
     /// Events lack sources, or fragments are in no event.
     Incomplete,
-    /// Events hold fragments whose content, or whose event, is in doubt, or no filter is left to decide on them.
+    /// Events hold fragments whose content, or whose event, is in doubt.
     Doubtful,
 }
 
@@ -419,6 +419,9 @@ impl QualityMonitor {
         let mut report = |kind, sentence| {
             found.push(Finding { kind, source: Some(source.source), count: 0, holds: true, sentence });
         };
+        if self.activity.presence().is_quiet(source.readout, sample) {
+            return;
+        }
         if source.account.received == 0 {
             // An optional source may stay away.
             let is_expected = !sample.optional.contains(&source.source);
@@ -427,7 +430,7 @@ impl QualityMonitor {
             }
             return;
         }
-        let silent = self.activity.silent_for(source.source).unwrap_or_default();
+        let silent = self.activity.silent_itself_for(source);
         let others = sample.sources.iter().filter(|other| other.source != source.source && !other.has_ended());
         let others_send = others.filter(|other| other.account.received > 0).any(|other| {
             self.activity.silent_for(other.source).is_some_and(|time| time < SILENT) || is_held_back(other, before)
@@ -468,15 +471,22 @@ impl QualityMonitor {
         let mut problems: Vec<_> = self.known.iter().map(|known| known.problem.clone()).collect();
         problems.sort_by_key(|problem| (!problem.is_current, problem.kind, core::cmp::Reverse(problem.count)));
         let complete = counted(|sample| sample.events.built);
-        let worst = problems.iter().map(|problem| problem.kind.state()).max_by_key(|state| *state as u8);
+        // A source that was silent while no event missed it has made no event worse, and no event needs an optional one.
+        let without_events = incomplete_events(sample) == 0;
+        let is_needed = |source: u32| !sample.optional.contains(&SourceId(source));
+        let is_harmless = |one: &&Problem| {
+            let is_silence = matches!(one.kind, ProblemKind::SourceSilent | ProblemKind::SourceNeverSent);
+            is_silence && (!one.is_current && without_events || !one.source.is_some_and(is_needed))
+        };
+        let states = problems.iter().filter(|one| !is_harmless(one)).map(|one| one.kind.state());
+        let worst = states.max_by_key(|state| *state as u8);
         // A node that is away explains at once why nothing is built.
         let is_still = sample.time.since(self.ended.1) >= SILENT;
-        let is_dead = problems.iter().filter(|one| one.is_current).any(|one| match one.kind {
-            ProblemKind::DataAcquisitionDead => true,
-            ProblemKind::NodeMissing | ProblemKind::NodeSilent => is_still,
-            _ => false,
-        });
+        let is_now = |kind| problems.iter().any(|one: &Problem| one.kind == kind && one.is_current);
+        let is_away = is_still && (is_now(ProblemKind::NodeMissing) || is_now(ProblemKind::NodeSilent));
+        let is_dead = is_away || is_now(ProblemKind::DataAcquisitionDead);
         let state = match worst.unwrap_or_default() {
+            _ if is_away => QualityState::NoData,
             QualityState::NoData if complete.total > 0 && !is_dead => QualityState::Good,
             state => state,
         };

@@ -169,6 +169,59 @@ fn a_node_that_hangs_makes_a_run_without_events_no_good_one() {
     assert_eq!((quality.state, quality.is_current), (QualityState::Good, false));
 }
 
+/// Two readout units, one of which stops or is lost at second 3; nothing is built then.
+fn unit_stands_still(second: u64, is_connected: bool) -> Sample {
+    look(second, |look| {
+        let until = second.min(3);
+        look.sources = vec![source(1, 100 * until), source(2, 100 * second)];
+        look.sources[1].readout = NodeId::readout(1);
+        look.events.built = 100 * until;
+        look.nodes.insert(1, node(NodeId::readout(1), &[]));
+        look.nodes[0].reported = Some(sample(until, Vec::new()).time);
+        look.nodes[0].is_connected = is_connected || second < 4;
+    })
+}
+
+#[test]
+fn sources_behind_a_unit_that_hangs_or_is_away_are_not_blamed_and_the_data_are_good_afterwards() {
+    let quality = after((1..=12).map(|second| unit_stands_still(second, true)));
+    let kinds = |quality: &Quality| quality.problems.iter().map(|problem| problem.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&quality), [ProblemKind::NodeSilent], "{quality:#?}");
+    assert_eq!((quality.state, quality.is_current), (QualityState::NoData, true));
+    let begin = "ru0 has not reported for 9 s: it hangs or is stopped";
+    assert_eq!(quality.sentence, begin);
+    let quality = after((1..=12).map(|second| unit_stands_still(second, false)));
+    assert_eq!((kinds(&quality), quality.state), (vec![ProblemKind::NodeMissing], QualityState::NoData));
+    // It goes on: what comes next of its sources counts anew.
+    for is_connected in [true, false] {
+        let again = (13..=20).map(|second| {
+            look(second, |look| {
+                look.sources[0].account.received = if second == 13 { 300 } else { 100 * second };
+                look.nodes[0].reported = Some(look.time);
+            })
+        });
+        let all = (1..=12).map(|second| unit_stands_still(second, is_connected)).chain(again);
+        let quality = after(all);
+        assert_eq!((quality.state, quality.problems.len()), (QualityState::Good, 1), "{quality:#?}");
+        assert!(quality.sentence.starts_with("all 2,000 events are complete; earlier"), "{}", quality.sentence);
+    }
+}
+
+#[test]
+fn a_source_that_was_silent_leaves_good_data_if_no_event_missed_it() {
+    let silent = |second: u64| look(second, |look| look.sources[0] = source(1, 100));
+    let missed = |count: u64, second: u64| {
+        look(second, |look| {
+            look.events.incomplete_emitted = count;
+            look.sources[0].account.missing.add(Cause::TimedOut, count);
+        })
+    };
+    let quality = after((1..=7).map(silent));
+    assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, true));
+    let again = |count: u64| after((1..=7).map(silent).chain((8..=30).map(|second| missed(count, second)))).state;
+    assert_eq!((again(0), again(5)), (QualityState::Good, QualityState::Incomplete));
+}
+
 #[test]
 fn events_that_a_disk_did_not_take_are_named_with_the_builder_unit_once() {
     let lost = |second: u64| {
@@ -308,7 +361,7 @@ fn a_node_that_is_away_and_a_run_that_builds_nothing_are_named() {
 }
 
 #[test]
-fn filters_that_fail_are_named_and_without_any_unit_no_event_is_good() {
+fn filters_that_fail_are_named_and_undecided_events_are_whole() {
     let failing = |second: u64, numbers: &[(Counter, u64)]| {
         look(second, |look| {
             look.events.quarantined = 40;
@@ -324,7 +377,8 @@ fn filters_that_fail_are_named_and_without_any_unit_no_event_is_good() {
 
     let left = |units| [(Counter::FilterUnitsGivenUp, 2), (Counter::FilterUnits, units)];
     let quality = after((1..=30).map(|second| failing(second, &left(0))));
-    assert_eq!((quality.state, quality.is_current), (QualityState::Doubtful, true));
+    // Undecided events are whole, and go to the error stream.
+    assert_eq!((quality.state, quality.is_current), (QualityState::Good, true));
     let begin = "bu1: 2 filter units given up after repeated failures";
     let none = format!("{begin}, none is left to decide on events: 40 events set aside");
     assert_eq!(only(&quality).sentence, none);
@@ -385,6 +439,20 @@ fn a_source_that_never_sent_is_told_from_one_that_stopped() {
     let quality = after((1..=7).map(stopped));
     assert_eq!(only(&quality).kind, ProblemKind::SourceSilent);
     assert_eq!(only(&quality).sentence, "source 1: no data for 6.0 s");
+}
+
+#[test]
+fn an_optional_source_may_stay_away_and_no_event_needs_it() {
+    let optional = |second: u64, received: u64| {
+        look(second, |look| {
+            look.optional = Arc::new([SourceId(1)].into());
+            look.sources[0] = source(1, received);
+        })
+    };
+    let quality = after((1..=9).map(|second| optional(second, 0)));
+    assert_eq!((quality.state, quality.problems.len()), (QualityState::Good, 0), "{quality:#?}");
+    let quality = after((1..=9).map(|second| optional(second, 500)));
+    assert_eq!((only(&quality).kind, quality.state), (ProblemKind::SourceSilent, QualityState::Good), "it is named");
 }
 
 #[test]
