@@ -375,6 +375,11 @@ fn filters_that_fail_are_named_and_undecided_events_are_whole() {
     assert_eq!((only(&quality).kind, &*only(&quality).sentence), (ProblemKind::FilterFailing, sentence));
     assert_eq!(quality.state, QualityState::Good);
 
+    let killed = [(Counter::FilterRestarts, 8), (Counter::FilterUnits, 2), (Counter::FilterLastSignal, 9)];
+    let quality = after((1..=3).map(|second| failing(second, &killed)));
+    let sentence = "bu1: filter units were restarted 8 times: the last one was ended by signal 9: 40 events set aside";
+    assert_eq!(only(&quality).sentence, sentence);
+
     let left = |units| [(Counter::FilterUnitsGivenUp, 2), (Counter::FilterUnits, units)];
     let quality = after((1..=30).map(|second| failing(second, &left(0))));
     // Undecided events are whole, and go to the error stream.

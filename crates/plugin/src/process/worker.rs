@@ -6,6 +6,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -70,6 +71,8 @@ pub(crate) struct Worker {
     /// It could not be started: that is reported as its end.
     has_failed: bool,
     journal: Journal,
+    /// The signal that ended the last one, unless it was ended from here; 0 for none.
+    last_signal: u8,
     missing: Missing,
     /// What they print.
     words: Words,
@@ -87,6 +90,7 @@ impl Worker {
             waits: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             has_failed: false,
             journal: Journal::default(),
+            last_signal: 0,
             missing: Missing::default(),
             told: Vec::new(),
         })
@@ -166,6 +170,9 @@ impl Worker {
         if has_ended {
             let (why, is_dismissed) = (running.why.take(), running.is_dismissed);
             self.running = None;
+            let status = ended.as_ref().ok().copied().flatten();
+            let signal = status.filter(|_| why.is_none()).and_then(|status| status.signal());
+            self.last_signal = signal.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(0);
             let of_its_own = || End::Ended(Ending::new(ended.ok().flatten().unwrap_or_default(), last_words()));
             if !is_dismissed {
                 self.journal.note(why.unwrap_or_else(of_its_own));
@@ -273,6 +280,11 @@ impl Worker {
             let _ = running.child.kill();
             let _ = running.child.wait();
         }
+    }
+
+    /// The signal that ended the last process, unless it was ended from here; 0 for none.
+    pub(crate) const fn last_signal(&self) -> u8 {
+        self.last_signal
     }
 
     /// Why its processes ended.

@@ -101,7 +101,7 @@ impl Shift {
             (is_seen && live["quality"]["state"] == *state).then_some(live)
         });
         let problems = live["quality"]["problems"].as_array().expect("a list");
-        let is_of_data = state != "good" || ["node_missing", "filter_failing"].contains(&&*alarm);
+        let is_of_data = state != "good" || ["node_missing", "filter_failing", "filters_given_up"].contains(&&*alarm);
         assert_eq!(problems.iter().any(begins), is_of_data, "{:#}", live["quality"]);
         let top = Program::run(["top", "--once", "--url", &self.controlled.url]);
         assert!(top.expect_status(0).out.iter().any(|line| line.contains(&sentence)), "{top:#?}");
