@@ -182,6 +182,12 @@ struct LatestRates {
 }
 
 impl LatestRates {
+    /// Whether this is the last sample of the run that it saw last, and it has not seen it: the run is closed soon.
+    fn lacks_end(&self, sample: &Sample) -> bool {
+        let is_next = |last: &Arc<Sample>| last.run == sample.run && last.time != sample.time;
+        sample.phase == "ended" && self.last.as_ref().is_some_and(is_next)
+    }
+
     /// Looks at the next sample. One that it has seen says nothing new.
     fn observe(&mut self, sample: &Arc<Sample>) {
         if self.last.as_ref().is_some_and(|last| last.run == sample.run && last.time == sample.time) {
@@ -244,7 +250,7 @@ impl HealthMonitor {
                 control.incident(format!("alarms: a message was not sent: {}", why.unwrap_or_default()));
             }
             let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
-            let entries = if view.run.is_some() {
+            let entries = if view.run.is_some() || self.with(|readers| readers.latest_rates.lacks_end(&view.sample)) {
                 self.with(
                     |Readers {
                          finder, quality, alarms, history, history_file, latest_rates, wrong, reference, ..

@@ -248,14 +248,21 @@ pub struct QualityMonitor {
     /// Since when each source has sent that was unmasked and is not in events again.
     outside: BTreeMap<SourceId, Instant>,
     quality: Quality,
+    /// The run that ended last, until the next one begins: its sentence names it.
+    ended_run: Option<Quality>,
 }
 
 impl QualityMonitor {
     /// Looks at the next sample. A sample that was seen already changes nothing.
     pub fn observe(&mut self, sample: impl Into<Arc<Sample>>) {
         let sample = sample.into();
+        let has_not_begun = matches!(sample.phase, "initial" | "configured");
         if self.run != sample.run {
-            *self = Self { run: sample.run, ..Self::default() };
+            let ended_run = self.as_ended().filter(|_| has_not_begun);
+            *self = Self { run: sample.run, ended_run, ..Self::default() };
+        }
+        if !has_not_begun {
+            self.ended_run = None;
         }
         if self.last.as_ref().is_some_and(|last| last.time == sample.time) {
             return;
@@ -276,9 +283,31 @@ impl QualityMonitor {
         for known in &mut self.known {
             let age = sample.time.since(known.last);
             let goes_on = if known.is_condition { age.is_zero() } else { age < CURRENT };
-            known.problem.is_current = goes_on && sample.phase != "ended";
+            // What a disk did not take is dropped at the very end of a run.
+            let is_of_nodes = known.problem.kind == ProblemKind::FragmentsLost && known.problem.source.is_none();
+            known.problem.is_current = goes_on && (sample.phase != "ended" || is_of_nodes && age.is_zero());
         }
         self.quality = self.conclude(before.as_deref(), &sample, rates.as_ref());
+        if let Some(ended) = self.ended_run.as_ref().filter(|_| !self.quality.is_current) {
+            self.quality = ended.clone();
+        }
+    }
+
+    /// The quality of this run as it stays when it has ended; none if there was no run.
+    fn as_ended(&self) -> Option<Quality> {
+        let Some(sample) = self.last.as_ref().filter(|_| self.began.is_some()) else { return self.ended_run.clone() };
+        let mut quality = self.quality.clone();
+        quality.problems.iter_mut().for_each(|problem| problem.is_current = false);
+        quality.problems.sort_by_key(|problem| (problem.kind, core::cmp::Reverse(problem.count)));
+        let Quality { complete, incomplete, doubtful, .. } = &mut quality;
+        [complete, incomplete, doubtful].into_iter().for_each(|count| count.per_second = 0.0);
+        if quality.state == QualityState::NoData && complete.total > 0 {
+            quality.state = QualityState::Good;
+        }
+        let sentence = summed_up(&quality.problems, quality.state, quality.complete.total, sample);
+        quality.sentence = format!("run {} has ended: {sentence}", self.run);
+        quality.is_current = false;
+        Some(quality)
     }
 
     /// The quality of the data as of the last sample.

@@ -238,6 +238,34 @@ fn events_that_a_disk_did_not_take_are_named_with_the_builder_unit_once() {
     assert_eq!(quality.state, QualityState::Incomplete);
 }
 
+#[test]
+fn what_a_disk_did_not_take_when_the_run_stopped_is_said_until_the_next_run_begins() {
+    let lost = |second: u64, phase: &'static str, count: u64| {
+        look(second, |look| {
+            (look.phase, look.events.built) = (phase, 100);
+            look.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskRefusals, 3), (Counter::DiskFull, 1)]);
+            look.events.incomplete_dropped.add(Cause::WriteFailed, count);
+        })
+    };
+    let run = [lost(1, "running", 0), lost(2, "draining", 0), lost(3, "ended", 16)];
+    let words = "bu0 did not write 16 events: no space was left";
+    let quality = after(run.clone());
+    assert_eq!((&*quality.sentence, quality.current(ProblemKind::FragmentsLost)), (words, 1), "its alarm is raised");
+    let next = |second: u64, run: u32, phase: &'static str| {
+        look(second, |look| {
+            (look.run, look.phase, look.events) = (RunNumber(run), phase, Default::default());
+            look.sources.clear();
+        })
+    };
+    let configured = run.into_iter().chain([next(4, 0, "initial"), next(5, 4, "configured")]);
+    let quality = after(configured.clone());
+    assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, false));
+    assert_eq!(quality.sentence, format!("run 3 has ended: earlier (00:00:03 to 00:00:03 UTC): {words}"));
+    assert_eq!((quality.complete.total, quality.complete.per_second), (100, 0.0));
+    let quality = after(configured.chain([next(6, 4, "running")]));
+    assert_eq!((quality.state, &*quality.sentence), (QualityState::NoData, "no events yet"));
+}
+
 /// A source whose numbers do not begin at the run's first one, `stale` fragments in.
 fn begins_at(look: &mut Sample, first: u64, came: u64, stale: u64) {
     look.sources[0].numbering.begun = Some(Begun { first, came, skipped: None });

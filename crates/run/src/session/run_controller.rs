@@ -610,6 +610,9 @@ impl RunController {
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };
         self.closing = Some(handle.threads());
+        // What ended last is known only now, such as events that a disk did not take.
+        self.view.sample = Arc::new(handle.sample());
+        self.activity.observe(&self.view.sample);
         let before = |time: Duration| Utc(self.view.sample.utc.0.saturating_sub(time.as_nanos() as i64));
         handle.note_silence(self.activity.stopped().map(|(source, time)| (source, before(time))).collect());
         let bring = self.bring.clone();
