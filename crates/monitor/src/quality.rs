@@ -323,7 +323,7 @@ impl QualityMonitor {
             let name = sample.name_of(source.source);
             self.restart(source, &name, (before, sample), all_restarted.as_deref(), &mut found);
             doubts(source, &name, &mut found);
-            found.extend(losses::losses(sample, source, beginnings.contains(&source.source), is_not_written));
+            found.extend(losses::losses((before, sample), source, beginnings.contains(&source.source), is_not_written));
             self.stays_out(source, &name, (before, sample), &mut found);
             self.absence(source, &name, (before, sample), &mut found);
         }
@@ -425,8 +425,8 @@ impl QualityMonitor {
             report(ProblemKind::NodeMissing, sentence.clone());
         }
         let is_busy = |source: &SourceSample| {
-            let was = before.and_then(|before| before.source(source.source)).map(|was| was.account.received);
-            was.is_some_and(|was| source.account.received > was) || is_held_back(source, before)
+            let was = before.and_then(|before| before.source(source.source)).map(SourceSample::came);
+            was.is_some_and(|was| source.came() > was) || is_held_back(source, before)
         };
         let time = sample.time.since(self.ended.1);
         let is_away = missing.is_some() || silent.is_some();
@@ -480,7 +480,8 @@ impl QualityMonitor {
                 let (since_ns, last_ns) = (sample.utc.0, sample.utc.0);
                 let problem =
                     Problem { kind, source, count: 0, since_ns, last_ns, is_current: true, sentence: String::new() };
-                self.known.push(Known { problem, last: sample.time, is_condition: holds });
+                let is_condition = holds && kind != ProblemKind::FragmentsLost;
+                self.known.push(Known { problem, last: sample.time, is_condition });
                 self.known.last_mut().expect("it was just added")
             }
         };
@@ -612,11 +613,21 @@ pub const fn is_misfit(received: u64, failed: u64) -> bool {
 /// Fewer fragments than these say nothing about a source.
 const SOME: u64 = 16;
 
+/// Whether nearly all bytes of a source are in no frame.
+pub const fn is_garbage(payload_bytes: u64, garbage_bytes: u64) -> bool {
+    garbage_bytes >= SOME_BYTES && garbage_bytes / 9 >= payload_bytes
+}
+
+/// Fewer bytes than these say nothing about a source.
+const SOME_BYTES: u64 = 4096;
+
 /// Two or more sources of which nearly all fragments have failed their checks since the run began, and a sentence.
 pub(crate) fn exchanged(sample: &Sample) -> Option<(Vec<SourceId>, String)> {
     let fails = |source: &&SourceSample| {
         let failed = wrong_checksums(source) + source.account.dropped.get(Cause::NotMatched);
+        let bytes = |counter| source.numbers.get(counter);
         is_misfit(source.account.received, failed)
+            || is_garbage(bytes(Counter::PayloadBytesReceived), bytes(Counter::GarbageBytes))
     };
     let sources: Vec<_> = sample.sources.iter().filter(fails).map(|source| source.source).collect();
     let names: Vec<_> = sources.iter().map(|source| sample.name_of(*source)).collect();

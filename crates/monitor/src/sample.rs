@@ -103,6 +103,11 @@ impl SourceSample {
         self.numbers.get(Counter::SourcesEnded) > 0 || self.numbers.get(Counter::SourceMasked) > 0
     }
 
+    /// Grows with whatever comes of it: fragments, and bytes in which no frame is found.
+    pub fn came(&self) -> u64 {
+        self.account.received + self.numbers.get(Counter::GarbageBytes)
+    }
+
     /// It was unmasked, and none of its fragments has gone on with the numbers of the run yet.
     pub fn is_asked_back(&self) -> bool {
         self.numbers.get(Counter::SourceMasked) == 2
@@ -380,7 +385,7 @@ pub struct Activity {
     presence: Presence,
     /// How many events had ended, and when that was seen to change.
     ended: (u64, Instant),
-    /// Ordered by source: how many fragments it had sent, and when that was seen to change.
+    /// Ordered by source: how much [came](SourceSample::came) of it, and when that was seen to change.
     known: Vec<(SourceId, u64, Instant)>,
     /// Nodes of which nothing was known at some time of the run, and when that was so last.
     quiet: BTreeMap<NodeId, Instant>,
@@ -404,7 +409,7 @@ impl Activity {
         self.quiet.extend(quiet.map(|node| (node, sample.time)));
         let before = core::mem::take(&mut self.known);
         let seen = sample.sources.iter().map(|source| {
-            let received = source.account.received;
+            let received = source.came();
             let place = before.binary_search_by_key(&source.source, |&(known, ..)| known);
             let unchanged = place.ok().map(|place| before[place]).filter(|&(_, known, _)| known == received);
             (source.source, received, unchanged.map_or(sample.time, |(.., since)| since))

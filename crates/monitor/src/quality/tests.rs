@@ -586,6 +586,31 @@ fn boards_whose_fragments_all_fail_their_checks_may_be_exchanged() {
     assert!(!quality([100, 40]).sentence.contains("exchanged"), "one of them is right");
 }
 
+/// Over TCP one fragment is given up, and all bytes behind it are passed over in search of a frame.
+fn without_frames(second: u64, ids: &[u32]) -> Sample {
+    look(second, |look| {
+        look.events.built = 0;
+        for id in ids {
+            let one = &mut look.sources[*id as usize - 1];
+            *one = source(*id, 1);
+            one.account.dropped.add(Cause::NotMatched, 1);
+            one.numbers.add(Counter::GarbageBytes, 80_000 * second);
+        }
+    })
+}
+
+#[test]
+fn boards_of_which_no_frame_is_found_send_and_may_be_exchanged() {
+    let quality = after((1..=20).map(|second| without_frames(second, &[1, 2])));
+    let current = |kind| quality.current(kind);
+    assert_eq!((current(ProblemKind::WrongSource), current(ProblemKind::SourceSilent)), (2, 0), "{quality:#?}");
+    assert!(quality.sentence.starts_with("nearly all fragments of source 1 and source 2 fail"), "{}", quality.sentence);
+    let quality = after((1..=20).map(|second| without_frames(second, &[2])));
+    let words = "source 2: 1 fragment lost: 1 not matched; 1,600,000 bytes in no frame";
+    assert_eq!((only(&quality).kind, &*only(&quality).sentence), (ProblemKind::FragmentsLost, words));
+    assert!(quality.is_current, "it goes on as long as bytes come");
+}
+
 #[test]
 fn good_data_whose_step_is_not_checked_say_so() {
     let unchecked = |look: &mut Sample| look.unchecked_step = Some(Arc::from("step not checked: straw has no `time`"));
