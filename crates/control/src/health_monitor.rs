@@ -380,6 +380,20 @@ impl HealthMonitor {
         self.with(|Readers { alarms, .. }| alarms.shown().into_iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
     }
 
+    /// Returns the alarms that operators shelved.
+    pub(crate) fn shelved(&self) -> Vec<Alarm> {
+        let is_shelved = |alarm: &&ropewalk_monitor::alarms::Alarm| alarm.shelved_until.is_some();
+        let of = |Readers { alarms, .. }: &mut Readers| {
+            alarms.all().iter().filter(is_shelved).map(|alarm| Alarm::of(alarm, alarms)).collect()
+        };
+        self.with(of)
+    }
+
+    /// Returns the operator who acknowledged an alarm, while it is raised.
+    pub(crate) fn known_by(&self, name: &str) -> Option<String> {
+        self.with(|readers| readers.alarms.all().iter().find(|alarm| alarm.rule.name == name)?.known_by.clone())
+    }
+
     /// Acknowledges an alarm in the name of the operator `by`.
     ///
     /// # Errors

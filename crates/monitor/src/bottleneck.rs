@@ -285,9 +285,13 @@ fn disk_failing(view: &View<'_>) -> Option<Finding> {
 fn disk_full(view: &View<'_>) -> Option<Finding> {
     let node = view.now.nodes.iter().find(|node| node.numbers.get(Counter::DiskFull) > 0)?;
     let waiting = node.numbers.get(Counter::DiskFull);
+    let can_write = |one: &crate::NodeSample| one.is_connected && one.numbers.get(Counter::DiskFull) == 0;
+    let mut builders = view.now.nodes.iter().filter(|one| one.node.role == Role::Builder);
     let (name, place) = (view.name(node.node), view.now.place_of(node.node));
     let sentence = if view.now.phase == "draining" {
         cannot_write(view, node.node, "no space left; free some")
+    } else if view.built() > 0 && builders.any(can_write) {
+        format!("{name} waits, because its disk is full{place}; make room, it goes on by itself. The others go on")
     } else {
         format!("stopped by {name}: its disk is full{place}; make room, the run goes on by itself")
     };

@@ -304,14 +304,16 @@ pub(crate) struct Live {
     pub(crate) quality: Quality,
     /// Alarms to show to the operator.
     pub(crate) alarms: Vec<Alarm>,
+    /// Alarms that operators shelved: these are not among `alarms`.
+    pub(crate) shelved: Vec<Alarm>,
     /// The latest incidents.
     pub(crate) incidents: Incidents,
     /// Received fragment bytes.
     pub(crate) bytes_received: u64,
     /// Written bytes.
     pub(crate) bytes_written: u64,
-    /// Free bytes on the disks; null if unknown.
+    /// Free bytes on the disk of a builder unit that has least; null if unknown.
     pub(crate) disk_free_bytes: Option<u64>,
-    /// Seconds until the disks are full at the present rate; null if unknown.
+    /// Seconds until the first disk is full at the present rate; null if unknown.
     pub(crate) disk_left_s: Option<u64>,
 }
