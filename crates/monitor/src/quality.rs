@@ -702,8 +702,9 @@ fn incomplete(sample: &Sample, found: &mut Vec<Finding>) {
         return;
     }
     let common = never_began(&sample.numbered());
-    let of =
-        |source: &SourceSample| (source.account.never_came().saturating_sub(common), sample.name_of(source.source));
+    // Readout units report a source as missing before the event manager hears of the end of the event.
+    let missed = |source: &SourceSample| source.account.never_came().saturating_sub(common).min(count);
+    let of = |source: &SourceSample| (missed(source), sample.name_of(source.source));
     let mut sources: Vec<_> = sample.sources.iter().map(of).filter(|(events, _)| *events > 0).collect();
     sources.sort_by_key(|(events, _)| core::cmp::Reverse(*events));
     let named = sources.iter().take(NAMED).enumerate();

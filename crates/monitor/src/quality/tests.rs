@@ -360,6 +360,15 @@ fn incomplete_events_name_every_source_that_is_missing() {
 }
 
 #[test]
+fn no_source_is_missing_in_more_events_than_are_incomplete() {
+    let quality = after([look(1, |look| {
+        look.events.incomplete_emitted = 844;
+        look.sources.iter_mut().for_each(|source| source.account.missing.add(Cause::TimedOut, 1_463));
+    })]);
+    assert_eq!(only(&quality).sentence, "844 incomplete events: source 1 is missing in 844, source 2 in 844");
+}
+
+#[test]
 fn a_node_that_is_away_and_a_run_that_builds_nothing_are_named() {
     let away = |second: u64, built: u64| {
         look(second, |look| {
