@@ -128,32 +128,30 @@ function chosenOf(sources) {
 const DEEDS = {
   "source-mask": {
     name: "Mask",
-    what: "be taken out of this run and of the next ones",
+    question: (whose) => `Take ${whose} out of this run and the next ones?`,
     carryOut: (sources) => give("masks", {}, { sources, is_masked: true }),
   },
   "source-unmask": {
     name: "Unmask",
-    what: "take part again in this run and in the next ones",
+    question: (whose) => `Take ${whose} into this run and the next ones again?`,
     carryOut: (sources) => give("masks", {}, { sources, is_masked: false }),
   },
   "source-restart": {
     name: "Restart",
-    what: "be taken out of this run and in again, from the next event that they send",
+    question: (whose) => `Take ${whose} out of this run, and in again from the next event that comes?`,
     carryOut: async (sources) => {
       const told = await give("masks/restart", {}, { sources });
-      if (told) notice(told.restarted.map(({ source, out_from }) => `${capital(sourceLabel(source))} is out from event ${out_from} on, until it sends.`).join(" "));
+      if (told) notice(told.restarted.map(({ source, out_from }) => `${sourceLabel(source)} is out from event ${out_from} on, until it sends.`).join(" "));
     },
   },
 };
 
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-
-async function carryOut({ name, what, carryOut: begin }) {
+async function carryOut({ name, question, carryOut: begin }) {
   const sources = chosenOf(last.sources).map((source) => source.id);
-  const whose = sources.length === 1 ? `${capital(sourceLabel(sources[0]))} is to` : `${sources.length} sources are to`;
+  const whose = sources.length === 1 ? sourceLabel(sources[0]) : `${sources.length} sources`;
   const said = await ask({
     title: `${name} ${sources.length === 1 ? "a source" : `${sources.length} sources`}`,
-    text: `${whose} ${what}${sources.length === 1 ? "" : `: ${sources.map(sourceLabel).join(", ")}`}.`,
+    text: `${question(whose)}${sources.length === 1 ? "" : ` These are ${sources.map(sourceLabel).join(", ")}.`}`,
     agree: name,
   });
   if (said) await begin(sources);

@@ -113,7 +113,10 @@ impl Authorisation {
         }
         if let Some(token) = &self.token {
             let shown = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-            if !shown.is_some_and(|shown| token.is(shown.trim())) {
+            if shown.is_some_and(|shown| !token.is(shown.trim())) {
+                return Err((StatusCode::UNAUTHORIZED, "this token is wrong".to_owned()));
+            }
+            if shown.is_none() {
                 let why = "commands need a token: `ropewalk ctl --token FILE` with the file of --control-token, or the header \
                            `Authorization: Bearer TOKEN`";
                 return Err((StatusCode::UNAUTHORIZED, why.to_owned()));

@@ -315,6 +315,11 @@ impl QualityMonitor {
         &self.quality
     }
 
+    /// Whether [`QualityMonitor::quality`] is still that of the run before.
+    pub const fn is_between_runs(&self) -> bool {
+        self.ended_run.is_some()
+    }
+
     fn findings(&mut self, before: Option<&Sample>, sample: &Sample) -> Vec<Finding> {
         let mut found = Vec::new();
         let beginnings = beginnings(before, sample, &mut found);

@@ -99,7 +99,7 @@ counters! {
     WireBytesReceived = "wire_bytes_received", Bytes, Total, [];
     /// Bytes of fragments received, without transport framing.
     PayloadBytesReceived = "payload_bytes_received", Bytes, Total, [];
-    /// Fragments whose end was found.
+    /// Fragments that arrived complete.
     FragmentsReceived = "fragments_received", Count, Total, [];
     /// Fragments in complete events.
     FragmentsComplete = "fragments_in_complete_events", Count, Total, [];
