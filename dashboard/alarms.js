@@ -40,7 +40,23 @@ function line(alarm, run) {
   return item;
 }
 
-function showAlarms({ alarms, run }) {
+// Shelved alarms, in one line with a button for each that shows it again.
+function showShelved(shelved) {
+  const box = byId("shelved");
+  const shown = JSON.stringify(shelved.map(({ name, shelved_by: by }) => [name, by]));
+  box.hidden = shelved.length === 0;
+  if (box.dataset.shown === shown) return;
+  box.dataset.shown = shown;
+  const buttons = shelved.map(({ name, shelved_by: by }) => {
+    const made = element("button", { "aria-label": `Show again: ${words(name)}`, "data-place": name, title: by ? `shelved by ${by}` : "" }, `Show ${words(name)}`);
+    made.addEventListener("click", () => give(`alarms/${name}/shelve`, { seconds: 0 }).catch((error) => notice(String(error))));
+    return made;
+  });
+  replaceKept(box, [element("span", {}, `${shelved.length} shelved`), ...buttons]);
+}
+
+function showAlarms({ alarms, shelved, run }) {
+  showShelved(shelved ?? []);
   const box = byId("alarms");
   const shown = JSON.stringify(alarms.map((alarm) => [alarm.name, title(alarm, run)]));
   // Rebuilt only after a change, so that a button stays where it is pressed.

@@ -22,6 +22,9 @@ export async function show(source) {
   if (shown !== source) return;
   // The account of a source has the names without `fragments_`.
   const counted = counters.map(({ name, help }) => ({ name, help, value: source[name.replace(/^fragments_/, "")] }));
+  for (const [cause, value] of Object.entries(source.dropped ?? {})) {
+    counted.push({ name: cause, help: cause === "masked" ? "Fragments of events in which the source was masked." : "Fragments in no event for this cause.", value });
+  }
   setText(byId("counters-title"), `Counters of ${sourceLabel(source.id)}`);
   fill(byId("counters"), counted.filter(({ value }) => value > 0).map(({ name, help, value }) => ({ cells: [words(name), grouped(value), help] })));
 }

@@ -5,15 +5,23 @@ import { byId, element, setText } from "./format.js";
 const LONGEST_NOTICE_MILLISECONDS = 8000;
 
 let closing = 0;
+let isOver = () => false;
 let asked = Promise.resolve();
 
-// A notice. It lies over the page, so that nothing jumps; one that `passes` closes by itself.
-export function notice(text, { passes = false } = {}) {
+// A notice. It lies over the page, so that nothing jumps; one that `passes` closes by itself, and others as soon as `over` is true when
+// `review` asks.
+export function notice(text, { passes = false, over = () => false } = {}) {
   clearTimeout(closing);
+  isOver = over;
   byId("notice").hidden = !text;
   byId("notice").className = passes ? "toast passes" : "toast";
   setText(byId("notice-text"), text || "");
   if (passes) closing = setTimeout(() => notice(""), LONGEST_NOTICE_MILLISECONDS);
+}
+
+// Closes a notice that is no longer true.
+export function review() {
+  if (!byId("notice").hidden && isOver()) notice("");
 }
 
 // Asks a question with a field for each of `lines`: { name, label, value, further attributes }. Returns the values by name, or undefined

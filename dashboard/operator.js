@@ -1,6 +1,6 @@
 // Which operator has control: shown, taken, released, handed over. While another operator has it, this page sends no commands and says why.
 
-import { ask, notice } from "./dialogs.js";
+import { ask, notice, review } from "./dialogs.js";
 import { byId, moment, setText } from "./format.js";
 import { recall, remember } from "./memory.js";
 import { give, isOwn, name } from "./requests.js";
@@ -50,7 +50,8 @@ const isSame = (one, other) => one?.name === other?.name && one?.since_ns === ot
 // Tells this operator of a change made elsewhere.
 function tell(before, now) {
   if (before && isOwn(before.name)) {
-    notice(now ? `${now.name} has control now. You can only watch.` : "You no longer have control: control is free.");
+    const over = () => isHeldHere() || (now ? holder?.name !== now.name : holder !== null);
+    notice(now ? `${now.name} has control now. You can only watch.` : "You no longer have control: control is free.", { over });
   } else if (now && isOwn(now.name)) {
     notice("You were given control.", { passes: true });
   }
@@ -65,6 +66,7 @@ export function show(live) {
   holder = now;
   isKnown = true;
   isFirst = false;
+  review();
   render();
 }
 
@@ -77,6 +79,7 @@ async function change(what, parameters, words) {
   const reply = await give(`operator/${what}`, parameters);
   if (!reply) return;
   holder = reply.operator;
+  review();
   changed = { since: performance.now() };
   notice(words, { passes: true });
   render();
@@ -127,6 +130,7 @@ export function begin(again) {
   field.value = recall("who") ?? "";
   field.addEventListener("input", () => {
     remember("who", name());
+    review();
     render();
     onChange();
   });

@@ -68,7 +68,8 @@ export function stages(live) {
   }));
   const rate = (nodes) => sum(nodes.map((node) => node.rates?.rate_hz ?? 0));
   const away = (nodes) => nodes.filter(isGone).map((node) => `${node.label} ${gone(node)}`);
-  const decided = live.ledger.events.accepted + live.ledger.events.rejected;
+  const { accepted, rejected, quarantined = 0 } = live.ledger.events;
+  const decided = accepted + rejected + quarantined;
   const isPush = readouts.length === 0 && builders.length > 0;
   const isUnfiltered = !isPush && filters === null && live.ledger.events.rejected === 0;
   const givenUp = live.quality.problems.some(({ kind, is_current: isCurrent }) => kind === "filters_given_up" && isCurrent);

@@ -62,6 +62,7 @@ async function showAccount(run) {
     ["ledger", ledger.balanced ? "balanced" : "not balanced"],
     ["files", account.directory],
     ...Object.entries(account.fields ?? {}),
+    ...(account.remarks ?? []).map((remark) => ["remark", remark]),
     ...notes.map((note) => ["note", dated(note)]),
   ];
   const list = element("dl", {}, ...lines.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));

@@ -19,18 +19,28 @@ const connected = new Set();
 // Masked: events do not wait for it.
 const isOut = (source) => source.taking === "masked" || source.taking === "asked_back";
 
+// Events do not need it, and it never came.
+const isOptionalAndAway = (source) => Boolean(source.is_optional) && source.received === 0;
+
+// Its readout unit is not connected or does not report: nothing is known of the source, and the unit is at fault.
+const unitOf = (source, live) => live.nodes?.find((node) => node.name === source.readout);
+const isUnitAway = (source, live) => {
+  const unit = unitOf(source, live);
+  return unit !== undefined && (!unit.connected || unit.silent);
+};
+
 // It lost its connection without having ended.
-const isAway = (source) => !isOut(source) && !source.is_connected && !source.has_ended && connected.has(source.id);
+const isAway = (source) => !isOut(source) && !isOptionalAndAway(source) && !source.is_connected && !source.has_ended && connected.has(source.id);
 
 // For how many seconds a source has been silent; 0 for one that sends.
 function silentFor(source, live) {
-  if (source.has_ended || isOut(source)) return 0;
+  if (source.has_ended || isOut(source) || isOptionalAndAway(source)) return 0;
   const seconds = source.received > 0 ? source.silent_s ?? 0 : live.age_s;
   const interval = live.age_s / Math.max(1, source.received);
   return seconds > Math.max(SILENT_SECONDS, source.received > 0 ? SILENT_INTERVALS * interval : 0) ? seconds : 0;
 }
 
-export const isSilent = (source, live) => live.state === "running" && (isAway(source) || silentFor(source, live) > 0);
+export const isSilent = (source, live) => live.state === "running" && !isUnitAway(source, live) && (isAway(source) || silentFor(source, live) > 0);
 
 export const hasNeverSent = (source, live) => isSilent(source, live) && source.received === 0;
 
@@ -82,6 +92,8 @@ function statusOf(source, live, problems) {
   if (source.taking === "masked") return ["masked", 1];
   if (source.taking === "asked_back") return ["unmasked, not in events", 1];
   if (source.has_ended) return ["ended", 3];
+  if (isUnitAway(source, live)) return [unitOf(source, live).connected ? "unit does not report" : "unit not connected", 1];
+  if (isOptionalAndAway(source)) return ["never sent", 2];
   if (isAway(source)) return ["not connected", 0];
   if (hasNeverSent(source, live)) return ["never sent", 0];
   if (silent > 0) return [`silent for ${ago(silent)}`, 0];
@@ -123,32 +135,30 @@ function chosenOf(sources) {
 const DEEDS = {
   "source-mask": {
     name: "Mask",
-    what: "be taken out of this run and of the next ones",
+    question: (whose) => `Take ${whose} out of this run and the next ones?`,
     carryOut: (sources) => give("masks", {}, { sources, is_masked: true }),
   },
   "source-unmask": {
     name: "Unmask",
-    what: "take part again in this run and in the next ones",
+    question: (whose) => `Take ${whose} into this run and the next ones again?`,
     carryOut: (sources) => give("masks", {}, { sources, is_masked: false }),
   },
   "source-restart": {
     name: "Restart",
-    what: "be taken out of this run and in again, from the next event that they send",
+    question: (whose) => `Take ${whose} out of this run, and in again from the next event that comes?`,
     carryOut: async (sources) => {
       const told = await give("masks/restart", {}, { sources });
-      if (told) notice(told.restarted.map(({ source, out_from }) => `${capital(sourceLabel(source))} is out from event ${out_from} on, until it sends.`).join(" "));
+      if (told) notice(told.restarted.map(({ source, out_from }) => `${sourceLabel(source)} is out from event ${out_from} on, until it sends.`).join(" "));
     },
   },
 };
 
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-
-async function carryOut({ name, what, carryOut: begin }) {
+async function carryOut({ name, question, carryOut: begin }) {
   const sources = chosenOf(last.sources).map((source) => source.id);
-  const whose = sources.length === 1 ? `${capital(sourceLabel(sources[0]))} is to` : `${sources.length} sources are to`;
+  const whose = sources.length === 1 ? sourceLabel(sources[0]) : `${sources.length} sources`;
   const said = await ask({
     title: `${name} ${sources.length === 1 ? "a source" : `${sources.length} sources`}`,
-    text: `${whose} ${what}${sources.length === 1 ? "" : `: ${sources.map(sourceLabel).join(", ")}`}.`,
+    text: `${question(whose)}${sources.length === 1 ? "" : ` These are ${sources.map(sourceLabel).join(", ")}.`}`,
     agree: name,
   });
   if (said) await begin(sources);

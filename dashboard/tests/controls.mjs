@@ -114,6 +114,7 @@ async function meetsInARace(ada) {
 
 async function hasNoName(bob) {
   await until(bob, "control to be free", holder("Control is free"));
+  expect(await bob.locator("#notice").isHidden(), "a notice says that ada has control, who released it");
   await bob.getByLabel("Your name").fill("");
   await bob.getByRole("button", { name: "Take control" }).click();
   await until(bob, "a name is needed", notice("Enter your name first"));

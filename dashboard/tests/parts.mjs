@@ -88,6 +88,14 @@ async function saysOnce(page) {
     ["No run is going on.", "critical: events incomplete in run 2, over, not acknowledged"]);
   same("in a run", await shown({ state: "running", run: 2, limit, quality, alarms: [{ ...alarm, state: "active" }] }),
     ["veto (source 3) sends nothing, see Data quality", "critical: events incomplete"]);
+  const shelved = (live) => page.evaluate(async (view) => {
+    (await import("/alarms.js")).show(view);
+    const line = document.getElementById("shelved");
+    return [line.hidden, line.textContent];
+  }, live);
+  const calm = { state: "running", run: 2, limit, quality, alarms: [] };
+  same("a shelved alarm", await shelved({ ...calm, shelved: [{ name: "rate_low", shelved_by: "ada" }] }), [false, "1 shelvedShow rate low"]);
+  same("none", (await shelved({ ...calm, shelved: [] }))[0], true);
 }
 
 // The data flow is green only while events are whole, and red where they are not.

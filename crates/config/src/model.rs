@@ -162,6 +162,14 @@ impl Configuration {
         by_text.into_iter().map(|(text, names)| format!("first event number {text}: {}", some_of(&names))).collect()
     }
 
+    /// Sources whose frames have a `sequence` that is probably the number of the first event in each, which a splitter divides.
+    pub fn sequence_beside_splitter(&self) -> Option<String> {
+        let is_odd = |source: &&SourceSection| source.own_splitter().is_some() && source.sequence.is_some();
+        let names: Vec<String> = self.source.iter().filter(is_odd).map(SourceSection::name_or_id).collect();
+        let why = "must go up by one per frame; if it is the number of the first event in each frame, leave it out";
+        (!names.is_empty()).then(|| format!("{}: `sequence` beside a splitter {why}", names.join(", ")))
+    }
+
     /// Sources in which a slip by one event stays unseen, and what they lack; `None` if each is compared with the reference
     /// of `[synchrony]`, or none is to be.
     pub fn unchecked_step(&self) -> Option<String> {

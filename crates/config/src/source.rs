@@ -554,16 +554,6 @@ impl SourceSection {
     }
 }
 
-impl Configuration {
-    /// Sources whose frames have a `sequence` that is probably the number of the first event in each, which a splitter divides.
-    pub fn sequence_beside_splitter(&self) -> Option<String> {
-        let is_odd = |source: &&SourceSection| source.own_splitter().is_some() && source.sequence.is_some();
-        let names: Vec<String> = self.source.iter().filter(is_odd).map(SourceSection::name_or_id).collect();
-        let why = "must go up by one per frame; if it is the number of the first event in each frame, leave it out";
-        (!names.is_empty()).then(|| format!("{}: `sequence` beside a splitter {why}", names.join(", ")))
-    }
-}
-
 /// The first thing that is wrong with how the frames of a source are gathered.
 pub(super) fn check_gathering(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if source.gather == Some(true) {

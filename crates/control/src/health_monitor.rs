@@ -182,6 +182,12 @@ struct LatestRates {
 }
 
 impl LatestRates {
+    /// Whether this is the last sample of the run that it saw last, and it has not seen it: the run is closed soon.
+    fn lacks_end(&self, sample: &Sample) -> bool {
+        let is_next = |last: &Arc<Sample>| last.run == sample.run && last.time != sample.time;
+        sample.phase == "ended" && self.last.as_ref().is_some_and(is_next)
+    }
+
     /// Looks at the next sample. One that it has seen says nothing new.
     fn observe(&mut self, sample: &Arc<Sample>) {
         if self.last.as_ref().is_some_and(|last| last.run == sample.run && last.time == sample.time) {
@@ -244,7 +250,7 @@ impl HealthMonitor {
                 control.incident(format!("alarms: a message was not sent: {}", why.unwrap_or_default()));
             }
             let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
-            let entries = if view.run.is_some() {
+            let entries = if view.run.is_some() || self.with(|readers| readers.latest_rates.lacks_end(&view.sample)) {
                 self.with(
                     |Readers {
                          finder, quality, alarms, history, history_file, latest_rates, wrong, reference, ..
@@ -372,6 +378,20 @@ impl HealthMonitor {
     /// Returns the alarms to show: raised and not shelved.
     pub(crate) fn shown(&self) -> Vec<Alarm> {
         self.with(|Readers { alarms, .. }| alarms.shown().into_iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
+    }
+
+    /// Returns the alarms that operators shelved.
+    pub(crate) fn shelved(&self) -> Vec<Alarm> {
+        let is_shelved = |alarm: &&ropewalk_monitor::alarms::Alarm| alarm.shelved_until.is_some();
+        let of = |Readers { alarms, .. }: &mut Readers| {
+            alarms.all().iter().filter(is_shelved).map(|alarm| Alarm::of(alarm, alarms)).collect()
+        };
+        self.with(of)
+    }
+
+    /// Returns the operator who acknowledged an alarm, while it is raised.
+    pub(crate) fn known_by(&self, name: &str) -> Option<String> {
+        self.with(|readers| readers.alarms.all().iter().find(|alarm| alarm.rule.name == name)?.known_by.clone())
     }
 
     /// Acknowledges an alarm in the name of the operator `by`.

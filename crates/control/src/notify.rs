@@ -2,7 +2,7 @@
 //! that the server does not wait for them.
 
 use crate::tls::{distrust, explain, is_encrypted, trust};
-use ropewalk_monitor::alarms::{Alarm, Change, State};
+use ropewalk_monitor::alarms::{Alarm, Change, EARLIER, State};
 use ropewalk_run::user_command;
 use ropewalk_terms::{RunNumber, Utc};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -46,6 +46,13 @@ pub(crate) enum Message {
     Test { utc_ns: i64, run: Option<u32>, by: String },
 }
 
+/// The sentence of an alarm in this state. Another look may have seen the end of its cause before the message is made.
+fn sentence(alarm: &Alarm, state: State) -> String {
+    let is_raised = matches!(state, State::Active | State::Acknowledged);
+    let now = if is_raised { alarm.sentence.strip_prefix(EARLIER) } else { None };
+    now.unwrap_or(&alarm.sentence).to_owned()
+}
+
 impl Message {
     /// Creates the message for a change of an alarm; none if the change is not reported.
     pub(crate) fn of(change: &Change, alarm: &Alarm, run: Option<RunNumber>) -> Option<Self> {
@@ -59,7 +66,7 @@ impl Message {
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: change.value,
-            sentence: alarm.sentence.clone(),
+            sentence: sentence(alarm, change.to),
             state: crate::api_types::name_of(&change.to),
             by: change.by.clone(),
         })
@@ -74,7 +81,7 @@ impl Message {
             severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: alarm.value,
-            sentence: alarm.sentence.clone(),
+            sentence: sentence(alarm, state),
             state: crate::api_types::name_of(&state),
             by: alarm.known_by.clone(),
         }

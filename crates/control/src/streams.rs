@@ -13,8 +13,9 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use ropewalk_engine::tap::{Asked, EventSelection, Tap};
+use ropewalk_monitor::{NodeSample, Rates};
 use ropewalk_run::session::{ControlHandle, SessionView};
-use ropewalk_terms::Counter;
+use ropewalk_terms::{Counter, NodeId};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_stream::StreamExt;
@@ -31,22 +32,40 @@ const LIVE_PERIOD: Duration = Duration::from_millis(500);
 
 impl Live {
     pub(crate) fn of(view: &SessionView, health: &HealthMonitor) -> Self {
+        let rates = health.rates();
+        let (disk_free_bytes, disk_left_s) = disk_left(view, rates.as_ref());
         Self {
             state: State::of(view),
             ledger: Balance::of(view),
             sources: sources(view),
             nodes: nodes(view, &health.silent_nodes(&view.sample)),
-            rates: health.rates(),
+            rates,
             limit: health.limit(),
             quality: health.quality(),
             alarms: health.shown(),
+            shelved: health.shelved(),
             incidents: health.incidents("", LATEST),
             bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),
             bytes_written: view.snapshot.counter(Counter::BytesWritten),
-            disk_free_bytes: view.disk_left.map(|left| left.free_bytes),
-            disk_left_s: view.disk_left.and_then(|left| left.time).map(|time| time.as_secs()),
+            disk_free_bytes,
+            disk_left_s,
         }
     }
+}
+
+/// Returns the free bytes of the disk that has least, and the seconds until the first one is full. If builder units are
+/// other processes, these are what they report.
+fn disk_left(view: &SessionView, rates: Option<&Rates>) -> (Option<u64>, Option<u64>) {
+    if let Some(left) = view.disk_left {
+        return (Some(left.free_bytes), left.time.map(|time| time.as_secs()));
+    }
+    let room = |node: &NodeSample| Some((node.node, node.numbers.known(Counter::OutputRoom)?));
+    let rooms: Vec<_> = view.sample.nodes.iter().filter(|node| node.is_connected).filter_map(room).collect();
+    let time = |&(node, bytes): &(NodeId, u64)| {
+        let rates = rates?.nodes.iter().find(|rates| rates.node == node)?;
+        (rates.bytes_per_second > 0.0).then(|| (bytes as f64 / rates.bytes_per_second) as u64)
+    };
+    (rooms.iter().map(|&(_, bytes)| bytes).min(), rooms.iter().filter_map(time).min())
 }
 
 /// Publishes views while clients are connected.

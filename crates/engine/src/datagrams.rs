@@ -523,6 +523,6 @@ impl Route {
         }
         // Datagrams from before the run are not missed.
         let unseen = FrameCounts { missing: 0, found: 0, out_of_order: 0, forgiven: 0, ..counts };
-        readout.note_frames(self.source, if readout.has_started() { counts } else { unseen });
+        readout.note_frames(now, self.source, if readout.has_started() { counts } else { unseen });
     }
 }

@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use ropewalk_terms::{Instant, RunNumber, SourceId};
+use ropewalk_terms::{Instant, NodeId, RunNumber, SourceId};
 
-use crate::Sample;
 use crate::presence::Presence;
+use crate::{Sample, SourceSample};
 
 /// A source that sends nothing for so long while others send is silent.
 pub(crate) const SILENT: Duration = Duration::from_secs(2);
@@ -29,10 +29,12 @@ pub struct Activity {
     presence: Presence,
     /// How many events had ended, and when that was seen to change.
     ended: (u64, Instant),
-    /// Ordered by source: how many fragments it had sent, and when that was seen to change.
+    /// Ordered by source: how much [came](SourceSample::came) of it, and when that was seen to change.
     known: Vec<(SourceId, u64, Instant)>,
     /// When the first fragment of each source was seen.
     begun: BTreeMap<SourceId, Instant>,
+    /// Nodes of which nothing was known at some time of the run, and when that was so last.
+    quiet: BTreeMap<NodeId, Instant>,
 }
 
 impl Activity {
@@ -46,12 +48,15 @@ impl Activity {
         if sample.run != self.run {
             self.known.clear();
             self.begun.clear();
+            self.quiet.clear();
             self.run = sample.run;
         }
         self.now = sample.time;
+        let quiet = sample.nodes.iter().map(|node| node.node).filter(|node| self.presence.is_quiet(*node, sample));
+        self.quiet.extend(quiet.map(|node| (node, sample.time)));
         let before = core::mem::take(&mut self.known);
         let seen = sample.sources.iter().map(|source| {
-            let received = source.account.received;
+            let received = source.came();
             let place = before.binary_search_by_key(&source.source, |&(known, ..)| known);
             let unchanged = place.ok().map(|place| before[place]).filter(|&(_, known, _)| known == received);
             (source.source, received, unchanged.map_or(sample.time, |(.., since)| since))
@@ -77,6 +82,13 @@ impl Activity {
     pub fn silent_for(&self, source: SourceId) -> Option<Duration> {
         let place = self.known.binary_search_by_key(&source, |&(known, ..)| known).ok()?;
         Some(self.now.since(self.known[place].2))
+    }
+
+    /// How long the source itself has been silent: nothing comes of one whose readout unit is away or does not report, and
+    /// that is no fault of the source.
+    pub fn silent_itself_for(&self, source: &SourceSample) -> Duration {
+        let silent = self.silent_for(source.source).unwrap_or_default();
+        self.quiet.get(&source.readout).map_or(silent, |since| silent.min(self.now.since(*since)))
     }
 
     /// For how long no event has ended, as exact as samples are close.

@@ -379,7 +379,7 @@ pub struct Alarm {
 }
 
 /// The sentence of an alarm whose cause is over begins with this.
-const EARLIER: &str = "earlier: ";
+pub const EARLIER: &str = "earlier: ";
 
 /// The part of an operator's name that is kept.
 fn short(by: &str) -> String {

@@ -286,9 +286,13 @@ fn disk_failing(view: &View<'_>) -> Option<Finding> {
 fn disk_full(view: &View<'_>) -> Option<Finding> {
     let node = view.now.nodes.iter().find(|node| node.numbers.get(Counter::DiskFull) > 0)?;
     let waiting = node.numbers.get(Counter::DiskFull);
+    let can_write = |one: &crate::NodeSample| one.is_connected && one.numbers.get(Counter::DiskFull) == 0;
+    let mut builders = view.now.nodes.iter().filter(|one| one.node.role == Role::Builder);
     let (name, place) = (view.name(node.node), view.now.place_of(node.node));
     let sentence = if view.now.phase == "draining" {
         cannot_write(view, node.node, "no space left; free some")
+    } else if view.built() > 0 && builders.any(can_write) {
+        format!("{name} waits, because its disk is full{place}; make room, it goes on by itself. The others go on")
     } else {
         format!("stopped by {name}: its disk is full{place}; make room, the run goes on by itself")
     };
@@ -365,10 +369,11 @@ fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
 
 /// Silence of one source is a fault if others go on or wait for it; silence of all is a pause.
 fn source_silent(view: &View<'_>) -> Option<Finding> {
-    let silent_for = |source: &SourceSample| view.activity.silent_for(source.source).unwrap_or_default();
+    let silent_for = |source: &SourceSample| view.activity.silent_itself_for(source);
     let is_silent = |source: &SourceSample, rates: &SourceRates| {
         let is_read = rates.back_pressure_share < HELD_BACK;
-        silent_for(source) >= SILENT && is_read
+        let may_stay_away = source.account.received == 0 && view.now.optional.contains(&source.source);
+        silent_for(source) >= SILENT && is_read && !may_stay_away
     };
     if view.sources().all(|(source, rates)| is_silent(source, rates)) {
         return None;

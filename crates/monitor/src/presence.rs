@@ -11,6 +11,8 @@ use crate::Sample;
 
 /// A node that has not reported for this long hangs or is stopped. A busy machine may delay reports by a second or two.
 const SILENT: Duration = Duration::from_secs(5);
+/// Sources of a readout unit that has not reported for this long are not blamed for their silence.
+const QUIET: Duration = Duration::from_secs(1);
 /// A node that reports rarely may miss this many reports.
 const REPORTS: u32 = 3;
 /// The time between two looks counts for at most this. A program that was stopped itself has heard nothing all the while.
@@ -97,6 +99,13 @@ impl Presence {
         Some(SilentNodes { first: first.node, count, time: first.silent, sentence })
     }
 
+    /// Whether nothing is known of what this node does now: it is away, or has not reported for a while.
+    pub fn is_quiet(&self, node: NodeId, sample: &Sample) -> bool {
+        let patience = QUIET.max(REPORTS * sample.report_interval);
+        let is_away = sample.node(node).is_some_and(|known| !known.is_connected);
+        is_away || self.heard.iter().any(|one| one.node == node && one.silent >= patience)
+    }
+
     fn all_silent<'a>(&'a self, sample: &'a Sample) -> impl Iterator<Item = &'a Heard> {
         let patience = SILENT.max(REPORTS * sample.report_interval);
         self.heard.iter().filter(move |one| one.silent >= patience && sample.phase != "ended")
@@ -160,6 +169,12 @@ mod tests {
         hangs(9).for_each(|sample| presence.observe(&sample));
         let named = [NodeId::readout(0), NodeId::builder(0)].map(|node| presence.is_silent(node, &heard(9, 9, 3, 9)));
         assert_eq!(named, [true, false]);
+        let quiet = |until: u64| {
+            let mut presence = Presence::default();
+            hangs(until).for_each(|sample| presence.observe(&sample));
+            presence.is_quiet(NodeId::readout(0), &heard(until, until, 3, until))
+        };
+        assert_eq!([3, 4, 9].map(quiet), [false, true, true], "its sources are not blamed before it is named");
         let both = (1..=9).map(|second| heard(second, second, second.min(3), second.min(2)));
         let words = "bu0 and 1 more node have not reported for 7 s: they hang or are stopped";
         assert_eq!(said(both).as_deref(), Some(words));

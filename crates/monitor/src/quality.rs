@@ -48,7 +48,7 @@ pub enum ProblemKind {
     WrongSource,
     /// The bunch crossing of a source is not that of most sources of the event.
     BunchCrossingMismatch,
-    /// Filter units failed too often and are not restarted; without any, no event is decided on.
+    /// Filter units failed too often and are not restarted; without any, events go undecided to the error stream.
     FiltersGivenUp,
     /// A source was unmasked and sends, but its numbers do not go on with those of the run.
     SourceStaysOut,
@@ -107,18 +107,18 @@ impl ProblemKind {
         )
     }
 
-    /// What it makes of the events concerned.
+    /// What it makes of the events concerned: nothing where they are complete, as undecided ones of a filter are.
     const fn state(self) -> QualityState {
         match self {
             Self::NodeMissing
             | Self::NodeSilent
             | Self::DataAcquisitionDead
+            | Self::FiltersGivenUp
             | Self::FilterFailing
             | Self::SourceRecovered => QualityState::NoData,
             Self::SourceOutOfStep
             | Self::WrongSource
             | Self::BunchCrossingMismatch
-            | Self::FiltersGivenUp
             | Self::ChecksumsWrong
             | Self::FragmentsFaulty => QualityState::Doubtful,
             Self::WrongFirstNumber
@@ -136,14 +136,14 @@ impl ProblemKind {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QualityState {
-    /// No event has been built, or none is built now, and no problem of the data is known.
+    /// No event has been built, or none is built now because a unit is away or hangs, or for no known reason.
     #[default]
     NoData,
     /// All events are complete, and nothing is in doubt.
     Good,
     /// Events lack sources, or fragments are in no event.
     Incomplete,
-    /// Events hold fragments whose content, or whose event, is in doubt, or no filter is left to decide on them.
+    /// Events hold fragments whose content, or whose event, is in doubt.
     Doubtful,
 }
 
@@ -249,14 +249,21 @@ pub struct QualityMonitor {
     /// Since when each source has sent that was unmasked and is not in events again.
     outside: BTreeMap<SourceId, Instant>,
     quality: Quality,
+    /// The run that ended last, until the next one begins: its sentence names it.
+    ended_run: Option<Quality>,
 }
 
 impl QualityMonitor {
     /// Looks at the next sample. A sample that was seen already changes nothing.
     pub fn observe(&mut self, sample: impl Into<Arc<Sample>>) {
         let sample = sample.into();
+        let has_not_begun = matches!(sample.phase, "initial" | "configured");
         if self.run != sample.run {
-            *self = Self { run: sample.run, ..Self::default() };
+            let ended_run = self.as_ended().filter(|_| has_not_begun);
+            *self = Self { run: sample.run, ended_run, ..Self::default() };
+        }
+        if !has_not_begun {
+            self.ended_run = None;
         }
         if self.last.as_ref().is_some_and(|last| last.time == sample.time) {
             return;
@@ -277,14 +284,42 @@ impl QualityMonitor {
         for known in &mut self.known {
             let age = sample.time.since(known.last);
             let goes_on = if known.is_condition { age.is_zero() } else { age < CURRENT };
-            known.problem.is_current = goes_on && sample.phase != "ended";
+            // What a disk did not take is dropped at the very end of a run.
+            let is_of_nodes = known.problem.kind == ProblemKind::FragmentsLost && known.problem.source.is_none();
+            known.problem.is_current = goes_on && (sample.phase != "ended" || is_of_nodes && age.is_zero());
         }
         self.quality = self.conclude(before.as_deref(), &sample, rates.as_ref());
+        if let Some(ended) = self.ended_run.as_ref().filter(|_| !self.quality.is_current) {
+            self.quality = ended.clone();
+        }
+    }
+
+    /// The quality of this run as it stays when it has ended; none if there was no run.
+    fn as_ended(&self) -> Option<Quality> {
+        let Some(sample) = self.last.as_ref().filter(|_| self.began.is_some()) else { return self.ended_run.clone() };
+        let mut quality = self.quality.clone();
+        quality.problems.iter_mut().for_each(|problem| problem.is_current = false);
+        quality.problems.sort_by_key(|problem| (problem.kind, core::cmp::Reverse(problem.count)));
+        for count in [&mut quality.complete, &mut quality.incomplete, &mut quality.doubtful] {
+            count.per_second = 0.0;
+        }
+        if quality.state == QualityState::NoData && quality.complete.total > 0 {
+            quality.state = QualityState::Good;
+        }
+        let sentence = summed_up(&quality.problems, quality.state, quality.complete.total, sample);
+        quality.sentence = format!("run {} has ended: {sentence}", self.run);
+        quality.is_current = false;
+        Some(quality)
     }
 
     /// The quality of the data as of the last sample.
     pub const fn quality(&self) -> &Quality {
         &self.quality
+    }
+
+    /// Whether [`QualityMonitor::quality`] is still that of the run before.
+    pub const fn is_between_runs(&self) -> bool {
+        self.ended_run.is_some()
     }
 
     fn findings(&mut self, before: Option<&Sample>, sample: &Sample) -> Vec<Finding> {
@@ -295,7 +330,7 @@ impl QualityMonitor {
             let name = sample.name_of(source.source);
             self.restart(source, &name, (before, sample), all_restarted.as_deref(), &mut found);
             doubts(source, &name, &mut found);
-            found.extend(losses::losses(sample, source, beginnings.contains(&source.source), is_not_written));
+            found.extend(losses::losses((before, sample), source, beginnings.contains(&source.source), is_not_written));
             self.stays_out(source, &name, (before, sample), &mut found);
             self.absence(source, &name, (before, sample), &mut found);
         }
@@ -401,8 +436,8 @@ impl QualityMonitor {
             report(ProblemKind::NodeMissing, sentence.clone());
         }
         let is_busy = |source: &SourceSample| {
-            let was = before.and_then(|before| before.source(source.source)).map(|was| was.account.received);
-            was.is_some_and(|was| source.account.received > was) || is_held_back(source, before)
+            let was = before.and_then(|before| before.source(source.source)).map(SourceSample::came);
+            was.is_some_and(|was| source.came() > was) || is_held_back(source, before)
         };
         let time = sample.time.since(self.ended.1);
         let is_away = missing.is_some() || silent.is_some();
@@ -424,13 +459,18 @@ impl QualityMonitor {
         let mut report = |kind, sentence| {
             found.push(Finding { kind, source: Some(source.source), count: 0, holds: true, sentence });
         };
+        if self.activity.presence().is_quiet(source.readout, sample) {
+            return;
+        }
         if source.account.received == 0 {
-            if sample.time.since(began) >= NEVER_SENT {
+            // An optional source may stay away.
+            let is_expected = !sample.optional.contains(&source.source);
+            if is_expected && sample.time.since(began) >= NEVER_SENT {
                 report(ProblemKind::SourceNeverSent, never_sent(source, sample));
             }
             return;
         }
-        let silent = self.activity.silent_for(source.source).unwrap_or_default();
+        let silent = self.activity.silent_itself_for(source);
         let others = sample.sources.iter().filter(|other| other.source != source.source && !other.has_ended());
         let others_send = others.filter(|other| other.account.received > 0).any(|other| {
             self.activity.silent_for(other.source).is_some_and(|time| time < SILENT) || is_held_back(other, before)
@@ -451,7 +491,8 @@ impl QualityMonitor {
                 let (since_ns, last_ns) = (sample.utc.0, sample.utc.0);
                 let problem =
                     Problem { kind, source, count: 0, since_ns, last_ns, is_current: true, sentence: String::new() };
-                self.known.push(Known { problem, last: sample.time, is_condition: holds });
+                let is_condition = holds && kind != ProblemKind::FragmentsLost;
+                self.known.push(Known { problem, last: sample.time, is_condition });
                 self.known.last_mut().expect("it was just added")
             }
         };
@@ -471,15 +512,22 @@ impl QualityMonitor {
         let mut problems: Vec<_> = self.known.iter().map(|known| known.problem.clone()).collect();
         problems.sort_by_key(|problem| (!problem.is_current, problem.kind, core::cmp::Reverse(problem.count)));
         let complete = counted(|sample| sample.events.built);
-        let worst = problems.iter().map(|problem| problem.kind.state()).max_by_key(|state| *state as u8);
+        // A source that was silent while no event missed it has made no event worse, and no event needs an optional one.
+        let without_events = sample.incomplete_events() == 0;
+        let is_needed = |source: u32| !sample.optional.contains(&SourceId(source));
+        let is_harmless = |one: &&Problem| {
+            let is_silence = matches!(one.kind, ProblemKind::SourceSilent | ProblemKind::SourceNeverSent);
+            is_silence && (!one.is_current && without_events || !one.source.is_some_and(is_needed))
+        };
+        let states = problems.iter().filter(|one| !is_harmless(one)).map(|one| one.kind.state());
+        let worst = states.max_by_key(|state| *state as u8);
         // A node that is away explains at once why nothing is built.
         let is_still = sample.time.since(self.ended.1) >= SILENT;
-        let is_dead = problems.iter().filter(|one| one.is_current).any(|one| match one.kind {
-            ProblemKind::DataAcquisitionDead => true,
-            ProblemKind::NodeMissing | ProblemKind::NodeSilent => is_still,
-            _ => false,
-        });
+        let is_now = |kind| problems.iter().any(|one: &Problem| one.kind == kind && one.is_current);
+        let is_away = is_still && (is_now(ProblemKind::NodeMissing) || is_now(ProblemKind::NodeSilent));
+        let is_dead = is_away || is_now(ProblemKind::DataAcquisitionDead);
         let state = match worst.unwrap_or_default() {
+            _ if is_away => QualityState::NoData,
             QualityState::NoData if complete.total > 0 && !is_dead => QualityState::Good,
             state => state,
         };
@@ -571,11 +619,21 @@ pub const fn is_misfit(received: u64, failed: u64) -> bool {
 /// Fewer fragments than these say nothing about a source.
 const SOME: u64 = 16;
 
+/// Whether nearly all bytes of a source are in no frame.
+pub const fn is_garbage(payload_bytes: u64, garbage_bytes: u64) -> bool {
+    garbage_bytes >= SOME_BYTES && garbage_bytes / 9 >= payload_bytes
+}
+
+/// Fewer bytes than these say nothing about a source.
+const SOME_BYTES: u64 = 4096;
+
 /// Two or more sources of which nearly all fragments have failed their checks since the run began, and a sentence.
 pub(crate) fn exchanged(sample: &Sample) -> Option<(Vec<SourceId>, String)> {
     let fails = |source: &&SourceSample| {
         let failed = wrong_checksums(source) + source.account.dropped.get(Cause::NotMatched);
+        let bytes = |counter| source.numbers.get(counter);
         is_misfit(source.account.received, failed)
+            || is_garbage(bytes(Counter::PayloadBytesReceived), bytes(Counter::GarbageBytes))
     };
     let sources: Vec<_> = sample.sources.iter().filter(fails).map(|source| source.source).collect();
     let names: Vec<_> = sources.iter().map(|source| sample.name_of(*source)).collect();
@@ -650,8 +708,9 @@ fn incomplete(sample: &Sample, found: &mut Vec<Finding>) {
         return;
     }
     let common = never_began(&sample.numbered());
-    let of =
-        |source: &SourceSample| (source.account.never_came().saturating_sub(common), sample.name_of(source.source));
+    // Readout units report a source as missing before the event manager hears of the end of the event.
+    let missed = |source: &SourceSample| source.account.never_came().saturating_sub(common).min(count);
+    let of = |source: &SourceSample| (missed(source), sample.name_of(source.source));
     let mut sources: Vec<_> = sample.sources.iter().map(of).filter(|(events, _)| *events > 0).collect();
     sources.sort_by_key(|(events, _)| core::cmp::Reverse(*events));
     let named = sources.iter().take(NAMED).enumerate();

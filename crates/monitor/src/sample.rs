@@ -1,7 +1,7 @@
 //! What one look at a run sees and how the values of a measure are distributed.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::numbering::{Numbered, SourceNumbering};
@@ -101,6 +101,11 @@ impl SourceSample {
         self.numbers.get(Counter::SourcesEnded) > 0 || self.numbers.get(Counter::SourceMasked) > 0
     }
 
+    /// Grows with whatever comes of it: fragments, and bytes in which no frame is found.
+    pub fn came(&self) -> u64 {
+        self.account.received + self.numbers.get(Counter::GarbageBytes)
+    }
+
     /// It was unmasked, and none of its fragments has gone on with the numbers of the run yet.
     pub fn is_asked_back(&self) -> bool {
         self.numbers.get(Counter::SourceMasked) == 2
@@ -181,6 +186,8 @@ pub struct Sample {
     pub names: Arc<BTreeMap<SourceId, String>>,
     /// Configured names of nodes, as far as they differ from the ids.
     pub node_names: Arc<BTreeMap<NodeId, String>>,
+    /// Sources that events do not need to be complete.
+    pub optional: Arc<BTreeSet<SourceId>>,
     /// Directories to which nodes of this process write.
     pub outputs: Arc<BTreeMap<NodeId, String>>,
     /// What takes the time of the disks of these.

@@ -65,6 +65,7 @@ fn sample() -> Sample {
         names: Arc::new([(SourceId(700), "the \"veto\"".to_owned())].into()),
         node_names: Arc::new([(NodeId::readout(0), "crate-1".to_owned())].into()),
         outputs: Arc::default(),
+        optional: Arc::default(),
         disk_loads: Arc::default(),
         unchecked_step: None,
         unrelated: Vec::new(),

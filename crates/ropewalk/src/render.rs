@@ -12,7 +12,7 @@ use ropewalk_flow::messages::NumberingKind;
 use ropewalk_monitor::Sample;
 use ropewalk_monitor::alarms::{Alarm, Alarms, Rule, Severity, State};
 use ropewalk_monitor::bottleneck::Finder;
-use ropewalk_monitor::quality::{Problem, QualityMonitor};
+use ropewalk_monitor::quality::{Problem, Quality, QualityMonitor};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
 use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber, Utc};
@@ -495,11 +495,12 @@ impl Progress {
     /// The quality of the data, unless it is good, and alarms.
     fn data(&self) -> String {
         let quality = self.quality.quality();
+        let quality = if self.quality.is_between_runs() { &Quality::default() } else { quality };
         let word = |worst: &Problem| if worst.is_current { "DATA" } else { "data" };
         let data = quality.problems.first().map(|worst| format!("{}: {}", word(worst), quality.sentence));
         let text = |alarm: &Alarm| {
             let word = if alarm.state == State::Active { "ALARM" } else { "alarm" };
-            format!("{word} {}: {}", alarm.rule.name.replace('_', " "), alarm.sentence)
+            format!("{word} {}: {}", alarm.rule.name, alarm.sentence)
         };
         let between = if self.terminal { "\n  " } else { "  " };
         data.into_iter().chain(self.other_alarms().map(text)).map(|text| format!("{between}{text}")).collect()
@@ -678,7 +679,7 @@ mod tests {
         let sample = Sample { phase: "running", nodes: vec![node], ..Sample::default() };
         progress.alarms.observe(sample, None, progress.quality.quality());
         progress.quiet.insert("pool_low".to_owned());
-        assert_eq!(progress.data().trim(), "ALARM pool high: total:pool_held is 11, above 10");
+        assert_eq!(progress.data().trim(), "ALARM pool_high: total:pool_held is 11, above 10");
     }
 
     fn snapshot() -> RunSnapshot {

@@ -6,7 +6,7 @@ use super::summary::RunSummary;
 use ropewalk_config::quantity::Time;
 use ropewalk_config::{ByteOrigin, Configuration, NumberType, SourceInput, SourceSection};
 use ropewalk_flow::messages::NumberingKind;
-use ropewalk_monitor::quality::{is_misfit, misfits};
+use ropewalk_monitor::quality::{is_garbage, is_misfit, misfits};
 use ropewalk_terms::{Cause, Counter, Requirement};
 
 /// One line for each source that has a problem, with its name and id; or one for a run that did not begin.
@@ -68,7 +68,8 @@ fn have_all_restarted(summary: &RunSummary) -> bool {
 fn exchanged(summary: &RunSummary) -> Vec<String> {
     let fails = |account: &FragmentSummary| {
         let failed = account.counts.get(Counter::CrcErrors) + account.dropped.get(Cause::NotMatched);
-        is_misfit(account.received, failed)
+        let finds_none = account.received == account.dropped.total();
+        is_misfit(account.received, failed) || finds_none && is_garbage(0, account.counts.get(Counter::GarbageBytes))
     };
     let sources = summary.by_source.iter().filter(|(_, account)| fails(account));
     let names: Vec<_> = sources.map(|(id, _)| summary.name_of(id)).collect();

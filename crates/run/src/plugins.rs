@@ -252,6 +252,10 @@ impl FilterLink for LinkedFilter {
         self.process.kill();
     }
 
+    fn dismiss(&mut self) {
+        self.process.dismiss();
+    }
+
     fn begin(&mut self, run: RunNumber) {
         self.process.begin_run(run);
     }
@@ -264,7 +268,8 @@ impl FilterLink for LinkedFilter {
         let seen = self.process.look();
         let granted = self.taken + (self.events as usize).min(MOST_EVENTS) as u64;
         let decided = self.process.decided();
-        FilterSight { is_ready: seen.is_ready, has_ended: seen.has_ended, granted, decided }
+        let signal = self.process.last_signal();
+        FilterSight { is_ready: seen.is_ready, has_ended: seen.has_ended, signal, granted, decided }
     }
 
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {

@@ -24,6 +24,8 @@ pub(super) struct KnownSources {
     datagrams: BTreeSet<SourceId>,
     /// Sources that have to send something in a run: they are required, and read no file.
     required: BTreeSet<SourceId>,
+    /// Sources that events do not need to be complete.
+    optional: Arc<BTreeSet<SourceId>>,
     /// Gateways receive packets of several events, and know no ranges of events in which a source is missing.
     are_in_flows: bool,
     /// How long events wait for a source.
@@ -41,10 +43,12 @@ impl KnownSources {
             own.chain(of_flows()).collect()
         };
         let name = |source: &SourceSection| Some((SourceId(source.id), source.name.clone()?));
+        let is_optional = |source: &&SourceSection| source.requirement == Requirement::Optional;
         Self {
             names: Arc::new(configuration.source.iter().filter_map(name).collect()),
             datagrams: ids(SourceSection::comes_in_datagrams),
             required: ids(|one| one.requirement == Requirement::Required && !one.is_read()),
+            optional: Arc::new(configuration.source.iter().filter(is_optional).map(|one| SourceId(one.id)).collect()),
             are_in_flows: !configuration.flow.is_empty(),
             patience: configuration.timeouts.readout.0,
             unchecked_step: configuration.unchecked_step().map(Arc::from),
@@ -56,7 +60,8 @@ impl KnownSources {
         for source in &mut sample.sources {
             source.sends_datagrams |= self.datagrams.contains(&source.source);
         }
-        Sample { names: Arc::clone(&self.names), unchecked_step: self.unchecked_step.clone(), ..sample }
+        let (names, optional) = (Arc::clone(&self.names), Arc::clone(&self.optional));
+        Sample { names, optional, unchecked_step: self.unchecked_step.clone(), ..sample }
     }
 }
 
@@ -86,6 +91,15 @@ impl Remarks<'_> {
         self.known.required.iter().filter(is_silent).copied().collect()
     }
 
+    /// Optional sources that sent nothing while others did.
+    fn stayed_away(&self) -> Vec<SourceId> {
+        let received = |source: &SourceId| self.snapshot.sources.get(source).map(|account| account.received);
+        let has_data = self.snapshot.sources.values().any(|account| account.received > 0);
+        let is_away =
+            |source: &&SourceId| has_data && received(source) == Some(0) && !self.snapshot.masks.contains_key(source);
+        self.known.optional.iter().filter(is_away).copied().collect()
+    }
+
     fn was_connected(&self, source: SourceId) -> bool {
         let known = self.sample.source(source);
         known.is_some_and(|one| one.numbers.get(Counter::SourceConnections) > 0) || self.idle.contains(&source)
@@ -93,7 +107,7 @@ impl Remarks<'_> {
 
     /// All sentences, source by source.
     pub(super) fn sentences(&self) -> Vec<String> {
-        let never_sent = self.never_sent();
+        let (never_sent, stayed_away) = (self.never_sent(), self.stayed_away());
         let numberings = |source| self.snapshot.numbering.get(source).map_or(&[][..], Vec::as_slice);
         let numberings: Vec<_> = self.snapshot.sources.keys().map(|source| numbering_of(numberings(source))).collect();
         let numbered = self.snapshot.sources.iter().zip(&numberings);
@@ -112,6 +126,10 @@ impl Remarks<'_> {
                 let is_there = self.known.datagrams.contains(&source) || self.was_connected(source);
                 let why = if is_there { "" } else { " (no connection)" };
                 sentences.push(format!("{name} sent nothing in the whole run{why}"));
+                continue;
+            }
+            if stayed_away.contains(&source) {
+                sentences.push(format!("{name} is optional and sent nothing in the whole run"));
                 continue;
             }
             let beginning = beginnings.iter().find(|(known, ..)| *known == source);
@@ -220,6 +238,7 @@ mod tests {
 
     const CALO: SourceId = SourceId(1);
     const STRAW: SourceId = SourceId(2);
+    const LAMP: &str = "lamp (source 3) is optional and sent nothing in the whole run";
 
     fn known() -> KnownSources {
         let source = |name: &str, keys: &str| format!("[[source]]\nname = {name:?}\nreadout = \"ru0\"\n{keys}\n");
@@ -277,11 +296,12 @@ mod tests {
         assert_eq!(sentences[1], "straw (source 2) sent nothing in the whole run (no connection)");
         let (sources, sentences) = said([9, 0], 1, |_| ());
         assert_eq!((sources, &*sentences[0]), (vec![STRAW], "straw (source 2) sent nothing in the whole run"));
+        assert_eq!(sentences[1], LAMP);
         let masked = said([9, 0], 1, |snapshot| {
             let record = MaskRecord { part: Part::Masked, intervals: Vec::new() };
             snapshot.masks.insert(STRAW, record);
         });
-        assert_eq!(masked, (vec![], vec![]), "it was left out on purpose");
+        assert_eq!(masked, (vec![], vec![LAMP.to_owned()]), "it was left out on purpose");
     }
 
     #[test]
@@ -298,10 +318,10 @@ mod tests {
             sentences
         };
         let silent = "straw (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC";
-        assert_eq!(of(STRAW, &[gap(1748, 5945, 4198)]), [silent]);
+        assert_eq!(of(STRAW, &[gap(1748, 5945, 4198)]), [silent, LAMP]);
         let some = [gap(3, 3, 1), gap(7, 9, 2), gap(20, 20, 1), gap(30, 30, 1), gap(40, 40, 1)];
         let expected = "calo (source 1): missing in 6 events, 3, 7 to 9, 20 and 2 more ranges: timed out";
-        assert_eq!(of(CALO, &some), [expected]);
+        assert_eq!(of(CALO, &some), [expected, LAMP]);
     }
 
     #[test]
@@ -331,7 +351,7 @@ mod tests {
             snapshot.sources.get_mut(&STRAW).expect("it is there").dropped.add(Cause::Masked, 1_014);
         });
         let expected = "straw (source 2): masked in events 100 to 199, 300 to the last one: 1,014 fragments masked";
-        assert_eq!(sentences, [expected]);
+        assert_eq!(sentences, [expected, LAMP]);
     }
 
     #[test]

@@ -99,7 +99,7 @@ counters! {
     WireBytesReceived = "wire_bytes_received", Bytes, Total, [];
     /// Bytes of fragments received, without transport framing.
     PayloadBytesReceived = "payload_bytes_received", Bytes, Total, [];
-    /// Fragments whose end was found.
+    /// Fragments that arrived complete.
     FragmentsReceived = "fragments_received", Count, Total, [];
     /// Fragments in complete events.
     FragmentsComplete = "fragments_in_complete_events", Count, Total, [];
@@ -326,6 +326,9 @@ counters! {
     FarmNodesAway = "farm_nodes_away", Count, Level, [];
     /// Open connections to the address of a readout unit that have sent nothing yet, so that their source is not known.
     ConnectionsIdle = "connections_idle", Count, Level, [];
+    /// Signal that ended the filter process that ended last; 0 if it hung, gave invalid results, or ended by itself. Per
+    /// node: a sum means nothing.
+    FilterLastSignal = "filter_last_signal", Count, State, [];
 }
 
 impl Counter {

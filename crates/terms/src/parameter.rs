@@ -28,23 +28,23 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// A source that is read says nothing for the oldest incomplete event for so long. In nanoseconds.
+    /// How long the oldest incomplete event waits for a source that is read. In nanoseconds.
     SourceTimeout = 1, "timeouts.readout";
-    /// A source that starts its numbering again waits so long for the trigger source to declare it. In nanoseconds.
+    /// How long a source that restarts its numbering waits until the trigger source does so as well. In nanoseconds.
     ResyncTimeout = 2, "timeouts.resync";
-    /// A readout unit does not answer a request for so long. In nanoseconds.
+    /// How long a builder unit waits for the answer of a readout unit. In nanoseconds.
     BuilderTimeout = 3, "timeouts.builder";
-    /// A readout unit says nothing about an event that others hold for so long. In nanoseconds.
+    /// How long the event manager waits for a readout unit to announce an event that others hold. In nanoseconds.
     ManagerTimeout = 4, "timeouts.manager";
-    /// After the stop everything that is left may take so long. In nanoseconds.
+    /// How long the rest of a run may take after the stop. In nanoseconds.
     DrainTimeout = 5, "timeouts.drain";
-    /// Nodes report their numbers this often. In nanoseconds.
+    /// Time between two reports of a node. In nanoseconds.
     ReportInterval = 6, "monitoring.interval";
-    /// Of so many selected events a stream keeps one.
+    /// A stream keeps one of this many selected events.
     Prescale = 7, "prescale";
-    /// A set of events of a flow waits so long for its packets. In nanoseconds.
+    /// How long a set of events of a flow waits for its packets. In nanoseconds.
     SetTimeout = 8, "timeout";
-    /// How long a readout unit is waited for that cannot be reached and is not known to be dead. In nanoseconds.
+    /// How long the run waits for a readout unit that is unreachable and not known to be dead. In nanoseconds.
     UnreachableTimeout = 9, "timeouts.unreachable";
 }
 

@@ -166,7 +166,12 @@ async fn test(Commander(shared): Commander, Query(manner): Query<Manner>) -> Res
 )]
 async fn acknowledge(Commander(shared): Commander, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
     let by = manner.by();
-    after_alarm(&shared, shared.health.acknowledge(&name, &by), &by, || format!("alarm {name}: acknowledged by {by}"))
+    let acknowledged = shared.health.acknowledge(&name, &by);
+    let known_by = shared.health.known_by(&name).filter(|known_by| *known_by != by);
+    after_alarm(&shared, acknowledged, &by, || match known_by {
+        Some(first) => format!("alarm {name}: {by} acknowledges it after {first}"),
+        None => format!("alarm {name}: acknowledged by {by}"),
+    })
 }
 
 #[derive(Deserialize)]

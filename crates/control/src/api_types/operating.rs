@@ -118,18 +118,21 @@ impl Restarted {
         };
         let (answer, text) = match told.outcome {
             RestartOutcome::Done => {
-                ("done", "they take part again with their first fragment that continues the run's event numbers")
+                let words = if told.sources.len() == 1 { ["it takes", "its"] } else { ["they take", "their"] };
+                let [take, their] = words;
+                ("done", format!("{take} part again with {their} first fragment that continues the run's event numbers"))
             }
             RestartOutcome::Late => (
                 "late",
                 "not every readout unit said in time from which event on its source is out: is it connected? All were taken in again; \
-                 /api/v1/masks says what comes of them",
+                 /api/v1/masks says what comes of them"
+                    .to_owned(),
             ),
             RestartOutcome::RunOver => {
-                ("run_over", "the run ended before it was known from which event on they were out")
+                ("run_over", "the run ended before it was known from which event on they were out".to_owned())
             }
         };
-        Self { answer, text: text.to_owned(), restarted: told.sources.iter().map(source).collect() }
+        Self { answer, text, restarted: told.sources.iter().map(source).collect() }
     }
 }
 

@@ -154,6 +154,8 @@ pub(crate) struct Source {
     is_connected: bool,
     /// Whether no more data is expected: the source has ended in order, or is masked.
     has_ended: bool,
+    /// Whether events are complete without it.
+    is_optional: bool,
     /// Whether it sends datagrams, so that it never has a connection.
     sends_datagrams: bool,
     /// Whether it takes part in the current run.
@@ -204,6 +206,7 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
             readout: told.map(|told| told.readout.to_string()),
             unit: told.map(|told| view.sample.name_of_node(told.readout)),
             has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
+            is_optional: view.sample.optional.contains(id),
             taking: Taking::of(view, *id),
             last_event,
             behind: newest.zip(last_event).map(|(newest, last)| newest.saturating_sub(last)),
@@ -318,14 +321,16 @@ pub(crate) struct Live {
     pub(crate) quality: Quality,
     /// Alarms to show to the operator.
     pub(crate) alarms: Vec<Alarm>,
+    /// Alarms that operators shelved: these are not among `alarms`.
+    pub(crate) shelved: Vec<Alarm>,
     /// The latest incidents.
     pub(crate) incidents: Incidents,
     /// Received fragment bytes.
     pub(crate) bytes_received: u64,
     /// Written bytes.
     pub(crate) bytes_written: u64,
-    /// Free bytes on the disks; null if unknown.
+    /// Free bytes on the disk of a builder unit that has least; null if unknown.
     pub(crate) disk_free_bytes: Option<u64>,
-    /// Seconds until the disks are full at the present rate; null if unknown.
+    /// Seconds until the first disk is full at the present rate; null if unknown.
     pub(crate) disk_left_s: Option<u64>,
 }

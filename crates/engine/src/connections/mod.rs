@@ -444,13 +444,20 @@ impl<S: Dispatcher> FrontEndConnections<S> {
 
     /// Gives the machine what was framed of a source's connection.
     fn deliver(&mut self, now: Instant, endpoint: Endpoint, source: usize, readout: &mut Readout) {
-        let Some(connection) = self.connections.get_mut(endpoint).filter(|_| !self.received.is_empty()) else { return };
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
         let counts = counts(connection, self.splitters[source].as_deref_mut());
+        if self.received.is_empty() {
+            // A source of which no frame is found sends all the same.
+            if counts != FrameCounts::NONE {
+                readout.note_frames(now, source, counts);
+            }
+            return;
+        }
         if let Some(black_box) = &mut self.black_boxes[source] {
             black_box.look(now, &self.received, &counts);
         }
         // A gap is known before what shows that there was none.
-        readout.note_frames(source, counts);
+        readout.note_frames(now, source, counts);
         readout.receive(now, source, &mut self.received);
         self.received.clear();
     }
@@ -465,7 +472,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         let Some(mut connection) = self.connections.remove(endpoint) else { return };
         if let Some(source) = connection.source {
             self.connected[source] = None;
-            readout.note_frames(source, counts(&mut connection, self.splitters[source].as_deref_mut()));
+            readout.note_frames(now, source, counts(&mut connection, self.splitters[source].as_deref_mut()));
             readout.source_disconnected(now, source, mid_fragment);
         }
         let ends = connection.source.is_some_and(|source| self.sources[source].on_close == OnClose::End);

@@ -92,6 +92,8 @@ pub struct FilterSight {
     pub is_ready: bool,
     /// It was there, and has ended: that is certain.
     pub has_ended: bool,
+    /// The signal that ended it, unless it was ended for what it did; 0 for none, or where that is not known.
+    pub signal: u8,
     /// How many events it takes in all, in this life of it.
     pub granted: u64,
     /// How many decisions it has made in all, in this life of it, taken or not.
@@ -125,6 +127,11 @@ pub trait FilterLink: Send {
 
     /// Ends the process; when that is certain it is seen.
     fn kill(&mut self);
+
+    /// The same, of a process that did nothing wrong.
+    fn dismiss(&mut self) {
+        self.kill();
+    }
 
     /// A run begins. Every process that is there gets this, and every later one.
     fn begin(&mut self, run: RunNumber);
@@ -447,7 +454,7 @@ impl<P: Dispatcher + Send> FilterLink for RemoteUnit<P> {
         let has_ended = std::mem::take(&mut self.has_ended);
         let decided = self.taken + self.whole;
         let granted = self.window.map_or(0, |window| self.taken + u64::from(window));
-        FilterSight { is_ready, has_ended, granted, decided }
+        FilterSight { is_ready, has_ended, granted, decided, ..FilterSight::default() }
     }
 
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {

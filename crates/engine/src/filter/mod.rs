@@ -91,6 +91,8 @@ pub struct FilterStage {
     monitor: Monitor,
     /// Decisions of [`LocalFilter`]s that failed.
     failed_here: u64,
+    /// The signal that ended the filter process that ended last; 0 for none.
+    last_signal: u8,
     /// From then on no decision is waited for.
     close_at: Option<Instant>,
     /// How long a filter of this thread has worked.
@@ -146,6 +148,7 @@ impl FilterStage {
             to_let_go: Vec::with_capacity(room),
             said: Said { result: Vec::with_capacity(MOST_RESULT_BYTES), ..Said::default() },
             failed_here: 0,
+            last_signal: 0,
             close_at: None,
             busy_here: Duration::ZERO,
             given: vec![Instant::ZERO; room].into_boxed_slice(),
@@ -299,6 +302,9 @@ impl FilterStage {
             farm.progressed(now, unit, sight.decided);
             farm.granted(unit, sight.granted);
             watched.has_ended |= sight.has_ended;
+            if sight.has_ended && !farm.is_closed() {
+                self.last_signal = sight.signal;
+            }
             work += usize::from(sight.is_ready || sight.has_ended);
             // What it had decided before it ended counts, and is taken first.
             let (taken, are_all) = self.take_decisions(now, index, builder);
@@ -356,6 +362,7 @@ impl FilterStage {
             match action {
                 FarmAction::Start { unit } => links[usize::from(unit)].link.start(),
                 FarmAction::Kill { unit } => links[usize::from(unit)].link.kill(),
+                FarmAction::Dismiss { unit } => links[usize::from(unit)].link.dismiss(),
                 FarmAction::Offer { unit, slot } => {
                     let watched = &mut links[usize::from(unit)];
                     // One that has ended gets nothing more, while its last decisions wait.
@@ -494,7 +501,7 @@ impl FilterStage {
     }
 
     /// What it counts as a whole.
-    pub(super) fn numbers(&self) -> [(Counter, u64); 9] {
+    pub(super) fn numbers(&self) -> [(Counter, u64); 10] {
         let (units, busy) = match &self.decider {
             Decider::AcceptAll => (0, 0),
             Decider::Here(..) => (1, self.busy_here.as_nanos() as u64),
@@ -518,6 +525,7 @@ impl FilterStage {
             (Counter::FilterUnits, units),
             (Counter::FilterBusyTime, busy),
             (Counter::EventsOutOfOrder, self.ordering.late()),
+            (Counter::FilterLastSignal, u64::from(self.last_signal)),
         ]
     }
 

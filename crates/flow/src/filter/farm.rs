@@ -13,8 +13,13 @@ pub enum FarmAction {
         /// Which one.
         unit: u16,
     },
-    /// End its process, and tell when it is certain that it has [ended](FilterFarm::ended).
+    /// End its process for what it did wrong, and tell when it is certain that it has [ended](FilterFarm::ended).
     Kill {
+        /// Which one.
+        unit: u16,
+    },
+    /// The same, of a process that did nothing wrong: the run ends.
+    Dismiss {
         /// Which one.
         unit: u16,
     },
@@ -232,6 +237,7 @@ impl FilterFarm {
             match self.units[usize::from(index)].poll(now) {
                 Some(ProcessOrder::Start) => return Some(FarmAction::Start { unit: index }),
                 Some(ProcessOrder::Kill) => return Some(FarmAction::Kill { unit: index }),
+                Some(ProcessOrder::Dismiss) => return Some(FarmAction::Dismiss { unit: index }),
                 None => {}
             }
         }
@@ -435,7 +441,7 @@ impl Unit {
         if self.process.is_ready() {
             (self.busy, self.believed) = (None, self.decided);
         }
-        self.process.condemn();
+        self.process.dismiss();
     }
 
     /// It is certain that it has ended. Appends the events that it had, and says whether the first of them is what it ended over.

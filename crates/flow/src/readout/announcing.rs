@@ -170,7 +170,8 @@ impl Readout {
         let any_required = self.has_needed_source();
         (0..self.sources.len()).flat_map(move |source| {
             let input = &self.sources[source];
-            let ended = input.is_done(any_required);
+            // One that never came has not ended, although no event waits for it.
+            let ended = input.is_done(any_required) && !input.stays_away();
             entries(input, &self.account(source), self.last_number(input), ended, now)
         })
     }

@@ -182,9 +182,14 @@ impl Readout {
         self.pass_time(now);
     }
 
-    /// What a source's framer saw beside its frames.
-    pub fn note_frames(&mut self, source: usize, counts: FrameCounts) {
-        let statistics = &mut self.sources[source].statistics;
+    /// What a source's framer saw beside its frames until `now`. A source of which only bytes without a frame come is
+    /// not silent.
+    pub fn note_frames(&mut self, now: Instant, source: usize, counts: FrameCounts) {
+        let source = &mut self.sources[source];
+        if counts.skipped_bytes > 0 && source.last_came.is_some() {
+            source.last_came = Some(now);
+        }
+        let statistics = &mut source.statistics;
         statistics.frames_missing = (statistics.frames_missing + counts.missing).saturating_sub(counts.found);
         if counts.missing > 0 {
             statistics.last_gap = counts.missing;

@@ -385,6 +385,11 @@ impl Source {
                 && (self.presence == Presence::Ended && !self.connected || never_came)
     }
 
+    /// Whether it is optional and never came.
+    pub(super) const fn stays_away(&self) -> bool {
+        matches!(self.requirement, Requirement::Optional) && self.statistics.connections == 0
+    }
+
     /// Whether it is required and takes part.
     pub(super) const fn is_needed(&self) -> bool {
         matches!(self.requirement, Requirement::Required) && !self.masking.is_open()

@@ -221,6 +221,7 @@ impl Supervisor {
         }
         match self.process.poll(now, self.busy)? {
             ProcessOrder::Start => Some(Order::Start),
+            ProcessOrder::Dismiss => Some(Order::Kill),
             ProcessOrder::Kill => {
                 self.over_work |= self.busy.take().is_some();
                 Some(Order::Kill)
@@ -242,8 +243,8 @@ enum State {
     Starting { since: Instant },
     /// It works, or waits for work.
     Ready,
-    /// It is to end.
-    Ending { is_ordered: bool },
+    /// It is to end; `is_dismissed`: because it is not needed any more.
+    Ending { is_ordered: bool, is_dismissed: bool },
     /// No other one is started.
     GivenUp,
 }
@@ -253,8 +254,10 @@ enum State {
 pub(crate) enum ProcessOrder {
     /// Start a process; none runs.
     Start,
-    /// End it, and tell when it is certain that it has ended.
+    /// End it for what it did wrong, and tell when it is certain that it has ended.
     Kill,
+    /// The same, of one that did nothing wrong: it is not needed any more.
+    Dismiss,
 }
 
 /// A process that is watched over.
@@ -303,8 +306,17 @@ impl Process {
 
     /// It is to be killed; it is not listened to any more.
     pub(crate) fn condemn(&mut self) {
+        self.begin_to_end(false);
+    }
+
+    /// It is not needed any more, and is to be killed. That it ends counts as no restart.
+    pub(crate) fn dismiss(&mut self) {
+        self.begin_to_end(true);
+    }
+
+    fn begin_to_end(&mut self, is_dismissed: bool) {
         if let State::Starting { .. } | State::Ready = self.state {
-            self.state = State::Ending { is_ordered: false };
+            self.state = State::Ending { is_ordered: false, is_dismissed };
         }
     }
 
@@ -312,6 +324,10 @@ impl Process {
     pub(crate) fn ended(&mut self, now: Instant) -> bool {
         if let State::Down { .. } | State::GivenUp = self.state {
             return false;
+        }
+        if let State::Ending { is_dismissed: true, .. } = self.state {
+            self.state = State::Down { until: now.after(self.config.restart_delay) };
+            return true;
         }
         while self.restarts.front().is_some_and(|&before| now >= before.after(SupervisorConfig::PERIOD)) {
             self.restarts.pop_front();
@@ -335,13 +351,17 @@ impl Process {
             }
             State::Ready if busy.is_some_and(|since| now >= since.after(self.config.timeout)) => self.kill(),
             State::Starting { since } if now >= since.after(self.config.start_timeout) => self.kill(),
-            State::Ending { is_ordered: false } => self.kill(),
+            State::Ending { is_ordered: false, is_dismissed: true } => {
+                self.state = State::Ending { is_ordered: true, is_dismissed: true };
+                Some(ProcessOrder::Dismiss)
+            }
+            State::Ending { is_ordered: false, is_dismissed: false } => self.kill(),
             _ => None,
         }
     }
 
     const fn kill(&mut self) -> Option<ProcessOrder> {
-        self.state = State::Ending { is_ordered: true };
+        self.state = State::Ending { is_ordered: true, is_dismissed: false };
         Some(ProcessOrder::Kill)
     }
 

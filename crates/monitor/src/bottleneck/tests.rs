@@ -226,6 +226,18 @@ fn a_disk_that_refuses_or_is_full_is_named_with_its_node() {
     now.outputs = Arc::new([(NodeId::builder(0), "/data0".to_owned())].into());
     let sentence = found(&before, &now).sentence;
     assert_eq!(sentence, "stopped by bu0: its disk is full (/data0); make room, the run goes on by itself");
+    // The other builder unit writes, and events are built.
+    let mut goes_on = [sample(2, vec![source(1, 200)]), sample(3, vec![source(1, 300)])];
+    for (sample, built) in goes_on.iter_mut().zip([200, 300]) {
+        sample.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskFull, 1)]);
+        sample.nodes.push(node(NodeId::builder(1), &[]));
+        sample.events.built = built;
+    }
+    let mut activity = Activity::default();
+    goes_on.iter().for_each(|sample| activity.observe(sample));
+    let finding = find(&goes_on[0], &goes_on[1], &activity).expect("two samples");
+    let words = "bu0 waits, because its disk is full; make room, it goes on by itself. The others go on";
+    assert_eq!(finding.sentence, words);
     now.nodes[1].numbers.add(Counter::DiskFailing, 5);
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.evidence[0].value), (Limit::DiskFailing, 5.0));

@@ -6,9 +6,10 @@ use super::{Finding, ProblemKind, datagrams, fragments};
 use crate::sample::{Sample, SourceSample};
 
 /// What a source lost, in one sentence. `begins_wrongly`: there is a sentence about its first number.
-/// `are_in_lost_events`: the builder unit that could not write its events is named once for all sources.
+/// `are_in_lost_events`: the builder unit that could not write its events is named once for all sources. It goes on
+/// while bytes come in which no frame is found: they are not counted as fragments.
 pub(super) fn losses(
-    sample: &Sample,
+    (before, sample): (Option<&Sample>, &Sample),
     source: &SourceSample,
     begins_wrongly: bool,
     are_in_lost_events: bool,
@@ -32,11 +33,21 @@ pub(super) fn losses(
     let missing = source.numbers.get(Counter::FramesMissing).saturating_sub(wrong);
     parts.extend(missing_frames(sample, source, missing));
     count += missing;
+    let garbage = |source: &SourceSample| source.numbers.get(Counter::GarbageBytes);
+    let was = before.and_then(|before| before.source(source.source)).map_or(0, garbage);
+    let garbage = garbage(source);
+    parts.extend((garbage > 0).then(|| format!("{} in no frame", counted(garbage, "byte"))));
     let first = parts.first()?;
     let is_verb = ["skipped", "sent"].iter().any(|verb| first.starts_with(verb));
     let (name, colon) = (sample.name_of(source.source), if is_verb { "" } else { ":" });
     let sentence = format!("{name}{colon} {}", parts.join("; "));
-    Some(Finding { kind: ProblemKind::FragmentsLost, source: Some(source.source), count, holds: false, sentence })
+    Some(Finding {
+        kind: ProblemKind::FragmentsLost,
+        source: Some(source.source),
+        count,
+        holds: garbage > was,
+        sentence,
+    })
 }
 
 /// Fragments by the cause for which they are in no event, but for `wrong` ones with numbers that were disproved.

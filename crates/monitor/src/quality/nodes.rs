@@ -16,16 +16,25 @@ pub fn filter_problems(sample: &Sample) -> Vec<(ProblemKind, u64, String)> {
         let (failures, restarts) = (sample.total(Counter::FilterFailures), sample.total(Counter::FilterRestarts));
         let what = match restarts {
             0 => format!("the filter failed on {}", counted(failures, "event")),
-            1 => "a filter unit was restarted: it crashed, hung or gave a wrong result".to_owned(),
+            1 => format!("a filter unit was restarted: {}", ended_by(node, "it crashed, hung or gave a wrong result")),
             _ => {
                 let times = grouped(restarts);
-                format!("filter units were restarted {times} times: they crashed, hung or gave wrong results")
+                let why = ended_by(node, "they crashed, hung or gave wrong results");
+                format!("filter units were restarted {times} times: {why}")
             }
         };
         let sentence = format!("{}: {what}{aside}", sample.name_of_node(node.node));
         (ProblemKind::FilterFailing, failures + restarts, sentence)
     });
     given_up.into_iter().chain(failing).collect()
+}
+
+/// The signal that ended the last filter process of a node; `otherwise` if it was none.
+fn ended_by(node: &NodeSample, otherwise: &str) -> String {
+    match node.numbers.get(Counter::FilterLastSignal) {
+        0 => otherwise.to_owned(),
+        signal => format!("the last one was ended by signal {signal}"),
+    }
 }
 
 /// How many filter units were given up, and a sentence on the node that has the fewest left.
@@ -40,7 +49,10 @@ pub(crate) fn filters_given_up(sample: &Sample) -> Option<(u64, String)> {
         left => format!(", {left} still decide"),
     };
     let (name, count) = (sample.name_of_node(worst.node), counted(given_up(worst), "filter unit"));
-    Some((sample.total(Counter::FilterUnitsGivenUp), format!("{name}: {count} given up after repeated failures{rest}")))
+    let why = ended_by(worst, "");
+    let why = if why.is_empty() { why } else { format!(" ({why})") };
+    let sentence = format!("{name}: {count} given up after repeated failures{rest}{why}");
+    Some((sample.total(Counter::FilterUnitsGivenUp), sentence))
 }
 
 /// Events that were built and dropped because a disk did not take them: how many, and a sentence with the builder units

@@ -169,6 +169,59 @@ fn a_node_that_hangs_makes_a_run_without_events_no_good_one() {
     assert_eq!((quality.state, quality.is_current), (QualityState::Good, false));
 }
 
+/// Two readout units, one of which stops or is lost at second 3; nothing is built then.
+fn unit_stands_still(second: u64, is_connected: bool) -> Sample {
+    look(second, |look| {
+        let until = second.min(3);
+        look.sources = vec![source(1, 100 * until), source(2, 100 * second)];
+        look.sources[1].readout = NodeId::readout(1);
+        look.events.built = 100 * until;
+        look.nodes.insert(1, node(NodeId::readout(1), &[]));
+        look.nodes[0].reported = Some(sample(until, Vec::new()).time);
+        look.nodes[0].is_connected = is_connected || second < 4;
+    })
+}
+
+#[test]
+fn sources_behind_a_unit_that_hangs_or_is_away_are_not_blamed_and_the_data_are_good_afterwards() {
+    let quality = after((1..=12).map(|second| unit_stands_still(second, true)));
+    let kinds = |quality: &Quality| quality.problems.iter().map(|problem| problem.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&quality), [ProblemKind::NodeSilent], "{quality:#?}");
+    assert_eq!((quality.state, quality.is_current), (QualityState::NoData, true));
+    let begin = "ru0 has not reported for 9 s: it hangs or is stopped";
+    assert_eq!(quality.sentence, begin);
+    let quality = after((1..=12).map(|second| unit_stands_still(second, false)));
+    assert_eq!((kinds(&quality), quality.state), (vec![ProblemKind::NodeMissing], QualityState::NoData));
+    // It goes on: what comes next of its sources counts anew.
+    for is_connected in [true, false] {
+        let again = (13..=20).map(|second| {
+            look(second, |look| {
+                look.sources[0].account.received = if second == 13 { 300 } else { 100 * second };
+                look.nodes[0].reported = Some(look.time);
+            })
+        });
+        let all = (1..=12).map(|second| unit_stands_still(second, is_connected)).chain(again);
+        let quality = after(all);
+        assert_eq!((quality.state, quality.problems.len()), (QualityState::Good, 1), "{quality:#?}");
+        assert!(quality.sentence.starts_with("all 2,000 events are complete; earlier"), "{}", quality.sentence);
+    }
+}
+
+#[test]
+fn a_source_that_was_silent_leaves_good_data_if_no_event_missed_it() {
+    let silent = |second: u64| look(second, |look| look.sources[0] = source(1, 100));
+    let missed = |count: u64, second: u64| {
+        look(second, |look| {
+            look.events.incomplete_emitted = count;
+            look.sources[0].account.missing.add(Cause::TimedOut, count);
+        })
+    };
+    let quality = after((1..=7).map(silent));
+    assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, true));
+    let again = |count: u64| after((1..=7).map(silent).chain((8..=30).map(|second| missed(count, second)))).state;
+    assert_eq!((again(0), again(5)), (QualityState::Good, QualityState::Incomplete));
+}
+
 #[test]
 fn events_that_a_disk_did_not_take_are_named_with_the_builder_unit_once() {
     let lost = |second: u64| {
@@ -183,6 +236,34 @@ fn events_that_a_disk_did_not_take_are_named_with_the_builder_unit_once() {
     let words = "bu0 (/data0) did not write 20 events: no space was left";
     assert_eq!((only(&quality).kind, &*quality.sentence), (ProblemKind::FragmentsLost, words));
     assert_eq!(quality.state, QualityState::Incomplete);
+}
+
+#[test]
+fn what_a_disk_did_not_take_when_the_run_stopped_is_said_until_the_next_run_begins() {
+    let lost = |second: u64, phase: &'static str, count: u64| {
+        look(second, |look| {
+            (look.phase, look.events.built) = (phase, 100);
+            look.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskRefusals, 3), (Counter::DiskFull, 1)]);
+            look.events.incomplete_dropped.add(Cause::WriteFailed, count);
+        })
+    };
+    let run = [lost(1, "running", 0), lost(2, "draining", 0), lost(3, "ended", 16)];
+    let words = "bu0 did not write 16 events: no space was left";
+    let quality = after(run.clone());
+    assert_eq!((&*quality.sentence, quality.current(ProblemKind::FragmentsLost)), (words, 1), "its alarm is raised");
+    let next = |second: u64, run: u32, phase: &'static str| {
+        look(second, |look| {
+            (look.run, look.phase, look.events) = (RunNumber(run), phase, Default::default());
+            look.sources.clear();
+        })
+    };
+    let configured = run.into_iter().chain([next(4, 0, "initial"), next(5, 4, "configured")]);
+    let quality = after(configured.clone());
+    assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, false));
+    assert_eq!(quality.sentence, format!("run 3 has ended: earlier (00:00:03 to 00:00:03 UTC): {words}"));
+    assert_eq!((quality.complete.total, quality.complete.per_second), (100, 0.0));
+    let quality = after(configured.chain([next(6, 4, "running")]));
+    assert_eq!((quality.state, &*quality.sentence), (QualityState::NoData, "no events yet"));
 }
 
 /// A source whose numbers do not begin at the run's first one, `stale` fragments in.
@@ -279,6 +360,15 @@ fn incomplete_events_name_every_source_that_is_missing() {
 }
 
 #[test]
+fn no_source_is_missing_in_more_events_than_are_incomplete() {
+    let quality = after([look(1, |look| {
+        look.events.incomplete_emitted = 844;
+        look.sources.iter_mut().for_each(|source| source.account.missing.add(Cause::TimedOut, 1_463));
+    })]);
+    assert_eq!(only(&quality).sentence, "844 incomplete events: source 1 is missing in 844, source 2 in 844");
+}
+
+#[test]
 fn a_node_that_is_away_and_a_run_that_builds_nothing_are_named() {
     let away = |second: u64, built: u64| {
         look(second, |look| {
@@ -308,7 +398,7 @@ fn a_node_that_is_away_and_a_run_that_builds_nothing_are_named() {
 }
 
 #[test]
-fn filters_that_fail_are_named_and_without_any_unit_no_event_is_good() {
+fn filters_that_fail_are_named_and_undecided_events_are_whole() {
     let failing = |second: u64, numbers: &[(Counter, u64)]| {
         look(second, |look| {
             look.events.quarantined = 40;
@@ -322,9 +412,15 @@ fn filters_that_fail_are_named_and_without_any_unit_no_event_is_good() {
     assert_eq!((only(&quality).kind, &*only(&quality).sentence), (ProblemKind::FilterFailing, sentence));
     assert_eq!(quality.state, QualityState::Good);
 
+    let killed = [(Counter::FilterRestarts, 8), (Counter::FilterUnits, 2), (Counter::FilterLastSignal, 9)];
+    let quality = after((1..=3).map(|second| failing(second, &killed)));
+    let sentence = "bu1: filter units were restarted 8 times: the last one was ended by signal 9: 40 events set aside";
+    assert_eq!(only(&quality).sentence, sentence);
+
     let left = |units| [(Counter::FilterUnitsGivenUp, 2), (Counter::FilterUnits, units)];
     let quality = after((1..=30).map(|second| failing(second, &left(0))));
-    assert_eq!((quality.state, quality.is_current), (QualityState::Doubtful, true));
+    // Undecided events are whole, and go to the error stream.
+    assert_eq!((quality.state, quality.is_current), (QualityState::Good, true));
     let begin = "bu1: 2 filter units given up after repeated failures";
     let none = format!("{begin}, none is left to decide on events: 40 events set aside");
     assert_eq!(only(&quality).sentence, none);
@@ -385,6 +481,20 @@ fn a_source_that_never_sent_is_told_from_one_that_stopped() {
     let quality = after((1..=7).map(stopped));
     assert_eq!(only(&quality).kind, ProblemKind::SourceSilent);
     assert_eq!(only(&quality).sentence, "source 1: no data for 6.0 s");
+}
+
+#[test]
+fn an_optional_source_may_stay_away_and_no_event_needs_it() {
+    let optional = |second: u64, received: u64| {
+        look(second, |look| {
+            look.optional = Arc::new([SourceId(1)].into());
+            look.sources[0] = source(1, received);
+        })
+    };
+    let quality = after((1..=9).map(|second| optional(second, 0)));
+    assert_eq!((quality.state, quality.problems.len()), (QualityState::Good, 0), "{quality:#?}");
+    let quality = after((1..=9).map(|second| optional(second, 500)));
+    assert_eq!((only(&quality).kind, quality.state), (ProblemKind::SourceSilent, QualityState::Good), "it is named");
 }
 
 #[test]
@@ -483,6 +593,31 @@ fn boards_whose_fragments_all_fail_their_checks_may_be_exchanged() {
     let sentence = "nearly all fragments of source 1 and source 2 fail their checksum or `match`: are the ports or cables exchanged?";
     assert!(quality([100, 95]).sentence.starts_with(sentence), "{}", quality([100, 95]).sentence);
     assert!(!quality([100, 40]).sentence.contains("exchanged"), "one of them is right");
+}
+
+/// Over TCP one fragment is given up, and all bytes behind it are passed over in search of a frame.
+fn without_frames(second: u64, ids: &[u32]) -> Sample {
+    look(second, |look| {
+        look.events.built = if ids.len() > 1 { 0 } else { 100 * second };
+        for id in ids {
+            let one = &mut look.sources[*id as usize - 1];
+            *one = source(*id, 1);
+            one.account.dropped.add(Cause::NotMatched, 1);
+            one.numbers.add(Counter::GarbageBytes, 80_000 * second);
+        }
+    })
+}
+
+#[test]
+fn boards_of_which_no_frame_is_found_send_and_may_be_exchanged() {
+    let quality = after((1..=20).map(|second| without_frames(second, &[1, 2])));
+    let current = |kind| quality.current(kind);
+    assert_eq!((current(ProblemKind::WrongSource), current(ProblemKind::SourceSilent)), (2, 0), "{quality:#?}");
+    assert!(quality.sentence.starts_with("nearly all fragments of source 1 and source 2 fail"), "{}", quality.sentence);
+    let quality = after((1..=20).map(|second| without_frames(second, &[2])));
+    let words = "source 2: 1 fragment lost: 1 not matched; 1,600,000 bytes in no frame";
+    assert_eq!((only(&quality).kind, &*only(&quality).sentence), (ProblemKind::FragmentsLost, words));
+    assert!(quality.is_current, "it goes on as long as bytes come");
 }
 
 #[test]

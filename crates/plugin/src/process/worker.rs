@@ -6,6 +6,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -55,6 +56,8 @@ struct Running {
     deaf_since: Option<Instant>,
     /// Why it is ended, where that is decided here.
     why: Option<End>,
+    /// It is ended because it is not needed any more, which is no fault of it.
+    is_dismissed: bool,
 }
 
 /// The processes of a plug-in, one after the other.
@@ -68,6 +71,8 @@ pub(crate) struct Worker {
     /// It could not be started: that is reported as its end.
     has_failed: bool,
     journal: Journal,
+    /// The signal that ended the last one, unless it was ended from here; 0 for none.
+    last_signal: u8,
     missing: Missing,
     /// What they print.
     words: Words,
@@ -85,6 +90,7 @@ impl Worker {
             waits: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             has_failed: false,
             journal: Journal::default(),
+            last_signal: 0,
             missing: Missing::default(),
             told: Vec::new(),
         })
@@ -116,7 +122,15 @@ impl Worker {
         let mut child = command.spawn()?;
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
         match end.and_then(|end| self.watch(&socket, &end).and_then(|()| greet(&socket)).map(|()| end)) {
-            Ok(end) => Ok(Running { child, socket, _end: end, is_ready: false, deaf_since: None, why: None }),
+            Ok(end) => Ok(Running {
+                child,
+                socket,
+                _end: end,
+                is_ready: false,
+                deaf_since: None,
+                why: None,
+                is_dismissed: false,
+            }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -154,10 +168,15 @@ impl Worker {
         let is_ready = running.is_ready && !was_ready;
         let has_ended = !matches!(ended, Ok(None));
         if has_ended {
-            let why = running.why.take();
+            let (why, is_dismissed) = (running.why.take(), running.is_dismissed);
             self.running = None;
+            let status = ended.as_ref().ok().copied().flatten();
+            let signal = status.filter(|_| why.is_none()).and_then(|status| status.signal());
+            self.last_signal = signal.and_then(|signal| u8::try_from(signal).ok()).unwrap_or(0);
             let of_its_own = || End::Ended(Ending::new(ended.ok().flatten().unwrap_or_default(), last_words()));
-            self.journal.note(why.unwrap_or_else(of_its_own));
+            if !is_dismissed {
+                self.journal.note(why.unwrap_or_else(of_its_own));
+            }
         } else if running.deaf_since.is_some_and(|since| since.elapsed() > ENDING) {
             running.why.get_or_insert(End::Deaf);
             let _ = running.child.kill();
@@ -208,6 +227,14 @@ impl Worker {
         }
     }
 
+    /// Ends it since it is not needed any more.
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.is_dismissed = running.why.is_none();
+            let _ = running.child.kill();
+        }
+    }
+
     /// It will be ended for this, unless there is an earlier reason.
     pub(crate) fn blame(&mut self, why: End) {
         match &mut self.running {
@@ -253,6 +280,11 @@ impl Worker {
             let _ = running.child.kill();
             let _ = running.child.wait();
         }
+    }
+
+    /// The signal that ended the last process, unless it was ended from here; 0 for none.
+    pub(crate) const fn last_signal(&self) -> u8 {
+        self.last_signal
     }
 
     /// Why its processes ended.

@@ -215,6 +215,7 @@ fn sources(all: &[Value]) -> String {
             Some("asked_back") => "unmasked, not in events",
             _ if source["has_ended"] == true => "ended",
             _ if source["is_connected"] == true => "connected",
+            _ if source["received"] == 0 && source["is_optional"] == true => "never sent",
             _ if source["received"] == 0 => "no data yet",
             _ if source["sends_datagrams"] == true => "datagrams",
             _ => "not connected",

@@ -32,6 +32,7 @@ pub(crate) struct Live {
     pub(crate) limit: Option<Limited>,
     pub(crate) quality: Quality,
     pub(crate) alarms: Vec<Alarm>,
+    pub(crate) shelved: Vec<Alarm>,
     pub(crate) disk_free_bytes: Option<u64>,
     pub(crate) disk_left_s: Option<u64>,
 }
@@ -80,6 +81,7 @@ pub(crate) struct Source {
     /// Seconds since something came of it.
     pub(crate) silent_s: Option<f64>,
     pub(crate) has_ended: bool,
+    pub(crate) is_optional: bool,
     /// All other fields of the source.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
@@ -292,8 +294,10 @@ fn limit_line(screen: &Screen) -> &str {
 
 fn alarm_lines(live: &Live) -> Vec<Line<'_>> {
     let alarms = &live.alarms;
+    let names: Vec<_> = live.shelved.iter().map(|alarm| alarm.name.as_str()).collect();
+    let shelved = format!("{} shelved: {}", names.len(), names.join(", "));
     if alarms.is_empty() {
-        return vec![Line::styled("no alarm", QUIET)];
+        return vec![Line::styled(if names.is_empty() { "no alarm".to_owned() } else { shelved }, QUIET)];
     }
     let line = |alarm: &Alarm| {
         let style = match alarm.severity.as_str() {
@@ -313,7 +317,13 @@ fn alarm_lines(live: &Live) -> Vec<Line<'_>> {
     let more = lines.len().saturating_sub(usize::from(ALARM_LINES));
     if more > 0 {
         lines.truncate(usize::from(ALARM_LINES) - 1);
-        lines.push(Line::styled(format!("and {} more", more + 1), BAD));
+        let behind = if names.is_empty() { String::new() } else { format!("; {} shelved", names.len()) };
+        lines.push(Line::styled(format!("and {} more{behind}", more + 1), BAD));
+    } else if !names.is_empty() {
+        lines.truncate(usize::from(ALARM_LINES) - 1);
+        let rest = alarms.len() - lines.len();
+        let more = if rest > 0 { format!("and {rest} more; ") } else { String::new() };
+        lines.push(Line::styled(format!("{more}{shelved}"), if rest > 0 { BAD } else { QUIET }));
     }
     lines
 }
@@ -458,7 +468,10 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
             source.unit.clone().unwrap_or_default(),
         ]);
         // One that is slow does not send in each second.
-        let is_silent = rates.fragments_hz == 0.0 && source.silent_s.is_none_or(|seconds| seconds > SILENT_SECONDS);
+        let may_stay_away = source.is_optional && source.received == 0;
+        let is_silent = !may_stay_away
+            && rates.fragments_hz == 0.0
+            && source.silent_s.is_none_or(|seconds| seconds > SILENT_SECONDS);
         if is_silent && !source.has_ended && screen.live.state == "running" {
             row.style(BAD)
         } else if source.lost + source.errors() > 0 {

@@ -91,6 +91,20 @@ fn sources_are_sorted_by_each_column_and_both_ways() {
 }
 
 #[test]
+fn shelved_alarms_are_counted_beside_the_others_and_without_them() {
+    let mut screen = screen();
+    let named = |name: &str| serde_json::from_value(json!({ "name": name })).expect("an alarm");
+    screen.live.shelved = vec![named("rate_low")];
+    assert!(text(&screen).contains("1 shelved: rate_low"), "{}", text(&screen));
+    screen.live.alarms.clear();
+    assert!(text(&screen).contains("1 shelved: rate_low") && !text(&screen).contains("no alarm"));
+    screen.live.alarms = ["one", "two", "three"].map(named).into();
+    assert!(text(&screen).contains("and 1 more; 1 shelved: rate_low"), "{}", text(&screen));
+    screen.live.alarms.push(named("four"));
+    assert!(text(&screen).contains("and 2 more; 1 shelved"), "{}", text(&screen));
+}
+
+#[test]
 fn a_silent_source_is_red_and_one_that_has_ended_is_not() {
     let colour = |screen: &Screen| {
         let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("memory");

@@ -101,7 +101,7 @@ impl Shift {
             (is_seen && live["quality"]["state"] == *state).then_some(live)
         });
         let problems = live["quality"]["problems"].as_array().expect("a list");
-        let is_of_data = state != "good" || ["node_missing", "filter_failing"].contains(&&*alarm);
+        let is_of_data = state != "good" || ["node_missing", "filter_failing", "filters_given_up"].contains(&&*alarm);
         assert_eq!(problems.iter().any(begins), is_of_data, "{:#}", live["quality"]);
         let top = Program::run(["top", "--once", "--url", &self.controlled.url]);
         assert!(top.expect_status(0).out.iter().any(|line| line.contains(&sentence)), "{top:#?}");
@@ -657,4 +657,43 @@ fn boards_with_exchanged_ports_are_named_and_all_that_they_sent_is_counted() {
     assert!(ended.errors.contains(&format!("advice: {words}")), "{ended:#?}");
     expect_remark(&ended, step);
     assert_eq!(ended.account()["fragments"]["received"], 2 * SENT, "{ended:#?}");
+}
+
+/// The same over TCP, where a frame with the mark of another board is passed over in search of the right one.
+#[test]
+fn boards_with_exchanged_ports_over_tcp_send_and_are_named() {
+    let board = |setup: Setup, id: u32, begin: &str| {
+        let frame = format!(
+            "frame = {{ length = {{ at = 4, type = \"u32le\" }}, max = \"64KiB\" }}\nmatch = {{ at = 0, bytes = {begin:?} }}\n\
+             event = {{ at = 8, type = \"u32le\" }}"
+        );
+        let input = "readout = \"ru0\"\nlisten = \"tcp://127.0.0.1:0\"";
+        setup.source(&format!("id = {id}\nname = \"board{id}\"\n{input}\n{frame}"))
+    };
+    let setup = board(board(Setup::new("quality-tcp-ports", &[]).timeout("300ms"), 1, "AAAA"), 2, "BBBB");
+    let mut shift = Shift::begin(&setup, &[]);
+    let ports = [1, 2].map(|id| shift.controlled.program.expect_error_line(&format!("board{id} listens on ")));
+    let connect = |port: &String| std::net::TcpStream::connect(port.trim_start_matches("tcp://")).expect("it listens");
+    let mut streams = ports.each_ref().map(connect);
+    // Longer than a silent source is waited for.
+    for event in 1..=1500_u32 {
+        for (stream, begin) in streams.iter_mut().zip(["BBBB", "AAAA"]) {
+            let frame = [begin.as_bytes(), &60_u32.to_le_bytes(), &event.to_le_bytes(), &[7; 48]].concat();
+            std::io::Write::write_all(stream, &frame).expect("it reads");
+        }
+        std::thread::sleep(2 * PAUSE);
+    }
+    let words = "nearly all fragments of board1 (source 1) and board2 (source 2) fail their checksum or `match`";
+    let sentence = shift.alarm("wrong_source");
+    assert!(sentence.starts_with(words), "{sentence}");
+    let live = shift.get("/api/v1/live");
+    let problems = live["quality"]["problems"].as_array().expect("a list");
+    assert!(problems.iter().all(|one| one["kind"] != "source_silent"), "{live:#}");
+    for source in live["sources"].as_array().expect("a list") {
+        assert!(source["garbage_bytes"].as_u64() > Some(100_000), "{source:#}");
+        assert!(source["silent_s"].as_f64() < Some(2.0), "{source:#}");
+    }
+    drop(streams);
+    let ended = shift.end();
+    assert!(ended.errors.contains(&format!("advice: {words}")), "{ended:#?}");
 }

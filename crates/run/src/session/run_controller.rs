@@ -221,21 +221,39 @@ impl RunController {
     fn take_controls(&mut self, request: &ControlsRequest, by: &str) -> ControlsTold {
         let (told, entry) = self.rota.ask((self.clock.now(), self.clock.utc()), by, request);
         entry.into_iter().for_each(|text| self.tell_command(by, text));
+        if let Some(why) = &told.refusal {
+            let what = if matches!(request, ControlsRequest::Take { .. }) { "take" } else { "give" };
+            self.tell_refused(what, by, why);
+        }
         // The caller looks at the view as soon as it has the answer.
         self.publish();
         told
     }
 
-    fn mask(&mut self, request: &MaskRequest, by: &str) -> Result<(), RequestRefusal> {
-        if let Some(why) = self.rota.refusal(self.clock.now(), by) {
-            return Err(RequestRefusal::HeldByAnother(why));
+    /// The journal has each command that was refused.
+    fn tell_refused(&self, what: &str, by: &str, why: &str) {
+        self.tell_command(by, format!("{what}, by {by}, is refused: {why}"));
+    }
+
+    fn tell_refusal(&self, what: &str, by: &str, refusal: &RequestRefusal) {
+        use RequestRefusal::{HeldByAnother, Unfit, Unknown};
+        if let HeldByAnother(why) | Unknown(why) | Unfit(why) = refusal {
+            self.tell_refused(what, by, why);
         }
-        self.turn_masks(request, by)
+    }
+
+    fn mask(&mut self, request: &MaskRequest, by: &str) -> Result<(), RequestRefusal> {
+        let told = self.permit(by).and_then(|()| self.turn_masks(request, by));
+        told.inspect_err(|why| self.tell_refusal(if request.is_masked { "mask" } else { "unmask" }, by, why))
+    }
+
+    fn permit(&mut self, by: &str) -> Result<(), RequestRefusal> {
+        self.rota.refusal(self.clock.now(), by).map_or(Ok(()), |why| Err(RequestRefusal::HeldByAnother(why)))
     }
 
     fn turn_masks(&mut self, request: &MaskRequest, by: &str) -> Result<(), RequestRefusal> {
         let changed = self.masks.ask(request)?;
-        let what = if request.is_masked { "takes no part" } else { "takes part again" };
+        let what = if request.is_masked { "is masked" } else { "is unmasked" };
         for &source in &changed {
             let name = self.view.sample.name_of(source);
             self.tell_command(by, format!("{name} {what}, by {by}"));
@@ -259,12 +277,12 @@ impl RunController {
         sources.sort_unstable();
         sources.dedup();
         let request = MaskRequest { sources, is_masked: true };
-        let may_begin = match self.rota.refusal(self.clock.now(), &by) {
-            Some(why) => Err(RequestRefusal::HeldByAnother(why)),
-            None if !self.has_run() => {
+        let may_begin = match self.permit(&by) {
+            Err(refusal) => Err(refusal),
+            Ok(()) if !self.has_run() => {
                 Err(RequestRefusal::Unfit("no run goes on, in which a source could be begun anew".to_owned()))
             }
-            None => self.restarts.expect_room().and_then(|()| self.masks.expect_restart(&request.sources)),
+            Ok(()) => self.restarts.expect_room().and_then(|()| self.masks.expect_restart(&request.sources)),
         };
         match may_begin.and_then(|()| self.turn_masks(&request, &by)) {
             Ok(()) => {
@@ -272,7 +290,10 @@ impl RunController {
                 let patience = self.rules.settings.timeouts.manager.0 + 2 * report_interval(&self.parameters);
                 self.restarts.begin(request.sources, by, self.clock.now().after(patience), reply);
             }
-            Err(refusal) => reply(Err(refusal)),
+            Err(refusal) => {
+                self.tell_refusal("restart", &by, &refusal);
+                reply(Err(refusal));
+            }
         }
     }
 
@@ -288,10 +309,8 @@ impl RunController {
     }
 
     fn change(&mut self, request: &ParameterRequest, by: &str) -> Result<(), RequestRefusal> {
-        if let Some(why) = self.rota.refusal(self.clock.now(), by) {
-            return Err(RequestRefusal::HeldByAnother(why));
-        }
-        let changes = self.parameters.ask(request)?;
+        let changes = self.permit(by).and_then(|()| self.parameters.ask(request));
+        let changes = changes.inspect_err(|why| self.tell_refusal("set", by, why))?;
         self.show_parameters();
         for (setting, words) in changes {
             self.tell_command(by, format!("{words}, by {by}"));
@@ -315,7 +334,7 @@ impl RunController {
             By::Program(by) => by,
             By::Operator(by) => {
                 if let Some(why) = self.rota.refusal(self.clock.now(), &by) {
-                    self.tell_command(&by, format!("{}, by {by}, is refused: {why}", command.name()));
+                    self.tell_refused(command.name(), &by, &why);
                     let state = self.operation.state();
                     return reply(Told { command, answer: Answer::HeldByAnother, state, text: Some(why) });
                 }
@@ -328,7 +347,7 @@ impl RunController {
         if command == Command::Start
             && let Some(why) = self.unstored(&fields)
         {
-            self.tell_command(&by, format!("start, by {by}, is refused: {why}"));
+            self.tell_refused("start", &by, &why);
             let state = self.operation.state();
             return reply(Told { command, answer: Answer::Refused, state, text: Some(why) });
         }
@@ -610,6 +629,9 @@ impl RunController {
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };
         self.closing = Some(handle.threads());
+        // What ended last is known only now, such as events that a disk did not take.
+        self.view.sample = Arc::new(handle.sample());
+        self.activity.observe(&self.view.sample);
         let before = |time: Duration| Utc(self.view.sample.utc.0.saturating_sub(time.as_nanos() as i64));
         let silent_since = self.activity.stopped().map(|(source, time)| (source, before(time))).collect();
         handle.note_activity(silent_since, self.activity.began_late().collect());

@@ -277,6 +277,10 @@ fn only_the_operator_with_control_and_the_program_may_give_commands() {
     assert_eq!((told.answer, told.state), (Answer::HeldByAnother, OperationState::Configured));
     assert!(told.text.is_some_and(|text| text.starts_with("ada has had control since ")));
     assert!(operator(&control, "bob", ControlsRequest::Give { to: None }).refusal.is_some());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let request = MaskRequest { sources: vec![ropewalk_terms::SourceId(1)], is_masked: true };
+    control.mask(request, "bob", move |told| sender.send(told).expect("a receiver"));
+    assert!(receiver.recv_timeout(PATIENCE).expect("an answer").is_err());
     assert_eq!(command_of(&control, "ada", Command::Start).answer, Answer::Done);
     assert_eq!(operator(&control, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
     assert_eq!(command_of(&control, "ada", Command::Stop).answer, Answer::HeldByAnother);
@@ -286,7 +290,10 @@ fn only_the_operator_with_control_and_the_program_may_give_commands() {
     for text in ["ada takes control", "bob takes control from ada by force"] {
         assert!(said.iter().any(|entry| entry == text), "{text}: {said:?}");
     }
-    assert!(said.iter().any(|entry| entry.starts_with("start, by bob, is refused: ada has had control")), "{said:?}");
+    for refused in ["start, by bob", "give, by bob", "mask, by bob", "stop, by ada"] {
+        let begin = format!("{refused}, is refused: ");
+        assert!(said.iter().any(|entry| entry.starts_with(&begin)), "{begin}{said:?}");
+    }
 }
 
 #[test]

@@ -300,7 +300,7 @@ impl FilterLink for FilterUnit {
             self.has.clear();
             self.show();
         }
-        FilterSight { is_ready, has_ended, granted: decided + self.filters.credit, decided }
+        FilterSight { is_ready, has_ended, granted: decided + self.filters.credit, decided, ..FilterSight::default() }
     }
 
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {

@@ -217,7 +217,7 @@ impl FilterLink for SimulatedUnit {
             self.has.clear();
             self.show();
         }
-        FilterSight { is_ready, has_ended, granted: decided + self.scenario.credit, decided }
+        FilterSight { is_ready, has_ended, granted: decided + self.scenario.credit, decided, ..FilterSight::default() }
     }
 
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {

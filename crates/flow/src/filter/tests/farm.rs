@@ -177,13 +177,14 @@ fn when_the_run_must_end_nothing_waits_but_for_the_end_of_processes() {
     farm.progressed(at(1), 0, 1);
     farm.close();
     assert_eq!((farm.next_failed(), farm.next_failed(), farm.next_failed()), (Some(4), Some(5), None));
-    assert_eq!([0; 2].map(|_| farm.poll(at(1))), [0, 1].map(|unit| Some(FarmAction::Kill { unit })));
+    assert_eq!([0; 2].map(|_| farm.poll(at(1))), [0, 1].map(|unit| Some(FarmAction::Dismiss { unit })));
     decide(&mut farm, 0, [0]);
     assert!(!farm.decided(1, 1, Attempt(1)), "too late");
     farm.ended(at(2), 0);
     farm.ended(at(2), 1);
     let failed: Vec<u32> = std::iter::from_fn(|| farm.next_failed()).collect();
     assert_eq!((failed, farm.in_work(), farm.poll(at(9999))), (vec![2, 1, 3], 0, None), "no unit is started again");
+    assert_eq!((farm.restarted(), farm.given_up()), (0, 0), "the run ended them: they did nothing wrong");
     add(&mut farm, [7]);
     assert_eq!(farm.next_failed(), Some(7));
     farm.open();
@@ -192,6 +193,27 @@ fn when_the_run_must_end_nothing_waits_but_for_the_end_of_processes() {
     assert_eq!(farm.next_failed(), None, "another run waits for its decisions");
     assert_eq!(farm.poll(now), Some(FarmAction::Start { unit: 1 }));
     assert_eq!(offered(&mut farm, now), [(0, 8)]);
+}
+
+#[test]
+fn units_that_runs_end_are_never_given_up_and_one_that_ended_before_counts() {
+    let mut farm = farm(1, 1);
+    for run in 0..2 * u64::from(SUPERVISION.restarts) {
+        farm.close();
+        assert_eq!(farm.poll(at(run * 100)), Some(FarmAction::Dismiss { unit: 0 }));
+        farm.ended(at(run * 100), 0);
+        farm.open();
+        assert_eq!(farm.poll(at(run * 100 + 50)), Some(FarmAction::Start { unit: 0 }));
+        begin(&mut farm, 0, 1);
+    }
+    assert_eq!((farm.restarted(), farm.given_up()), (0, 0));
+    // It took too long before the run ended it.
+    add(&mut farm, [0]);
+    assert_eq!(offered(&mut farm, at(1000)), [(0, 0)]);
+    assert_eq!(farm.poll(at(1100)), Some(FarmAction::Kill { unit: 0 }));
+    farm.close();
+    farm.ended(at(1101), 0);
+    assert_eq!(farm.restarted(), 1);
 }
 
 #[test]
@@ -275,7 +297,7 @@ impl Bench {
                     self.farm.ready(unit);
                     self.farm.granted(unit, CREDIT);
                 }
-                FarmAction::Kill { unit } => self.end(unit),
+                FarmAction::Kill { unit } | FarmAction::Dismiss { unit } => self.end(unit),
                 FarmAction::Offer { unit, slot } => {
                     let has = &mut self.has[usize::from(unit)];
                     has.push_back(slot);

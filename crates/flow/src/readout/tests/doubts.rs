@@ -597,7 +597,7 @@ fn numbers_between_the_counts_of_a_board_that_was_set_forward_are_no_missing_fra
             let jumps = number == 100;
             let raw = if number < 100 { number } else { number + 90_000 };
             for missing in [lost * u64::from(number == 50), 90_000 * u64::from(jumps)] {
-                rig.readout.note_frames(1, FrameCounts { missing, ..FrameCounts::NONE });
+                rig.readout.note_frames(rig.now, 1, FrameCounts { missing, ..FrameCounts::NONE });
             }
             rig.feed_fragments(0, vec![truly(0, time(number), number)]);
             rig.feed_fragments(1, vec![truly(1, time(number), raw)]);

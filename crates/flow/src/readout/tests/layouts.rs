@@ -136,6 +136,22 @@ fn garbage_counts_as_one_lost_frame_and_the_next_good_one_is_found() {
     }
 }
 
+/// A board whose frames carry the mark of another one.
+#[test]
+fn bytes_without_any_frame_are_counted_all_the_time() {
+    let plan = plan(&digitiser(true));
+    let mut framer = stream(&plan);
+    let mut skipped = 0;
+    for batch in 0..50 {
+        let (all, error) = received(&mut framer, &[0xee; 1000], &[1000]);
+        assert_eq!((all.len(), error), (usize::from(batch == 0), None), "one lost frame for all of them");
+        let counts = framer.take_counts();
+        assert!(counts.skipped_bytes > 0 || batch == 0, "batch {batch}");
+        skipped += counts.skipped_bytes;
+    }
+    assert!(skipped > 48_000, "{skipped}");
+}
+
 #[test]
 fn each_line_that_does_not_end_counts_once() {
     let plan = plan(&Layout::new(Frame::Delimiter { bytes: b"\n".to_vec() }, 20));

@@ -241,6 +241,22 @@ fn a_source_tells_its_latest_event_since_when_it_is_silent_and_that_it_has_ended
 }
 
 #[test]
+fn an_optional_source_that_never_came_has_not_ended_whatever_is_masked() {
+    let mut config = config(2);
+    config.sources[1].requirement = Requirement::Optional;
+    let mut rig = Rig::started(config);
+    let has_ended = |rig: &Rig| {
+        let of = |entry: &ReportEntry| {
+            entry.source == Some(SourceId(1)) && entry.as_counter() == Some(Counter::SourcesEnded)
+        };
+        rig.readout.report(rig.now).find(of).expect("every source reports it").value
+    };
+    assert_eq!(has_ended(&rig), 0);
+    rig.feed(0, 1..=9);
+    assert_eq!(has_ended(&rig), 0);
+}
+
+#[test]
 fn settled_events_without_a_request_are_seen() {
     let mut rig = Rig::started(config(1));
     assert!(!rig.readout.awaits_requests(), "nothing is held");

@@ -186,6 +186,16 @@ impl FilterProcess {
         self.worker.kill();
     }
 
+    /// The same, of a process that did nothing wrong: its end is not noted.
+    pub fn dismiss(&mut self) {
+        self.worker.dismiss();
+    }
+
+    /// The signal that ended the last process, unless it was ended from here; 0 for none.
+    pub const fn last_signal(&self) -> u8 {
+        self.worker.last_signal()
+    }
+
     /// Looks at it. Decisions that it made before it ended are there still.
     pub fn look(&mut self) -> Sight {
         if !self.worker.has_news() {
