@@ -392,8 +392,8 @@ mod tests {
     #[test]
     fn faults_name_their_key() {
         for (text, key, what) in [
-            ("[filter]", "filter", "Give one of"),
-            ("[filter]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "filter", "Give one of"),
+            ("[filter]", "filter", "give one of"),
+            ("[filter]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "filter", "give one of"),
             ("[filter]\ntriggers = [\"all\"]\ntrusted = true", "filter.trusted", "library"),
             ("[filter]\ntriggers = [{ every = 0 }]", "filter.triggers[0]", "0th"),
             ("[filter]\ntriggers = [\"all\", { present = 8 }]", "filter.triggers[1]", "id 8"),
