@@ -65,10 +65,10 @@ fn sample() -> Sample {
         names: Arc::new([(SourceId(700), "the \"veto\"".to_owned())].into()),
         node_names: Arc::new([(NodeId::readout(0), "crate-1".to_owned())].into()),
         outputs: Arc::default(),
+        unrelated: Vec::new(),
         optional: Arc::default(),
         disk_loads: Arc::default(),
         unchecked_step: None,
-        unrelated: Vec::new(),
         lost_datagrams: by_cause(&[(Cause::UnknownSource, 6)]),
         disk: Some(DiskSample { free_bytes: 1 << 30, full_in: Some(Duration::from_millis(2_500)) }),
     }

@@ -384,6 +384,8 @@ pub struct SplitterTrial {
     process: SplitterProcess,
     timeout: Duration,
     most: usize,
+    /// The process said that it is ready, which it says once.
+    is_ready: bool,
 }
 
 impl SplitterTrial {
@@ -399,7 +401,7 @@ impl SplitterTrial {
             RunError::Unfit(format!("{}: its splitter cannot be used: {error}", source.name_or_id()))
         })?;
         process.start();
-        Ok(Some(Self { process, timeout: section.timeout.0, most }))
+        Ok(Some(Self { process, timeout: section.timeout.0, most, is_ready: false }))
     }
 
     /// The numbers or times of the events in a frame.
@@ -413,7 +415,10 @@ impl SplitterTrial {
                 self.most
             ));
         }
-        self.wait(START, |sight| sight.is_ready).map_err(|why| format!("the splitter did not start: {why}"))?;
+        if !self.is_ready {
+            self.wait(START, |sight| sight.is_ready).map_err(|why| format!("the splitter did not start: {why}"))?;
+            self.is_ready = true;
+        }
         self.process.clear();
         self.process.put_bytes(frame);
         self.process.ask(0, 1);
@@ -450,6 +455,7 @@ impl SplitterTrial {
 
     /// Ends the process and starts another one.
     fn restart(&mut self) {
+        self.is_ready = false;
         self.process.kill();
         let end = std::time::Instant::now() + START;
         while !self.process.look().has_ended && std::time::Instant::now() < end {

@@ -410,7 +410,7 @@ pub enum Doubt {
     Steps(Number, u64),
     /// It goes up in every frame, by little and not always by as much.
     Uneven(Number),
-    /// Its lower bits, which are not 0, never changed: they may be a part of it.
+    /// Its lower bits, with which its steps would be very long, never changed: they may be a part of it.
     LowerBits(Number),
     /// This may be a clock with a tick of about so many nanoseconds; arrivals scatter around it by so many.
     PerhapsClock {

@@ -62,14 +62,16 @@ fn step(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> Option<(u64, u64)> {
     (holds * 10 >= pairs.len() * 9 && multiples * 50 >= pairs.len() * 49).then_some((usual, holds as u64))
 }
 
-/// A counter whose lowest bits are always 0 goes up by more than one per frame: the bits belong to it.
+/// A counter whose lowest bits never change goes up by more than one per frame: the bits belong to it.
 pub(super) fn unmask(table: &Table<'_>, guesses: &mut [Guess]) {
     for guess in guesses {
         let Meaning::FrameCounter { number, .. } = &guess.meaning else { continue };
         let Some(mask) = number.mask.filter(|mask| mask & 1 == 0) else { continue };
         let below = (1_u64 << mask.trailing_zeros()) - 1;
         let (low, by) = (number.masked(below), below + 1);
-        if by > MOST_STEP || table.rows().any(|row| read(row, &low) != 0) {
+        let mut values = table.rows().map(|row| read(row, &low));
+        let first = values.next();
+        if by > MOST_STEP || values.any(|value| Some(value) != first) {
             continue;
         }
         // As wide as a counter of frames would be.

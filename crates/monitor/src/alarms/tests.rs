@@ -414,8 +414,8 @@ fn quantities_are_written_as_they_are_read() {
     for (wrong, said) in [
         ("events", "`events` is no quantity"),
         ("total:crc_error", "is it crc_errors"),
-        ("limited_by:gremlins", "unknown variant `gremlins`"),
-        ("data:gremlins", "unknown variant `gremlins`"),
+        ("limited_by:gremlins", "no limit is named `gremlins`: there are not_running, "),
+        ("data:gremlins", "no problem of the data is named `gremlins`: there are node_missing, "),
         ("phase:lunch", "there are initial, configured"),
         ("sum:crc_errors", "`sum:crc_errors` is no quantity"),
     ] {

@@ -317,7 +317,7 @@ fn a_splitter_is_tested_on_recorded_frames() {
     );
     std::fs::write(&file, &text).expect("it is ours");
     let (input, file) = (input.display().to_string(), file.display().to_string());
-    let tried = |bytes: Vec<u8>, status: u8| {
+    let tried = |bytes: Vec<u8>, status: i32| {
         std::fs::write(&input, bytes).expect("it is ours");
         let ended = Program::run(["source", "test", &file, "--source", "board", "--input", &input]);
         ended.expect_status(status.into()).out.join("\n")
