@@ -64,20 +64,6 @@ fn files() -> BTreeMap<String, Value> {
     entries.map(read).collect()
 }
 
-/// The names of the definitions that a key's value may have.
-fn references(node: &Value, into: &mut Vec<String>) {
-    match node {
-        Value::Object(members) => {
-            if let Some(name) = members.get("$ref").and_then(|name| name.as_str()?.rsplit('/').next()) {
-                into.push(name.to_owned());
-            }
-            members.iter().filter(|(key, _)| *key != "properties").for_each(|(_, value)| references(value, into));
-        }
-        Value::Array(elements) => elements.iter().for_each(|element| references(element, into)),
-        _ => {}
-    }
-}
-
 /// The keys of an object, and of each of its forms.
 fn properties(node: &Value) -> BTreeMap<&String, &Value> {
     let forms = ["oneOf", "anyOf"].into_iter().filter_map(|forms| node[forms].as_array()).flatten();
@@ -85,59 +71,7 @@ fn properties(node: &Value) -> BTreeMap<&String, &Value> {
     forms.filter_map(|form| form["properties"].as_object()).flatten().chain(own).collect()
 }
 
-/// A table of the keys of an object; empty if it has none.
-fn table(prefix: &str, root: &Value, node: &Value) -> String {
-    let row = |(key, value): (&String, &Value)| {
-        let mut names = Vec::new();
-        references(value, &mut names);
-        names.retain(|name| !properties(&root["$defs"][name]).is_empty());
-        names.dedup();
-        let links: Vec<_> = names.iter().map(|name| format!("[{name}](#{prefix}-{name})")).collect();
-        let own = value["description"].as_str();
-        let of_type = || names_of(value).first().and_then(|name| root["$defs"][name]["description"].as_str());
-        let help = own.or_else(of_type).unwrap_or_default().replace('|', "\\|");
-        format!("| `{key}` | {} | {} |\n", help.trim_end_matches('.').replace(". ", "; "), links.join(", "))
-    };
-    let rows: String = properties(node).into_iter().map(row).collect();
-    if rows.is_empty() { rows } else { format!("| Key | Meaning | Members |\n|---|---|---|\n{rows}\n") }
-}
-
-fn names_of(node: &Value) -> Vec<String> {
-    let mut names = Vec::new();
-    references(node, &mut names);
-    names
-}
-
-const HEAD: &str = "# Every key of the JSON output
-
-This page lists every key that the program writes as JSON, by [schema](schema/run.json). A key whose value is an object, or a
-list of objects, names the table of its members. Pages on single commands say more: [the account of a run](run-json.md),
-[commands that read files](json-files.md), [commands that look at the machine](json-machine.md).
-";
-
-/// The page of all keys is made of the schemas; ROPEWALK_BLESS=1 writes it.
-#[test]
-fn the_page_of_keys_is_that_of_the_schemas() {
-    let mut page = HEAD.to_owned();
-    for (file, schema) in files() {
-        let prefix = file.trim_end_matches(".json");
-        page += &format!("\n## {prefix}\n");
-        if let Some(title) = schema["title"].as_str() {
-            page += &format!("{title}. ");
-        }
-        page += &format!("[Schema](schema/{file}).\n\n{}", table(prefix, &schema, &schema));
-        for (name, node) in schema["$defs"].as_object().into_iter().flatten() {
-            let table = table(prefix, &schema, node);
-            if !table.is_empty() {
-                page += &format!("<a id=\"{prefix}-{name}\"></a>**{name}** of `{prefix}`\n\n{table}");
-            }
-        }
-    }
-    let page = format!("{}\n", page.trim_end());
-    assert!(ropewalk_tidy::is_current("docs/json-keys.md", &page), "docs/json-keys.md: ROPEWALK_BLESS=1 writes it");
-}
-
-/// Pages that describe the keys of a schema for readers, beside the page of all keys.
+/// Pages that describe the keys of a schema for readers.
 const PAGES: [(&str, &str); 11] = [
     ("run.json", "run-json.md"),
     ("foreign.json", "json-files.md"),

@@ -10,8 +10,8 @@ const CONTENTS: &str = "docs/SUMMARY.md";
 const MOST_LINES: usize = 300;
 /// The maximum length of a table cell, without the targets of its links.
 const MOST_IN_A_CELL: usize = 160;
-/// Records, which keep what was printed or grow with every version, and the list that is made of the schemas.
-const RECORDS: &[&str] = &["bench/runs/", "CHANGELOG.md", "docs/json-keys.md"];
+/// Records, which keep what was printed or grow with every version.
+const RECORDS: &[&str] = &["bench/runs/", "CHANGELOG.md"];
 
 fn pages() -> impl Iterator<Item = &'static TextFile> {
     text_files().iter().filter(|file| file.is_markdown())
