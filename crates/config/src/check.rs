@@ -122,7 +122,9 @@ fn sources(configuration: &Configuration, faults: &mut Faults) {
             let message = format!("source[{first}] has the id {} already; ids must be unique", source.id);
             faults.add(key("id"), message);
         }
-        if let Some(first) = names.insert(source.name_or_id(), index) {
+        // Of sources without names the ids are equal, which was said above.
+        let named = names.insert(source.name_or_id(), (index, source.id));
+        if let Some((first, _)) = named.filter(|&(_, id)| id != source.id) {
             let message =
                 format!("source[{first}] has the name `{}` already; names must be unique", source.name_or_id());
             faults.add(key("name"), message);
