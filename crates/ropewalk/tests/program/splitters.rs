@@ -320,7 +320,7 @@ fn a_splitter_is_tested_on_recorded_frames() {
     let tried = |bytes: Vec<u8>, status: i32| {
         std::fs::write(&input, bytes).expect("it is ours");
         let ended = Program::run(["source", "test", &file, "--source", "board", "--input", &input]);
-        ended.expect_status(status.into()).out.join("\n")
+        ended.expect_status(status).out.join("\n")
     };
     let good = tried(frames.concat(), 0);
     for text in ["the splitter divided them into 200 events", "event: 0 to 199"] {
