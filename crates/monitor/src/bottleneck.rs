@@ -327,7 +327,6 @@ fn wrong_first_number(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::WrongFirstNumber, subject, sentence, evidence))
 }
 
-/// No fragment of an event has a place any more.
 fn sources_restarted(view: &View<'_>) -> Option<Finding> {
     if let Some((source, count, sentence)) = left_behind(view.before, view.now) {
         let evidence = vec![(format!("stale fragments of source {source}"), count as f64)];

@@ -57,9 +57,8 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
     Ok(exit::GOOD)
 }
 
-pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
-    let configuration = ropewalk_config::read(file)?;
-    warn(&configuration.renamed);
+/// Checks that the programs that the configuration names can be executed here.
+fn check_commands(file: &Path, configuration: &Configuration) -> Result<(), Failure> {
     // A filter with `nodes` runs on other machines.
     let filter = configuration.filter.as_ref().filter(|filter| filter.nodes.is_empty());
     let program = filter.and_then(|filter| filter.program.clone()).unwrap_or_default();
@@ -67,6 +66,13 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     for (key, command) in [("alarms.command", alarms), ("logbook.command", logbook), ("filter.program", &program)] {
         user_command::check(command).map_err(|why| unfit(file, PlacementError::Unfit(Fault::new(key, why))))?;
     }
+    Ok(())
+}
+
+pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
+    let configuration = ropewalk_config::read(file)?;
+    warn(&configuration.renamed);
+    check_commands(file, &configuration)?;
     let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
     // If the kernel places everything, only `topology` shows the table.
     let shows_plan =
