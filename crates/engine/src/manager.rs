@@ -594,7 +594,6 @@ impl<P: Dispatcher> ManagerDrive<P> {
         standing.untold.clear();
         standing.untold.extend(self.manager.untold());
         standing.nodes.clear();
-        // A node that is connected and does not report counts as silent, by the times of its reports.
         let is_here = |node| self.nodes.contains_key(&node);
         standing.nodes.extend(self.control.nodes().map(|node| (node, is_here(node))));
         standing.hearing.turned = Some(self.turned);

@@ -4,11 +4,7 @@
 //!  Sample, Sample ── rules, in order ── the first finding ── Finder (holds it) ── what people read
 //! ```
 //!
-//! A finding says what the numbers say and no more: if every source is held back, and no node behind the readout units
-//! reports where its time went, it says only that.
-//!
-//! The rules are small functions, in an order that is argued below. The last of them are about what lies behind the readout
-//! units' pools, where everything is held up: they tell which node is busy all the time.
+//! The last rules are about what lies behind the readout units' pools: they tell which node is busy all the time.
 
 #[cfg(test)]
 mod tests;
@@ -322,9 +318,8 @@ fn wrong_first_number(view: &View<'_>) -> Option<Finding> {
         before.iter().any(|(other, known, _)| other == source && known < count)
     };
     let (source, count, sentence) = of(view.now).into_iter().find(stands)?;
-    let subject = format!("source {source}");
-    let evidence = vec![(format!("fragments of {subject} in no event"), count as f64)];
-    Some(finding(Limit::WrongFirstNumber, subject, sentence, evidence))
+    let evidence = vec![(format!("fragments of source {source} in no event"), count as f64)];
+    Some(finding(Limit::WrongFirstNumber, format!("source {source}"), sentence, evidence))
 }
 
 fn sources_restarted(view: &View<'_>) -> Option<Finding> {
@@ -336,14 +331,15 @@ fn sources_restarted(view: &View<'_>) -> Option<Finding> {
     if count == 0 || view.built() > 0 || !have_all_restarted(view.now) {
         return None;
     }
-    let evidence = vec![("fragments out of sync".to_owned(), count as f64)];
-    Some(finding(Limit::SourcesRestarted, "", format!("no event is built: {RESTARTED}"), evidence))
+    let (sentence, evidence) =
+        (format!("no event is built: {RESTARTED}"), ("fragments out of sync".to_owned(), count as f64));
+    Some(finding(Limit::SourcesRestarted, "", sentence, vec![evidence]))
 }
 
 fn sources_exchanged(view: &View<'_>) -> Option<Finding> {
     let (sources, sentence) = exchanged(view.now).filter(|_| view.built() == 0)?;
-    let evidence = vec![("sources whose fragments fail their checks".to_owned(), sources.len() as f64)];
-    Some(finding(Limit::SourcesExchanged, "", sentence, evidence))
+    let evidence = ("sources whose fragments fail their checks".to_owned(), sources.len() as f64);
+    Some(finding(Limit::SourcesExchanged, "", sentence, vec![evidence]))
 }
 
 fn datagrams_lost(view: &View<'_>) -> Option<Finding> {

@@ -230,7 +230,6 @@ impl RunController {
         told
     }
 
-    /// The journal has each command that was refused.
     fn tell_refused(&self, what: &str, by: &str, why: &str) {
         self.tell_command(by, format!("{what}, by {by}, is refused: {why}"));
     }

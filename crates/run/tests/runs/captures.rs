@@ -279,7 +279,7 @@ fn what_is_no_capture_is_said_with_the_source_s_name() {
     let summary = taken(launched(&output, &[source(&capture, ""), optional]), 1);
     assert_eq!((summary.events.written, summary.warnings.len()), (1, 1), "{summary:#?}");
     let warning = &summary.warnings[0];
-    assert!(warning.starts_with("board2: ") && warning.contains("capture them (pcap, pcapng)"), "{warning}");
+    assert!(warning.starts_with("board2: ") && warning.contains("record a capture (pcap, pcapng)"), "{warning}");
 }
 
 /// The figures of a real capture, from its file alone: two readout masters, each pulse an event of both.
@@ -643,7 +643,7 @@ fn a_recording_that_does_not_fit_says_what_would() {
         (board(1, "format = \"generic\""), vec![], "describes no frames"),
         (board(1, stream), vec!["caen".to_owned()], "there are source-1"),
         (board(1, stream) + &board(2, stream), vec![], "--source source-1 or source-2"),
-        (board(1, &datagrams), vec![], "capture them"),
+        (board(1, &datagrams), vec![], "record a capture"),
     ] {
         let configuration = parse("unfit", &format!("{begin}{sources}"), &|_| None).expect("a good configuration");
         let error = of_recordings(&configuration, &[&file], &names).expect_err(hint).to_string();
