@@ -14,7 +14,7 @@ use comfy_table::{CellAlignment, Table};
 use ropewalk_config::ByteOrigin;
 use ropewalk_config::quantity::{Bandwidth, Bytes, ChunkBytes, Time};
 use ropewalk_config::{Blocks, ServeSection};
-use ropewalk_engine::stream::{ClientConfig, ClientReport};
+use ropewalk_engine::stream::ClientConfig;
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::source::felix::{EmulatedCardConfig, FaultShare, Faults};
 use ropewalk_flow::stream::SubscriberAccount;
