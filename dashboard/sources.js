@@ -148,10 +148,12 @@ const DEEDS = {
     question: (whose) => `Take ${whose} out of this run, and in again from the next event that comes?`,
     carryOut: async (sources) => {
       const told = await give("masks/restart", {}, { sources });
-      if (told) notice(told.restarted.map(({ source, out_from }) => `${sourceLabel(source)} is out from event ${out_from} on, until it sends.`).join(" "));
+      if (told) notice(told.restarted.map(({ source, out_from }) => `${capital(sourceLabel(source))} is out from event ${out_from} on, until it sends.`).join(" "));
     },
   },
 };
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 async function carryOut({ name, question, carryOut: begin }) {
   const sources = chosenOf(last.sources).map((source) => source.id);
