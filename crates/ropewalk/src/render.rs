@@ -121,11 +121,6 @@ pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
     summary.numbering.iter().filter_map(begin).collect()
 }
 
-/// The sentences of the account on single sources.
-pub(crate) fn remark_lines(summary: &RunSummary) -> Vec<String> {
-    summary.remarks.clone()
-}
-
 fn is_in_summary(counter: Counter) -> bool {
     counter.places().contains(&Place::Summary)
 }

@@ -7,7 +7,7 @@ use crate::interrupts::Interrupts;
 use crate::output::print_json;
 use crate::render::{
     Progress, begin_lines, checksum_lines, disk_lines, faulty_lines, flag_lines, frame_lines, incident_lines,
-    ledger_table, partial_lines, remark_lines, warn,
+    ledger_table, partial_lines, warn,
 };
 use crate::{flow_account, topology};
 use ropewalk_config::fields::Fields;
@@ -388,7 +388,7 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
         RunSummary::healed,
         checksum_lines,
         begin_lines,
-        remark_lines,
+        |summary: &RunSummary| summary.remarks.clone(),
         flag_lines,
         frame_lines,
         |summary: &RunSummary| disk_lines(&summary.disk),

@@ -156,18 +156,23 @@ impl Guess {
     }
 }
 
+/// The type of a number in a configuration: `u8`, `u32be`.
+fn type_of(number: &Number) -> String {
+    let order = match (number.bytes, number.is_big_endian) {
+        (1, _) => "",
+        (_, true) => "be",
+        (_, false) => "le",
+    };
+    format!("u{}{order}", 8 * u32::from(number.bytes))
+}
+
 /// A number as a configuration names it: `u32be at 26`, with its mask.
 struct Named<'a>(pub(super) &'a Number);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Number { at, bytes, is_big_endian, mask, .. } = *self.0;
-        let order = match (bytes, is_big_endian) {
-            (1, _) => "",
-            (_, true) => "be",
-            (_, false) => "le",
-        };
-        write!(out, "u{}{order} at {at}", 8 * u32::from(bytes))?;
+        let Number { at, mask, .. } = *self.0;
+        write!(out, "{} at {at}", type_of(self.0))?;
         mask.map_or(Ok(()), |mask| write!(out, " (mask {mask:#x})"))
     }
 }
@@ -518,13 +523,8 @@ pub(super) struct Key<'a>(pub(super) &'a Number);
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Number { at, bytes, is_big_endian, mask, .. } = *self.0;
-        let order = match (bytes, is_big_endian) {
-            (1, _) => "",
-            (_, true) => "be",
-            (_, false) => "le",
-        };
-        write!(out, "at = {at}, type = \"u{}{order}\"", 8 * u32::from(bytes))?;
+        let Number { at, mask, .. } = *self.0;
+        write!(out, "at = {at}, type = \"{}\"", type_of(self.0))?;
         mask.map_or(Ok(()), |mask| write!(out, ", mask = {mask:#x}"))
     }
 }

@@ -143,7 +143,7 @@ pub enum Piece<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// What stands between these bytes, from this place on, where the payload was not copied.
+    /// A payload that was not copied, and the place in `bytes` before which it is sent.
     payload: Option<(usize, Stretch)>,
     /// Where each ends; in a stream they lie one behind the other.
     ends: Vec<usize>,

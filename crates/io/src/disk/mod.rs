@@ -46,9 +46,9 @@ pub struct NewFile {
     pub checksum: bool,
     /// How what is appended is packed: each append becomes one packed stretch or several.
     pub compression: Compression,
-    /// Every append is whole records of a run file, of which the disk seals those that are open: it computes the checksum while it
-    /// copies them ([`EventRecordEncoder::begin_open`](ropewalk_wire::run_file::EventRecordEncoder::begin_open)). The tail of an
-    /// open record is a slice of its own.
+    /// The disk computes the checksums of open records
+    /// ([`EventRecordEncoder::begin_open`](ropewalk_wire::run_file::EventRecordEncoder::begin_open)) while it copies them. Each
+    /// append then consists of whole records of a run file, and the tail of an open record is a separate slice.
     pub seals: bool,
     /// Which of the disk's threads writes it, where there are several; counted from 0.
     pub thread: u8,

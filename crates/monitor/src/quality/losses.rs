@@ -29,7 +29,7 @@ pub(super) fn losses(
         }
         count += total;
     }
-    // The number in the place of a wrong one is no missing frame.
+    // A board that sends a wrong number skips the right one; its frame is not missing.
     let missing = source.numbers.get(Counter::FramesMissing).saturating_sub(wrong);
     parts.extend(missing_frames(sample, source, missing));
     count += missing;

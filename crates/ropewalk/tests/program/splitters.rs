@@ -334,7 +334,7 @@ fn a_splitter_is_tested_on_recorded_frames() {
     malformed[3][8] = 200;
     let refused = tried(malformed.concat(), 1);
     assert!(refused.contains("source[0].splitter: the splitter cannot divide this frame"), "{refused}");
-    // The number of the first trigger in a frame is none of the event, and none of the frame.
+    // The number of the first trigger numbers neither the events in a frame nor the frames.
     let with = |key: &str| {
         let field = format!("{key} = {{ at = 4, type = \"u32le\" }}\n[source.splitter]");
         std::fs::write(&file, text.replace("[source.splitter]", &field)).expect("it is ours");

@@ -83,7 +83,7 @@ pub struct ForeignReplayOptions {
     pub port: Option<u16>,
     /// Of a file that is no capture: its format; found out where it is not said.
     pub format: Option<ForeignFormat>,
-    /// Of a file that is no capture: what describes its frames, in the place of a format.
+    /// Describes the frames of a raw recording that has no known format.
     pub by: Option<Description>,
     /// How often; 0: without an end.
     pub times: u64,

@@ -631,14 +631,8 @@ fn boards_with_addresses_of_this_machine_send_from_them_again() {
     assert_eq!(received(&socket, 2), [from([127, 1, 2, 3], b"one"), from([127, 0, 0, 7], b"two")]);
 }
 
-#[test]
-fn a_connection_goes_out_byte_for_byte() {
-    let stream: Vec<u8> = (0..3000_u32).map(|index| index as u8).collect();
-    let mut packets: Vec<_> =
-        stream.chunks(100).zip(0..).map(|(chunk, index)| tcp(host(7, 99), 100 * index, chunk)).collect();
-    packets.swap(4, 6);
-    packets.push(udp(host(7, 1), 2, b"a datagram"));
-    let file = Temporary::new("connection", &capture(&packets));
+/// A thread that returns what comes over one connection, and where to connect.
+fn connection() -> (std::thread::JoinHandle<Vec<u8>>, Target) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let target = Target::Tcp(listener.local_addr().expect("it is bound"));
     let reader = std::thread::spawn(move || {
@@ -647,6 +641,18 @@ fn a_connection_goes_out_byte_for_byte() {
         stream.read_to_end(&mut bytes).expect("it ends well");
         bytes
     });
+    (reader, target)
+}
+
+#[test]
+fn a_connection_goes_out_byte_for_byte() {
+    let stream: Vec<u8> = (0..3000_u32).map(|index| index as u8).collect();
+    let mut packets: Vec<_> =
+        stream.chunks(100).zip(0..).map(|(chunk, index)| tcp(host(7, 99), 100 * index, chunk)).collect();
+    packets.swap(4, 6);
+    packets.push(udp(host(7, 1), 2, b"a datagram"));
+    let file = Temporary::new("connection", &capture(&packets));
+    let (reader, target) = connection();
     let played = replay_foreign(&file.0, &options(target)).expect("it goes out");
     assert_eq!((played.bytes, played.lines.len()), (3000, 1));
     assert_eq!(played.aside, [("other_protocol", 1)].into());
@@ -689,14 +695,7 @@ fn layout_of(recording: &Path) -> Description {
 fn a_recording_of_a_described_source_goes_to_a_connection_byte_for_byte() {
     let (sent, recording) = raw_recording();
     let file = Temporary::new("described-tcp", &recording);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let target = Target::Tcp(listener.local_addr().expect("it is bound"));
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let (mut stream, _) = listener.accept().expect("the replay connects");
-        stream.read_to_end(&mut bytes).expect("it ends well");
-        bytes
-    });
+    let (reader, target) = connection();
     let wanted = ForeignReplayOptions { by: Some(layout_of(&file.0)), ..options(target) };
     let played = replay_foreign(&file.0, &wanted).expect("it goes out");
     assert_eq!((played.bytes, played.skipped_bytes), (recording.len() as u64, 0), "faults of the recording, too");
