@@ -381,6 +381,12 @@ impl GenericStream {
         max_fragment: u32,
     ) -> Result<(), Cause> {
         while out.len() < end {
+            if let Some(front) = queue.front_slice() {
+                self.take_plain(front, out, end, max_fragment);
+            }
+            if out.len() == end {
+                break;
+            }
             let Some(bytes) = queue.peek_array::<{ generic::HEADER_BYTES }>(0) else { break };
             let header = generic::Header::parse(&bytes).map_err(|error| error.cause())?;
             let checked = header.check(self.hello.source, max_fragment);
@@ -401,6 +407,25 @@ impl GenericStream {
             out.push(Received { meta, restarts: header.flags.has_resync(), payload });
         }
         Ok(())
+    }
+
+    /// Appends the fragments that lie in the front slice and do not end it. Stops before an empty fragment and before one
+    /// with a wrong header.
+    fn take_plain(&self, mut front: FrontSlice<'_>, out: &mut Vec<Received>, end: usize, max_fragment: u32) {
+        while out.len() < end {
+            let bytes = front.bytes();
+            let Some(Ok(header)) = bytes.first_chunk().map(generic::Header::parse) else { return };
+            let is_right = header.check(self.hello.source, max_fragment).is_ok();
+            if !is_right || header.payload_bytes == 0 || bytes.len() <= header.fragment_bytes() {
+                return;
+            }
+            if out.len() == out.capacity() {
+                out.reserve(FEW);
+            }
+            let meta = self.describe(&header);
+            let payload = front.take_behind(generic::HEADER_BYTES, header.payload_bytes as usize);
+            append(out, Received { meta, restarts: header.flags.has_resync(), payload });
+        }
     }
 
     #[inline]

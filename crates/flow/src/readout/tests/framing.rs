@@ -222,6 +222,36 @@ fn a_generic_fragment_of_another_source_is_flagged() {
 }
 
 #[test]
+fn fragments_that_lie_in_one_slice_are_found_in_order() {
+    let other_source: Vec<u8> = {
+        let mut bytes = generic_fragment(3, b"other");
+        bytes[8..12].copy_from_slice(&99_u32.to_le_bytes());
+        bytes
+    };
+    let mut too_long = generic_fragment(6, b"long");
+    too_long[12..16].copy_from_slice(&(LIMITS.max_fragment + 1).to_le_bytes());
+    let fragments = [
+        generic_fragment(1, b"one"),
+        generic_fragment(2, b""),
+        other_source,
+        generic_fragment(4, b"four"),
+        generic_fragment(5, b"last"),
+        too_long,
+    ];
+    let mut stream = Stream::new(LIMITS);
+    stream.send(&hello(), &[64]);
+    stream.send(&fragments.concat(), &[1024]);
+    let mut found = stream.take(2).expect("plain fragments");
+    let lost = stream.framer.next_batch(&mut found, usize::MAX).expect_err("an impossible length");
+    assert_eq!((lost.cause, lost.bytes_discarded), (Cause::Oversize, 36));
+    let seen: Vec<_> = found.iter().map(|one| (one.meta.raw_id, one.payload.to_vec())).collect();
+    let expected: [(u64, &[u8]); 5] = [(1, b"one"), (2, b""), (3, b"other"), (4, b"four"), (5, b"last")];
+    assert_eq!(seen, expected.map(|(number, payload)| (number, payload.to_vec())));
+    let wrong = found.iter().map(|one| one.meta.flags.contains(FragmentFlags::WRONG_SOURCE));
+    assert_eq!(wrong.collect::<Vec<_>>(), [false, false, true, false, false]);
+}
+
+#[test]
 fn garbage_loses_the_connection_and_is_counted_in_bytes() {
     let mut stream = Stream::new(LIMITS);
     stream.send(&[b'x'; 200], &[30]);
