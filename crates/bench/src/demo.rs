@@ -1,8 +1,10 @@
 //! `bench demo`: the demo as its user starts it, in turns with what limits it: the device, which one thread writes in order past the
 //! page cache, and a copy that gathers the fragments of one event after the other.
+//!
+//! `bench start`: from exec to the first event built, beside the same program with `--version`.
 
 use crate::BenchError;
-use crate::pairs::{Series, take_turns};
+use crate::pairs::{Series, alternate, take_turns};
 use crate::session::{Row, Session, case};
 use crate::storing::{BareFiles, Stretch, takes_direct_writes};
 use ropewalk_doctor::run::scratch;
@@ -127,4 +129,36 @@ impl Copier {
         }
         stretch.figures(bytes)
     }
+}
+
+const NOTE_START: &str =
+    "from exec to the end of a demo of one event: built, written, drained, closed; target: 0.3 s; limit: --version";
+
+pub(crate) fn bench_start(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let case = case([("command", json!("demo --events 1"))]);
+    session.measure(&case, |session| {
+        let options = &session.options;
+        let program = options.program()?;
+        let output = scratch(&options.output, "start");
+        let demo = || {
+            let mut command = Command::new(program);
+            command.args(["demo", "--events", "1", "--json", "--output"]).arg(&output);
+            seconds(&mut command).map(|seconds| [seconds])
+        };
+        let version = || seconds(Command::new(program).arg("--version")).map(|seconds| [seconds]);
+        let series = alternate(options.scale.choose(1, 9, 25), demo, version);
+        // What is left behind is this process's own directory; the figure is good all the same.
+        let _ = std::fs::remove_dir_all(&output);
+        let [series] = series?;
+        session.row(Row::of(&case, "s", &series, NOTE_START))
+    })
+}
+
+/// How long a program takes from its start to its end in order.
+fn seconds(command: &mut Command) -> Result<f64, BenchError> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let begin = Instant::now();
+    let status = command.status().map_err(BenchError::system("starting the program"))?;
+    let seconds = begin.elapsed().as_secs_f64();
+    if status.success() { Ok(seconds) } else { Err(BenchError::wrong(status)) }
 }

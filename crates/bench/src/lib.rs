@@ -30,12 +30,10 @@ mod scale;
 mod session;
 mod sizing;
 mod splitter;
-mod start;
 mod storing;
 mod tcpla;
 #[cfg(test)]
 mod tests;
-mod write;
 
 pub use pairs::median;
 pub use ropewalk_doctor::Scale;
@@ -153,9 +151,9 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<usiz
         "filtering" => filter::bench,
         "filing" => event_files::bench,
         "crc" => crc::bench,
-        "write" => write::bench,
+        "write" => storing::bench_write,
         "storing" => storing::bench,
-        "start" => start::bench,
+        "start" => demo::bench_start,
         "demo" => demo::bench,
         "sizing" => sizing::bench,
         "tcpla" => tcpla::bench,

@@ -7,7 +7,6 @@ mod arguments;
 mod compare;
 mod limits;
 mod simulate;
-mod sizing;
 
 use arguments::{Arguments, BenchCommand, BenchOptions, Command};
 use clap::Parser;
@@ -86,7 +85,7 @@ fn bench(options: &BenchOptions) -> Result<u8, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sizing::SizingReport;
+    use crate::simulate::SizingReport;
     use ropewalk_run::schemas::schema_of;
     use ropewalk_sim::campaign::Summary;
     use schemars::Schema;

@@ -9,8 +9,7 @@
 //! There are no interrupts on such a cable. Without a word the sender's processor would do all of the kernel's work; so it is
 //! said where that is done, as a card's interrupts would.
 
-mod sink;
-mod source;
+mod ends;
 
 use crate::BenchError;
 use crate::session::Session;
@@ -27,8 +26,7 @@ use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-pub(crate) use sink::{Sink, Work, wait_for};
-pub(crate) use source::{Pace, Sent, Source};
+pub(crate) use ends::{Pace, Sent, Sink, Source, Work, wait_for};
 
 /// The processors of the two hosts.
 pub(crate) const SOURCE_CPU: usize = 0;

@@ -6,7 +6,7 @@
 //!    as fast as the gateway             (setup.rs: how)                       ├────► dropped at the card, decided at once
 //!    has room: nothing is lost                                                └────► nodes, which decide
 //!
-//!  table=limits  receiving and building, forwarding with decisions: beside bare loops         limits.rs
+//!  table=limits  receiving and building, forwarding with decisions: beside bare loops
 //!  table=1 to 4  one thing changed at a time: architecture, memory, gathering, sending        tables.rs
 //!  table=5       the paper's nine rows, beside the bare loop                                  tables.rs
 //!  effect=...    what the system's settings do (section IV)                                   tables.rs
@@ -15,17 +15,21 @@
 //! only bottleneck, and the kernel's part of receiving is done on the gateway's processor.
 
 mod farm;
-mod limits;
 mod run;
 mod setup;
 mod tables;
 
-use crate::session::Session;
+use crate::cable::{Kernel, Mechanism, Rig};
+use crate::pairs::alternate;
+use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use run::{Intake, bare, gateway};
+use serde_json::json;
+use setup::{Packets, Sending, Setup, Towards};
 use std::time::Duration;
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    limits::bench(session)?;
+    limits(session)?;
     tables::bench(session)?;
     tables::effects(session)
 }
@@ -34,4 +38,76 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 fn times(scale: Scale) -> (Duration, Duration) {
     let duration = Duration::from_millis(scale.choose(20, 200, 1000));
     (duration / 4, duration)
+}
+
+const BUILDING: &str =
+    "received, checked and built to sets; limit: bare receiver of the same mechanism; target at 1 KiB: 0.9";
+const GATHERING: &str = "and every event put together by copy, and let go; limit: the same";
+const FORWARDING: &str = "built, events sent to two nodes on the source's processor, which decide; limit: bare loop that sends each packet \
+                          back, same mechanisms; target: 0.85";
+
+/// What is measured first; the same of the processor stands behind it.
+pub(super) const RATE: &str = "Gb/s";
+
+const PROCESSOR: &str = "the same in the time in which the gateway's processor had something to do: it sleeps where its source and its nodes, \
+                         which share the other one, are slower";
+
+/// How packets come and how events leave.
+const WAYS: [(Mechanism, Sending); 5] = [
+    (Mechanism::RecvFrom, Sending::SendTo),
+    (Mechanism::RecvMmsg, Sending::SendMmsg),
+    (Mechanism::RawIp, Sending::SendMmsg),
+    (Mechanism::Ring, Sending::Ring),
+    (Mechanism::Xdp, Sending::Xdp),
+];
+
+fn limits(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let all = [(Towards::Discard, BUILDING), (Towards::Itself, GATHERING), (Towards::Nodes, FORWARDING)];
+    for (flow, packets) in [("l1", Packets::FIRST_LEVEL), ("hlt", Packets::HIGH_LEVEL)] {
+        for (towards, note) in all {
+            for (receive, send) in WAYS {
+                let setup = Setup { packets, receive, send, towards, ..Setup::USUAL };
+                measure(session, flow, &setup, note)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(session: &mut Session<'_>, flow: &str, setup: &Setup, note: &'static str) -> Result<(), BenchError> {
+    let kernel = kernel_for(setup.receive);
+    let case = case([
+        ("table", json!("limits")),
+        ("flow", json!(flow)),
+        ("job", json!(job(setup.towards))),
+        ("kernel", json!(kernel.name())),
+        ("mechanism", json!(setup.receive.name())),
+        ("payload_bytes", json!(setup.packets.bytes())),
+    ]);
+    session.measure(&case, |session| {
+        let Some(rig) = Rig::of_case(session, &case, kernel, setup.mtu)? else { return Ok(()) };
+        let scale = session.options.scale;
+        let figures = |intake: Intake| [intake.rate, intake.rate_of_processor, intake.process_seconds_per_gigabyte];
+        let [rate, of_processor, all] = alternate(
+            scale.pairs(),
+            || gateway(&rig, setup, times(scale)).map(figures),
+            || bare(&rig, setup, times(scale), setup.towards == Towards::Nodes).map(figures),
+        )?;
+        session.row(Row::of(&case, RATE, &rate, note).by_processor(&of_processor).with_process_cpu(&all))?;
+        session.row(Row::of(&case, "Gb/busy s", &of_processor, PROCESSOR))
+    })
+}
+
+const fn job(towards: Towards) -> &'static str {
+    match towards {
+        Towards::Discard => "build",
+        Towards::Itself => "build and gather",
+        Towards::Card => "forward",
+        Towards::Nodes => "forward with decisions",
+    }
+}
+
+/// What a program at the card takes comes by no interrupt: on the gateway's processor it is the work of a thread.
+const fn kernel_for(receive: Mechanism) -> Kernel {
+    if matches!(receive, Mechanism::Xdp) { Kernel::Thread } else { Kernel::Interrupt }
 }

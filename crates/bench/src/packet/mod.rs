@@ -2,28 +2,25 @@
 //! and 6).
 //!
 //! ```text
-//!  figure=6        received, of what the sender can send at most, against the frame's size                rates.rs
+//!  figure=6        received, of what the sender can send at most, against the frame's size
 //!  figure=stumble  received, at a fifth to three times what the receiver can take; and at the lowest      stumble.rs
 //!  figure=loss     what is lost at 90 % of that, for a minute                                              stumble.rs
-//!  figure=cost     time of processor for a packet, of the whole machine                                   cost.rs
+//!  figure=cost     time of processor for a packet, of the whole machine
 //! ```
 //! No sender here is as fast as rings receive. So each packet costs its receiver a fixed time of work, as an event
 //! builder would, and the kernel's part of receiving is done on the receiver's processor: `kernel=interrupt` before
 //! everything else, as cards do it, or `kernel=thread`, behind the receiver.
 
-mod cost;
-mod rates;
 mod stumble;
 
-use crate::cable::{Kernel, Mechanism, Pace, Rig, Sink, Source, Traffic, Work};
-use crate::session::{Session, case};
+use crate::cable::{Kernel, Mechanism, Pace, Rig, Sent, Sink, Source, Traffic, Usage, Work};
+use crate::pairs::{Series, alternate, take_turns};
+use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use serde_json::{Map, Value, json};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-pub(crate) use crate::cable::Sent;
 
 /// What the receiver does with a packet beside receiving it: more than twice the time in which the sender sends one.
 const WORK: Duration = Duration::from_micros(3);
@@ -32,10 +29,10 @@ const WORK: Duration = Duration::from_micros(3);
 const READY: usize = 256;
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    rates::bench(session)?;
+    rates(session)?;
     stumble::bench(session)?;
     stumble::loss(session)?;
-    cost::bench(session)
+    costs(session)
 }
 
 /// What a card of these days takes at once.
@@ -140,4 +137,136 @@ fn kept(sent: &Sent) -> f64 {
 /// Whether GRO has something to put together is decided by the kernel's thread alone.
 fn is_possible(kernel: Kernel, mechanism: Mechanism) -> bool {
     kernel == Kernel::Thread || mechanism != Mechanism::Gro
+}
+
+/// Bytes of payload: with its headers the shortest frame, and so on to the longest of paper 2's figure.
+const RATE_SIZES: [usize; 5] = [18, 64, 256, 1024, 1472];
+
+const RATES: &str = "received while as much is sent as the sender can, 3 us of work for each packet; limit: a bare receiver of the \
+                     same mechanism, as much work; paper: recycled descriptors brought 40 % more of small packets";
+const KEPT: &str = "of them, the part that was received; limit: of the bare receiver";
+/// A receiver of this much of a flood could take more.
+const ALL_OF_IT: f64 = 0.98;
+
+fn rates(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let work = Work::of(WORK);
+    for kernel in Kernel::ALL {
+        for mechanism in Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism)) {
+            for bytes in session.options.scale.choose(&RATE_SIZES[..1], &[18, 1472][..], &RATE_SIZES[..]) {
+                let traffic = Traffic { mechanism, bytes: *bytes };
+                let case = describe("6", kernel, traffic);
+                session.measure(&case, |session| match Rig::of_case(session, &case, kernel, MTU)? {
+                    Some(rig) => measure_rates(session, &case, &rig, traffic, work),
+                    None => Ok(()),
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure_rates(
+    session: &mut Session<'_>,
+    case: &serde_json::Map<String, serde_json::Value>,
+    rig: &Rig,
+    traffic: Traffic,
+    work: Work,
+) -> Result<(), BenchError> {
+    let times = times(session.options.scale);
+    let figures = |pair: Result<Pair, BenchError>| {
+        let sent = pair?.run(rig, Pace::Flood, work, times)?;
+        Ok([rate(&sent), kept(&sent)])
+    };
+    let [rates, parts] = alternate(
+        session.options.scale.pairs(),
+        || figures(Pair::ours(rig, traffic)),
+        || figures(Pair::bare(rig, traffic)),
+    )?;
+    // A flood may leave a receiver no time at all.
+    session.row(Row::of(case, "packets/s", &rates, RATES).or_nothing())?;
+    let kept = Row::of(case, "of 1", &parts, KEPT).or_nothing();
+    let remark = (kept.median >= ALL_OF_IT)
+        .then(|| "NOT SATURATED: what the sender can send is received; the rate is the sender's".to_owned());
+    session.row(kept.with_remark(remark))
+}
+
+/// Bytes of payload.
+const COST_SIZES: [usize; 3] = [18, 210, 1472];
+/// Packets a second: few enough for every receiver.
+const RATE: f64 = 150_000.0;
+
+const COST: &str = "ns of processor for a packet, of the whole machine, without those of packets that are lost at the card; limit: a \
+                    bare receiver of the same mechanism; paper 1: a raw socket takes 39.5 % of the processors, 35.5 % without its \
+                    useless copy of each descriptor";
+const RECYCLED: &str = "the same; limit: a raw socket of ours, for which the kernel makes and frees each packet; target: at most 0.5 \
+                        up to 256 B";
+
+fn costs(session: &mut Session<'_>) -> Result<(), BenchError> {
+    // A quick run leaves the kernel's thread out.
+    let kernels = session.options.scale.choose(&Kernel::ALL[..1], &Kernel::ALL[..1], &Kernel::ALL[..]);
+    for &kernel in kernels {
+        for mechanism in Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism)) {
+            for bytes in session.options.scale.choose(&COST_SIZES[1..2], &COST_SIZES[1..2], &COST_SIZES[..]) {
+                let traffic = Traffic { mechanism, bytes: *bytes };
+                let case = describe("cost", kernel, traffic);
+                session.measure(&case, |session| {
+                    if session.options.scale != Scale::Tiny && is_busy() {
+                        return session
+                            .skip(&case, "others use the processors, whose idle time says what a packet costs");
+                    }
+                    match Rig::of_case(session, &case, kernel, MTU)? {
+                        Some(rig) => measure_cost(session, &case, &rig, traffic),
+                        None => Ok(()),
+                    }
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether other programs use a quarter of a processor or more.
+fn is_busy() -> bool {
+    const MOMENT: Duration = Duration::from_millis(200);
+    let before = Usage::look();
+    std::thread::sleep(MOMENT);
+    Usage::look().used_since(&before) > MOMENT.as_secs_f64() / 4.0
+}
+
+fn measure_cost(
+    session: &mut Session<'_>,
+    case: &Map<String, Value>,
+    rig: &Rig,
+    traffic: Traffic,
+) -> Result<(), BenchError> {
+    let scale = session.options.scale;
+    let times = cost_times(scale);
+    let ours = || cost(rig, Pair::ours(rig, traffic), times);
+    let bare = || cost(rig, Pair::bare(rig, traffic), times);
+    let [cost_of_ours] = alternate(scale.pairs(), || Ok([ours()?]), || Ok([bare()?]))?;
+    session.row(Row::of(case, "ns", &cost_of_ours, COST))?;
+    if traffic.mechanism.recycles() {
+        let sockets = Traffic { mechanism: Mechanism::RawIp, ..traffic };
+        let raw = || cost(rig, Pair::ours(rig, sockets), times);
+        let mut series = [Series::default()];
+        take_turns(scale.pairs(), &mut series, || Ok(vec![ours()?]), || Ok(vec![raw()?]))?;
+        session.row(Row::of(case, "ns, beside a raw socket", &series[0], RECYCLED))?;
+    }
+    Ok(())
+}
+
+/// The processors' idle time is counted in hundredths of a second.
+fn cost_times(scale: Scale) -> (Duration, Duration) {
+    let duration = Duration::from_millis(scale.choose(50, 300, 3000));
+    (duration / 10, duration)
+}
+
+/// Nanoseconds of processor for a packet that is received, beyond those for a packet without a receiver.
+fn cost(rig: &Rig, pair: Result<Pair, BenchError>, times: (Duration, Duration)) -> Result<f64, BenchError> {
+    let each = |sent: &Sent| sent.used_seconds * 1e9 / (sent.sent as f64).max(1.0);
+    let mut pair = pair?;
+    let received = pair.run(rig, Pace::Rate(RATE), Work::NONE, times)?;
+    pair.source.go_astray();
+    let stray = pair.run(rig, Pace::Rate(RATE), Work::NONE, times)?;
+    Ok((each(&received) - each(&stray)).max(1.0))
 }

@@ -7,7 +7,6 @@
 //! ```
 //! Everything is opened in the calling thread's network namespace, and needs the administrator's rights but for UDP.
 
-mod flood;
 mod program;
 mod ring;
 mod socket;
@@ -25,7 +24,7 @@ use ring::RingLoop;
 use socket::SocketLoop;
 use xdp::XdpLoop;
 
-pub use flood::Flood;
+pub use xdp::Flood;
 
 /// Packets of a batch.
 const BATCH: usize = 64;
