@@ -24,11 +24,11 @@ use crate::doorbell::Doorbell;
 
 /// Where such writes begin and end: a multiple of every device's block.
 pub(super) const ALIGNMENT: usize = 4096;
-/// Bytes of one write. Longer ones are no faster, and leave less to overlap with the copy.
-const BLOCK: usize = 1 << 20;
-/// One that is written, and one that is filled. With more of them, what is copied last lies in no cache any more when it is
-/// written (measured: docs/performance.md, "Storing").
-const BUFFERS: usize = 2;
+/// Bytes of one write. On a busy machine the helper waits for a processor after each write, so that shorter writes leave the
+/// device idle more often; longer ones are no faster (docs/performance.md, "Storing").
+const BLOCK: usize = 4 << 20;
+/// One buffer that is written, one that is filled, and one in reserve for a copy that takes longer than a write.
+const BUFFERS: usize = 3;
 
 /// A buffer's first `length` bytes are to be written.
 struct Job {
