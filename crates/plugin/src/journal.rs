@@ -1,32 +1,32 @@
-//! What a plug-in did wrong, and why its processes ended: written by the thread that uses it, read by the thread that
-//! reports it.
+//! Records what a plug-in did wrong and why its processes ended. The thread that uses the plug-in writes it; the thread that
+//! reports reads it.
 
 use crate::confinement::Ending;
 use ropewalk_terms::{Attempt, EventKey};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Ends of different sorts that are kept; the others are counted.
+/// Number of distinct ends that are kept; further ones are only counted.
 const MOST_KEPT: usize = 10;
 
-/// Why a process has ended, or what went wrong before there was one.
+/// Why a process ended, or what failed before it started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
     /// It could not be started.
     NotStarted(String),
-    /// It said that it cannot work.
+    /// It reported that it cannot work.
     NotReady(String),
-    /// It was not ready in time, and was ended.
+    /// It was not ready in time and was killed.
     SlowStart,
-    /// It took too long over a frame or an event, and was ended.
+    /// It took too long for a frame or an event and was killed.
     Slow,
-    /// What it said of a frame cannot be true, and its process was ended.
+    /// Its answer for a frame is impossible; it was killed.
     Nonsense(Nonsense),
-    /// What it decided on an event cannot be true, and its process was ended.
+    /// Its decision on an event is impossible; it was killed.
     Decision(WrongDecision),
-    /// It closed what is spoken to it over, and was ended.
+    /// It closed its connection and was killed.
     Deaf,
-    /// It ended.
+    /// It ended by itself.
     Ended(Ending),
 }
 
@@ -45,91 +45,91 @@ impl fmt::Display for End {
     }
 }
 
-/// Why what a splitter said of a frame cannot be true.
+/// Why a splitter's answer for a frame is impossible.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Nonsense {
     /// More pieces than there was room for.
     #[error("it says that it wrote {said} pieces, and there was room for {capacity}")]
     Count {
-        /// What it returned.
+        /// The number that it returned.
         said: u64,
-        /// The room.
+        /// The capacity.
         capacity: usize,
     },
-    /// A piece that does not lie in the frame, or not behind the one before it.
+    /// A piece outside the frame, or not after the piece before it.
     #[error("piece {index} does not lie in the frame, or begins before the end of the one before it")]
     Place {
-        /// Which one, from 0 on.
+        /// Index of the piece, from 0.
         index: usize,
     },
-    /// A piece with a key of another sort than the configuration says.
+    /// A piece whose key is not of the configured kind.
     #[error("piece {index} has a key of kind {kind}, and the key `keys` of the source says another one")]
     Kind {
-        /// Which one, from 0 on.
+        /// Index of the piece, from 0.
         index: usize,
         /// Its kind.
         kind: u32,
     },
 }
 
-/// Why what a filter decided cannot be true.
+/// Why a filter's decision is impossible.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WrongDecision {
-    /// It did not answer in the order in which it was asked.
+    /// The answers are not in the order of the requests.
     #[error("where the decision on its event {expected} belongs it wrote one on event {found}")]
     Order {
-        /// Which decision was due, counted from 1 on since the process began.
+        /// Sequence number of the expected decision, from 1 since the process started.
         expected: u64,
-        /// Which one it said it is.
+        /// Sequence number in the answer.
         found: u64,
     },
-    /// It decided though it was not asked.
+    /// A decision without a request.
     #[error("it decided on an event that it was not given")]
     Unasked,
-    /// The decision is on another event than was due.
+    /// The decision concerns another event than the expected one.
     #[error("it decided on event {said}, attempt {said_attempt}, and event {due}, attempt {attempt}, was due")]
     Event {
-        /// The event that was due.
+        /// The expected event.
         due: EventKey,
         /// Its attempt.
         attempt: Attempt,
-        /// The event that it decided on.
+        /// The event in the decision.
         said: EventKey,
         /// Its attempt.
         said_attempt: u32,
     },
-    /// A result that is longer than it may be, or does not lie where results lie.
+    /// A result that is too long or lies outside the memory for results.
     #[error("it says that its result has {length} bytes from {at} on, and there is room for 65536 of them")]
     Result {
-        /// Where it begins.
+        /// Offset of the result.
         at: u64,
-        /// Its bytes.
+        /// Its length in bytes.
         length: u32,
     },
-    /// More fills than there may be, or where none lie.
+    /// Too many histogram fills, or fills outside the memory for results.
     #[error("it says that it filled in {count} values behind the result at {at}, and there is room for 256 of them")]
     Fills {
-        /// Where its result begins.
+        /// Offset of the result.
         at: u64,
-        /// How many they are.
+        /// Number of fills.
         count: u16,
     },
-    /// An answer of no sort that there is.
+    /// Unknown flags in the answer.
     #[error("it answered with the flags {flags:#x}, which mean nothing")]
     Flags {
-        /// What it answered.
+        /// The flags.
         flags: u32,
     },
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// In the order in which they happened first, each with how often.
+    /// In the order of their first occurrence, each with its number of occurrences.
     ends: Vec<(End, u64)>,
     beyond: u64,
 }
 
-/// What is kept of the ends. Its copies are the same journal.
+/// A shared journal: copies refer to the same entries.
 #[derive(Clone, Debug, Default)]
 pub struct Journal(Arc<Mutex<Kept>>);
 
@@ -149,12 +149,12 @@ impl Journal {
         }
     }
 
-    /// The ends, each sort once with how often it happened, in the order in which they happened first.
+    /// Returns the distinct ends with their numbers of occurrences, in the order of their first occurrence.
     pub fn ends(&self) -> Vec<(End, u64)> {
         self.kept().ends.clone()
     }
 
-    /// Ends for whose sort there was no room.
+    /// Returns the number of ends that were counted but not kept.
     pub fn beyond(&self) -> u64 {
         self.kept().beyond
     }

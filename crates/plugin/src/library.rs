@@ -1,4 +1,4 @@
-//! A shared library with a plug-in in it: opened, its table checked, and why that can fail.
+//! A shared library with a plug-in: loading it, checking its table, and the errors of both.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_void};
@@ -6,15 +6,15 @@ use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// Room for the text by which a plug-in says why it cannot be created.
+/// Size of the buffer for a plug-in's error text, in bytes.
 const ERROR_BYTES: usize = 1024;
 
-/// A loaded library; it stays loaded as long as this is there.
+/// A loaded library. It stays loaded until this value is dropped.
 #[derive(Debug)]
 pub struct Library {
     path: PathBuf,
     table: NonNull<Plugin>,
-    /// Holds what `table` points to in memory.
+    /// Keeps the memory that `table` points to.
     _library: libloading::Library,
 }
 
@@ -24,22 +24,22 @@ unsafe impl Send for Library {}
 // SAFETY: as for `Send`; shared references only read it.
 unsafe impl Sync for Library {}
 
-/// What the system says of it, which stands behind the error's own words.
+/// The system's message about the library, appended to an error.
 fn words(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Library {
-    /// Loads a library, which runs its constructors, and asks for its table.
+    /// Loads a library, which runs its constructors, and calls it for its table.
     ///
     /// # Errors
-    /// If there is no such library, or no plug-in in it.
+    /// If the library does not exist or contains no plug-in.
     pub fn open(path: &Path) -> Result<Self, PluginError> {
-        // A bare name would be looked for where the system's libraries are.
+        // The loader would search a bare name in the system's library directories.
         Self::open_copy(path, &std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     }
 
-    /// The same with a library of this path, of which a copy is loaded.
+    /// Loads the copy of the library with this path.
     pub(crate) fn open_copy(path: &Path, copy: &Path) -> Result<Self, PluginError> {
         let (whose, full) = (|| path.to_owned(), copy.to_owned());
         // SAFETY: the constructors of the library run. A path in the configuration states the trust that they do no
@@ -63,7 +63,7 @@ impl Library {
         &self.path
     }
 
-    /// What it calls itself.
+    /// The name that the plug-in gives itself.
     pub fn name(&self) -> String {
         text(self.head().name)
     }
@@ -74,7 +74,7 @@ impl Library {
         unsafe { self.table.read_unaligned() }
     }
 
-    /// Its table, where it is one of that kind.
+    /// Returns the table of this kind of plug-in.
     pub(crate) fn table<T: Table>(&self) -> Result<T, PluginError> {
         let (head, path, needed, kind) = (self.head(), self.path.clone(), size_of::<T>(), T::KIND);
         if head.kind != kind.number() {
@@ -91,8 +91,7 @@ impl Library {
         Ok(unsafe { self.table.cast::<T>().read_unaligned() })
     }
 
-    /// The state that `create` makes: it gets the configuration, and room for a text of this many bytes that says why
-    /// it cannot be done.
+    /// Returns the state that `create` makes. `create` gets the configuration, and a buffer of this many bytes for an error text.
     pub(crate) fn state(
         &self,
         configuration: &str,
@@ -103,7 +102,7 @@ impl Library {
             why: "there is a byte 0 in it, which ends texts in C".to_owned(),
         })?;
         let mut error = [0_u8; ERROR_BYTES];
-        // The library is given one byte less, so that the last one stays zero.
+        // The library gets one byte less, so that the text always ends in a zero.
         let state = create(configuration.as_ptr(), error.as_mut_ptr().cast(), ERROR_BYTES - 1);
         if state.is_null() {
             let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
@@ -113,7 +112,7 @@ impl Library {
     }
 }
 
-/// A text that the library keeps; empty for a null pointer.
+/// Copies a text that the library owns; empty for a null pointer.
 pub(crate) fn text(of: *const c_char) -> String {
     if of.is_null() {
         return String::new();
@@ -133,7 +132,7 @@ pub(crate) const TIME: u32 = 1;
 /// The kinds of plug-ins.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PluginKind {
-    /// Says into which pieces frames fall apart.
+    /// Divides frames into pieces.
     Splitter,
     /// Decides on events.
     Filter,
@@ -148,14 +147,14 @@ impl PluginKind {
         }
     }
 
-    /// The version of its interface: `ROPEWALK_SPLITTER_VERSION`, `ROPEWALK_FILTER_VERSION`.
+    /// Version of its interface: `ROPEWALK_SPLITTER_VERSION`, `ROPEWALK_FILTER_VERSION`.
     pub const fn version(self) -> u32 {
         match self {
             Self::Splitter | Self::Filter => 1,
         }
     }
 
-    /// What it is called.
+    /// Name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Splitter => "splitter",
@@ -163,7 +162,7 @@ impl PluginKind {
         }
     }
 
-    /// What its table begins with.
+    /// The struct at the start of its table.
     pub const fn head(self) -> &'static str {
         match self {
             Self::Splitter => "ROPEWALK_SPLITTER_HEAD",
@@ -175,10 +174,10 @@ impl PluginKind {
 /// The table of a kind of plug-in.
 ///
 /// # Safety
-/// It is what the kind's header lays out for its version: it begins with a [`Plugin`], and everything behind that is a
-/// function of the header's type, or null for none.
+/// The type has the layout that the header of its kind defines for its version: it begins with a [`Plugin`], followed by
+/// functions of the header's types, null where the plug-in lacks one.
 pub(crate) unsafe trait Table: Copy {
-    /// Whose table it is.
+    /// The kind of plug-in.
     const KIND: PluginKind;
 }
 
@@ -236,7 +235,7 @@ pub(crate) struct SplitterTable {
     pub(crate) destroy: Option<Destroy>,
 }
 
-/// A plug-in cannot be used.
+/// Why a plug-in cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
     /// It cannot be loaded.
@@ -257,14 +256,14 @@ pub enum PluginError {
         /// The library.
         path: PathBuf,
     },
-    /// Its table is that of another kind of plug-in.
+    /// Its table belongs to another kind of plug-in.
     #[error("{}: is a plug-in of kind {said}, and a {} is of kind {}", path.display(), kind.name(), kind.number())]
     Kind {
         /// The library.
         path: PathBuf,
-        /// What it says.
+        /// The kind in the table.
         said: u32,
-        /// What was wanted.
+        /// The expected kind.
         kind: PluginKind,
     },
     /// It was built for another version of the interface.
@@ -275,9 +274,9 @@ pub enum PluginError {
     Version {
         /// The library.
         path: PathBuf,
-        /// What it says.
+        /// The version in the table.
         version: u32,
-        /// What it is.
+        /// The kind of plug-in.
         kind: PluginKind,
     },
     /// Its table is too short.
@@ -288,27 +287,27 @@ pub enum PluginError {
     Size {
         /// The library.
         path: PathBuf,
-        /// What it says.
+        /// Size in the table.
         size: u32,
-        /// What a table of its kind has.
+        /// Minimum size for its kind.
         needed: usize,
-        /// What it is.
+        /// The kind of plug-in.
         kind: PluginKind,
     },
-    /// It has no function that it must have.
+    /// It lacks a required function.
     #[error("{}: its table has no function `{function}`", path.display())]
     Missing {
         /// The library.
         path: PathBuf,
-        /// Its name.
+        /// Name of the function.
         function: &'static str,
     },
-    /// It refused its configuration.
+    /// Its `create` refused the configuration.
     #[error("{}: refuses its `configuration`: {why}", path.display())]
     NotCreated {
         /// The library.
         path: PathBuf,
-        /// What it said.
+        /// Its error text.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A splitter of a loaded library, called in the thread that reads, and the check of the pieces that a splitter returns.
+//! A splitter of a loaded library, called in the reading thread, and the check of the pieces that it returns.
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
@@ -14,36 +14,36 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::Cause;
 use ropewalk_wire::framing::{MOST_PIECES, Piece, PieceKey};
 
-/// Which splitter, and its configuration.
+/// A splitter and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitterConfig {
     /// The library.
     pub library: PathBuf,
-    /// Handed to its `create`.
+    /// Passed to its `create`.
     pub configuration: String,
-    /// What its pieces are kept apart by.
+    /// How pieces are assigned to events.
     pub keys: Keys,
-    /// The longest frame that it gets, in bytes.
+    /// Maximum frame size, in bytes.
     pub max_frame: usize,
 }
 
-/// What a splitter said of a frame.
+/// A splitter's answer for a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
-    /// This many pieces.
+    /// Number of pieces.
     Pieces(u64),
-    /// It cannot be divided.
+    /// The frame cannot be divided.
     Malformed,
 }
 
-/// A splitter that was created and not yet destroyed: the functions alone, without a look at what they say.
+/// A created splitter: calls the functions without checking the answers.
 #[derive(Debug)]
 pub(crate) struct Created {
     state: *mut c_void,
     split: Split,
     error: Option<Text>,
     destroy: Option<Destroy>,
-    /// Holds the functions in memory.
+    /// Keeps the functions in memory.
     _library: Library,
 }
 
@@ -64,7 +64,7 @@ impl Created {
         Ok(Self { state, split, error: table.error, destroy: table.destroy, _library: library })
     }
 
-    /// Lets it write the pieces of a frame to `pieces`; what it says is not checked.
+    /// Calls the splitter, which writes the pieces of a frame to `pieces`; the answer is not checked.
     pub(crate) fn split(&mut self, frame: &[u8], pieces: &mut [RawPiece]) -> Said {
         // SAFETY: the state is the one that this table's `create` returned, and is not destroyed before `self`; frame and
         // pieces are there during the call, with these lengths.
@@ -72,7 +72,7 @@ impl Created {
         u64::try_from(said).map_or(Said::Malformed, Said::Pieces)
     }
 
-    /// Why the last frame could not be divided; empty if it does not say it.
+    /// Why the last frame could not be divided; empty if the splitter does not say.
     pub(crate) fn why(&mut self) -> String {
         // SAFETY: the state is there, as in `split`.
         self.error.map_or_else(String::new, |error| text(unsafe { error(self.state) }))
@@ -88,24 +88,24 @@ impl Drop for Created {
     }
 }
 
-/// A trusted splitter: see the module's text.
+/// A trusted splitter: see the module documentation.
 #[derive(Debug)]
 pub struct Splitter {
     created: Created,
     keys: Keys,
-    /// Where it writes.
+    /// Buffer for its pieces.
     written: Vec<RawPiece>,
-    /// For frames that do not lie in one piece.
+    /// Buffer for frames that lie in several slices.
     scratch: Vec<u8>,
     copied: u64,
     journal: Journal,
 }
 
 impl Splitter {
-    /// Loads and creates it.
+    /// Loads the library and creates the splitter.
     ///
     /// # Errors
-    /// If the library is no splitter of this version, or does not want to.
+    /// If the library has no splitter of this version, or the splitter refuses its configuration.
     pub fn new(config: &SplitterConfig) -> Result<Self, PluginError> {
         let created = Created::new(Library::open(&config.library)?, &config.configuration)?;
         Ok(Self {
@@ -118,7 +118,7 @@ impl Splitter {
         })
     }
 
-    /// What it said of frames that cannot be true.
+    /// Returns the journal of its impossible answers.
     pub fn journal(&self) -> Journal {
         self.journal.clone()
     }
@@ -153,11 +153,11 @@ impl Divides for Splitter {
     }
 }
 
-/// What identifies the pieces of a frame.
+/// How the pieces of a frame are identified.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keys {
-    /// The numbers of their events.
+    /// By event number.
     #[default]
     Events,
     /// Their times; pieces with the same time form one event.
