@@ -1,4 +1,4 @@
-//! A process that crashes, or does what it may not, leaves a word about it in memory that outlives it.
+//! A process that crashes, or makes a forbidden call, leaves a report in memory that outlives it.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -7,35 +7,35 @@ use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::io;
 
-/// Numbers that last words take: the signal, what it was about, and whether memory had run out.
+/// Number of words of a report: the signal, its subject, and whether memory had run out.
 pub const WORDS: usize = 3;
-/// The same, in bytes.
+/// The same in bytes.
 pub const WORDS_BYTES: usize = WORDS * size_of::<u64>();
 
-/// What the second word says of a call that was forbidden or of an address; the address of memory that may only be read is this.
+/// The second word holds the number of the forbidden call, or the address. This value stands for any address in
+/// read-only memory.
 pub(super) const READ_ONLY: u64 = u64::MAX;
 
-/// Signals of crashes; SIGSYS is what a forbidden call becomes.
+/// Signals of crashes. A forbidden call becomes SIGSYS.
 pub(super) const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// If the process cannot get this much memory, it had run out. It is more than what most programs ask for at once,
-/// which is how they find out.
+/// A process that cannot get this many bytes has run out of memory. Most programs ask for less at once, and fail then.
 const LITTLE_MEMORY: usize = 4 << 20;
 
-// A signal handler can only get data through statics such as these.
+// A signal handler can reach data only through statics.
 static PLACE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 static READ_ONLY_START: AtomicUsize = AtomicUsize::new(0);
 static READ_ONLY_END: AtomicUsize = AtomicUsize::new(0);
 
-/// As long as this is there, last words are left.
+/// Reports are left while this value exists.
 #[derive(Debug)]
 pub struct LastWords(());
 
 impl LastWords {
-    /// Last words are left from now on. Memory at addresses in `read_only` may not be written to: who tries that says so.
+    /// From now on the process leaves reports. An attempt to write to memory in `read_only` is reported as such.
     ///
     /// # Safety
-    /// `place` points to [`WORDS`] numbers that stay there as long as what is returned.
+    /// `place` points to [`WORDS`] numbers that outlive the returned value.
     ///
     /// # Errors
     /// If the system refuses it.
@@ -59,7 +59,8 @@ fn handle(signal: c_int) -> io::Result<()> {
     // SAFETY: all bytes zero are a value of this struct of integers and an empty set.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
-    // Once: what crashed does it again when the handler returns, and then ends as it would have. The stack may be what ran out.
+    // The handler runs once. The process crashes again when it returns, and then ends as it would have without the
+    // handler. It needs a stack of its own, because the stack may be what ran out.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
     // SAFETY: the struct is whole, and the handler does only what handlers may.
     match unsafe { libc::sigaction(signal, &raw const action, null_mut()) } {
@@ -96,7 +97,7 @@ extern "C" fn on_signal(signal: c_int, information: *mut libc::siginfo_t, _: *mu
         }
     }
     if signal == libc::SIGSYS {
-        // The call was not made. Its caller must not go on as if it had failed.
+        // The call was not made. Its caller must not continue as if it had failed.
         // SAFETY: it ends the process, with nothing else before.
         unsafe { libc::_exit(128 + signal) }
     }
@@ -108,7 +109,7 @@ fn of_address(address: usize) -> u64 {
     if is_read_only { READ_ONLY } else { 0 }
 }
 
-/// Whether the process can hardly get any memory.
+/// Whether the process can get hardly any memory.
 fn is_out_of_memory() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: the kernel chooses the place of the mapping, which is not used; a handler may call `mmap`. If it

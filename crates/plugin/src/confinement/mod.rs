@@ -1,4 +1,4 @@
-//! What the process of a plug-in gives up, for every kind of plug-in.
+//! What the process of a plug-in gives up, for all kinds of plug-ins.
 //!
 //! ```text
 //!  LastWords --> before_loading --> its library is loaded --> before_work --> it computes, and speaks over what it was given
@@ -6,14 +6,14 @@
 //!  says why      terminal; reads                                              what that was
 //!                files alone
 //! ```
-//! The constructors of a library are its code like any other: everything that can do harm is given up before they run.
-//! `before_work` comes after them: it takes back what loading needed, and stops what a plug-in does by mistake; a
-//! hostile one was stopped before.
+//! The constructors of a library are ordinary code of it, so the process gives up everything harmful before they run.
+//! `before_work` follows after them. It takes back what loading needed, and catches mistakes of plug-ins; hostile code
+//! was stopped before.
 //!
 //! Rights, the terminal, memory and processes are given up on every system. System calls (seccomp: a list of allowed
 //! calls, so that a forgotten one is refused) and files (landlock) are limited if the kernel can; if not, [`Missing`]
-//! reports it. A program is not loaded but replaces the process (`before_program`), which only loses access to files,
-//! to other processes and to rights. Nothing of this is undone: it holds until the process ends.
+//! reports it. A program is not loaded but replaces the process (`before_program`), which loses access to files, to
+//! other processes and to rights only. The confinement cannot be undone; it lasts until the process ends.
 
 mod last_words;
 
@@ -47,39 +47,39 @@ use last_words::{CRASHES, READ_ONLY};
 
 pub use last_words::{LastWords, WORDS, WORDS_BYTES};
 
-/// What a library and its dependencies may take while they are loaded, in bytes, beside the memory that is allowed
-/// later.
+/// Memory that a library and its dependencies may take while they are loaded, in bytes, beside the memory that is
+/// allowed afterwards.
 const LIBRARY: u64 = 1 << 30;
 
-/// What the process of a plug-in keeps.
+/// Resources that the process of a plug-in keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Confinement {
-    /// Bytes of memory that it may take beside what is mapped when its work begins.
+    /// Memory that it may take beside the memory mapped when its work begins, in bytes.
     pub memory: u64,
-    /// The process that started it, with whose thread it ends.
+    /// Process id of its starter. The process dies with the starter's thread.
     pub starter: u32,
-    /// Descriptors over which it may read, write, send and receive. It may read standard input, and write to standard output and
-    /// standard error as well.
+    /// Descriptors over which it may read, write, send and receive, in addition to reading standard input and writing
+    /// standard output and standard error.
     pub speaks_over: Vec<RawFd>,
 }
 
-/// What the system cannot do here.
+/// Limits that this system does not support.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Missing {
-    /// Calls of the system are not limited.
+    /// System calls are not limited.
     pub seccomp: bool,
-    /// Files are not out of reach.
+    /// Files remain accessible.
     pub landlock: bool,
 }
 
 impl Missing {
-    /// What is missing in either.
+    /// Combines the missing limits of both.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self { seccomp: self.seccomp || other.seccomp, landlock: self.landlock || other.landlock }
     }
 
-    /// What that means, for people.
+    /// Explains to users what is missing.
     pub fn texts(self) -> impl Iterator<Item = &'static str> {
         let seccomp = "seccomp is refused here: its process may make any call of the system that its user may";
         let landlock = "landlock is refused here: its process may open files that its user may";
@@ -95,14 +95,13 @@ impl Missing {
 }
 
 impl Confinement {
-    /// From now on this process can load a library, and do little else: it reads files that every user may read, starts
-    /// no other process or thread, opens no new connection, has no terminal, changes nothing of other processes, and
-    /// dies with the process that started it. `prepare` runs when its rights have gone, before files and system calls
-    /// are limited.
+    /// From now on this process can do little else than load a library: it reads files that every user may read, starts
+    /// no process or thread, opens no connection, has no terminal, changes nothing of other processes, and dies with
+    /// its starter. `prepare` runs after the loss of rights, before files and system calls are limited.
     ///
     /// # Errors
-    /// If a limit is refused that every system has, if other threads run that would keep what this one gives up, or if
-    /// the process that started it has gone.
+    /// If the system refuses a limit that every system has, if other threads run (they would keep what this one gives
+    /// up), or if the starter has ended.
     pub fn before_loading(&self, prepare: impl FnOnce()) -> io::Result<Missing> {
         be_alone()?;
         leave_terminal()?;
@@ -111,7 +110,7 @@ impl Confinement {
         set_limit(Resource::Nproc, 0)?;
         set_no_new_privs(true)?;
         drop_all()?;
-        // A change of the user ends that a process dies with its starter, so that this comes behind it.
+        // A change of the user cancels the death signal, so this comes after it.
         self.die_with_starter()?;
         prepare();
         let landlock = allow(Files::Read).is_err();
@@ -125,27 +124,27 @@ impl Confinement {
         Ok(Missing { seccomp: seccomp.is_err(), landlock })
     }
 
-    /// From now on this process computes and speaks over its descriptors, and nothing else: it opens no file, and takes no more
-    /// memory than it may. [`Confinement::before_loading`] comes before it.
+    /// From now on this process only computes and communicates over its descriptors: it opens no file, and takes no
+    /// more memory than allowed. Call [`Confinement::before_loading`] first.
     ///
     /// # Errors
-    /// If a limit is refused that every system has.
+    /// If the system refuses a limit that every system has.
     pub fn before_work(&self) -> io::Result<Missing> {
-        // What took more while it was loaded keeps that, and gets nothing: a limit cannot be raised.
+        // A process that took more while it was loaded keeps that and gets nothing more: a limit cannot be raised.
         let present = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
         set_limit(Resource::As, self.memory.saturating_add(mapped()?).min(present))?;
         let landlock = allow(Files::None).is_err();
         let refused = [ASKED_BY_THE_WAY, FILTERING].concat();
-        // The second filter is installed by calls that the first one allows, and that are refused from then on.
+        // The first filter allows the calls that install the second one, which then forbids them.
         let seccomp =
             (self.lasting()).and_then(|filter| filter.allow(&refused).install()).and_then(|()| refuse(&refused));
         Ok(Missing { seccomp: seccomp.is_err(), landlock })
     }
 
-    /// From now on this process, and the program that replaces it, reads and starts files and changes none, opens no
-    /// new TCP connection, looks into no process outside, has no terminal, gains no rights and has none of root's but
-    /// to read files, takes no more memory of its own than allowed, and dies with the process that started it. Its
-    /// system calls are not limited, for a program may need any.
+    /// From now on this process, and the program that replaces it, may read and start files but change none. It opens
+    /// no TCP connection, looks into no other process, has no terminal, gains no rights, has no rights of root but to
+    /// read files, takes no more memory of its own than allowed, and dies with its starter. Its system calls are not
+    /// limited, because a program may need any.
     ///
     /// # Errors
     /// As [`Confinement::before_loading`].
@@ -153,7 +152,7 @@ impl Confinement {
         be_alone()?;
         leave_terminal()?;
         set_limit(Resource::Core, 0)?;
-        // What others can write to, as shared memory, does not count as its own.
+        // Memory that others can write to, such as shared memory, does not count as its own.
         set_limit(Resource::Data, self.memory)?;
         set_no_new_privs(true)?;
         keep(CapabilitySet::DAC_READ_SEARCH)?;
@@ -161,7 +160,7 @@ impl Confinement {
         Ok(Missing { seccomp: false, landlock: allow(Files::ReadAndStart).is_err() })
     }
 
-    /// What it may do at any time.
+    /// The system calls that are allowed at any time.
     fn lasting(&self) -> io::Result<Filter> {
         let speaks_over: Vec<_> = self.speaks_over.iter().map(|&descriptor| descriptor as u32).collect();
         let prints_too: Vec<_> = speaks_over.iter().copied().chain([1, 2]).collect();
@@ -171,7 +170,7 @@ impl Confinement {
             .allow_where(READING, 0, &reads_too)?
             .allow_where(SPEAKING, 0, &speaks_over)?
             .allow_where(PRINTING, 0, &prints_too)?
-            // `abort` ends this process so; it may not signal another one.
+            // `abort` ends this process with a signal. Signals to other processes are forbidden.
             .allow_where(SIGNALLING, 0, &[own_id()])
     }
 
@@ -192,7 +191,7 @@ fn own_id() -> u32 {
     getpid().as_raw_nonzero().get() as u32
 }
 
-/// Rights are each thread's own.
+/// Fails if other threads run: rights belong to each thread.
 fn be_alone() -> io::Result<()> {
     match std::fs::read_dir("/proc/self/task")?.count() {
         1 => Ok(()),
@@ -200,10 +199,11 @@ fn be_alone() -> io::Result<()> {
     }
 }
 
-/// Signals of a terminal are for the run, which ends this process in its time; nor can what runs here type into that terminal.
+/// Signals of a terminal go to the run, which ends this process itself. The plug-in cannot type into that terminal
+/// either.
 fn leave_terminal() -> io::Result<()> {
     match setsid() {
-        // It leads a process group already. That is enough where it leads the session as well.
+        // The process leads a process group already. That is enough if it leads the session as well.
         Err(Errno::PERM) if session()? == own_id() => Ok(()),
         left => Ok(left.map(drop)?),
     }
@@ -213,12 +213,12 @@ fn leave_terminal() -> io::Result<()> {
 /// `rustix::process::getsid` takes that 0 for a process id and panics.
 fn session() -> io::Result<u32> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name in parentheses may contain anything. Behind it: state, parent, process group, session.
+    // The name in parentheses may contain anything. State, parent, process group and session follow it.
     let session = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(3)?.parse().ok());
     session.ok_or_else(|| io::Error::other("/proc/self/stat does not show the session"))
 }
 
-/// Bytes that this process has mapped.
+/// Memory that this process has mapped, in bytes.
 fn mapped() -> io::Result<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let pages = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
@@ -226,21 +226,21 @@ fn mapped() -> io::Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// The user and group that have no rights.
+/// User and group without rights.
 const NOBODY: u32 = 65_534;
 
 /// From now on this process and its children do not run as root and have no capabilities. If there is no other user, as
-/// in a container with a single one, it keeps its user, and what that may do to its own files.
+/// in a container with a single one, the process keeps its user, and that user's rights to files.
 fn drop_all() -> io::Result<()> {
     bound(CapabilitySet::empty())?;
     if getuid().is_root() {
-        // Even if that is refused, the capabilities are dropped.
+        // Drops the capabilities even if the change of the user fails.
         let _ = become_nobody();
     }
     keep_in_effect(CapabilitySet::empty())
 }
 
-/// Drops all capabilities of this process, and of programs that replace it, except those of `kept` that it had.
+/// Drops all capabilities of this process, and of programs that replace it, except those in `kept`.
 fn keep(kept: CapabilitySet) -> io::Result<()> {
     bound(kept)?;
     keep_in_effect(kept)
@@ -252,7 +252,7 @@ fn become_nobody() -> io::Result<()> {
     Ok(set_thread_uid(Uid::from_raw(NOBODY))?)
 }
 
-/// No program that it becomes has others.
+/// Limits the capabilities of programs that replace this process.
 fn bound(kept: CapabilitySet) -> io::Result<()> {
     if capabilities(None)?.permitted.contains(CapabilitySet::SETPCAP) {
         for one in CapabilitySet::all().difference(kept).iter() {
@@ -273,24 +273,24 @@ fn keep_in_effect(kept: CapabilitySet) -> io::Result<()> {
     )?)
 }
 
-/// Which files may be reached.
+/// Files that may be accessed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Files {
-    /// All that the user may read but devices, to be read.
+    /// All files that the user may read, except devices; for reading.
     Read,
-    /// All that the user may read, to be read and to be started.
+    /// All files that the user may read; for reading and execution.
     ReadAndStart,
-    /// None.
+    /// No files.
     None,
 }
 
-/// All that this program knows to forbid: of it the kernel forbids what it can.
+/// All accesses that this program can forbid. The kernel forbids the ones that it knows.
 const KNOWN: ABI = ABI::V6;
-/// Devices that do no harm, and that libraries read.
+/// Harmless devices that libraries read.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// From now on the calling thread, and all that it starts, reaches these files alone; it does nothing over TCP, connects to no abstract
-/// socket, sends no signal to others, and looks into no process outside.
+/// From now on the calling thread and its children access these files only. They use no TCP, connect to no abstract
+/// socket, send no signals to others, and look into no other process.
 ///
 /// # Errors
 /// If the kernel has no landlock.
@@ -316,7 +316,7 @@ fn allow(files: Files) -> io::Result<()> {
     }
 }
 
-/// What lies at the top of the file system, but for devices, terminals among them.
+/// The directories at the top of the file system, except devices and terminals.
 fn all_but_devices() -> io::Result<Vec<PathBuf>> {
     let mut paths: Vec<_> = DEVICES.map(PathBuf::from).into();
     for entry in std::fs::read_dir("/")? {
@@ -328,32 +328,33 @@ fn all_but_devices() -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What opens a file to change it, or makes one.
+/// Flags that open a file for changes, or create it.
 const CHANGES: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
 
-/// A list of what is allowed; what is said last of a call counts. A call that is not in it is not made, and becomes the signal SIGSYS, whose handler learns which it was.
+/// A list of allowed system calls; the last entry for a call counts. A call outside the list is not made. It becomes
+/// the signal SIGSYS, whose handler learns the number of the call.
 #[derive(Clone, Debug, Default)]
 struct Filter(BTreeMap<i64, Vec<SeccompRule>>);
 
 impl Filter {
-    /// These are allowed, with any arguments.
+    /// Allows these calls with any arguments.
     fn allow(mut self, calls: &[Call]) -> Self {
         self.0.extend(calls.iter().map(|&(_, number)| (number, Vec::new())));
         self
     }
 
-    /// These are allowed where that argument, its lower half, is one of those values.
+    /// Allows these calls if the lower half of that argument is one of the values.
     fn allow_where(self, calls: &[Call], argument: u8, values: &[u32]) -> io::Result<Self> {
         let is_one = values.iter().map(|&value| (SeccompCmpOp::Eq, u64::from(value)));
         self.allow_if(calls, argument, is_one)
     }
 
-    /// These are allowed if an argument is one that the list names.
+    /// Allows these calls if the argument is one that the list names.
     fn allow_by_argument(self, calls: &[(Call, Argument)]) -> io::Result<Self> {
         calls.iter().try_fold(self, |filter, (call, argument)| filter.allow_where(&[*call], argument.0, argument.1))
     }
 
-    /// Files may be opened to be read.
+    /// Allows opening files for reading.
     fn allow_reading_of_files(self) -> io::Result<Self> {
         self.allow_if(OPENING, 2, [(SeccompCmpOp::MaskedEq(CHANGES), libc::O_RDONLY as u64)])
     }
@@ -373,13 +374,13 @@ impl Filter {
         Ok(self)
     }
 
-    /// From now on it holds, for all threads of this process. Filters that hold already go on holding.
+    /// Applies the list to all threads of this process. Earlier filters stay in force.
     fn install(self) -> io::Result<()> {
         install(self.0, SeccompAction::Trap, SeccompAction::Allow)
     }
 }
 
-/// From now on these calls fail, and their caller goes on. They must be allowed otherwise.
+/// From now on these calls fail, and their caller continues. Another rule must allow them.
 fn refuse(calls: &[Call]) -> io::Result<()> {
     let rules = calls.iter().map(|&(_, number)| (number, Vec::new())).collect();
     install(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))
@@ -392,13 +393,13 @@ fn install(rules: BTreeMap<i64, Vec<SeccompRule>>, others: SeccompAction, these:
     apply_filter_all_threads(&program).map_err(io::Error::other)
 }
 
-/// A call of the system: its name in C, and its number.
+/// A system call: its name in C, and its number.
 type Call = (&'static str, c_long);
 
-/// Which argument of a call, counted from 0, and the values that it may have.
+/// Index of an argument, from 0, and its allowed values.
 type Argument = (u8, &'static [u32]);
 
-/// Calls by the names of their numbers.
+/// A list of calls from the names of their numbers.
 macro_rules! calls {
     ($($(#[$attribute:meta])* $name:ident)*) => { &[$($(#[$attribute])* (stringify!($name), libc::$name)),*] };
 }
@@ -409,7 +410,7 @@ macro_rules! call {
     };
 }
 
-/// The calls of a computation: memory, time, waiting, signals of its own, its identity and place, its end.
+/// System calls of a computation: memory, time, waiting, its own signals, its identity and place, its end.
 const COMPUTING: &[Call] = calls! {
     SYS_brk SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_futex SYS_getrandom
     SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_sched_yield
@@ -422,19 +423,19 @@ const COMPUTING: &[Call] = calls! {
     SYS_lseek SYS_fstat SYS_close SYS_exit SYS_exit_group
 };
 
-/// What is done with a descriptor that is there for it.
+/// Calls for the descriptors that the process was given.
 const SPEAKING: &[Call] = calls! { SYS_sendto SYS_recvfrom };
 
-/// What is done with standard input as well.
+/// Calls for standard input in addition.
 const READING: &[Call] = calls! { SYS_read };
 
-/// What is done with standard output as well.
+/// Calls for standard output in addition.
 const PRINTING: &[Call] = calls! { SYS_write SYS_writev };
 
-/// What a process ends itself with.
+/// Calls with which a process ends itself.
 const SIGNALLING: &[Call] = calls! { SYS_tgkill };
 
-/// What the library's loading needs beside opening files, and what the last step of the confinement does.
+/// Calls for loading a library in addition to opening files, and for the last step of the confinement.
 const LOADING: &[Call] = calls! {
     SYS_read SYS_readv SYS_pread64 SYS_getdents64 SYS_getcwd SYS_readlinkat SYS_newfstatat SYS_statx SYS_faccessat
     SYS_statfs SYS_fstatfs SYS_set_robust_list SYS_set_tid_address
@@ -445,8 +446,8 @@ const LOADING: &[Call] = calls! {
     SYS_landlock_create_ruleset SYS_landlock_restrict_self SYS_seccomp
 };
 
-/// The same, for calls that can do much: an argument says whether it is what loading needs. It may ask what a terminal or descriptor is, name
-/// its thread and memory, and give up more.
+/// The same for powerful calls, limited by an argument to what loading needs: asking for the kind of a terminal or
+/// descriptor, naming its thread and memory, and giving up more rights.
 const LOADING_BY_ARGUMENT: &[(Call, Argument)] = &[
     (call!(SYS_ioctl), (1, &[libc::TCGETS as u32, libc::TIOCGWINSZ as u32, libc::FIONREAD as u32])),
     (
@@ -468,13 +469,14 @@ const LOADING_BY_ARGUMENT: &[(Call, Argument)] = &[
     ),
 ];
 
-/// Limits, of the process that the first argument names.
+/// Resource limits of the process in the first argument.
 const LIMITS: &[Call] = calls! { SYS_prlimit64 };
 
 /// Opens files.
 const OPENING: &[Call] = calls! { SYS_openat };
 
-/// What libraries ask by the way, the C library first of all, and can do without: it is refused, and they go on.
+/// Calls that libraries, the C library first of all, make in passing and can do without. They fail, and the library
+/// continues.
 const ASKED_BY_THE_WAY: &[Call] = calls! {
     SYS_ioctl SYS_fcntl SYS_newfstatat SYS_statx SYS_faccessat SYS_readlinkat SYS_prctl SYS_prlimit64
     #[cfg(target_arch = "x86_64")] SYS_readlink
@@ -482,10 +484,10 @@ const ASKED_BY_THE_WAY: &[Call] = calls! {
     #[cfg(target_arch = "x86_64")] SYS_stat
 };
 
-/// What the last step of the confinement does after it has limited the calls.
+/// Calls of the last step of the confinement after it has limited the calls.
 const FILTERING: &[Call] = calls! { SYS_seccomp };
 
-/// What plug-ins would do that do what they should not, so that it can be named.
+/// Calls that a misbehaving plug-in would make, listed to report them by name.
 const OTHERS: &[Call] = calls! {
     SYS_socket SYS_socketpair SYS_connect SYS_bind SYS_sendmsg SYS_recvmsg SYS_clone SYS_clone3 SYS_execve SYS_execveat
     SYS_kill SYS_tkill SYS_ptrace SYS_openat2 SYS_unlinkat SYS_mkdirat SYS_renameat2 SYS_memfd_create SYS_dup SYS_dup3
@@ -503,7 +505,7 @@ const OTHERS: &[Call] = calls! {
     #[cfg(target_arch = "x86_64")] SYS_alarm
 };
 
-/// What a call is called, where that is known.
+/// Name of a system call, if known.
 fn name_of(number: u64) -> Option<&'static str> {
     let all = [OTHERS, OPENING, LOADING, ASKED_BY_THE_WAY, PRINTING, READING, SPEAKING, SIGNALLING, COMPUTING];
     let found = all.into_iter().flatten().find(|(_, known)| u64::try_from(*known) == Ok(number));
@@ -513,27 +515,27 @@ fn name_of(number: u64) -> Option<&'static str> {
 /// How a process of a plug-in ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It made a call of the system that it may not; its number, unless that was made where no signal is handled, as threads are
-    /// started.
+    /// It made a forbidden system call. The number is missing if the call was made in a place without a signal handler,
+    /// such as the start of a thread.
     Forbidden(Option<u64>),
-    /// It wrote to memory that it may only read.
+    /// It wrote to read-only memory.
     WroteToReadOnly,
-    /// It crashed by this signal.
+    /// It crashed with this signal.
     Crashed {
         /// The signal's number.
         signal: c_int,
-        /// Hardly any of the memory was left that it may take.
+        /// It had hardly any of its allowed memory left.
         is_out_of_memory: bool,
     },
-    /// It was ended from outside by this signal.
+    /// This signal from outside ended it.
     Ended(c_int),
     /// It ended by itself with this status.
     Left(c_int),
 }
 
 impl Ending {
-    /// From what the system knows of it, and from its last words, which are zero where it left none. They are not believed in
-    /// anything but in what they say of the end.
+    /// Derives the end from the process status and from the report that it left, which is zero if it left none. The
+    /// report is trusted only for the reason of the end.
     pub fn new(status: ExitStatus, words: [u64; WORDS]) -> Self {
         let [signal, about, is_out_of_memory] = words;
         let is_forbidden = signal == libc::SIGSYS as u64 && status.code() == Some(128 + libc::SIGSYS);
@@ -544,7 +546,7 @@ impl Ending {
             Some(same) if same as u64 == signal => {
                 Self::Crashed { signal: same, is_out_of_memory: is_out_of_memory != 0 }
             }
-            // A program of the user's own leaves no words; nor does a process without stack left for them.
+            // A program of the user leaves no report, nor does a process without stack for the handler.
             Some(crash) if CRASHES.contains(&crash) => Self::Crashed { signal: crash, is_out_of_memory: false },
             Some(other) => Self::Ended(other),
             None => Self::Left(status.code().unwrap_or(0)),

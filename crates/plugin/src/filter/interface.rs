@@ -1,5 +1,6 @@
-//! Filters as C sees them: the structs of `bindings/c/ropewalk_event.h` and `bindings/c/ropewalk_filter.h` field by field, an event
-//! made of them, the functions that a filter may call, and [`Filter`], which calls a trusted one in this thread.
+//! The C interface of filters: the structs of `bindings/c/ropewalk_event.h` and `bindings/c/ropewalk_filter.h` field by
+//! field, an event made of them, the functions that a filter may call, and [`Filter`], which calls a trusted filter in
+//! this thread.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -132,7 +133,7 @@ unsafe impl Table for FilterTable {
     const KIND: PluginKind = PluginKind::Filter;
 }
 
-/// What is known of an event beside its fragments.
+/// Properties of an event besides its fragments.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Head {
     pub(super) run: RunNumber,
@@ -142,7 +143,7 @@ pub(super) struct Head {
     pub(super) trigger_type: u16,
 }
 
-/// The structs of one event.
+/// The C structs of one event.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     fragments: Vec<RawFragment>,
@@ -150,27 +151,27 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Another event begins.
+    /// Starts another event.
     pub(super) fn clear(&mut self) {
         self.fragments.clear();
         self.pieces.clear();
     }
 
-    /// The pieces of the fragment that comes next.
+    /// Adds a piece of the next fragment.
     pub(super) fn piece(&mut self, start: *const u8, length: usize) {
         self.pieces.push(RawBytes { start, length });
     }
 
-    /// A fragment, after all of its pieces; where those lie is filled in at the end.
+    /// Adds a fragment after all of its pieces; the pointer to them is set at the end.
     pub(super) fn fragment(&mut self, fragment: RawFragment) {
         self.fragments.push(fragment);
     }
 
-    /// The whole event. What it points to is there until this is changed.
+    /// Returns the whole event. Its pointers are valid until the next change.
     pub(super) fn event(&mut self, head: Head) -> RawEvent {
         let mut first = 0;
         for fragment in &mut self.fragments {
-            // Only now: they moved while there came more of them.
+            // Set at the end, because the vector moves while it grows.
             fragment.pieces = self.pieces[first..].as_ptr();
             first += fragment.piece_count;
         }
@@ -189,15 +190,15 @@ impl Shown {
     }
 }
 
-/// The host of one filter. It stays where it is as long as that filter.
+/// The host of one filter. Its address is stable while the filter exists.
 #[derive(Debug)]
 pub(super) struct Host(Box<HostTable>);
 
-/// What the filter has a pointer to, and what only this side sees of it.
+/// The table that the filter points to, and data that only this side sees.
 #[repr(C)]
 #[derive(Debug)]
 struct HostTable {
-    /// First: its address is that of the table.
+    /// The first field, so that both have the same address.
     raw: RawHost,
     declared: Mutex<Declared>,
 }
@@ -205,7 +206,7 @@ struct HostTable {
 #[derive(Debug, Default)]
 struct Declared {
     shapes: Vec<HistogramShape>,
-    /// `create` has returned.
+    /// Whether `create` has returned.
     is_closed: bool,
 }
 
@@ -215,13 +216,13 @@ impl Host {
         Self(Box::new(HostTable { raw, declared: Mutex::default() }))
     }
 
-    /// What the filter's `create` is handed.
+    /// The pointer that the filter's `create` gets.
     pub(super) fn as_ptr(&self) -> *const RawHost {
         let table: *const HostTable = &raw const *self.0;
         table.cast()
     }
 
-    /// The filter is created: nothing more can be declared. Returns what was.
+    /// Ends the creation: nothing more can be declared. Returns the declared histograms.
     pub(super) fn close(&self) -> Vec<HistogramShape> {
         let mut declared = self.0.declared.lock().unwrap_or_else(PoisonError::into_inner);
         declared.is_closed = true;
@@ -232,7 +233,8 @@ impl Host {
 /// `histogram` of `struct ropewalk_host`.
 ///
 /// # Safety
-/// `host` is NULL or what [`Host::as_ptr`] returned, of a host that is there, and `name` is NULL or a text that ends with a zero.
+/// `host` is NULL or what [`Host::as_ptr`] returned, of a host that is there, and `name` is NULL or a text that ends
+/// with a zero.
 unsafe extern "C" fn histogram(host: *const RawHost, name: *const c_char, bins: u32, low: f64, high: f64) -> c_int {
     if host.is_null() || name.is_null() {
         return -1;
@@ -247,7 +249,7 @@ unsafe extern "C" fn histogram(host: *const RawHost, name: *const c_char, bins: 
 }
 
 impl Declared {
-    /// Its place; `None` if there is no room, or another shape has its name.
+    /// Returns the index of the histogram; `None` if there is no room, or if its name is taken by another shape.
     fn declare(&mut self, shape: HistogramShape) -> Option<c_int> {
         let known = self.shapes.iter().position(|known| known.name() == shape.name());
         let place = match known {
@@ -276,17 +278,18 @@ pub(super) struct Created {
     fills: Box<[RawFill; MOST_FILLS]>,
     /// The filter may keep its pointer.
     _host: Host,
-    /// Holds the functions in memory.
+    /// Keeps the functions in memory.
     _library: Library,
 }
 
-// SAFETY: calls for one state may come from changing threads, one after the other (ropewalk_filter.h); they need `&mut`.
+// SAFETY: calls for one state may come from changing threads, one after the other (ropewalk_filter.h); they need
+// `&mut`.
 unsafe impl Send for Created {}
 
-/// What a filter said of an event; what it filled in is not checked.
+/// A filter's answer for an event; its contents are not checked.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Said {
-    /// This.
+    /// The decision.
     Decided(RawDecision),
     /// It cannot decide.
     Undecided,
@@ -301,7 +304,8 @@ impl Created {
         let host = Host::new();
         let state = match table.create {
             Some(create) => library.state(configuration, |text, error, room| {
-                // SAFETY: host and texts are there during the call, the host for ever, and the second text has that much room.
+                // SAFETY: host and texts are there during the call, the host for ever, and the second text has that
+                // much room.
                 unsafe { create(host.as_ptr(), text, error, room) }
             })?,
             None => core::ptr::null_mut(),
@@ -321,17 +325,17 @@ impl Created {
         })
     }
 
-    /// The histograms that it declared, in its order.
+    /// The declared histograms, in the order of declaration.
     pub(super) fn histograms(&self) -> &[HistogramShape] {
         &self.histograms
     }
 
-    /// What it filled in when it decided so, of what there was room for.
+    /// The fills of a decision, as far as there was room.
     pub(super) fn fills(&self, decision: &RawDecision) -> &[RawFill] {
         &self.fills[..(decision.fill_count as usize).min(MOST_FILLS)]
     }
 
-    /// Events of this run follow.
+    /// Announces that events of this run follow.
     pub(super) fn begin_run(&mut self, run: RunNumber) {
         if let Some(begin_run) = self.begin_run {
             // SAFETY: the state is the one that this table's `create` returned, and is not destroyed before `self`.
@@ -339,7 +343,7 @@ impl Created {
         }
     }
 
-    /// No more events of the run follow.
+    /// Announces the end of the run.
     pub(super) fn end_run(&mut self) {
         if let Some(end_run) = self.end_run {
             // SAFETY: the state is there, as in `begin_run`.
@@ -347,10 +351,10 @@ impl Created {
         }
     }
 
-    /// Lets it decide on an event, and write its result to `result`.
+    /// Calls the filter for an event; it writes its result to `result`.
     ///
     /// # Safety
-    /// The event, and all that it points to, is there during the call.
+    /// The event and everything it points to is valid during the call.
     pub(super) unsafe fn process(&mut self, event: &RawEvent, result: &mut [u8; MOST_RESULT]) -> Said {
         let mut decision = RawDecision {
             size: size_of::<RawDecision>() as u32,
@@ -363,26 +367,27 @@ impl Created {
             fill_capacity: MOST_FILLS as u32,
             fill_count: 0,
         };
-        // SAFETY: the state is there, as in `begin_run`; so is the event (the caller's promise), and the result and the fills have that much room.
+        // SAFETY: the state is there, as in `begin_run`; so is the event (the caller's promise), and the result and the
+        // fills have that much room.
         let said = unsafe { (self.process)(self.state, event, &raw mut decision) };
         if said < 0 { Said::Undecided } else { Said::Decided(decision) }
     }
 
-    /// Why it could not decide; empty if it does not say it.
+    /// Why it could not decide; empty if it does not say.
     pub(super) fn why(&mut self) -> String {
         // SAFETY: the state is there, as in `begin_run`.
         self.error.map_or_else(String::new, |error| text(unsafe { error(self.state) }))
     }
 }
 
-/// How many fills there was no room for.
+/// Number of fills for which there was no room.
 pub(super) const fn dropped(decision: &RawDecision) -> u32 {
     decision.fill_count.saturating_sub(MOST_FILLS as u32)
 }
 
-/// Takes what a filter filled in.
+/// Adds a fill.
 pub(super) fn take_fill(fill: RawFill, into: &mut Fills) {
-    // No histogram has this number: the caller, which knows what was declared, drops it.
+    // No histogram has this number: the caller, who knows the declared ones, drops it.
     into.push(Fill { histogram: u16::try_from(fill.histogram).unwrap_or(u16::MAX), value: fill.value });
 }
 
@@ -395,7 +400,7 @@ impl Drop for Created {
     }
 }
 
-/// A filter in this thread: it gets events where they lie, and nothing is copied.
+/// A filter in this thread. It gets events where they lie; nothing is copied.
 #[derive(Debug)]
 pub struct Filter {
     created: Created,
@@ -410,10 +415,10 @@ pub struct Filter {
 unsafe impl Send for Filter {}
 
 impl Filter {
-    /// Loads and creates it.
+    /// Loads the library and creates the filter.
     ///
     /// # Errors
-    /// If the library is no filter of this version, or does not want to.
+    /// If the library has no filter of this version, or the filter refuses its configuration.
     pub fn new(config: &FilterConfig) -> Result<Self, PluginError> {
         Ok(Self {
             created: Created::new(Library::open(&config.library)?, &config.configuration)?,
@@ -425,26 +430,26 @@ impl Filter {
         })
     }
 
-    /// The histograms that it declared: its fills name them by their places here.
+    /// The declared histograms: fills refer to them by their index here.
     pub fn histograms(&self) -> &[HistogramShape] {
         self.created.histograms()
     }
 
-    /// The events of this run follow.
+    /// Announces that events of this run follow.
     pub fn begin_run(&mut self, run: RunNumber) {
         self.run = run;
         self.created.begin_run(run);
     }
 
-    /// No more events of the run follow.
+    /// Announces the end of the run.
     pub fn end_run(&mut self) {
         self.created.end_run();
     }
 
-    /// What it decides on an event; `None` if it says that it cannot decide.
+    /// Returns the decision on an event; `None` if the filter reports that it cannot decide.
     ///
     /// # Errors
-    /// If what it says cannot be true.
+    /// If the decision is impossible.
     pub fn process(&mut self, event: &impl FilterEvent) -> Result<Option<Decision<'_>>, WrongDecision> {
         self.shown.clear();
         let mut flags = if event.is_complete() { 0 } else { INCOMPLETE };
@@ -459,7 +464,8 @@ impl Filter {
         }
         let (key, attempt, trigger_type) = (event.key(), event.attempt(), event.trigger_type());
         let shown = self.shown.event(Head { run: self.run, key, attempt, flags, trigger_type });
-        // SAFETY: the structs are `self.shown`'s, and the bytes those of `event`, both of which are there during the call.
+        // SAFETY: the structs are `self.shown`'s, and the bytes those of `event`, both of which are there during the
+        // call.
         match unsafe { self.created.process(&shown, &mut self.result) } {
             Said::Undecided => Ok(None),
             Said::Decided(decision) => match self.result.get(..decision.result_length as usize) {
@@ -484,18 +490,18 @@ impl Filter {
         }
     }
 
-    /// Why it could not decide on the last event; empty if it does not say it.
+    /// Why it could not decide on the last event; empty if it does not say.
     pub fn why(&mut self) -> String {
         self.created.why()
     }
 
-    /// What it decided that cannot be true.
+    /// The journal of its impossible decisions.
     pub fn journal(&self) -> Journal {
         self.journal.clone()
     }
 }
 
-/// A fragment's description, whose pieces are filled in later.
+/// The description of a fragment; its pieces are filled in later.
 pub(super) const fn raw(meta: &FragmentMeta, piece_count: usize) -> RawFragment {
     RawFragment {
         source: meta.source.0,

@@ -1,11 +1,11 @@
-//! Filters: they decide which events are kept, which triggers those passed, and what is stored with them.
+//! Filters decide which events are kept, which triggers they passed, and which result is stored with them.
 //!
 //! ```text
 //!  FilterEvent --> Shown: the event as C sees it, its bytes where they lie --> Created: the library's functions
 //!                                                                                     |
-//!             Decision, or WrongDecision: it cannot be true <-- checked <-------------'
+//!            Decision, or WrongDecision: it is impossible <-- checked <---------------'
 //! ```
-//! [`Filter`] calls a trusted filter in this thread; [`process`] has one in a process of its own.
+//! [`Filter`] calls a trusted filter in this thread; [`process`] runs one in a separate process.
 
 mod interface;
 pub mod process;
@@ -18,27 +18,27 @@ use ropewalk_flow::messages::Fragment;
 use ropewalk_terms::{Attempt, EventKey, TriggerBits};
 use std::path::PathBuf;
 
-/// The most bytes that a filter can store with an event: `ROPEWALK_RESULT_CAPACITY`.
+/// Maximum size of the result that a filter stores with an event, in bytes: `ROPEWALK_RESULT_CAPACITY`.
 pub const MOST_RESULT: usize = 65_536;
 
-/// Which filter, and its configuration.
+/// A filter and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterConfig {
     /// The library.
     pub library: PathBuf,
-    /// Handed to its `create`.
+    /// Passed to its `create`.
     pub configuration: String,
 }
 
 /// An event that a filter can decide on.
 pub trait FilterEvent {
-    /// What it is known by.
+    /// Its key.
     fn key(&self) -> EventKey;
 
-    /// How often it was assigned.
+    /// Number of its assignment.
     fn attempt(&self) -> Attempt;
 
-    /// Every required source is there.
+    /// Whether every required source is present.
     fn is_complete(&self) -> bool;
 
     /// The event's trigger type; 0 if it has none.
@@ -70,15 +70,15 @@ impl FilterEvent for EventView<'_> {
     }
 }
 
-/// What a filter decided.
+/// A filter's decision.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Decision<'a> {
-    /// The event is kept.
+    /// Whether the event is kept.
     pub accept: bool,
     /// The triggers that it passed.
     pub bits: TriggerBits,
-    /// What is stored with it, at most [`MOST_RESULT`] bytes; nothing if it is empty.
+    /// Result that is stored with the event, at most [`MOST_RESULT`] bytes; not stored if it is empty.
     pub result: &'a [u8],
-    /// What it fills into its histograms.
+    /// Values for its histograms.
     pub fills: &'a Fills,
 }

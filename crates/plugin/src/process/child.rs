@@ -1,5 +1,5 @@
-//! The process's side: the greeting and the loss of rights, which all plug-ins have in common, and the loop of a splitter, frame by
-//! frame.
+//! The process's side: the greeting and the loss of rights, common to all plug-ins, and the loop of a splitter, frame
+//! by frame.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -20,10 +20,11 @@ use crate::library::Library;
 use crate::splitter::{Created, Said};
 use ropewalk_wire::framing::MOST_PIECES;
 
-/// What the process does: standard input is the socket of the process that started it. Returns when that one has gone.
+/// Main function of the process: standard input is the socket of the process that started it. Returns when that process
+/// has ended.
 ///
 /// # Errors
-/// If standard input is no such socket, or the splitter cannot be obtained; the caller got the reason then.
+/// If standard input is no such socket, or the splitter cannot be created; the caller got the reason then.
 pub fn serve() -> io::Result<()> {
     let caller = Caller::connect()?;
     let (greeting, [frames, answers]) = caller.greeting("a source with a `splitter`")?;
@@ -35,7 +36,7 @@ pub fn serve() -> io::Result<()> {
 struct Served {
     places: Places,
     created: Created,
-    /// Before the memory in which they are left, which is unmapped last.
+    /// Dropped before the memory of the report, which is unmapped last.
     _last_words: LastWords,
     frames: Region,
     answers: Region,
@@ -53,7 +54,8 @@ impl Served {
         let frames = Region::open(frames, places.frames_bytes(), false).map_err(system("memory for frames"))?;
         let answers = Region::open(answers, Places::answers_bytes(), true).map_err(system("memory for answers"))?;
         let words = answers.number(LAST_WORDS).as_ptr().cast();
-        // SAFETY: behind LAST_WORDS is room for them, and `answers` outlives what leaves them, in this function as in `Self`.
+        // SAFETY: there is room for the report at LAST_WORDS, and `answers` outlives `last_words`, in this function as
+        // in `Self`.
         let last_words =
             unsafe { LastWords::leave_at(words, frames.addresses()) }.map_err(system("handlers of signals"))?;
         let (library, missing) = caller.confined(greeting)?;
@@ -61,7 +63,7 @@ impl Served {
         Ok((Self { places, created, _last_words: last_words, frames, answers }, missing))
     }
 
-    /// Does what it is asked for until the caller has gone.
+    /// Handles requests until the caller has ended.
     fn work(&mut self, mut caller: Caller) -> io::Result<()> {
         let mut asked = [0; 16];
         while caller.receive(&mut asked)? > 0 {
@@ -79,7 +81,7 @@ impl Served {
 
     fn split(&mut self, index: usize, caller: &mut Caller) {
         let length = self.frames.look::<u64>(Places::length(index)) as usize;
-        // SAFETY: the frames that were asked for are not written before they are done.
+        // SAFETY: requested frames are not written before they are done.
         let frame = unsafe { self.frames.bytes(self.places.frame(index), length) };
         let said = self.created.split(frame, self.answers.values(Places::pieces(index), MOST_PIECES));
         let said = match said {
@@ -94,7 +96,7 @@ impl Served {
     }
 }
 
-/// How many useless answers of a plug-in are reported, on standard error.
+/// Number of invalid answers of a plug-in that are reported on standard error.
 const MOST_TOLD: u32 = 10;
 
 /// The process that started this one, over standard input.
@@ -107,16 +109,17 @@ pub(crate) struct Caller {
 impl Caller {
     /// Closes inherited descriptors other than standard input, output and error.
     pub(crate) fn connect() -> io::Result<Self> {
-        // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
+        // SAFETY: this is the first action of the process, which has opened no descriptor that it needs.
         let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
         let socket = stdin().as_fd().try_clone_to_owned()?;
-        // A plug-in that reads standard input finds nothing there, and cannot take it for the socket.
+        // A plug-in that reads standard input finds it empty, and cannot mistake it for the socket.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         print_line_by_line();
         Ok(Self { socket, told: 0 })
     }
 
-    /// The first message, with the descriptors of two memories; `user` is what has a run start such a process.
+    /// Receives the first message, with the descriptors of two memories; `user` names the key that makes a run start
+    /// such a process.
     pub(crate) fn greeting<const N: usize>(&self, user: &str) -> io::Result<(Greeting<N>, [OwnedFd; 2])> {
         let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
         // If standard input is something else, the system's error message does not help.
@@ -126,7 +129,7 @@ impl Caller {
         greeting.zip(memories).ok_or_else(|| io::Error::other(format!("a run starts this by itself for {user}")))
     }
 
-    /// Waits for a message with descriptors; returns its length. `None` if it was cut short.
+    /// Waits for a message with descriptors; returns its length. `None` if it was truncated.
     pub(crate) fn receive_with(&self, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Option<usize>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -140,18 +143,18 @@ impl Caller {
         Ok(is_whole.then_some(received.bytes))
     }
 
-    /// Waits for a message; returns its length, and 0 when the caller has gone.
+    /// Waits for a message; returns its length, and 0 when the caller has ended.
     pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         Ok(recv(&self.socket, into, RecvFlags::empty())?.0)
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(crate) fn say(&self, message: &[u8]) -> io::Result<()> {
         send(&self.socket, message, SendFlags::NOSIGNAL)?;
         Ok(())
     }
 
-    /// Sends a message unless many were sent already that were not read: then it is not needed.
+    /// Sends a message unless many unread ones were sent already.
     pub(crate) fn ring(&self, message: &[u8]) -> io::Result<()> {
         match send(&self.socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
@@ -159,7 +162,7 @@ impl Caller {
         }
     }
 
-    /// Gives up what a plug-in does not need, with its library loaded in between.
+    /// Gives up all rights that a plug-in does not need, and loads its library in between.
     pub(crate) fn confined<const N: usize>(&self, greeting: &Greeting<N>) -> Result<(Library, Missing), String> {
         let confinement = Confinement {
             memory: greeting.memory,
@@ -179,7 +182,7 @@ impl Caller {
         Ok((library, missing.or(confinement.before_work().map_err(given_up)?)))
     }
 
-    /// Tells whether it is ready, or why it is not.
+    /// Reports whether it is ready, or why not.
     pub(crate) fn tell<T>(&self, made: Result<(T, Missing), String>) -> io::Result<T> {
         match made {
             Ok((served, missing)) => {
@@ -195,20 +198,20 @@ impl Caller {
         }
     }
 
-    /// Reports on standard error that the plug-in could not do something, with its reason, the first times.
+    /// Reports on standard error that the plug-in could not do something, with its reason, the first few times.
     pub(crate) fn complain(&mut self, what: impl FnOnce() -> String, why: impl FnOnce() -> String) {
         if self.told < MOST_TOLD {
             self.told += 1;
             let why = why();
             if !why.is_empty() {
-                // The reader may be gone.
+                // The reader may have ended.
                 let _ = writeln!(io::stderr(), "{}: {why}", what());
             }
         }
     }
 }
 
-/// A copy of a library that only the user of the run could read, and this process no longer can; `None` if it can.
+/// A copy of a library that only the user of the run can read, and this process no longer can; `None` if it can.
 fn copied(path: &Path, found: io::Result<File>) -> Option<OwnedFd> {
     let mut found = found.ok()?;
     if File::open(path).is_ok() {
@@ -219,7 +222,7 @@ fn copied(path: &Path, found: io::Result<File>) -> Option<OwnedFd> {
     Some(copy.into())
 }
 
-/// Standard output is a pipe, into which C would write only when much has come together, and the process may end before.
+/// Standard output is a pipe. C would buffer its lines, and lose them if the process is killed.
 fn print_line_by_line() {
     // SAFETY: every C library on Linux has this name and type (stdio.h).
     unsafe extern "C" {

@@ -1,4 +1,4 @@
-//! A splitter in a process of its own, which can do no harm outside it.
+//! A splitter in a separate process, which can do no harm outside it.
 //!
 //! ```text
 //!  SplitterProcess                                                serve
@@ -9,8 +9,8 @@
 //! Nothing can change the size of the two memories. The process is [confined](crate::confinement), and dies with the
 //! thread that started it. A [`Journal`] has the reason.
 //!
-//! This file and `serve` are the splitter's. `worker` starts and watches the process of any plug-in, `child` is the side of that
-//! process, `region` the memory between them.
+//! This file and `serve` belong to the splitter. `worker` starts and watches the process of any plug-in, `child` is the
+//! code in that process, `region` the memory between them.
 
 pub(crate) mod child;
 pub(crate) mod region;
@@ -35,52 +35,52 @@ use worker::{Greeting, MOST_GREETING, Worker, name_of, send_with};
 pub use child::serve;
 pub use worker::print_with;
 
-/// Frames that one crossing carries at most.
+/// Maximum number of frames in one exchange.
 pub const MOST_FRAMES: usize = 32;
 
-/// A splitter, and what its process may have.
+/// A splitter and the resources of its process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessConfig {
-    /// Which splitter.
+    /// The splitter.
     pub splitter: SplitterConfig,
-    /// Bytes of memory that it may take, beside the shared ones.
+    /// Memory that it may take beside the shared memory, in bytes.
     pub memory: u64,
     /// The program and its arguments that call [`serve`].
     pub command: Vec<PathBuf>,
 }
 
-/// What is seen of the process.
+/// State of the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sight {
-    /// It has become ready.
+    /// Whether it has become ready.
     pub is_ready: bool,
-    /// Frames of the batch that it has done.
+    /// Number of frames of the batch that it has done.
     pub done: usize,
-    /// It was there, and has ended: that is certain.
+    /// Whether it has certainly ended.
     pub has_ended: bool,
 }
 
-/// The process of a splitter, of which there may be several, one after the other: see the module's picture.
+/// The process of a splitter; a new one may replace it. See the diagram of the module.
 #[derive(Debug)]
 pub struct SplitterProcess {
     config: ProcessConfig,
     places: Places,
     frames: Region,
     answers: Region,
-    /// The descriptors of both.
+    /// The descriptors of both memories.
     memories: [OwnedFd; 2],
     worker: Worker,
-    /// Frames of the batch that were copied.
+    /// Number of frames of the batch that were copied.
     put: usize,
     lengths: [usize; MOST_FRAMES],
     copied: u64,
 }
 
 impl SplitterProcess {
-    /// Lays out the memory; nothing is started.
+    /// Maps the memory without starting a process.
     ///
     /// # Errors
-    /// If memory is refused, or the configuration is longer than 64 KiB.
+    /// If the system refuses the memory, or the configuration is longer than 64 KiB.
     pub fn new(config: ProcessConfig) -> io::Result<Self> {
         let places = Places::new(config.splitter.max_frame as u64)
             .ok_or_else(|| io::Error::other("frames of that length do not fit into memory"))?;
@@ -103,17 +103,17 @@ impl SplitterProcess {
         Ok(process)
     }
 
-    /// Starts the splitter, waits until it is ready, and ends it: what is wrong with it is known before a run then.
+    /// Starts the splitter, waits until it is ready, and ends it, so that errors are found before a run.
     ///
     /// # Errors
-    /// What it says, or that it has not become ready after `patience`.
+    /// The splitter's error, or that it is not ready after `patience`.
     pub fn try_out(&mut self, patience: Duration) -> io::Result<()> {
         self.start();
         let answers = &self.answers;
         self.worker.try_out(patience, || last_words(answers))
     }
 
-    /// Starts it; that this failed is seen as its end.
+    /// Starts the process; a failure is seen as its end.
     pub fn start(&mut self) {
         for word in 0..WORDS {
             self.answers.number(LAST_WORDS + word * size_of::<u64>()).store(0, Ordering::Relaxed);
@@ -134,12 +134,13 @@ impl SplitterProcess {
         .encode()
     }
 
-    /// Copies another frame of the batch. It must be no longer than configured, and there must be fewer than [`MOST_FRAMES`].
+    /// Copies another frame of the batch. It must not be longer than configured, and there must be fewer than
+    /// [`MOST_FRAMES`].
     pub fn put(&mut self, frame: &Payload) {
         self.put_pieces(frame.len(), frame.pieces());
     }
 
-    /// The same for a frame in one piece.
+    /// The same for a contiguous frame.
     pub fn put_bytes(&mut self, frame: &[u8]) {
         self.put_pieces(frame.len(), core::iter::once(frame));
     }
@@ -158,12 +159,12 @@ impl SplitterProcess {
         self.copied += length as u64;
     }
 
-    /// Another batch begins.
+    /// Starts another batch.
     pub const fn clear(&mut self) {
         self.put = 0;
     }
 
-    /// Lets it divide these frames of the batch.
+    /// Requests the pieces of these frames of the batch.
     pub fn ask(&mut self, first: usize, count: usize) {
         self.answers.number(DONE).store(first as u64, Ordering::Release);
         let mut asked = [0; 16];
@@ -175,12 +176,12 @@ impl SplitterProcess {
     /// Looks at it.
     pub fn look(&mut self) -> Sight {
         let seen = self.worker.look(|| last_words(&self.answers));
-        // Only now: what it did before it ended counts.
+        // Read after the check of the process: frames that it did before it ended count.
         let done = usize::try_from(self.answers.number(DONE).load(Ordering::Acquire)).unwrap_or(usize::MAX);
         Sight { is_ready: seen.is_ready, done, has_ended: seen.has_ended }
     }
 
-    /// Ends it; that it has ended is certain only when [`SplitterProcess::look`] says it.
+    /// Kills the process. Only [`SplitterProcess::look`] reports its end as certain.
     pub fn kill(&mut self) {
         self.worker.kill();
     }
@@ -188,7 +189,7 @@ impl SplitterProcess {
     /// Appends the pieces of a frame of the batch that is done.
     ///
     /// # Errors
-    /// If what it said cannot be true.
+    /// If the answer is impossible.
     pub fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
         let checked = self.checked(index, pieces);
         if let Err(nonsense) = checked {
@@ -203,13 +204,13 @@ impl SplitterProcess {
         if said > MOST_PIECES as u64 {
             return Err(Nonsense::Count { said, capacity: MOST_PIECES });
         }
-        // Each is copied before it is checked: the process may change it at any time.
+        // Each piece is copied before the check: the process may change it at any time.
         let place = |piece| Places::pieces(index) + piece * size_of::<RawPiece>();
         let raw = (0..said as usize).map(|piece| self.answers.look::<RawPiece>(place(piece)));
         check(raw, self.lengths[index], self.config.splitter.keys, pieces).map(Ok)
     }
 
-    /// Bytes of frames that were copied.
+    /// Number of copied bytes of frames.
     pub const fn copied_bytes(&self) -> u64 {
         self.copied
     }
@@ -219,71 +220,71 @@ impl SplitterProcess {
         self.worker.journal()
     }
 
-    /// What its processes are not kept from, since the system cannot do it: known when one was ready.
+    /// Limits that the system does not support, known after a process was ready.
     pub const fn missing(&self) -> Missing {
         self.worker.missing()
     }
 
-    /// What becomes readable when there is something to look at: the same for all processes.
+    /// Descriptors that become readable when there is news; they stay the same for all processes.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.worker.descriptor())
     }
 }
 
-/// What the process left when it ended.
+/// The report that the process left when it ended.
 fn last_words(answers: &Region) -> [u64; WORDS] {
     let word = |index| answers.number(LAST_WORDS + index * size_of::<u64>()).load(Ordering::Acquire);
     core::array::from_fn(word)
 }
 
-/// Where everything lies in the two memories.
+/// The layout of the two memories.
 #[derive(Copy, Clone, Debug)]
 struct Places {
     max_frame: usize,
 }
 
-/// Bytes of a table: an entry for each frame, and what is counted.
+/// Size of a table in bytes: an entry for each frame, and counters.
 const TABLE: usize = 4096;
 const ENTRY: usize = 16;
-/// In the answers: how many frames of the batch are done.
+/// Answers: number of frames of the batch that are done.
 const DONE: usize = 0;
-/// In the answers: why the process ended.
+/// Answers: offset of the report on why the process ended.
 const LAST_WORDS: usize = TABLE - WORDS_BYTES;
 
 impl Places {
-    /// For frames of at most this many bytes; `None` if such frames do not fit into memory.
+    /// For frames of at most this many bytes; `None` if they do not fit into memory.
     fn new(max_frame: u64) -> Option<Self> {
         let most = usize::try_from(max_frame).ok()?.max(1).checked_next_multiple_of(64)?;
         most.checked_mul(MOST_FRAMES)?.checked_add(TABLE)?;
         Some(Self { max_frame: most })
     }
 
-    /// Bytes of the memory for frames.
+    /// Size of the memory for frames, in bytes.
     const fn frames_bytes(self) -> usize {
         TABLE + MOST_FRAMES * self.max_frame
     }
 
-    /// Bytes of the memory for answers.
+    /// Size of the memory for answers, in bytes.
     const fn answers_bytes() -> usize {
         TABLE + MOST_FRAMES * MOST_PIECES * size_of::<RawPiece>()
     }
 
-    /// In the frames: where the length of this one stands.
+    /// Frames: offset of the length of this frame.
     const fn length(index: usize) -> usize {
         ENTRY * index
     }
 
-    /// In the frames: where this one begins.
+    /// Frames: offset of this frame.
     const fn frame(self, index: usize) -> usize {
         TABLE + index * self.max_frame
     }
 
-    /// In the answers: where it stands what was said of this frame.
+    /// Answers: offset of the answer for this frame.
     const fn said(index: usize) -> usize {
         ENTRY * (index + 1)
     }
 
-    /// In the answers: where this frame's pieces begin.
+    /// Answers: offset of this frame's pieces.
     const fn pieces(index: usize) -> usize {
         TABLE + index * MOST_PIECES * size_of::<RawPiece>()
     }

@@ -1,4 +1,4 @@
-//! Memory that two processes see: one writes it, the other one reads, and neither believes what it reads.
+//! Memory shared by two processes: one writes it, the other one reads it and trusts nothing that it reads.
 #![allow(unsafe_code)]
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
@@ -12,16 +12,16 @@ use std::sync::atomic::AtomicU64;
 /// A huge page, reserved or transparent.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Who may write to a region beside its maker.
+/// Who may write to a region besides its creator.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Writable {
-    /// No other process: it can only be mapped for reading from now on.
+    /// Only the creator: others can only map it for reading.
     ByMakerAlone,
     /// Every process that has its descriptor.
     ByOthers,
 }
 
-/// A mapping of shared memory. Its pages are taken when they are touched.
+/// A mapping of shared memory. Pages are allocated on first access.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: NonNull<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct Region {
 unsafe impl Send for Region {}
 
 impl Region {
-    /// New memory, all zero, that cannot be resized; and its descriptor, for another process.
+    /// Creates memory filled with zeros that cannot be resized; returns its descriptor for another process too.
     pub(crate) fn new(name: &str, bytes: usize, writable: Writable) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
@@ -46,7 +46,7 @@ impl Region {
         Ok((region, file))
     }
 
-    /// Maps what another process made, to read it or to write to it too.
+    /// Maps memory of another process for reading, or for writing as well.
     pub(crate) fn open(file: impl AsFd, bytes: usize, is_written: bool) -> io::Result<Self> {
         if fstat(&file)?.st_size as u64 != bytes as u64 {
             return Err(io::Error::other("the memory has another length than was said"));
@@ -54,12 +54,12 @@ impl Region {
         Self::map(file, bytes, if is_written { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ })
     }
 
-    /// Addresses for several memories, which can be read: zeros until [`Region::place_at`] puts one there. They begin where a huge
-    /// page may.
+    /// Reserves readable addresses for several memories, filled with zeros until [`Region::place_at`] maps one there.
+    /// They begin at a multiple of the huge page size.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let room = bytes.checked_add(HUGE_PAGE).ok_or_else(|| io::Error::other("there are not that many addresses"))?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping where the kernel finds room for it.
+        // SAFETY: a new mapping at an address of the kernel's choice.
         let whole = unsafe { mmap_anonymous(core::ptr::null_mut(), room, ProtFlags::READ, flags) }?.cast::<u8>();
         let before = whole.align_offset(HUGE_PAGE);
         let start = whole.wrapping_add(before);
@@ -73,31 +73,31 @@ impl Region {
         Ok(Self { start, bytes })
     }
 
-    /// Puts the memory of a file, which cannot become shorter, at these addresses of a reservation, to be read.
+    /// Maps a file, which cannot become shorter, for reading at these addresses of a reservation.
     pub(crate) fn place_at(&mut self, at: usize, file: impl AsFd, bytes: usize) -> io::Result<()> {
         if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) || fstat(&file)?.st_size as u64 != bytes as u64 {
             return Err(io::Error::other("the memory has another length than was said, or may become shorter"));
         }
         let place = self.place(at, bytes).as_ptr().cast();
-        // SAFETY: over addresses that were reserved for this (`place`); `self` is borrowed alone, hence nothing of them is.
+        // SAFETY: the addresses are reserved for this (`place`); `self` is borrowed mutably, so nothing refers to them.
         unsafe { mmap(place, bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, file, 0) }?;
         Ok(())
     }
 
     fn map(file: impl AsFd, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
-        // SAFETY: a new mapping where the kernel finds room for it; it cannot be cut short behind it, since the seals forbid it.
+        // SAFETY: a new mapping at an address of the kernel's choice; the seals forbid to truncate the file.
         let start = unsafe { mmap(core::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
         Ok(Self { start, bytes })
     }
 
-    /// Where it lies in this process.
+    /// Its addresses in this process.
     pub(crate) fn addresses(&self) -> Range<usize> {
         let start = self.start.addr().get();
         start..start + self.bytes
     }
 
-    /// Where the `length` bytes from `at` on lie.
+    /// Address of the `length` bytes from `at` on.
     fn place(&self, at: usize, length: usize) -> NonNull<u8> {
         let end = at.checked_add(length);
         assert!(end.is_some_and(|end| end <= self.bytes), "{length} bytes at {at} of {}", self.bytes);
@@ -105,19 +105,19 @@ impl Region {
         unsafe { self.start.add(at) }
     }
 
-    /// Copies `from` to the bytes from `at` on; they must be in the region, which must be writable.
+    /// Copies `from` to the bytes from `at` on; they must lie in the region, which must be writable.
     pub(crate) fn write(&mut self, at: usize, from: &[u8]) {
         let place = self.place(at, from.len());
-        // SAFETY: the bytes lie in the mapping (`place`), `from` lies elsewhere, and this process does nothing else with
-        // them meanwhile, since `self` is borrowed alone. The other process only reads.
+        // SAFETY: the bytes lie in the mapping (`place`), `from` lies elsewhere, and this process does nothing else
+        // with them meanwhile, since `self` is borrowed alone. The other process only reads.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) }
     }
 
-    /// The bytes from `at` on, for a reader that they were handed to, and that gives them back before they are written
-    /// again.
+    /// Returns the bytes from `at` on, for a reader that got them from the other process and gives them back before
+    /// they are written again.
     ///
     /// # Safety
-    /// The other process must not write to them while they are looked at.
+    /// The other process must not write to them during the borrow.
     pub(crate) unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
         let place = self.place(at, length);
         // SAFETY: the bytes lie in the mapping (`place`), are initialised, and are not written meanwhile (the caller's
@@ -125,21 +125,21 @@ impl Region {
         unsafe { core::slice::from_raw_parts(place.as_ptr(), length) }
     }
 
-    /// The values from `at` on, to be written; the other process may read them at any time.
+    /// Returns the values from `at` on for writing; the other process may read them at any time.
     pub(crate) fn values<T: Plain>(&mut self, at: usize, count: usize) -> &mut [T] {
         let place = self.place(at, count * size_of::<T>()).cast::<T>();
         assert!(place.is_aligned(), "values have aligned places");
-        // SAFETY: they lie in the mapping (`place`) and are aligned, any bytes are a value of a plain type, and `self` is
-        // borrowed alone. The other process only reads them.
+        // SAFETY: they lie in the mapping (`place`) and are aligned, any bytes are a value of a plain type, and `self`
+        // is borrowed alone. The other process only reads them.
         unsafe { core::slice::from_raw_parts_mut(place.as_ptr(), count) }
     }
 
-    /// A value that the other process may be writing: it may be a mixture of two.
+    /// Reads a value that the other process may be writing: it may be a mixture of two.
     pub(crate) fn look<T: Plain>(&self, at: usize) -> T {
         let place = self.place(at, size_of::<T>()).cast::<T>();
         assert!(place.is_aligned(), "values have aligned places");
-        // SAFETY: it lies in the mapping (`place`), is aligned, and any bytes are a value of a plain type. Volatile, so that
-        // it is read once, however the other process changes it.
+        // SAFETY: it lies in the mapping (`place`), is aligned, and any bytes are a value of a plain type. Volatile, so
+        // that it is read once, however the other process changes it.
         unsafe { place.as_ptr().read_volatile() }
     }
 
@@ -152,7 +152,7 @@ impl Region {
         }
     }
 
-    /// A number that both may read and write.
+    /// A number that both processes may read and write.
     pub(crate) fn number(&self, at: usize) -> &AtomicU64 {
         let place = self.place(at, size_of::<u64>()).cast::<u64>();
         assert!(place.is_aligned(), "numbers have aligned places");
@@ -168,10 +168,10 @@ impl Drop for Region {
     }
 }
 
-/// A type of which any bytes are a value.
+/// A type for which any bytes are a valid value.
 ///
 /// # Safety
-/// That must be so.
+/// Any bytes must be a valid value.
 pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: an integer.

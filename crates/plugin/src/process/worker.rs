@@ -1,4 +1,4 @@
-//! The process of a plug-in of any kind: started, listened to, looked at and ended, without ever blocking.
+//! The process of a plug-in of any kind: starts, watches and ends it without ever blocking.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,22 +25,22 @@ use crate::confinement::{Ending, Missing, WORDS};
 use crate::journal::{End, Journal};
 use ropewalk_flow::filter::{HistogramError, HistogramShape};
 
-/// Descriptors that one message carries at most; the kernel takes 253.
+/// Maximum number of descriptors in one message; the kernel accepts 253.
 pub(crate) const MOST_DESCRIPTORS: usize = 64;
 
-/// Messages before it is ready that are kept.
+/// Number of messages that are kept before the process is ready.
 const MOST_TOLD: usize = 65;
 
-/// How long a process may take to end that has closed its socket: it does that before it has ended for certain, and much later on a machine
-/// with much to do.
+/// Time for a process to end after it closed its socket. It closes the socket before its end is certain, on a busy
+/// machine much earlier.
 const ENDING: Duration = Duration::from_millis(250);
 
-/// What is seen of a process.
+/// Observed state of a process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
-    /// It has become ready.
+    /// Whether it has become ready.
     pub(crate) is_ready: bool,
-    /// It was there, and has ended: that is certain.
+    /// Whether it has certainly ended.
     pub(crate) has_ended: bool,
 }
 
@@ -49,14 +49,14 @@ pub(crate) struct Seen {
 struct Running {
     child: Child,
     socket: OwnedFd,
-    /// Becomes readable when the process ends; watched by [`Worker::waits`] until then.
+    /// Becomes readable when the process ends; [`Worker::waits`] watches it until then.
     _end: OwnedFd,
     is_ready: bool,
-    /// Since when it is known to have closed the socket, as it does when it ends.
+    /// Time since which its socket is known to be closed, as at its end.
     deaf_since: Option<Instant>,
-    /// Why it is ended, where that is decided here.
+    /// Why this side kills it, if it does.
     why: Option<End>,
-    /// It is ended because it is not needed any more, which is no fault of it.
+    /// Whether it is ended because it is no longer needed, which is no fault.
     is_dismissed: bool,
 }
 
@@ -66,22 +66,22 @@ pub(crate) struct Worker {
     /// The program and its arguments.
     command: Vec<PathBuf>,
     running: Option<Running>,
-    /// Watches the current process: a thread that sleeps gets what to wait for once, although processes change.
+    /// Watches the current process. A sleeping thread gets one descriptor to wait for, although processes change.
     waits: OwnedFd,
-    /// It could not be started: that is reported as its end.
+    /// Whether the start failed, which is reported as the end of the process.
     has_failed: bool,
     journal: Journal,
-    /// The signal that ended the last one, unless it was ended from here; 0 for none.
+    /// The signal that ended the last process, unless this side killed it; 0 for none.
     last_signal: u8,
     missing: Missing,
-    /// What they print.
+    /// The output of the processes.
     words: Words,
-    /// What the last one said before it was ready of which only its kind knows what it means: the first [`MOST_TOLD`] messages.
+    /// The first [`MOST_TOLD`] messages that the last process sent before it was ready, for the code of its kind.
     told: Vec<Vec<u8>>,
 }
 
 impl Worker {
-    /// Starts nothing. Lines that the processes print get this name as prefix.
+    /// Creates the value without starting a process. The printed lines of the processes get this name as prefix.
     pub(crate) fn new(command: Vec<PathBuf>, name: &str) -> io::Result<Self> {
         Ok(Self {
             command,
@@ -96,7 +96,8 @@ impl Worker {
         })
     }
 
-    /// Starts it, and lets `greet` send the first message over its socket; a failure of either is seen as its end.
+    /// Starts the process and has `greet` send the first message over its socket; a failure of either is seen as its
+    /// end.
     pub(crate) fn start(&mut self, greet: impl FnOnce(&OwnedFd) -> io::Result<()>) {
         self.told.clear();
         match self.spawn(greet) {
@@ -105,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// It could not be started, which is seen as its end.
+    /// Records a failed start, which is seen as the end of the process.
     pub(crate) fn fail(&mut self, why: &io::Error) {
         self.has_failed = true;
         self.journal.note(End::NotStarted(why.to_string()));
@@ -117,7 +118,7 @@ impl Worker {
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::from(theirs));
-        // What it prints is for people. It leaves this session by itself, and nothing of the terminal goes to it.
+        // Its output is for users. The process leaves this session by itself, so no terminal data reaches it.
         command.stdout(Stdio::from(self.words.pipe()?)).stderr(Stdio::from(self.words.pipe()?));
         let mut child = command.spawn()?;
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
@@ -139,7 +140,7 @@ impl Worker {
         }
     }
 
-    /// From now on a message over the socket, and the end of the process, wake up.
+    /// From now on a message over the socket, and the end of the process, wake up the waiting thread.
     fn watch(&self, socket: &OwnedFd, end: &OwnedFd) -> io::Result<()> {
         for one in [socket, end] {
             epoll::add(&self.waits, one, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
@@ -147,14 +148,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Says something to it. Where it cannot be sent the process has gone, or will be missed.
+    /// Sends a message. A failure means that the process has ended or soon will.
     pub(crate) fn say(&self, message: &[u8]) {
         if let Some(Running { socket, .. }) = &self.running {
             let _ = send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
 
-    /// Looks at it; `last_words` are what it left if it has ended.
+    /// Looks at the process; `last_words` reads its report if it has ended.
     pub(crate) fn look(&mut self, last_words: impl FnOnce() -> [u64; WORDS]) -> Seen {
         if std::mem::take(&mut self.has_failed) {
             return Seen { is_ready: false, has_ended: true };
@@ -162,7 +163,7 @@ impl Worker {
         let Some(running) = &mut self.running else { return Seen::default() };
         let ended = running.child.try_wait();
         let was_ready = running.is_ready;
-        // Only now: what it did before it ended counts.
+        // Read after the check of the process: messages from before its end count.
         self.hear();
         let Some(running) = &mut self.running else { return Seen::default() };
         let is_ready = running.is_ready && !was_ready;
@@ -184,7 +185,7 @@ impl Worker {
         Seen { is_ready, has_ended }
     }
 
-    /// Takes what it has said.
+    /// Takes its messages.
     fn hear(&mut self) {
         let Some(running) = &mut self.running else { return };
         let mut said = [0; MOST_TEXT];
@@ -213,13 +214,13 @@ impl Worker {
         }
     }
 
-    /// Whether there is something to look at: one call of the system, where [`Worker::look`] makes two.
+    /// Whether there is news: one system call, where [`Worker::look`] makes two.
     pub(crate) fn has_news(&self) -> bool {
         let mut events = [PollFd::new(&self.waits, PollFlags::IN)];
         self.has_failed || poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
     }
 
-    /// Ends it since it takes too long; that it has ended is certain only when [`Worker::look`] says it.
+    /// Kills the process because it takes too long. Only [`Worker::look`] reports its end as certain.
     pub(crate) fn kill(&mut self) {
         if let Some(running) = &mut self.running {
             running.why.get_or_insert(if running.is_ready { End::Slow } else { End::SlowStart });
@@ -227,7 +228,7 @@ impl Worker {
         }
     }
 
-    /// Ends it since it is not needed any more.
+    /// Ends the process because it is no longer needed.
     pub(crate) fn dismiss(&mut self) {
         if let Some(running) = &mut self.running {
             running.is_dismissed = running.why.is_none();
@@ -235,7 +236,7 @@ impl Worker {
         }
     }
 
-    /// It will be ended for this, unless there is an earlier reason.
+    /// Records the reason for the coming kill, unless there is an earlier reason.
     pub(crate) fn blame(&mut self, why: End) {
         match &mut self.running {
             Some(running) => _ = running.why.get_or_insert(why),
@@ -243,10 +244,10 @@ impl Worker {
         }
     }
 
-    /// Waits until it is ready, and ends it: what is wrong with the plug-in is known before a run then.
+    /// Waits until the process is ready, and ends it, so that errors of the plug-in are found before a run.
     ///
     /// # Errors
-    /// What it says, or that it has not become ready after `patience`.
+    /// The plug-in's error, or that it is not ready after `patience`.
     pub(crate) fn try_out(&mut self, patience: Duration, last_words: impl Fn() -> [u64; WORDS]) -> io::Result<()> {
         let until = Instant::now() + patience;
         loop {
@@ -282,7 +283,7 @@ impl Worker {
         }
     }
 
-    /// The signal that ended the last process, unless it was ended from here; 0 for none.
+    /// The signal that ended the last process, unless this side killed it; 0 for none.
     pub(crate) const fn last_signal(&self) -> u8 {
         self.last_signal
     }
@@ -292,17 +293,17 @@ impl Worker {
         self.journal.clone()
     }
 
-    /// What its processes are not kept from, since the system cannot do it: known when one was ready.
+    /// Limits that the system does not support, known after a process was ready.
     pub(crate) const fn missing(&self) -> Missing {
         self.missing
     }
 
-    /// What the last process said before it was ready, beside that.
+    /// Other messages of the last process before it was ready.
     pub(crate) fn told(&self) -> &[Vec<u8>] {
         &self.told
     }
 
-    /// What becomes readable when there is something to look at: the same for all processes.
+    /// Becomes readable when there is news; stays the same for all processes.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.waits.as_fd()
     }
@@ -339,17 +340,17 @@ pub(crate) fn send_with(socket: &OwnedFd, message: &[u8], descriptors: &[Borrowe
 
 /// The longest greeting, in bytes.
 pub(crate) const MOST_GREETING: usize = 64 << 10;
-/// The longest text that says why the process is not ready.
+/// Maximum length of the text that says why the process is not ready.
 pub(crate) const MOST_TEXT: usize = 4096;
 
 /// The first message to a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Greeting<const N: usize> {
-    /// Bytes of memory that it may take beside the shared ones.
+    /// Memory that it may take beside the shared memory, in bytes.
     pub(crate) memory: u64,
-    /// What it must know to find its way in the shared memory.
+    /// Sizes that it needs to interpret the shared memory.
     pub(crate) sizes: [u64; N],
-    /// Who started it.
+    /// Process id of its starter.
     pub(crate) starter: u32,
     pub(crate) library: PathBuf,
     pub(crate) configuration: String,
@@ -387,12 +388,12 @@ impl<const N: usize> Greeting<N> {
     }
 }
 
-/// The process is ready, and goes without that.
+/// Message of a ready process, with the limits that the system does not support.
 pub(crate) fn ready(missing: Missing) -> [u8; 2] {
     [b'R', u8::from(missing.seccomp) | u8::from(missing.landlock) << 1]
 }
 
-/// What a process goes without that is ready; `told` is what follows the letter.
+/// The unsupported limits of a ready process; `told` follows the letter.
 pub(crate) fn missing_of(told: &[u8]) -> Missing {
     let bits = told.first().copied().unwrap_or(0);
     Missing { seccomp: bits & 1 != 0, landlock: bits & 2 != 0 }
@@ -418,24 +419,24 @@ pub(crate) fn declared(message: &[u8]) -> Option<Result<HistogramShape, Histogra
     Some(HistogramShape::new(&name, u32::from_le_bytes(*bins), f64::from_le_bytes(*low), f64::from_le_bytes(*high)))
 }
 
-// The output of a plug-in's process: its standard output and standard error are a pipe, whose lines are printed with the plug-in's
-// name in front. A plug-in therefore has no access to the user's terminal.
+// The output of a plug-in's process. Its standard output and standard error are a pipe, whose lines are printed with
+// the plug-in's name as prefix. So a plug-in has no access to the user's terminal.
 //
 // [`Lines`] limits the lines per second and prints how many it left out.
 
-/// Bytes of a line that are printed; the rest of a longer one is left out.
+/// Printed bytes of a line; the rest of a longer line is dropped.
 const MOST_BYTES: usize = 1000;
-/// Lines that are printed at once.
+/// Number of lines that may be printed at once.
 const BURST: f64 = 200.0;
-/// Lines a second that are printed from then on.
+/// Lines per second after that.
 const A_SECOND: f64 = 20.0;
-/// How long it is waited for the last lines.
+/// Time to wait for the last lines.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Where lines are printed.
+/// The function that prints lines.
 static PRINT: OnceLock<fn(&str)> = OnceLock::new();
 
-/// From now on lines of plug-ins are printed by this function, and otherwise to standard error. What was said first counts.
+/// From now on this function prints the lines of plug-ins; without it they go to standard error. The first call counts.
 pub fn print_with(print: fn(&str)) {
     let _ = PRINT.set(print);
 }
@@ -448,20 +449,20 @@ fn print(line: &str) {
     }
 }
 
-/// What a plug-in is called: the file that it is, a library or the last program of the command.
+/// Name of a plug-in: the file name of the library, or of the last program of the command.
 pub(crate) fn name_of(library: &Path, command: &[PathBuf]) -> String {
     let is_library = !library.as_os_str().is_empty();
-    // A program stands behind this program, its command, and two numbers.
+    // A user's program follows this program, its command, and two numbers.
     let file = if is_library { Some(library) } else { command.get(4).or(command.first()).map(PathBuf::as_path) };
     file.and_then(Path::file_name).unwrap_or(OsStr::new("plug-in")).to_string_lossy().into_owned()
 }
 
-/// The pipe of a plug-in's processes, and the thread that prints what comes out of it.
+/// The pipe of a plug-in's processes, and the thread that prints its lines.
 #[derive(Debug)]
 pub(crate) struct Words {
-    /// None as soon as nothing more is to come.
+    /// `None` after the end of the output.
     pipe: Option<OwnedFd>,
-    /// Is closed when everything is printed.
+    /// Closed after everything is printed.
     end: Receiver<()>,
 }
 
@@ -478,7 +479,7 @@ impl Words {
         Ok(Self { pipe: Some(pipe), end })
     }
 
-    /// Where a process may print to.
+    /// The descriptor that a process prints to.
     pub(crate) fn pipe(&self) -> io::Result<OwnedFd> {
         self.pipe.as_ref().ok_or(io::ErrorKind::BrokenPipe)?.try_clone()
     }
@@ -487,12 +488,12 @@ impl Words {
 impl Drop for Words {
     fn drop(&mut self) {
         self.pipe = None;
-        // A program may have left another one that has the pipe still.
+        // A program may have left a child that still holds the pipe.
         let _ = self.end.recv_timeout(PATIENCE);
     }
 }
 
-/// Prints what comes until the other end is closed.
+/// Prints the output until the other end is closed.
 fn tell(from: &mut impl Read, mut lines: Lines, mut print: impl FnMut(&str)) {
     let (mut bytes, begin) = ([0; 4096], Instant::now());
     loop {
@@ -505,13 +506,13 @@ fn tell(from: &mut impl Read, mut lines: Lines, mut print: impl FnMut(&str)) {
     lines.end(&mut print);
 }
 
-/// Makes lines of bytes, not too many and not too long.
+/// Splits bytes into lines, with limits on their number and length.
 #[derive(Debug)]
 struct Lines {
     name: String,
-    /// The line that has begun.
+    /// The current incomplete line.
     line: Vec<u8>,
-    /// Lines that may be printed now, as of a time.
+    /// Number of lines that may be printed now, as of a time.
     allowed: f64,
     as_of: Duration,
     left_out: u64,
@@ -522,7 +523,7 @@ impl Lines {
         Self { name: name.to_owned(), line: Vec::new(), allowed: BURST, as_of: Duration::ZERO, left_out: 0 }
     }
 
-    /// These bytes came at this time.
+    /// Adds bytes that arrived at this time.
     fn add(&mut self, now: Duration, bytes: &[u8], print: &mut impl FnMut(&str)) {
         self.allowed = BURST.min(self.allowed + A_SECOND * now.saturating_sub(self.as_of).as_secs_f64());
         self.as_of = now;
@@ -554,7 +555,7 @@ impl Lines {
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the output.
     fn end(&mut self, print: &mut impl FnMut(&str)) {
         if !self.line.is_empty() {
             self.line_ends(print);
@@ -563,7 +564,7 @@ impl Lines {
     }
 }
 
-/// A text that a terminal only shows: what would have it do something is replaced.
+/// Replaces control characters, so that a terminal only displays the text.
 fn harmless(line: &[u8]) -> String {
     let is_shown = |letter: char| !letter.is_control() || letter == '\t';
     String::from_utf8_lossy(line).chars().map(|letter| if is_shown(letter) { letter } else { '\u{fffd}' }).collect()

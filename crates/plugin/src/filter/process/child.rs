@@ -1,5 +1,4 @@
-//! The process's side: events are read where they lie and decided one after the other, by a library or by the program that the
-//! process becomes.
+//! The process's side: reads events in place and has a library decide them in order, or becomes a program that does so.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -26,19 +25,20 @@ use crate::process::region::Region;
 use crate::process::worker::{Greeting, declaration};
 use ropewalk_terms::{EventKey, RunNumber};
 
-/// The number of untaken decisions at which the caller is woken.
+/// Number of unread decisions at which the caller is woken.
 const MANY: u64 = 32;
 /// After an event that took this long, the caller is woken at once.
 const LONG: Duration = Duration::from_micros(100);
-/// The most events between two looks at the clock: a look takes as long as a short event.
+/// Maximum number of events between two readings of the clock: a reading takes as long as a short event.
 const STRIDE: u32 = 8;
-/// How long it looks again before it sleeps: a wake-up costs its sender more than that.
+/// How long the process polls before it sleeps: a wake-up costs its sender more than that.
 const A_WHILE: Duration = Duration::from_micros(30);
 
-/// What the process does: standard input is the socket of the process that started it. Returns when that one has gone.
+/// Main function of the process: standard input is the socket of the process that started it. Returns when that process
+/// has ended.
 ///
 /// # Errors
-/// If standard input is no such socket, or the filter cannot be obtained; the caller got the reason then.
+/// If standard input is no such socket, or the filter cannot be created; the caller got the reason then.
 pub fn serve() -> io::Result<()> {
     let caller = Caller::connect()?;
     let Greeted { greeting, events, decisions } = greeted(&caller)?;
@@ -49,12 +49,12 @@ pub fn serve() -> io::Result<()> {
 /// The first message of the caller.
 struct Greeted {
     greeting: Greeting<SIZES>,
-    /// Where the events and all memories lie.
+    /// The reservation for the events and all memories.
     events: Region,
     decisions: OwnedFd,
 }
 
-/// The first messages, with all memory put to its place.
+/// Receives the first messages and maps all memories at their addresses.
 fn greeted(caller: &Caller) -> io::Result<Greeted> {
     let (greeting, [own, decisions]) = caller.greeting::<SIZES>("a filter that is not trusted")?;
     if greeting.sizes[0] != VERSION {
@@ -84,19 +84,19 @@ fn greeted(caller: &Caller) -> io::Result<Greeted> {
 /// A filter at work.
 struct Served {
     created: Created,
-    /// Before the memory in which they are left, which is unmapped last.
+    /// Dropped before the memory of the report, which is unmapped last.
     _last_words: LastWords,
     events: Region,
     decisions: Region,
-    /// The position of the next record.
+    /// Position of the next record.
     at: u64,
     decided: u64,
-    /// Decisions that were announced.
+    /// Number of announced decisions.
     announced: u64,
-    /// The position behind the last result, and behind that of each event.
+    /// Positions after the last result, and after the last result of each event.
     result: u64,
     results: Vec<u64>,
-    /// Up to where results were taken, as far as it was looked.
+    /// Position up to which the caller has taken results, as of the last look.
     results_free: u64,
 }
 
@@ -110,7 +110,8 @@ impl Served {
         let decisions =
             Region::open(decisions, DECISIONS_BYTES, true).map_err(|error| format!("memory for decisions: {error}"))?;
         let words = decisions.number(LAST_WORDS).as_ptr().cast();
-        // SAFETY: behind LAST_WORDS is room for them, and `decisions` outlives what leaves them, in this function as in `Self`.
+        // SAFETY: there is room for the report at LAST_WORDS, and `decisions` outlives `last_words`, in this function
+        // as in `Self`.
         let last_words = unsafe { LastWords::leave_at(words, events.addresses()) }
             .map_err(|error| format!("handlers of signals: {error}"))?;
         let (library, missing) = caller.confined(greeting)?;
@@ -137,9 +138,9 @@ impl Served {
         Ok((served, missing))
     }
 
-    /// Decides on what it is offered until the caller has gone.
+    /// Decides on offered events until the caller has ended.
     fn work(&mut self, mut caller: Caller) -> io::Result<()> {
-        // Events between two looks at the clock: 1 while they are long.
+        // Events between two readings of the clock: 1 while events are long.
         let mut stride = 1;
         while self.wait(&caller, |this| this.written() != this.at)? {
             let written = self.written();
@@ -182,7 +183,7 @@ impl Served {
         Ok(())
     }
 
-    /// Waits until `is_so` holds; false if the caller has gone.
+    /// Waits until `is_so` holds; false if the caller has ended.
     fn wait(&mut self, caller: &Caller, is_so: impl Fn(&Self) -> bool) -> io::Result<bool> {
         while !is_so(self) {
             self.announce(caller)?;
@@ -192,7 +193,7 @@ impl Served {
             }
             let sleeps = self.decisions.number(SLEEPS);
             sleeps.store(1, Ordering::Relaxed);
-            // The other side writes, and looks whether this one sleeps: one of the two sees the other.
+            // The other side writes, then checks whether this side sleeps: one of the two sees the other.
             fence(Ordering::SeqCst);
             if !is_so(self) && caller.receive(&mut [0; 16])? == 0 {
                 return Ok(false);
@@ -202,7 +203,7 @@ impl Served {
         Ok(true)
     }
 
-    /// Does what the next record says; false if the caller has gone.
+    /// Handles the next record; false if the caller has ended.
     fn record(&mut self, caller: &mut Caller) -> io::Result<bool> {
         let at = RECORDS + (self.at % RING as u64) as usize;
         let [length, kind] = [0, 1].map(|word| self.events.look::<u64>(at) >> (32 * word) & 0xffff_ffff);
@@ -218,21 +219,21 @@ impl Served {
         Ok(true)
     }
 
-    /// Decides on the event of the record at this place; false if the caller has gone.
+    /// Decides on the event of the record at this place; false if the caller has ended.
     fn event(&mut self, at: usize, caller: &mut Caller) -> io::Result<bool> {
         if !self.make_room_for_a_result(caller)? {
             return Ok(false);
         }
         let sequence = self.events.look(at + SEQUENCE);
-        // SAFETY: the caller wrote the struct for this place, and a record that was offered is not written to before its event
+        // SAFETY: the caller wrote the struct for this place, and does not write to an offered record before its event
         // is decided.
         let event: RawEvent =
             unsafe { self.events.bytes(at + EVENT, size_of::<RawEvent>()).as_ptr().cast::<RawEvent>().read() };
         let result_at = (self.result % RESULTS_RING as u64) as usize;
         let result = self.decisions.values::<u8>(RESULTS + result_at, MOST_RESULT);
         let result = result.try_into().expect("it has this length");
-        // SAFETY: the pointers of the structs lead into the events, as the caller knows where they lie (`ADDRESS`), and what is
-        // there stays until the event is decided.
+        // SAFETY: the pointers of the structs are addresses within the events, as the caller knows them (`ADDRESS`),
+        // and the memory does not change before the event is decided.
         let said = unsafe { self.created.process(&event, result) };
         let mut entry =
             Entry { key: event.key, attempt: event.attempt, result_at: result_at as u64, ..Entry::default() };
@@ -250,20 +251,20 @@ impl Served {
         Ok(true)
     }
 
-    /// What was decided, with what was filled in behind the result.
+    /// Fills the entry from the decision, and writes the fills after the result.
     fn decide(&mut self, entry: &mut Entry, decision: &RawDecision) {
         entry.flags = if decision.accept == 0 { 0 } else { ACCEPT };
         (entry.bits, entry.result_length) = (decision.bits, decision.result_length);
         let fills = self.created.fills(decision);
         (entry.fills, entry.dropped_fills) = (fills.len() as u16, dropped(decision).try_into().unwrap_or(u16::MAX));
-        // One that wrote more than there is room for is ended over that.
+        // A filter that wrote a longer result is killed by the caller.
         if entry.result_length as usize <= MOST_RESULT && !fills.is_empty() {
             let behind = RESULTS + entry.result_at as usize + (entry.result_length as usize).next_multiple_of(8);
             self.decisions.values::<RawFill>(behind, fills.len()).copy_from_slice(fills);
         }
     }
 
-    /// Writes a decision to its place.
+    /// Writes a decision to its entry.
     fn publish(&mut self, sequence: u64, entry: Entry) {
         let length = u64::from(entry.result_length).min(MOST_RESULT as u64);
         self.result += length.next_multiple_of(8) + u64::from(entry.fills) * FILL as u64;
@@ -275,7 +276,7 @@ impl Served {
         self.decided = sequence;
     }
 
-    /// Makes room for the longest possible answer; false if the caller has gone.
+    /// Makes room for the longest possible answer; false if the caller has ended.
     fn make_room_for_a_result(&mut self, caller: &Caller) -> io::Result<bool> {
         let size = RESULTS_RING as u64;
         let to_end = size - self.result % size;
@@ -302,21 +303,21 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
 }
 
-/// Replaces this process by this program with its arguments, which is then a filter's process of the caller: standard
-/// input is the caller's socket. It may take this many bytes of memory of its own. Returns only if that fails, after it
-/// has sent the reason to the caller.
+/// Replaces this process by this program with its arguments, which then is a filter's process of the caller: standard
+/// input is the caller's socket. The program may take this many bytes of memory of its own. Returns only on failure,
+/// after it sent the reason to the caller.
 pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: &[OsString]) -> io::Error {
     let confinement = Confinement { memory, starter, speaks_over: Vec::new() };
     let why = match confinement.before_program() {
         Ok(missing) => {
-            // The reader may be gone.
+            // The reader may have ended.
             missing.texts().for_each(|text| _ = writeln!(io::stderr(), "filter: {text}"));
             let error = Command::new(program).args(arguments).exec();
             format!("`{}` cannot be started: {error}", program.to_string_lossy())
         }
         Err(error) => format!("it cannot give up its rights: {error}"),
     };
-    // The caller may have gone; then the reason is not needed.
+    // The caller may have ended and needs no reason then.
     let _ = send(stdin().as_fd(), format!("E{why}").as_bytes(), SendFlags::NOSIGNAL);
     io::Error::other(why)
 }

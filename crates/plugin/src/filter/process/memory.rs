@@ -1,4 +1,4 @@
-//! The memory that a filter's process and the builder unit share: the places in it, the writing side of the events, and the
+//! The memory that a filter's process shares with the builder unit: its layout, the writer of the events, and the
 //! addresses at which the process sees it.
 #![allow(unsafe_code)]
 
@@ -27,119 +27,122 @@ use ropewalk_terms::RunNumber;
 //               0                            4072         4096                   + 64 * MOST_EVENTS     + RESULTS
 //  decisions:   | SLEEPS ...                 | last words | entries, one an event | results and fills, a ring |
 // ```
-// Positions in rings are counted from 0 and never wrap; the place of one is its remainder. Numbers are little-endian.
+// Positions in rings count bytes from 0 and never wrap; the offset is the remainder. Numbers are little-endian.
 //
-// A record begins with its length (u32, bytes, a multiple of 8) and its [`Kind`] (u32); none crosses the end of the ring. An
-// event's goes on with its sequence and the structs of `bindings/c/ropewalk_event.h`: the event, its fragments, and all
-// pieces. Their pointers are addresses in the process, so that it hands them to the filter as they are.
+// A record begins with its length (u32, bytes, a multiple of 8) and its [`Kind`] (u32). No record crosses the end of
+// the ring. An event's record continues with its sequence number and the structs of `bindings/c/ropewalk_event.h`: the
+// event, its fragments, and all pieces. Their pointers are addresses in the process, which passes them to the filter
+// unchanged.
 //
-// The entry of the event with the sequence n (from 1 on) is entry (n - 1) modulo [`MOST_EVENTS`]. Its sequence is written last.
+// The entry of the event with the sequence number n (from 1 on) is entry (n - 1) modulo [`MOST_EVENTS`]. Its sequence
+// number is written last.
 
 /// The version of this layout and of the messages; the first size of the greeting.
 pub const VERSION: u64 = 2;
 
-/// In the events: the position behind the last record.
+/// Events: position after the last record.
 pub(super) const WRITTEN: usize = 0;
-/// In the events: how many decisions were taken.
+/// Events: number of decisions that were taken.
 pub(super) const TAKEN: usize = 64;
-/// In the events: where the records begin.
+/// Events: offset of the records.
 pub(super) const RECORDS: usize = 4096;
-/// Bytes of the ring of records: enough for what a cache keeps.
+/// Size of the ring of records in bytes; it fits into a cache.
 pub(super) const RING: usize = 1 << 20;
-/// In the events: where the copies begin.
+/// Events: offset of the copies.
 pub(super) const COPIES: usize = RECORDS + RING;
 
-/// In the decisions: not 0 while the process sleeps until a message comes.
+/// Decisions: not 0 while the process sleeps until a message comes.
 pub(super) const SLEEPS: usize = 0;
-/// In the decisions: why the process ended.
+/// Decisions: offset of the report on why the process ended.
 pub(super) const LAST_WORDS: usize = 4096 - WORDS_BYTES;
-/// In the decisions: where the entries begin.
+/// Decisions: offset of the entries.
 pub(super) const ENTRIES: usize = 4096;
-/// Bytes of an entry: a line of the cache.
+/// Size of an entry in bytes: a cache line.
 pub(super) const ENTRY: usize = 64;
-/// The most events that a process has: offered, and with decisions that were not taken.
+/// Maximum number of events that a process holds, including decided ones that were not taken.
 pub const MOST_EVENTS: usize = 1024;
-/// In the decisions: where the results begin.
+/// Decisions: offset of the results.
 pub(super) const RESULTS: usize = ENTRIES + MOST_EVENTS * ENTRY;
-/// Bytes of the ring of results.
+/// Size of the ring of results in bytes.
 pub(super) const RESULTS_RING: usize = 1 << 20;
 
-/// Bytes of the decisions.
+/// Size of the decisions in bytes.
 pub(super) const DECISIONS_BYTES: usize = RESULTS + RESULTS_RING;
 
-/// What the greeting says of all this, in its order: the version, bytes of the rings of records, copies and results, the most
-/// events, bytes of all addresses, and how many memories follow, [`MEMORIES`] in a message at most.
+/// Number of sizes in the greeting: the version, the sizes of the rings of records, copies and results, the maximum
+/// number of events, the size of all addresses, and the number of memories that follow, at most [`MEMORIES`] in a
+/// message.
 pub(super) const SIZES: usize = 7;
-/// Memories whose descriptors one message carries.
+/// Number of memories whose descriptors fit into one message.
 pub(super) const MEMORIES: usize = crate::process::worker::MOST_DESCRIPTORS;
-/// Bytes that a message says of each memory: its address u64, and its bytes u64. Before them stand 8 bytes, the first an `M`.
+/// Bytes that a message has for each memory: address u64, size u64. 8 bytes precede them, of which the first is `M`.
 pub(super) const MEMORY: usize = 16;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum Kind {
-    /// Nothing: the next record is at the beginning of the ring.
+    /// The next record is at the beginning of the ring.
     Wrap = 0,
     /// An event.
     Event = 1,
-    /// The events of the run whose number follows (u32) come.
+    /// Start of the run whose number (u32) follows.
     BeginRun = 2,
-    /// No more events of it come.
+    /// End of the run.
     EndRun = 3,
 }
 
-/// Bytes of a record's length and kind.
+/// Size of a record's length and kind, in bytes.
 pub(super) const HEAD: usize = 8;
-/// Where the sequence (u64) of an event stands in its record.
+/// Offset of an event's sequence number (u64) in its record.
 pub(super) const SEQUENCE: usize = HEAD;
-/// Where the event stands in its record; its fragments follow, then their pieces.
+/// Offset of the event in its record; its fragments follow, then their pieces.
 pub(super) const EVENT: usize = SEQUENCE + size_of::<u64>();
 const FRAGMENTS: usize = EVENT + size_of::<RawEvent>();
 
-// What `describe` and `describe_fragment` write.
+// The sizes that `describe` and `describe_fragment` write.
 const _: () = assert!(size_of::<RawEvent>() == 56 && size_of::<RawFragment>() == 48 && size_of::<RawBytes>() == 16);
 
-/// What a process says before it is ready, with 7 zero bytes behind it: the address u64 at which the events begin for it.
-/// Pointers are relative to the events if it does not say it.
+/// Message of a process before it is ready, followed by 7 zero bytes: the address (u64) at which it sees the events.
+/// Without this message, pointers are relative to the events.
 pub(super) const ADDRESS: u8 = b'A';
 
-/// Set in an entry's flags where the event is accepted.
+/// Flag of an entry: the event is accepted.
 pub(super) const ACCEPT: u32 = 1 << 0;
-/// Set in an entry's flags where the filter cannot decide.
+/// Flag of an entry: the filter cannot decide.
 pub(super) const UNDECIDED: u32 = 1 << 1;
 
-/// An entry of the decisions, behind its sequence (u64).
+/// An entry of the decisions, after its sequence number (u64).
 #[repr(C)]
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Entry {
-    /// The event's key.
+    /// Key of the event.
     pub(super) key: u64,
     /// The triggers that it passed.
     pub(super) bits: [u64; 2],
-    /// The event's attempt.
+    /// Attempt of the event.
     pub(super) attempt: u32,
     /// [`ACCEPT`], [`UNDECIDED`].
     pub(super) flags: u32,
-    /// Where in the results its own begins, a multiple of 8.
+    /// Offset of the result, a multiple of 8.
     pub(super) result_at: u64,
-    /// Bytes of it.
+    /// Size of the result in bytes.
     pub(super) result_length: u32,
-    /// Values that it filled into histograms: they are behind its own, from a multiple of 8 on, [`FILL`] bytes each.
+    /// Number of values for histograms. They follow the result at the next multiple of 8, [`FILL`] bytes each.
     pub(super) fills: u16,
-    /// Those for which there was no room.
+    /// Number of fills for which there was no room.
     pub(super) dropped_fills: u16,
 }
 
 // SAFETY: a struct of integers, without gaps.
 unsafe impl Plain for Entry {}
 
-/// Bytes of a fill: histogram u32, 4 bytes of nothing, value f64.
+/// Size of a fill: histogram u32, 4 bytes of padding, value f64.
 pub(super) const FILL: usize = size_of::<RawFill>();
-/// Bytes that all that is said of one event has at most.
+/// Maximum size of the answer for one event, in bytes.
 pub(super) const MOST_SAID: usize = MOST_RESULT + MOST_FILLS * FILL;
 
-/// In the decisions: where the sequence of an event's entry stands; the [`Entry`] is behind it.
+/// Decisions: offset of the sequence number of an event's entry; the [`Entry`] follows it.
 pub(super) const fn sequence_of(sequence: u64) -> usize {
     ENTRIES + (sequence.wrapping_sub(1) % MOST_EVENTS as u64) as usize * ENTRY
 }
@@ -165,15 +168,15 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// New memory, and its descriptor.
+    /// Creates the memory; returns its descriptor too.
     pub(super) fn new(copies_bytes: usize) -> io::Result<(Self, OwnedFd)> {
         let (region, file) = Region::new("events", COPIES + copies_bytes, Writable::ByMakerAlone)?;
         let (written, free) = (Marks::default(), Marks::default());
         Ok((Self { region, copies_bytes, written, free, copied: 0 }, file))
     }
 
-    /// Describes an event for a process in which the events begin at address `base`; returns how far the rings are written
-    /// with it. `None`, and nothing is written, if there is no room now.
+    /// Describes an event for a process that sees the events at address `base`; returns the new write positions of the
+    /// rings. `None`, without any write, if there is no room now.
     pub(super) fn event(
         &mut self,
         (space, base): (&mut Space, u64),
@@ -185,7 +188,7 @@ impl Ring {
         Some(self.written)
     }
 
-    /// A run begins or ends. False if there is no room now.
+    /// Announces the start or the end of a run. False if there is no room now.
     pub(super) fn control(&mut self, kind: Kind, run: RunNumber) -> bool {
         let written = self.record(|(room, _), _| {
             let room = room.get_mut(..HEAD + 8)?;
@@ -197,8 +200,9 @@ impl Ring {
         written.is_some()
     }
 
-    /// Lets `write` write a record into the free room, which lies at this place in the events, and return its length;
-    /// without enough room, it is asked once more at the beginning of the ring. What it wrote in vain is written over.
+    /// Calls `write` with the free room, whose offset in the events is passed too; it returns the length of the record.
+    /// Without enough room, `write` is called again for the beginning of the ring. A failed attempt is overwritten
+    /// later.
     fn record(&mut self, mut write: impl FnMut((&mut [u8], usize), &mut Copies<'_>) -> Option<usize>) -> Option<()> {
         let (records, copies) = self.region.values::<u8>(RECORDS, RING + self.copies_bytes).split_at_mut(RING);
         let copies_free = copies.len() - (self.written.copies - self.free.copies) as usize;
@@ -220,29 +224,29 @@ impl Ring {
         Some(())
     }
 
-    /// What lies before these positions was read.
+    /// The memory before these positions was read.
     pub(super) const fn release(&mut self, marks: Marks) {
         self.free = marks;
     }
 
-    /// The process has nothing to read: then a record for which there is no room will never find any.
+    /// Whether the process has nothing to read: a record without room will then never find any.
     pub(super) fn is_empty(&self) -> bool {
         self.written == self.free
     }
 
-    /// Everything that was written may be read, and this many decisions were taken.
+    /// Publishes everything that was written, and the number of decisions that were taken.
     pub(super) fn publish(&self, taken: u64) {
         self.region.number(TAKEN).store(taken, Ordering::Release);
         self.region.number(WRITTEN).store(self.written.records, Ordering::Release);
     }
 
-    /// Bytes that were copied.
+    /// Number of copied bytes.
     pub(super) const fn copied(&self) -> u64 {
         self.copied
     }
 }
 
-/// Room for the bytes of what lies in no shared memory.
+/// Room for bytes outside shared memory.
 struct Copies<'a> {
     ring: &'a mut [u8],
     at: u64,
@@ -270,8 +274,7 @@ impl Copies<'_> {
     }
 }
 
-/// Writes the record of an event, which will lie at `place` from the beginning of the events; returns its length. `None` if
-/// there is no room.
+/// Writes the record of an event at offset `place` of the events; returns its length. `None` if there is no room.
 fn describe(
     (room, place): (&mut [u8], usize),
     copies: &mut Copies<'_>,
@@ -307,7 +310,7 @@ fn describe(
     Some(length)
 }
 
-/// Room for the pieces of an event, and its address in the process, where the events begin at `base`.
+/// Room for the pieces of an event, and its address in the process, which sees the events at `base`.
 struct Pieces<'a> {
     room: &'a mut [u8],
     base: u64,
@@ -355,31 +358,31 @@ fn describe_fragment(
     Some(())
 }
 
-/// The begin of a record.
+/// Writes the begin of a record.
 fn head(record: &mut [u8], length: usize, kind: Kind) {
     record[..4].copy_from_slice(&(length as u32).to_le_bytes());
     record[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
 }
 
-/// A memory in both processes.
+/// A memory that both processes map.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) memory: SharedMemory,
-    /// Where it begins there, from the beginning of the events on.
+    /// Its offset in the process, from the beginning of the events.
     pub(super) at: u64,
 }
 
-/// All of them, sorted by their addresses here.
+/// All memories, sorted by their addresses in this process.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     shared: Vec<Shared>,
-    /// The one that was found last: neighbours lie in one memory.
+    /// Index of the last hit: neighbours lie in one memory.
     last: usize,
     bytes: u64,
 }
 
 impl Space {
-    /// All memory of this process that others can be given to read, behind the events with this many bytes of copies.
+    /// All memory of this process that can be shared for reading, after the events with this many bytes of copies.
     pub(super) fn new(copies: usize) -> Self {
         let mut at = (COPIES + copies).next_multiple_of(HUGE_PAGE) as u64;
         let mut shared: Vec<_> = shared_memories().into_iter().map(|memory| Shared { memory, at: 0 }).collect();
@@ -391,17 +394,17 @@ impl Space {
         Self { shared, last: 0, bytes: at }
     }
 
-    /// All that is shared.
+    /// All shared memories.
     pub(super) fn shared(&self) -> &[Shared] {
         &self.shared
     }
 
-    /// Bytes of all addresses.
+    /// Size of all addresses in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where bytes lie there; `None` if they do not lie in one of the memories.
+    /// Address of bytes in the process; `None` if they lie in no shared memory.
     #[inline]
     pub(super) fn find(&mut self, piece: &[u8]) -> Option<u64> {
         let begin = piece.as_ptr().addr();
@@ -452,7 +455,7 @@ mod tests {
         }
     }
 
-    /// Also for a process that does not say where the events begin in it: then they are relative.
+    /// Also for a process that does not report the address of the events: pointers are relative then.
     #[test]
     fn pointers_of_a_record_are_addresses_in_the_process() {
         let mut pool = Pool::new(PoolConfig::heap("pointers", 4096, 3)).expect("memory");
@@ -469,7 +472,7 @@ mod tests {
                 let fragments = base + (place + FRAGMENTS) as u64;
                 assert_eq!(described, [event.key().to_bits(), 7, fragments, 1], "key, number, fragments");
                 assert_eq!([32, 40].map(|at| word(FRAGMENTS + at)), [fragments + 48, 1], "pieces");
-                // It lies in no shared memory, and was copied.
+                // The fragment lies in no shared memory and was copied.
                 let copy = COPIES as u64 + 7 * (sequence - 1);
                 assert_eq!([0, 8].map(|at| word(FRAGMENTS + 48 + at)), [base + copy, 7]);
             }

@@ -1,4 +1,4 @@
-//! A filter in a process of its own, which reads events where they lie and can do no harm outside it.
+//! A filter in a separate process, which reads events in place and can do no harm outside it.
 //!
 //! ```text
 //!  FilterProcess                                                        serve, or a program of the user's own
@@ -7,9 +7,9 @@
 //!    decisions, checked <------ decisions: memory that it can write <--- decision, result
 //!    wake-ups      <----------------- socket --------------------------> wake-ups, ready
 //! ```
-//! `memory` has the layout. The memory that the process can write is read once and checked. The process is
-//! [confined](crate::confinement), and dies with the thread that started it; a [`Journal`] has the reason. Each
-//! process gets new memory, so that the remains of an earlier one write to memory that is no longer read.
+//! `memory` defines the layout. Memory that the process can write is read once and then checked. The process is
+//! [confined](crate::confinement), and dies with the thread that started it; a [`Journal`] has the reason. Each process
+//! gets new memory, so that what is left of an earlier process writes to memory that nothing reads.
 
 mod child;
 #[cfg(any(test, fuzzing))]
@@ -41,88 +41,88 @@ pub use child::{become_program, serve};
 pub use hostile::hear;
 pub use memory::{MOST_EVENTS, VERSION};
 
-/// A filter, and what its process may have.
+/// A filter and the resources of its process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessConfig {
-    /// Which filter.
+    /// The filter.
     pub filter: FilterConfig,
-    /// Bytes of memory that it may take, beside the shared ones.
+    /// Memory that it may take beside the shared memory, in bytes.
     pub memory: u64,
-    /// Bytes of the ring for what does not lie in shared memory, and is copied: at least twice as many as an event has.
+    /// Size of the ring for copies of data outside shared memory, in bytes: at least twice the size of an event.
     pub copies: usize,
-    /// The program and its arguments that call [`serve`], or speak as that does.
+    /// The program and its arguments that call [`serve`] or speak the same protocol.
     pub command: Vec<PathBuf>,
 }
 
-/// What is seen of the process.
+/// State of the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sight {
-    /// It has become ready.
+    /// Whether it has become ready.
     pub is_ready: bool,
-    /// It was there, and has ended: that is certain.
+    /// Whether it has certainly ended.
     pub has_ended: bool,
 }
 
-/// What became of an offer.
+/// Outcome of an offer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Offer {
     /// The process has the event.
     Taken,
     /// There is no room for it now.
     Full,
-    /// There will never be room for it: it has too many fragments or pieces, or too much of it would have to be copied.
+    /// There will never be room for it: it has too many fragments or pieces, or too many bytes to copy.
     TooLarge,
 }
 
-/// What one process shares with this one.
+/// Memory that one process shares with this one.
 #[derive(Debug)]
 struct Memories {
     ring: Ring,
     decisions: Region,
     space: Space,
-    /// Where the events begin in the process, known when it is ready; 0 if it did not say it.
+    /// Address of the events in the process, known when it is ready; 0 if it did not report it.
     base: Option<u64>,
 }
 
-/// An event that the process has.
+/// An event that the process holds.
 #[derive(Copy, Clone, Debug)]
 struct Offered {
     ticket: u32,
     key: EventKey,
     attempt: Attempt,
-    /// Up to where the rings are its.
+    /// Write positions of the rings after it.
     marks: Marks,
 }
 
-/// The process of a filter, of which there may be several, one after the other: see the module's picture. Nothing here waits but
-/// [`FilterProcess::try_out`].
+/// The process of a filter; a new one may replace it. See the diagram of the module. Only [`FilterProcess::try_out`]
+/// blocks.
 ///
-/// A thread that drives it looks first, then takes decisions until there are none, and flushes at last: then it may
+/// A thread that drives it first looks, then takes decisions until there are no more, and flushes last. Then it may
 /// sleep until a descriptor wakes it.
 #[derive(Debug)]
 pub struct FilterProcess {
     config: ProcessConfig,
     worker: Worker,
-    /// None before the first start.
+    /// `None` before the first start.
     memories: Option<Memories>,
     run: Option<RunNumber>,
     offered: VecDeque<Offered>,
-    /// Decisions of this process that were taken, of which so many are published.
+    /// Number of decisions of this process that were taken, and how many of them were published.
     taken: u64,
     published: u64,
-    /// Decisions of this process that were seen.
+    /// Number of decisions of this process that were seen.
     decided: u64,
-    /// Something was written since it was published.
+    /// Whether something was written after the last publication.
     is_dirty: bool,
     result: Vec<u8>,
     fills: Fills,
     histograms: Vec<HistogramShape>,
-    /// Of processes before.
+    /// Copied bytes of earlier processes.
     copied: u64,
 }
 
 impl FilterProcess {
-    /// Nothing is started.
+    /// Creates the value without starting a process.
     ///
     /// # Errors
     /// If the system refuses it, or the configuration is longer than 60 KiB.
@@ -148,10 +148,10 @@ impl FilterProcess {
         Ok(process)
     }
 
-    /// Starts the filter, waits until it is ready, and ends it: what is wrong with it is known before a run then.
+    /// Starts the filter, waits until it is ready, and ends it, so that errors are found before a run.
     ///
     /// # Errors
-    /// What it says, or that it has not become ready after `patience`.
+    /// The filter's error, or that it is not ready after `patience`.
     pub fn try_out(&mut self, patience: Duration) -> io::Result<()> {
         self.start();
         let memories = self.memories.as_ref();
@@ -160,7 +160,7 @@ impl FilterProcess {
         Ok(())
     }
 
-    /// Starts it, with memory of its own and without events; that this failed is seen as its end. It must not be there.
+    /// Starts the process with new memory and without events; a failure is seen as its end. No process may exist.
     pub fn start(&mut self) {
         self.clear();
         let (copies, config, run) = (self.config.copies, &self.config, self.run);
@@ -181,22 +181,22 @@ impl FilterProcess {
         }
     }
 
-    /// Ends it since it takes too long; that it has ended is certain only when [`FilterProcess::look`] says it.
+    /// Kills the process because it takes too long. Only [`FilterProcess::look`] reports its end as certain.
     pub fn kill(&mut self) {
         self.worker.kill();
     }
 
-    /// The same, of a process that did nothing wrong: its end is not noted.
+    /// Kills a process that did nothing wrong: its end is not recorded.
     pub fn dismiss(&mut self) {
         self.worker.dismiss();
     }
 
-    /// The signal that ended the last process, unless it was ended from here; 0 for none.
+    /// The signal that ended the last process, unless this side killed it; 0 for none.
     pub const fn last_signal(&self) -> u8 {
         self.worker.last_signal()
     }
 
-    /// Looks at it. Decisions that it made before it ended are there still.
+    /// Looks at the process. Decisions from before its end are still available.
     pub fn look(&mut self) -> Sight {
         if !self.worker.has_news() {
             return Sight::default();
@@ -207,7 +207,7 @@ impl FilterProcess {
         Sight { is_ready, has_ended: seen.has_ended }
     }
 
-    /// Takes what it has declared, which is ready; false if that cannot be, and it is ended.
+    /// Takes its declarations when it is ready; false if they are invalid, and the process is killed.
     fn hear_declarations(&mut self) -> bool {
         if let Some(memories) = &mut self.memories {
             memories.base = Some(self.worker.told().iter().find_map(|told| address(told)).unwrap_or(0));
@@ -229,18 +229,18 @@ impl FilterProcess {
         self.worker.told().iter().filter_map(|told| declared(told)).collect()
     }
 
-    /// The histograms that the process declared which was ready last: fills name them by their places here.
+    /// The histograms that the last ready process declared: fills refer to them by their index here.
     pub fn histograms(&self) -> &[HistogramShape] {
         &self.histograms
     }
 
-    /// The events of this run follow. A process that is started later gets this message first.
+    /// Announces that events of this run follow. A process that is started later gets this message first.
     pub fn begin_run(&mut self, run: RunNumber) {
         self.run = Some(run);
         self.control(Kind::BeginRun, run);
     }
 
-    /// No more events of the run follow. For when all of them are decided.
+    /// Announces the end of the run, after all of its events were decided.
     pub fn end_run(&mut self) {
         if let Some(run) = self.run.take() {
             self.control(Kind::EndRun, run);
@@ -255,8 +255,9 @@ impl FilterProcess {
         }
     }
 
-    /// Offers it an event, for which there is no room before it is ready, and whose payloads must stay where they are until it is decided, or the process has ended for certain.
-    /// The process may find it at any time from now on, and at the latest after a [`flush`](Self::flush).
+    /// Offers an event. There is no room before the process is ready. Payloads must stay in place until the event is
+    /// decided, or the process has certainly ended. The process may find the event at any time from now on, at the
+    /// latest after a [`flush`](Self::flush).
     pub fn offer(&mut self, ticket: u32, event: &impl FilterEvent) -> Offer {
         let Some(Memories { ring, space, base: Some(base), .. }) = &mut self.memories else { return Offer::Full };
         if self.offered.len() == MOST_EVENTS {
@@ -275,12 +276,12 @@ impl FilterProcess {
         }
     }
 
-    /// Hands over what was offered, and the room of what was decided; wakes the process if it sleeps.
+    /// Publishes offered events and the room of taken decisions; wakes the process if it sleeps.
     pub fn flush(&mut self) {
         let Some(memories) = self.memories.as_ref().filter(|_| self.is_dirty) else { return };
         memories.ring.publish(self.taken);
         (self.published, self.is_dirty) = (self.taken, false);
-        // The process says that it sleeps, and looks once more before it does: one of the two sees the other.
+        // The process sets a flag before it sleeps and looks once more: one of the two sees the other.
         fence(Ordering::SeqCst);
         let sleeps = memories.decisions.number(SLEEPS);
         if sleeps.load(Ordering::Relaxed) != 0 {
@@ -289,17 +290,17 @@ impl FilterProcess {
         }
     }
 
-    /// Takes the next decision, in the order of the offers, with the ticket of its event: `None` inside if the filter
-    /// says that it cannot decide. Its payloads are not needed any more.
+    /// Takes the next decision, in the order of the offers, with the ticket of its event; `None` inside if the filter
+    /// reports that it cannot decide. The payloads are no longer needed.
     ///
     /// # Errors
-    /// If what the process wrote cannot be true. It is not asked again then: the caller has to end it.
+    /// If the process wrote something impossible. The caller must kill it; it is not asked again.
     pub fn next_decision(&mut self) -> Option<Result<(u32, Option<Decision<'_>>), WrongDecision>> {
         let due = self.taken + 1;
         let found = self.memories.as_ref()?.decisions.number(sequence_of(due)).load(Ordering::Acquire);
         if found == due.saturating_sub(MOST_EVENTS as u64) {
             if self.taken != self.published {
-                // It may wait for the room that these had.
+                // The process may wait for the room of these.
                 self.flush();
             }
             return None;
@@ -326,14 +327,14 @@ impl FilterProcess {
         }
     }
 
-    /// What is written where the next decision belongs, with its result copied, if it can be true.
+    /// Checks the entry of the next decision, and copies its result.
     fn checked(&mut self, due: u64, found: u64) -> Result<(Offered, Entry), WrongDecision> {
         if found != due {
             return Err(WrongDecision::Order { expected: due, found });
         }
         let offered = *self.offered.front().ok_or(WrongDecision::Unasked)?;
         let decisions = &self.memories.as_ref().expect("something was offered").decisions;
-        // Copied before it is checked: the process may change it at any time.
+        // Copied before the check: the process may change it at any time.
         let entry: Entry = decisions.look(sequence_of(due) + size_of::<u64>());
         if (entry.key, entry.attempt) != (offered.key.to_bits(), offered.attempt.0.into()) {
             let (said, said_attempt) = (EventKey::from_bits(entry.key), entry.attempt);
@@ -364,7 +365,7 @@ impl FilterProcess {
         Ok((offered, entry))
     }
 
-    /// How many decisions this process has made, taken or not: if that stands still, it does.
+    /// Number of decisions of this process, taken or not. A process hangs if it stands still.
     pub fn decided(&mut self) -> u64 {
         let Some(memories) = &self.memories else { return 0 };
         let has = |sequence| memories.decisions.number(sequence_of(sequence)).load(Ordering::Acquire) == sequence;
@@ -374,7 +375,7 @@ impl FilterProcess {
         self.decided
     }
 
-    /// Forgets what was offered, after the process has ended for certain.
+    /// Forgets all offers after the process has certainly ended.
     pub fn clear(&mut self) {
         if let Some(memories) = self.memories.take() {
             self.copied += memories.ring.copied();
@@ -383,7 +384,7 @@ impl FilterProcess {
         (self.taken, self.published, self.decided, self.is_dirty) = (0, 0, 0, false);
     }
 
-    /// Bytes that were copied, since they do not lie in memory that others can be given to read.
+    /// Number of bytes that were copied because they lie outside shared memory.
     pub fn copied_bytes(&self) -> u64 {
         self.copied + self.memories.as_ref().map_or(0, |memories| memories.ring.copied())
     }
@@ -393,40 +394,40 @@ impl FilterProcess {
         self.worker.journal()
     }
 
-    /// What its processes are not kept from, since the system cannot do it: known when one was ready.
+    /// Limits that the system does not support, known after a process was ready.
     pub const fn missing(&self) -> Missing {
         self.worker.missing()
     }
 
-    /// What becomes readable when there is something to look at: the same for all processes.
+    /// Descriptors that become readable when there is news; they stay the same for all processes.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.worker.descriptor())
     }
 }
 
-/// What is needed to stand for the process.
+/// For tests that stand in for the process.
 #[cfg(any(test, fuzzing))]
 impl FilterProcess {
-    /// Shares new memories, as with a process that was just started, and starts none.
+    /// Shares new memory as for a new process, and starts none.
     fn share_anew(&mut self) {
         self.clear();
         let (ring, _) = Ring::new(self.config.copies).expect("memory");
         let (decisions, _) = Region::new("decisions", DECISIONS_BYTES, Writable::ByOthers).expect("memory");
         self.memories = Some(Memories { ring, decisions, space: Space::default(), base: Some(0) });
     }
-    /// How many events the process has.
+    /// Number of events that the process holds.
     #[cfg(test)]
     fn waiting(&self) -> usize {
         self.offered.len()
     }
 
-    /// The event whose decision is due.
+    /// Key of the event whose decision is next.
     #[cfg(test)]
     fn due(&self) -> Option<EventKey> {
         self.offered.front().map(|offered| offered.key)
     }
 
-    /// Writes a sequence and an entry there.
+    /// Writes a sequence number and an entry there.
     fn scribble(&mut self, place: usize, sequence: u64, entry: Entry) {
         let decisions = &mut self.memories.as_mut().expect("it was started").decisions;
         decisions.values(place + size_of::<u64>(), 1)[0] = entry;
@@ -434,7 +435,7 @@ impl FilterProcess {
     }
 }
 
-/// Where the events begin in a process that says it.
+/// Address of the events in a process that reports it.
 fn address(told: &[u8]) -> Option<u64> {
     told.strip_prefix(&[ADDRESS])?.get(7..)?.try_into().ok().map(u64::from_le_bytes)
 }
@@ -460,7 +461,7 @@ fn greeting(config: &ProcessConfig, space: &Space) -> Vec<u8> {
     .encode()
 }
 
-/// Says the first words, and gives all memory away.
+/// Sends the first messages with all memories.
 fn greet(socket: &OwnedFd, config: &ProcessConfig, space: &Space, own: [&OwnedFd; 2]) -> io::Result<()> {
     send_with(socket, &greeting(config, space), &own.map(AsFd::as_fd))?;
     for some in space.shared().chunks(MEMORIES) {
@@ -476,7 +477,7 @@ fn greet(socket: &OwnedFd, config: &ProcessConfig, space: &Space, own: [&OwnedFd
     Ok(())
 }
 
-/// What the process left when it ended.
+/// The report that the process left when it ended.
 fn last_words(memories: Option<&Memories>) -> [u64; WORDS] {
     core::array::from_fn(|index| {
         let word = |memories: &Memories| {
