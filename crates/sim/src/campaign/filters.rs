@@ -29,6 +29,8 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const DYING: Duration = Duration::from_millis(3);
 /// Room, in events; credit does not change it.
 const ROOM: usize = 15;
+/// Which stream of the seed decides on the number of streams of events.
+const STREAMS_STREAM: u64 = 909;
 /// With fewer restarts a filter unit may be given up.
 const MANY_RESTARTS: u32 = 1000;
 
@@ -46,11 +48,15 @@ pub struct Filters {
     start: Duration,
     /// How many processes of each are started again within a minute.
     restarts: u32,
+    /// Number of streams that accepted events go to: a single one takes all of them, several take those with their trigger.
+    streams: u8,
 }
 
 impl Filters {
     /// Those of a seed.
     pub(super) fn draw(seed: u64, draw: &mut Random) -> Self {
+        // A separate random stream: the draws of a seed that follow stay the same.
+        let streams = Random::new(seed, STREAMS_STREAM).between(1, 3) as u8;
         Self {
             seed,
             units: draw.between(1, 4) as u16,
@@ -58,24 +64,36 @@ impl Filters {
             each: draw.time(Duration::from_micros(20), Duration::from_millis(20)),
             start: draw.time(Duration::from_millis(1), Duration::from_millis(600)),
             restarts: if draw.one_in(6) { draw.between(1, 4) as u32 } else { MANY_RESTARTS },
+            streams,
         }
     }
 
     /// One for each builder unit, which takes so long for an event.
     #[cfg(test)]
     pub(super) fn slow(each: Duration) -> Self {
-        Self { seed: 0, units: 1, credit: 4, each, start: Duration::ZERO, restarts: MANY_RESTARTS }
+        Self { seed: 0, units: 1, credit: 4, each, start: Duration::ZERO, restarts: MANY_RESTARTS, streams: 1 }
     }
 
-    /// Whether a filter rejects an event on which it decides.
-    pub(super) fn rejects(&self, event: u64) -> bool {
-        !self.decision(event).accept
+    /// Whether an event on which a filter decides is written nowhere: the filter rejects it, or no stream selects it.
+    pub(super) fn leaves_out(&self, event: u64) -> bool {
+        self.selected_by(event).is_empty()
+    }
+
+    /// The names of the streams that an event belongs to if a filter decides on it.
+    pub(super) fn selected_by(&self, event: u64) -> BTreeSet<String> {
+        let Decision { accept, triggers } = self.decision(event);
+        match self.streams {
+            _ if !accept => BTreeSet::new(),
+            1 => BTreeSet::from(["physics".to_owned()]),
+            several => (0..several).filter(|stream| triggers.0 >> stream & 1 == 1).map(stream_name).collect(),
+        }
     }
 
     /// What a filter decides on an event.
     fn decision(&self, event: u64) -> Decision {
         let accept = !mixed(self.seed, event, 7).is_multiple_of(3);
-        Decision { accept, triggers: TriggerBits::default() }
+        let triggers = if self.streams == 1 { 0 } else { mixed(self.seed, event, 8) % (1 << self.streams) };
+        Decision { accept, triggers: TriggerBits(triggers.into()) }
     }
 
     /// What a filter stores with an event: a few bytes, or so many that few such fit.
@@ -97,13 +115,25 @@ impl Filters {
         // The processes of the life before are gone with it.
         board.notes().has.clear();
         let unit = |index| Box::new(FilterUnit::new(self, board, index)) as Box<dyn FilterLink>;
-        FilterStage::units(farm, (0..self.units).map(unit).collect(), streams(), results)
+        FilterStage::units(farm, (0..self.units).map(unit).collect(), self.streams(), results)
+    }
+
+    /// The streams for accepted events, and the error stream for events that no filter unit could decide.
+    pub(super) fn streams(&self) -> Streams {
+        let of_trigger = |stream| StreamConfig {
+            name: stream_name(stream).parse().expect("a short name"),
+            triggers: TriggerBits::of(stream.into()),
+            ..StreamConfig::everything()
+        };
+        let several = || (0..self.streams).map(of_trigger).collect();
+        let streams = if self.streams == 1 { vec![StreamConfig::everything()] } else { several() };
+        Streams::new(streams, true).expect("the streams have different names")
     }
 }
 
-/// One stream for accepted events, and the error stream for events that no filter unit could decide.
-pub(super) fn streams() -> Streams {
-    Streams::new(vec![StreamConfig::everything()], true).expect("they make sense")
+/// The name of one of several streams.
+fn stream_name(stream: u8) -> String {
+    format!("stream_{stream}")
 }
 
 /// What went wrong with an event, and what is known of it.

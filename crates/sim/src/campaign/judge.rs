@@ -122,7 +122,7 @@ impl World {
             "{queued} chunks wait for subscribers in the account of a run that has ended")?;
         let events = self.snapshot().ledger.events;
         let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
-        ensure!(Loss, in_files + events.rejected >= kept || self.may_forget();
+        ensure!(Loss, in_files + events.rejected + events.unselected >= kept || self.may_forget();
             "{kept} events were acknowledged, {in_files} are in files")?;
         let unheard = if self.was_a_builder_unheard() { events.incomplete_dropped.total() } else { 0 };
         ensure!(Ledger, in_files <= kept + unheard || !self.were_all_told();
@@ -190,7 +190,7 @@ impl World {
             let own = held.events.keys().filter(|&&event| range.contains(&self.scenario.key_of(event))).count() as u64;
             let account = end.account();
             let kept = account.built + account.incomplete_emitted;
-            ensure!(Loss, may_forget || has_successors || own + account.rejected >= kept;
+            ensure!(Loss, may_forget || has_successors || own + account.rejected + account.unselected >= kept;
                 "{place} has {kept} events by its account, and {own} are in files")?;
             let unheard = if self.was_a_builder_unheard() { account.incomplete_dropped.total() } else { 0 };
             ensure!(Ledger, !were_told || has_successors || own <= kept + unheard;
@@ -302,7 +302,7 @@ impl World {
     /// An event is not there at all.
     fn excuse_event(&self, timeline: &Timeline, event: u64, masked: &Masked) -> Result<(), Broken> {
         let number = self.scenario.key_of(event).number();
-        if self.scenario.filters.as_ref().is_some_and(|filters| filters.rejects(number)) {
+        if self.scenario.filters.as_ref().is_some_and(|filters| filters.leaves_out(number)) {
             return Ok(());
         }
         if self.scenario.level < AcknowledgementLevel::Written && self.may_forget() {

@@ -9,11 +9,14 @@ use super::machines::{How, Made};
 use super::recorder::{Delivery, Inlet};
 use super::runner::{Broken, Checker, ensure};
 use super::world::World;
+use ropewalk_flow::filter::ERROR_STREAM;
 use ropewalk_flow::messages::FragmentFlags;
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId};
 use ropewalk_wire::felix::Status;
-use ropewalk_wire::run_file::{EventFlags, EventView, FooterView, FragmentView, Item, Items, RecordKind};
+use ropewalk_wire::run_file::{
+    EventFlags, EventView, FooterView, FragmentView, Item, Items, OPEN_EXTENSION, RecordKind, SegmentName,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -28,6 +31,9 @@ pub(super) struct Record {
     pub(super) place: u64,
     /// Each source with a fragment (none) or the cause of its absence.
     pub(super) found: BTreeMap<SourceId, Option<Cause>>,
+    /// The names of the streams in whose files it is, and of those that it belongs to.
+    streams: BTreeSet<String>,
+    wanted: BTreeSet<String>,
 }
 
 /// What the files of all builder units hold.
@@ -89,20 +95,31 @@ impl World {
         let mut held = Held::default();
         for (index, storage) in (0..).zip(&self.storages) {
             let (mut place, may_be_torn) = (0, self.safe.power_was_cut.contains(&index));
-            read_events(storage, Place::Builder(index), may_be_torn, |event| {
+            read_events(storage, Place::Builder(index), may_be_torn, |stream, event| {
                 place += 1;
-                self.take((index, place), event, &mut held)
+                self.take((index, place), stream, event, &mut held)
             })?;
         }
         for (event, copies) in &mut held.events {
+            let strays = copies.iter().find(|copy| !copy.streams.is_subset(&copy.wanted));
+            ensure!(Keys, strays.is_none(); "event {event} is in files of streams that did not select it: {strays:?}")?;
+            // A copy counts when it is in the files of all of its streams: it may not be acknowledged before.
+            copies.retain(|copy| copy.streams == copy.wanted);
             copies.sort_by_key(|copy| (copy.attempt, copy.incarnation));
             let twice = copies.windows(2).any(|two| two[0].attempt == two[1].attempt);
             ensure!(Keys, !twice; "event {event} was written twice in one attempt")?;
         }
+        held.events.retain(|_, copies| !copies.is_empty());
         Ok(held)
     }
 
-    fn take(&self, (writer, place): (u16, u64), event: &EventView<'_>, held: &mut Held) -> Result<(), Broken> {
+    fn take(
+        &self,
+        (writer, place): (u16, u64),
+        stream: &str,
+        event: &EventView<'_>,
+        held: &mut Held,
+    ) -> Result<(), Broken> {
         let number = self.scenario.event_of(event.key()).filter(|&number| self.scenario.key_of(number) == event.key());
         let in_run = number.filter(|number| (1..=self.scenario.events).contains(number));
         let number = in_run.ok_or_else(|| Broken::new(Checker::Keys, format!("there is no event {}", event.key())))?;
@@ -112,9 +129,28 @@ impl World {
         }
         let found = found_in(event)?;
         let (attempt, incarnation) = (event.head().attempt, event.head().incarnation);
-        let record = Record { writer, attempt, incarnation, place, found };
-        held.events.entry(number).or_default().push(record);
+        let copies = held.events.entry(number).or_default();
+        let is_it =
+            |copy: &&mut Record| (copy.writer, copy.attempt, copy.incarnation) == (writer, attempt, incarnation);
+        if let Some(copy) = copies.iter_mut().find(is_it) {
+            ensure!(Keys, copy.streams.insert(stream.to_owned()); "event {number} is twice in stream `{stream}`")?;
+            return ensure!(Content, copy.found == found;
+                "event {number} differs between two streams: {:?} and {found:?}", copy.found);
+        }
+        let (streams, wanted) = (BTreeSet::from([stream.to_owned()]), self.streams_of(event));
+        copies.push(Record { writer, attempt, incarnation, place, found, streams, wanted });
         Ok(())
+    }
+
+    /// The names of the streams that an event belongs to.
+    fn streams_of(&self, event: &EventView<'_>) -> BTreeSet<String> {
+        match &self.scenario.filters {
+            None => BTreeSet::from([String::new()]),
+            Some(_) if event.head().flags.contains(EventFlags::QUARANTINED) => {
+                BTreeSet::from([ERROR_STREAM.to_owned()])
+            }
+            Some(filters) => filters.selected_by(event.key().number()),
+        }
     }
 
     /// A fragment is what its source made, and flagged where that was wrong already.
@@ -398,8 +434,8 @@ fn is_flagged(how: How, flags: FragmentFlags) -> bool {
     words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
 }
 
-/// Hands each event in the files of a writer to `take`, in their order. Files are whole, unless they `may_be_torn`, and their footers
-/// list the records before them.
+/// Passes each event in the files of a writer to `take`, in their order, with the name of the file's stream. Files are whole,
+/// unless they `may_be_torn`, and their footers list the records before them.
 ///
 /// # Errors
 /// What is not as it should be, or what `take` found.
@@ -407,18 +443,21 @@ pub(super) fn read_events(
     storage: &SimulatedStorage,
     writer: Place,
     may_be_torn: bool,
-    mut take: impl FnMut(&EventView<'_>) -> Result<(), Broken>,
+    mut take: impl FnMut(&str, &EventView<'_>) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
     for path in storage.paths() {
         let broken = |words: String| Broken::new(Checker::Content, format!("{writer} {}: {words}", path.display()));
         let bytes = storage.read(&path).map_err(|cause| broken(cause.to_string()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let closed = name.strip_suffix(OPEN_EXTENSION).unwrap_or(&name);
+        let stream = closed.parse::<SegmentName>().map_err(|_| broken("not the name of a segment".to_owned()))?.stream;
         let mut offsets = BTreeMap::new();
         for item in Items::new(&bytes) {
             match item {
                 Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
                     let event = EventView::parse(&record).map_err(|error| broken(error.to_string()))?;
                     offsets.insert(offset, event.key());
-                    take(&event)?;
+                    take(&stream.to_string(), &event)?;
                 }
                 Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
                     let footer = FooterView::parse(&record).map_err(|error| broken(error.to_string()))?;

@@ -11,7 +11,7 @@ pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
 use super::endpoints::{Endpoints, Surroundings};
 use super::fault::Place;
-use super::filters::{self, Board};
+use super::filters::Board;
 use super::node::{Machine, disk_of};
 use super::reign::{Line, SharedService};
 use super::runner::{Broken, ensure};
@@ -362,13 +362,11 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
     (drive, hosts)
 }
 
-/// Where what is kept goes.
+/// The streams that accepted events are written to.
 fn streams(scenario: &Scenario) -> Vec<StreamStorage> {
-    if scenario.filters.is_none() {
-        return vec![StreamStorage::default()];
-    }
+    let Some(filters) = &scenario.filters else { return vec![StreamStorage::default()] };
     let stream = |name| StreamStorage { name, selected: true, ..StreamStorage::default() };
-    filters::streams().names().map(stream).collect()
+    filters.streams().names().map(stream).collect()
 }
 
 fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {

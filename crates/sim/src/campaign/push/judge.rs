@@ -228,7 +228,7 @@ impl World {
         // A gateway that was killed had no time to finish what it wrote.
         let may_be_torn = lives.len() > 1;
         let place = Place::Gateway(gateway);
-        read_events(&self.storages[usize::from(gateway)], place, may_be_torn, |event| {
+        read_events(&self.storages[usize::from(gateway)], place, may_be_torn, |_, event| {
             let broken = |words: String| Broken::new(Checker::Content, format!("{place}: {words}"));
             let event_place = self.place_of(event).ok_or_else(|| broken(format!("no event {}", event.key())))?;
             self.compare_with(lives, event_place, event).map_err(broken)?;
