@@ -142,10 +142,11 @@ pub struct RunSummary {
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
     /// writers of cards and with splitters.
     pub warnings: Vec<String>,
-    /// Required sources that sent nothing although something was expected.
+    /// Required sources that sent nothing although data was expected.
     #[serde(skip)]
     never_sent: u64,
-    /// Sources that came too late for most of their events, by id: how long after the first source, and that as a sentence.
+    /// Sources that were too late for most of their events, by id: the delay after the first source, and a sentence on
+    /// it.
     #[serde(skip)]
     pub(super) began_late: BTreeMap<String, (Duration, String)>,
     /// In runs with gateways, facts about packets and events: they count sets where `events` counts events.
@@ -237,21 +238,21 @@ pub struct DatagramSummary {
     pub nobodys: u64,
 }
 
-/// What a run consists of, as far as an account names it.
+/// The components of a run, as far as an account names them.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Parts<'a> {
-    /// How many sources there are.
+    /// Number of sources.
     pub(super) sources: usize,
     /// The streams, in order.
     pub(super) streams: &'a [StreamName],
-    /// The lumisections that are over, in order.
+    /// The ended lumisections, in order.
     pub(super) lumisections: &'a [LumisectionEnd],
 }
 
-/// When a run began, and the duration of its parts in seconds.
+/// Start of a run, and the duration of its parts in seconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Durations {
-    /// `None` if it never did.
+    /// Start time; `None` if it never started.
     pub(super) started: Option<Utc>,
     /// From start to the end of draining.
     pub(super) whole: f64,
@@ -268,7 +269,7 @@ fn states() -> Vec<&'static str> {
     RunPhase::ALL.map(RunPhase::name).into_iter().chain([FORCED]).collect()
 }
 
-/// What is not known of nodes that died.
+/// Returns what is unknown about nodes that died.
 fn partial(snapshot: &RunSnapshot) -> Vec<PartialSummary> {
     let of =
         |(node, unknown): &(NodeId, Unknown)| PartialSummary { node: node.to_string(), unknown: unknown.to_string() };
@@ -315,7 +316,7 @@ impl RunSummary {
         self.names.get(id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
     }
 
-    /// The summary of what is known now.
+    /// Creates the summary of the current state.
     pub(super) fn new(
         snapshot: &RunSnapshot,
         directory: PathBuf,
@@ -456,12 +457,12 @@ impl RunSummary {
         TakeoverRecord::forget(&self.directory)
     }
 
-    /// Every equation of the ledger holds.
+    /// Returns whether every equation of the ledger holds.
     pub const fn is_balanced(&self) -> bool {
         self.ledger.balanced
     }
 
-    /// Nothing was lost, misplaced or doubtful.
+    /// Returns whether nothing was lost, misplaced or doubtful.
     pub const fn is_lossless(&self) -> bool {
         self.status.is_good()
     }
@@ -487,7 +488,7 @@ impl RunSummary {
         Some(self.name_of(&in_sync.source.to_string()))
     }
 
-    /// What its exit status depends on.
+    /// Returns the facts for the exit status.
     fn facts(&self) -> Facts {
         let of_data = self.of_gateways.unwrap_or_else(|| self.facts_of_units());
         of_data.with([
@@ -579,7 +580,7 @@ mod tests {
         );
     }
 
-    /// As it was where an event manager took over from one that had left no word of the last event.
+    /// As after an event manager took over from one that left no record of the last event.
     #[test]
     fn fragments_of_more_complete_events_than_there_are_do_not_hold() {
         let mut snapshot = RunSnapshot { phase: RunPhase::Ended, ..RunSnapshot::default() };
