@@ -56,7 +56,7 @@ impl Strangers {
         oldest.filter(|(_, since)| now >= since.after(PATIENCE)).map(|(endpoint, _)| endpoint)
     }
 
-    /// When the next connection is overdue.
+    /// Returns when the next connection is overdue.
     pub(super) const fn next_deadline(&self) -> Option<Instant> {
         self.due
     }

@@ -1,4 +1,5 @@
-//! A builder unit: asks every readout unit for its super-fragments, builds, checks, has events decided, and hands them to storage.
+//! A builder unit: it requests super-fragments from every readout unit, builds and checks events, has them decided, and
+//! hands them to storage.
 
 use super::delivery::Delivery;
 use super::event_output::EventOutput;

@@ -280,7 +280,7 @@ impl<D: Dispatcher> CardSubscribers<D> {
         self.server.send_all(self.now)
     }
 
-    /// Whether all data that `input` has decoded is at least in the transport to every subscriber.
+    /// Returns whether all data that `input` has decoded is at least in the transport to every subscriber.
     pub(super) fn is_settled(&self, input: &CardInput) -> bool {
         input.is_heard() && self.server.is_settled() || is_planted(Flaw::RestUnheard)
     }

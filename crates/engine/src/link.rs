@@ -539,12 +539,12 @@ impl<T> EndpointTable<T> {
         self.places.iter().flatten().chain(&self.outlived).map(|(endpoint, entry)| (*endpoint, entry))
     }
 
-    /// What is known of each.
+    /// Returns the state of each endpoint.
     pub(super) fn entries(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten().chain(&self.outlived).map(|(_, entry)| entry)
     }
 
-    /// The entry at a place.
+    /// Returns the entry at a place.
     pub(super) fn at(&mut self, index: usize) -> Option<(Endpoint, &mut T)> {
         let entry = match index.checked_sub(self.places.len()) {
             None => self.places[index].as_mut(),
@@ -589,7 +589,7 @@ mod tests {
         Staging::new(Pool::new(PoolConfig::heap("received", 4096, 2)).expect("memory"))
     }
 
-    /// What the reader says of such a message.
+    /// Returns the number of messages and super-fragments that the reader decodes from such a message.
     fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
         let (bytes, _) = message(super_fragments, payloads, body);
         let (mut reader, mut count) = (MessageReader::default(), 0);

@@ -5,13 +5,14 @@
 //!        ^                --Welcome, lower epoch--> left
 //!        +--- pause -- --Refuse (it stands by)---> left
 //! ```
-//! A unit calls all event managers and obeys one, the youngest that welcomes it.
-//! A node whose UTC clock was set back looks older than its own former life. While no event manager has ever taken it in
-//! it has done nothing under its incarnation, and may take one above the one that is known: see [`Managers::refused`].
+//! A unit calls all event managers and obeys one: the one with the highest epoch that welcomes it.
+//! If the UTC clock of a node was set back, its incarnation is lower than the previous one. As long as no event manager
+//! has welcomed the node, it has done nothing under this incarnation, and may take one above the known one: see
+//! [`Managers::refused`].
 //!
 //! At the end of a run the event manager asks the unit to finish, the unit sends its last report, the event manager
-//! dismisses it, and it exits. An event manager may die before it has all reports. A unit that was not dismissed therefore
-//! waits for a successor, which may have events built again that its predecessor knew as done.
+//! dismisses it, and it exits. An event manager may die before it has all reports. A unit that was not dismissed
+//! therefore waits for a successor, which may have events built again that its predecessor knew as done.
 
 use super::link::{Identity, Outbox, Refusal};
 use ropewalk_flow::control::RunPhase;
@@ -293,7 +294,7 @@ mod tests {
     const ONE: Endpoint = Endpoint::new(1, 0);
     const OTHER: Endpoint = Endpoint::new(2, 0);
 
-    /// Connected to two event managers, obeying neither.
+    /// Returns a list connected to two event managers, obeying neither.
     fn managers() -> Managers {
         let mut managers = Managers::new(&["one".to_owned(), "other".to_owned()]);
         for (call, endpoint) in managers.calls.iter_mut().zip([ONE, OTHER]) {

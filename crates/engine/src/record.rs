@@ -101,13 +101,13 @@ pub enum Sealing {
     ByDisk,
 }
 
-/// Encodes an event as a record of a run file into `pieces`, which are replaced: head and tail are staged, payloads referenced or
-/// copied as the event has them. `scratch` grows to the longest head. Returns the record's length in bytes and its index entry,
-/// as if the record were at offset 0.
+/// Encodes an event as a record of a run file into `pieces`, which are replaced: head and tail are staged, payloads
+/// referenced or copied, depending on the event. `scratch` grows to the longest head. Returns the record's length in
+/// bytes and its index entry, as if the record were at offset 0.
 ///
 /// # Errors
-/// [`Filed::NoRoom`] if the staging pool is empty; [`Filed::Refused`] if the event is longer than a record may be. `pieces` is empty
-/// then.
+/// [`Filed::NoRoom`] if the staging pool is empty; [`Filed::Refused`] if the event is longer than a record may be.
+/// `pieces` is then empty.
 pub fn encode_record(
     event: &impl Recorded,
     incarnation: Incarnation,

@@ -229,8 +229,8 @@ pub trait SplitterLink: Send {
         None
     }
 
-    /// Appends the descriptors that become readable when any process has news. They are queried once, before a process
-    /// starts.
+    /// Appends the descriptors that become readable when any process has news. They are queried only once, and must
+    /// cover every later process.
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
 }
 

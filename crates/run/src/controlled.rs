@@ -413,7 +413,7 @@ pub struct IncidentSummary {
     pub what: String,
 }
 
-/// The states of a front end.
+/// Returns the states of a front end.
 fn stages() -> Vec<&'static str> {
     (0..).map_while(Stage::from_u8).map(Stage::name).collect()
 }
@@ -508,8 +508,9 @@ impl FrontEndsSummary {
     }
 }
 
-/// The equation `expected = in events + missing` of a source, if it does not hold. It applies to runs that ended in
-/// order and whose event manager knows every accepted trigger: an event that no source has shown cannot be missed.
+/// Returns the equation `expected = in events + missing` of a source, if it does not hold. It applies to runs that
+/// ended in order and whose event manager knows every accepted trigger: an event that no source has shown cannot be
+/// missed.
 fn unexpected(
     state: &FrontEndState,
     account: &FragmentAccount,

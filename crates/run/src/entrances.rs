@@ -176,7 +176,7 @@ fn demux(boards: &[&SourceSection]) -> Demux {
 }
 
 impl Resolved {
-    /// The sources of a readout unit.
+    /// Returns the sources of a readout unit.
     pub(super) fn sources_of(&self, index: u16) -> impl Iterator<Item = &SourceSection> {
         self.sources_and_readouts().filter(move |&(_, readout)| readout == index).map(|(source, _)| source)
     }
@@ -356,7 +356,7 @@ pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
     }
 }
 
-/// Whether a source's datagrams are read from a capture.
+/// Returns whether a source's datagrams are read from a capture.
 pub(super) fn is_capture(source: &SourceSection) -> bool {
     let Some((origin, _)) = source.file().filter(|_| source.emulate.is_none()) else { return false };
     let wanted = source.wanted();

@@ -212,8 +212,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// A connection before its hello. `filter` is the fingerprint of this node's filter, `window` the number of events
-    /// decided at once.
+    /// Creates a connection before its hello. `filter` is the fingerprint of this node's filter, `window` the number of
+    /// events decided at once.
     fn new(filter: u64, window: u32) -> Self {
         Self {
             filter,

@@ -4,11 +4,11 @@
 //! event -> record: head staged, payloads by reference, tail staged -> queue -> writev -> reader
 //! what a reader receives: segment header, begin of run, events, end of run
 //! ```
-//! One reader is served at a time. Without a reader, and while it is slow, events wait in the queue and then in the builder, so
-//! that back-pressure reaches the sources and nothing is lost. An event counts as written when the kernel has its last byte. When
-//! a reader goes away, the next one receives the record that was cut off from its first byte. What the kernel had taken and the
-//! reader had not read yet is lost with the reader. How much that was is not known: all events that may have been in the kernel's
-//! buffer are counted as gone.
+//! One reader is served at a time. Without a reader, and while it is slow, events wait in the queue and then in the
+//! builder, so that back-pressure reaches the sources and nothing is lost. An event counts as written when the kernel
+//! has its last byte. When a reader disconnects, the next one receives the interrupted record from its first byte. Data
+//! in the kernel that the reader had not read is lost with the reader. Its amount is not known: all events that may
+//! have been in the kernel's buffer are counted as gone.
 
 use ropewalk_engine::{
     EventSink, Filed, Progress, Recorded, Sealing, SinkEvent, StorageConfig, StorageCounts, encode_record,
@@ -329,7 +329,7 @@ impl Pipe {
     }
 }
 
-/// A FIFO that exists is used; otherwise a socket is created, in place of one that an earlier run left.
+/// Uses an existing FIFO; otherwise creates a socket, and replaces one that an earlier run left.
 fn entrance(path: &Path) -> io::Result<Entrance> {
     match rustix::fs::lstat(path).map(|status| FileType::from_raw_mode(status.st_mode)) {
         Ok(FileType::Fifo) => return Ok(Entrance::Fifo),

@@ -33,8 +33,8 @@ use std::time::Duration;
 const PROGRAM: &str = "filter-program";
 /// Minimum pause before another process is started or a node is called again.
 const LEAST_DELAY: Duration = Duration::from_millis(1);
-/// Maximum number of connections to a node lost within a minute before it is given up: with that pause there cannot be
-/// more.
+/// Number of connections to a node lost within a minute at which it would be given up. With that pause there cannot be
+/// more, so that a node is never given up.
 const CONNECTIONS: u32 = 60_000;
 /// Blocks into which the decisions of a filter unit on another machine are received.
 const DECISIONS_BLOCK: usize = 64 << 10;
@@ -539,7 +539,7 @@ enum Tells {
 }
 
 impl Watched {
-    /// A watcher that has not reported anything yet.
+    /// Creates a watcher that has not reported anything yet.
     pub(super) const fn new(name: String, journal: Journal) -> Self {
         Self { name, tells: Tells::Journal(journal), told: 0 }
     }

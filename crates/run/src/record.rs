@@ -221,7 +221,7 @@ impl RunRecord {
         }
     }
 
-    /// The name of a source with its id: `adc (source 1)`; `source 1` where it has no configured name.
+    /// Returns the name of a source with its id: `adc (source 1)`; `source 1` if it has no configured name.
     pub fn name_of(&self, id: u32) -> String {
         self.names.get(&id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
     }
@@ -289,7 +289,7 @@ impl RunRecord {
         }
     }
 
-    /// The members of every account.
+    /// Adds the fields that every account has.
     fn with_times(self, told: &Told) -> Self {
         Self {
             has_account: true,
@@ -305,7 +305,7 @@ impl RunRecord {
     }
 }
 
-/// The counts of causes other than `masked`.
+/// Returns the counts of causes other than `masked`.
 fn but_masked(counts: &Counts) -> impl Iterator<Item = (&str, u64)> {
     counts.iter().map(|(cause, count)| (cause.as_str(), *count)).filter(|(cause, _)| *cause != Cause::Masked.name())
 }

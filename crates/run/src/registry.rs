@@ -110,7 +110,7 @@ impl Registry {
     }
 }
 
-/// The run of this directory begins.
+/// Records that the run of this directory begins.
 ///
 /// # Errors
 /// As [`Registry::begins`].
@@ -192,7 +192,8 @@ impl TakeoverRecord {
         File::open(directory)?.sync_all()
     }
 
-    /// The record of the latest event manager of a run without an account; `None` if the run has one, or no manager.
+    /// Returns the record of the latest event manager of a run without an account; `None` if the run has one, or no
+    /// manager.
     ///
     /// # Errors
     /// If the directory or the file cannot be read, or is no such file.
@@ -206,7 +207,7 @@ impl TakeoverRecord {
         }
     }
 
-    /// Removes the files: the run has its account.
+    /// Removes the files, once the run has its account.
     ///
     /// # Errors
     /// If one cannot be removed.

@@ -150,7 +150,7 @@ impl Remarks<'_> {
         sentences
     }
 
-    /// `calo (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC`.
+    /// Returns `calo (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC`.
     fn missing(&self, source: SourceId, name: &str, account: &FragmentAccount, before: u64) -> Option<String> {
         let count = account.never_came().saturating_sub(before);
         if count == 0 {
@@ -196,7 +196,7 @@ impl Remarks<'_> {
         ))
     }
 
-    /// `calo (source 2) restarted counting: 1999 -> 0 (event 2001); its later fragments fit no event`.
+    /// Returns `calo (source 2) restarted counting: 1999 -> 0 (event 2001); its later fragments fit no event`.
     fn restart(&self, source: SourceId, name: &str) -> Option<String> {
         let mut all = self.snapshot.numbering.get(&source)?.iter().rev();
         let last = all.find(|one| matches!(one.kind, NumberingKind::OutOfSync | NumberingKind::Recovered))?;
@@ -207,7 +207,7 @@ impl Remarks<'_> {
         })
     }
 
-    /// `source 700: missing in 685 sets of events: silent since 12:03:05 UTC`.
+    /// Returns `source 700: missing in 685 sets of events: silent since 12:03:05 UTC`.
     fn missing_in_sets(&self, source: SourceId, name: &str, count: u64, corrupt: u64) -> String {
         let why = match (self.silent_since.get(&source), corrupt) {
             (Some(since), _) => format!(": silent since {} UTC", since.time_of_day()),
@@ -217,7 +217,7 @@ impl Remarks<'_> {
         format!("{name}: missing in {} of events{why}", counted(count, "set"))
     }
 
-    /// `straw (source 3): masked in events 1200 to 1749, with 550 fragments dropped`.
+    /// Returns `straw (source 3): masked in events 1200 to 1749, with 550 fragments dropped`.
     fn masked(&self, source: SourceId, name: &str) -> Option<String> {
         let record = self.snapshot.masks.get(&source)?;
         let intervals = record.intervals.iter().map(|interval| match interval.to {

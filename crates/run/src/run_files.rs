@@ -171,7 +171,7 @@ const LONGEST_SECONDS: f64 = 3.2e9;
 pub struct DiskLeft {
     /// Bytes that can still be written to the disk that is full first.
     pub free_bytes: u64,
-    /// Time until it is full at the recent rate. The forecast assumes at most the growth of this run's own files.
+    /// Time until it is full at the recent rate. Only the growth of this run's files counts, if that is less.
     /// `None` while it is not filling, or if `keep` is reached before.
     pub time: Option<Duration>,
 }

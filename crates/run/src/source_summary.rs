@@ -1,4 +1,5 @@
-//! The account of fragments and of single sources: `fragments`, `by_source`, `gaps`, `numbering`, `masked`, `synchrony` and `inputs`.
+//! The account of fragments and of single sources: `fragments`, `by_source`, `gaps`, `numbering`, `masked`, `synchrony`
+//! and `inputs`.
 
 use ropewalk_config::ByteOrigin;
 use ropewalk_engine::{Doubts, MaskRecord, MaskedInterval, RunSnapshot};

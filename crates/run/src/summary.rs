@@ -1,4 +1,4 @@
-//! What a run says of itself: `run.json` in its directory and the last line of `--json`.
+//! The account of a run: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` is generated from the types here.
 
 use super::controlled::FrontEndsSummary;
@@ -264,7 +264,7 @@ pub(super) struct Durations {
     pub(super) bytes_when_stopped: u64,
 }
 
-/// The values of `state`.
+/// Returns the values of `state`.
 fn states() -> Vec<&'static str> {
     RunPhase::ALL.map(RunPhase::name).into_iter().chain([FORCED]).collect()
 }
@@ -311,7 +311,7 @@ impl EventSummary {
 }
 
 impl RunSummary {
-    /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
+    /// Returns the name of a source with its id: `boardA (source 7)`; `source 7` if it has no configured name.
     pub fn name_of(&self, id: &str) -> String {
         self.names.get(id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
     }
@@ -467,7 +467,7 @@ impl RunSummary {
         self.status.is_good()
     }
 
-    /// Sentences on sources that are out of step.
+    /// Returns sentences on sources that are out of step.
     pub fn out_of_step(&self) -> Vec<String> {
         let relations: Vec<_> = self.synchrony.iter().filter_map(SynchronySummary::relation).collect();
         let found = disagreements(&relations, |source| self.name_of(&source.to_string()));
@@ -476,13 +476,13 @@ impl RunSummary {
         sentences
     }
 
-    /// Sentences on sources that were out of step and are no longer.
+    /// Returns sentences on sources that were out of step and are no longer.
     pub fn healed(&self) -> Vec<String> {
         let of = |state: &SynchronySummary| state.healed(&self.name_of(&state.source.to_string())).collect::<Vec<_>>();
         self.synchrony.iter().flat_map(of).collect()
     }
 
-    /// The name of the source that others are compared with, or of one that is in step with it.
+    /// Returns the name of the reference source, or of one that is in step with it.
     pub fn reference(&self) -> Option<String> {
         let in_sync = self.synchrony.iter().find(|state| state.verdict == SynchronyVerdict::InSync)?;
         Some(self.name_of(&in_sync.source.to_string()))

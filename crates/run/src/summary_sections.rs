@@ -1,4 +1,5 @@
-//! Sections of an account: `ledger`, `clock`, `disk` and `deleted`, `cards`, `measures`, `filter`, `streams` and `lumisections`.
+//! Sections of an account: `ledger`, `clock`, `disk` and `deleted`, `cards`, `measures`, `filter`, `streams` and
+//! `lumisections`.
 
 use super::run_files::DiskLeft;
 use ropewalk_engine::RunSnapshot;
@@ -70,7 +71,7 @@ impl LedgerSummary {
 }
 
 impl UnbalancedSummary {
-    /// The equations of a pull run that do not hold.
+    /// Returns the equations of a pull run that do not hold.
     pub(super) fn of_run(snapshot: &RunSnapshot) -> impl Iterator<Item = Self> {
         let built = snapshot.ledger.events.built;
         let beyond = snapshot.beyond_events().filter(|_| snapshot.phase == RunPhase::Ended);
@@ -81,22 +82,22 @@ impl UnbalancedSummary {
         snapshot.ledger.imbalances().into_iter().map(Self::from).chain(beyond)
     }
 
-    /// An equation without details.
+    /// Creates an equation without details.
     pub(super) fn new(equation: impl Into<String>) -> Self {
         Self { equation: equation.into(), ..Self::default() }
     }
 
-    /// An equation whose sides differ.
+    /// Creates an equation whose sides differ.
     pub(super) fn sides(equation: impl Into<String>, left: u64, right: u64) -> Self {
         Self { left: Some(left), right: Some(right), ..Self::new(equation) }
     }
 
-    /// An equation with an explanation.
+    /// Creates an equation with an explanation.
     pub(super) fn because(equation: &str, why: impl Into<String>) -> Self {
         Self { why: Some(why.into()), ..Self::new(equation) }
     }
 
-    /// An equation of sent packets.
+    /// Creates an equation of sent packets.
     pub(super) fn unexplained(equation: &str, packets: i64) -> Self {
         Self { unexplained: Some(packets), ..Self::new(equation) }
     }

@@ -287,7 +287,7 @@ impl Queue {
         self.files.extend(gone.into_iter().filter(|(_, file)| file.is_under_way));
     }
 
-    /// The next file to transfer, if one is due and may begin.
+    /// Returns the next file to transfer, if one is due and may begin.
     fn next(&mut self, now: Instant) -> Option<Found> {
         if self.files.values().filter(|file| file.is_under_way).count() >= self.at_once {
             return None;

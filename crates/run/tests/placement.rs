@@ -66,7 +66,7 @@ fn threads_run_where_the_first_matching_rule_wants_them() {
     assert_eq!(Run { handle }.end().events.written, 100);
 }
 
-/// A push system whose threads have rules.
+/// Returns a push system whose threads have rules.
 fn push_system(output: &TemporaryDirectory, rules: &str) -> Configuration {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"flow\"\npacking = 5\nemulate = {{ rate = \"1kHz\" }}\n\

@@ -720,7 +720,7 @@ impl Entrances {
         }
     }
 
-    /// When the next connection attempt is due.
+    /// Returns when the next connection attempt is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let waiting = self.calls.iter().filter(|call| call.endpoint.is_none() && !call.is_over);
         waiting.map(|call| call.retry).min()

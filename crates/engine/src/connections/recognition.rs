@@ -23,10 +23,12 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Time in which a connection that has sent something must identify its source. One that has sent nothing yet may be a
 /// front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
-/// The second connection of a source is refused if the first one receives data this long after its socket was empty. Data that a sender
-/// left in the network before it reconnected has arrived by then. If the first one is silent, its sender may be dead.
+/// The second connection of a source is refused if the first one receives data this long after its socket was empty.
+/// Data that a sender left in the network before it reconnected has arrived by then. If the first one is silent, its
+/// sender may be dead.
 const PARKING: Duration = Duration::from_secs(2);
-/// The socket of a fast source is never empty. The first connection counts as live after more bytes than sockets and networks can hold.
+/// The socket of a fast source is never empty. The first connection counts as live after more bytes than sockets and
+/// networks can hold.
 const IN_FLIGHT: u64 = 256 << 20;
 /// If two checks are further apart than this, the process did not run, and the clock of [`PARKING`] starts again.
 const STALLED: Duration = Duration::from_millis(250);
@@ -205,8 +207,8 @@ impl<S: Dispatcher> FrontEndConnections<S> {
     }
 
     /// Returns whether no older connection of the same source waits: a source's connections are taken in order. An
-    /// older one whose first bytes were not inspected yet may belong to the same source. The check is longer if each
-    /// source has an entrance of its own.
+    /// older one at the same place may belong to the same source as long as its first bytes may not have been inspected
+    /// yet, and, if the place belongs to one source, until it is older than [`PARKING`].
     fn is_next(&mut self, now: Instant, endpoint: Endpoint) -> bool {
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         let (identity, place, number) = (connection.identity(), connection.place, connection.number);

@@ -683,7 +683,7 @@ impl Monitor {
         }
     }
 
-    /// No more events of this lumisection follow.
+    /// Closes a lumisection: no more events of it follow.
     fn close(&mut self, lumisection: u32) {
         if self.store.is_some() {
             self.monitoring.close(lumisection);

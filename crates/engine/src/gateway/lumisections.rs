@@ -272,7 +272,7 @@ impl LumisectionDrive {
         (drive, lines)
     }
 
-    /// The board on which ended lumisections are published.
+    /// Returns the board on which ended lumisections are published.
     pub fn board(&self) -> Arc<LumisectionBoard> {
         Arc::clone(&self.board)
     }

@@ -511,12 +511,12 @@ mod tests {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
     }
 
-    /// A gateway of one source without any data, which ends when `is_over` is set.
+    /// Returns a gateway of one source without any data, which ends when `is_over` is set.
     fn gateway(network: &PacketNetwork, is_over: &Arc<AtomicBool>) -> Parts {
         gateway_with(network, is_over, Arc::default())
     }
 
-    /// The same, with this board.
+    /// Returns the same gateway, with this board.
     fn gateway_with(network: &PacketNetwork, is_over: &Arc<AtomicBool>, orders: Arc<OrderBoard>) -> Parts {
         let hears = |port| network.receiver(ReceiveConfig::new(Flow::Udp, place(port)), memory()).expect("it is free");
         let speaks = || network.sender(SendConfig::new(Flow::Udp, place(3)), Staging::new(memory()));

@@ -67,12 +67,12 @@ pub struct OwnerLabel {
 }
 
 impl OwnerLabel {
-    /// The row of a source.
+    /// Returns the row of a source.
     pub const fn source(id: SourceId) -> Self {
         Self { of: OwnerKind::Source, id: id.0, name: String::new() }
     }
 
-    /// The row of a stream.
+    /// Returns the row of a stream.
     pub fn stream(index: StreamIndex, name: &str) -> Self {
         Self { of: OwnerKind::Stream, id: u32::from(index.0), name: name.to_owned() }
     }
@@ -108,7 +108,7 @@ impl PageRole {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::Readout, Self::Builder, Self::Manager, Self::Gateway];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Readout => "readout",
@@ -426,7 +426,7 @@ impl PageDirectory {
         format!("{node}-{:08x}-", ropewalk_kernels::crc32c(0, self.output.as_bytes()))
     }
 
-    /// Why pages cannot be written, if so. The caller reports it once, and nodes run without pages.
+    /// Returns why pages cannot be written, if so. The caller reports it once, and nodes run without pages.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.borrow().clone()
     }

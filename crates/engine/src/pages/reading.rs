@@ -69,7 +69,7 @@ impl PageState {
     pub const ALL: [Self; 5] =
         [Self::Turns, Self::Hangs(Duration::ZERO), Self::Stands(Duration::ZERO), Self::Ended, Self::Gone];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Turns => "turns",

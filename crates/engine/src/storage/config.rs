@@ -191,7 +191,7 @@ impl OutputRoom {
         self.0.store(free.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// The free bytes that were set last; `None` if they are not known.
+    /// Returns the free bytes that were set last; `None` if they are not known.
     pub(crate) fn bytes(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNKNOWN)
     }
@@ -228,7 +228,7 @@ impl Room {
         self.is_short = free.any(|free| free < wanted);
     }
 
-    /// When to ask the disk again, while writing waits for space.
+    /// Returns when to query the disk again, while writing waits for space.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.asked.filter(|_| self.is_short).map(|asked| asked.after(INTERVAL))
     }

@@ -419,7 +419,7 @@ impl<D: Disk> EventSink for Storage<D> {
 }
 
 impl<D> Tools<D> {
-    /// The time of day, for records.
+    /// Returns the time of day, for records.
     const fn utc(&self, now: Instant) -> Utc {
         Utc(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()))
     }

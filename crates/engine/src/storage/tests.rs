@@ -344,7 +344,7 @@ fn writing_waits_where_files_come_faster_than_they_are_deleted() {
     assert_eq!(storage.add(clock.now(), number, &TestEvent::new(9, 100), streams(&[0])), Filed::Taken);
 }
 
-/// A segment that the disk was never asked to delete.
+/// Returns a segment that the disk was never asked to delete.
 fn never_gone(segment: u32) -> Closed {
     let name = SegmentName { run: RunNumber(9), writer: NodeId::builder(0), stream: StreamName::UNNAMED, segment };
     Closed { name, bytes: 0, events: 0 }

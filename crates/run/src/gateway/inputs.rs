@@ -48,8 +48,8 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Warns of receive buffers that are too small for the data until the trigger stops a gateway that it does not
-    /// hear. Says what is lost then, and the remedy.
+    /// Returns a warning, with the remedy, for each receive buffer that is too small: it cannot hold the packets that
+    /// may arrive until the trigger stops a gateway that has fallen silent.
     pub(super) fn short_queues(
         &mut self,
         name: &str,

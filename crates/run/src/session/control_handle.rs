@@ -508,7 +508,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",

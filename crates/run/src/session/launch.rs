@@ -61,7 +61,7 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// The settings of a configuration.
+    /// Returns the settings of a configuration.
     pub fn of(configuration: &Configuration) -> Self {
         Self {
             limits: RunLimits::of(configuration),
@@ -143,7 +143,8 @@ pub trait System: Send + 'static {
     fn launch(&self, service: &mut Self::Service) -> Result<RunHandle, RunError>;
 }
 
-/// All nodes of a system. Front ends under run control stay connected from run to run: their service opens with the first run.
+/// All nodes of a system. Front ends under run control stay connected from run to run: their service opens with the
+/// first run.
 impl System for Configuration {
     type Service = Option<Option<FrontEndService>>;
 

@@ -38,7 +38,7 @@ pub struct RunLimits {
 }
 
 impl RunLimits {
-    /// The limits of a configuration.
+    /// Returns the limits of a configuration.
     pub fn of(configuration: &Configuration) -> Self {
         let run = &configuration.run;
         Self {

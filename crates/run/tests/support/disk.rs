@@ -10,7 +10,7 @@ use std::process::Command;
 pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None` if this process may not mount.
+    /// Mounts the disk; `None` if this process may not mount.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory can be made");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at).output();
@@ -37,7 +37,7 @@ pub(crate) fn replace_with_file(directory: &Path) {
 pub(crate) struct OwnDisk(PathBuf);
 
 impl OwnDisk {
-    /// `None` if this process may not mount, or lacks the tools to create one.
+    /// Mounts the disk; `None` if this process may not mount, or lacks the tools to create one.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory can be made");
         let image = at.with_extension("image");

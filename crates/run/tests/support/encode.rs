@@ -45,7 +45,7 @@ const CRC16: [u16; 256] = {
     table
 };
 
-/// CRC-16: polynomial 0x8005, most significant bit first.
+/// Returns the CRC-16: polynomial 0x8005, most significant bit first.
 fn crc16(start: u16, bytes: impl IntoIterator<Item = u8>) -> u16 {
     bytes.into_iter().fold(start, |crc, byte| crc << 8 ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }
