@@ -13,9 +13,9 @@
 //! Front ends under run control have a connection to [`ControlledDrive`] in addition to their data connection. This
 //! drive gives the manager's drive its commands.
 //!
-//! A drive does a bounded amount of work per [`Drive::turn`] and then returns how long it may be left alone. All
-//! decisions about events are made in flow. Everything is generic over io's twins, so that a simulator can run it
-//! unchanged.
+//! A drive does a bounded amount of work per [`Drive::turn`]. [`Drive::next_deadline`] then returns how long it may be
+//! left alone. All decisions about events are made in flow. Everything is generic over io's twins, so that a simulator
+//! can run it unchanged.
 //!
 //! `pages` has the nodes' counters in shared memory; `tap` copies single events for viewers; `documents` has the JSON
 //! documents that accompany event files.

@@ -294,7 +294,7 @@ impl Supervised {
         work
     }
 
-    /// Returns the number of restarted processes.
+    /// Returns the number of processes that were started to replace another one.
     pub(super) const fn restarted(&self) -> u64 {
         self.supervisor.restarted()
     }

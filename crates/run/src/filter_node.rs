@@ -1,4 +1,4 @@
-//! A filter node: filter units for builder units on other machines, in a separate process.
+//! A filter node: filter units for builder units on other machines, served by one thread of a separate process.
 
 use super::error::{RunError, endpoint, system, unfit};
 use super::placement::{Part, Purpose, ThreadPlacement, pool_of};

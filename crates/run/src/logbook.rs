@@ -78,7 +78,7 @@ impl Logbook {
             let why = format!("a note has 1 to {LONGEST_NOTE} bytes, this one has {}", text.len());
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        // A terminal that shows the note would execute them.
+        // A terminal that shows the note would execute control characters.
         let is_refused = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
         if text.contains(is_refused) || by.contains(char::is_control) {
             let why = "a note has no control characters but line breaks and tabs, and a name has none";

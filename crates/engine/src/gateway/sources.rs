@@ -167,7 +167,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
                 && let Some(gateway) =
                     speakers.iter().position(|speaker| speaker.is_some_and(|one| is_same(one, over_v4(from))))
             {
-                // A request does not name its flow; a gateway's state does.
+                // A request does not name its gateway. A throttle message does, so that its sender address is known.
                 trigger.on_request(gateway as u16, &request);
             }
         }

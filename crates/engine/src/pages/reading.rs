@@ -14,7 +14,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Time without a turn after which a thread counts as hanging. A thread without work turns twenty times a second.
+/// Time after the last turn at which a thread counts as hanging or standing still. A thread without work turns twenty
+/// times a second.
 const STILL: Duration = Duration::from_secs(1);
 
 /// Why a page cannot be read.

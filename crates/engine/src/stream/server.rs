@@ -293,7 +293,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// Aborts an invalid connection without a further message.
+    /// Aborts an unusable connection without a further message.
     fn abort(&mut self, endpoint: Endpoint, now: Instant) {
         self.refused += 1;
         self.endpoints.abort(endpoint);

@@ -124,7 +124,8 @@ fn first_and_last_event_agree_in_six_front_ends_run_after_run() {
     eprintln!("{runs} runs in {:.1} s, {events} events, {reported} readings", begun.elapsed().as_secs_f64());
 }
 
-/// Runs the trigger, a telescope and a test front end with a misbehaviour. Returns the account.
+/// Runs the trigger, a telescope and a test front end with this misbehaviour, and calls `happens` after the start.
+/// Returns the accounts at the end.
 fn run_with(
     name: &str,
     manner: Manner,
