@@ -53,11 +53,11 @@ pub use threads::{Halves, HalvesError, ReceivingDrive, SendingDrive, halves};
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gathering {
-    /// The kernel gathers it from a scatter-gather list.
+    /// The kernel gathers it from a list of places.
     Iovec,
-    /// The library's copy routine copies it.
+    /// It is copied by the copy routine of the library.
     Memcpy,
-    /// A routine for fragments of about 32 to 100 bytes copies it.
+    /// It is copied by a routine for fragments of about 32 to 100 bytes.
     #[default]
     ShortCopy,
 }
