@@ -1,7 +1,7 @@
-//! What the event manager knows of the whole run, and what that means as a ledger.
+//! The event manager's state of the whole run, and the ledger derived from it.
 //!
-//! [`Standing`] is what the manager's thread writes: flat, and copied without an allocation once it has its size.
-//! [`RunSnapshot`] is what readers make of it on their own threads.
+//! [`Standing`] is written by the manager's thread. It is flat, and a copy allocates nothing once the target has its
+//! size. Readers derive [`RunSnapshot`] from it on their own threads.
 
 #[cfg(test)]
 mod tests;
@@ -17,27 +17,26 @@ use std::collections::BTreeMap;
 
 type Number = ((Option<SourceId>, u16), u64);
 
-/// Nodes and sources in a run for which there is room from the start.
+/// Initial capacity, in nodes and in sources.
 const ROOM: usize = 1024;
-/// As many slips that ended are kept one by one.
+/// Maximum number of ended displacements that are kept individually.
 const MOST_HEALED: usize = 64;
-/// Numbers of one node for which there is room from the start: a readout unit reports about ten of each source.
+/// Initial capacity for the numbers of one node. A readout unit reports about ten for each source.
 const NUMBERS: usize = 4096;
 
-/// The numbers that one life of a node reported last.
+/// The latest numbers reported by one incarnation of a node.
 #[derive(Clone, Debug)]
 pub struct NodeReport {
-    /// The node.
     pub node: NodeId,
-    /// In which life.
     pub incarnation: Incarnation,
-    /// The node lives and the numbers are the present; otherwise they are what was last known.
+    /// Whether the node is connected and the numbers are current. Otherwise they are the last known ones.
     pub connected: bool,
-    /// It said that it is finished: these are its last numbers.
+    /// Whether the node has finished: these are its final numbers.
     has_ended: bool,
     /// Ordered by source and number.
     numbers: Vec<Number>,
-    /// What came of a report that is not whole yet: numbers of one moment balance, and a node may die in the middle.
+    /// Entries of a report that is still incomplete. They are applied together, because only the numbers of one moment
+    /// balance, and a node may die in the middle of a report.
     pending: Vec<ReportEntry>,
 }
 
@@ -47,7 +46,7 @@ impl NodeReport {
         Self { node, incarnation, connected: true, has_ended: false, numbers, pending }
     }
 
-    /// Takes a part of a report.
+    /// Adds one part of a report.
     fn take(&mut self, report: &Report) {
         self.pending.extend(&report.entries);
         if report.last {
@@ -65,13 +64,13 @@ impl NodeReport {
         }
     }
 
-    /// Everything that it reported: of itself, then of each source.
+    /// Returns all reported numbers: those of the node itself, then those of each source.
     pub(super) fn told(&self) -> impl Iterator<Item = Told<'_>> {
         let told = self.numbers.chunk_by(|((one, _), _), ((other, _), _)| one == other);
         told.map(|numbers| Told { source: numbers[0].0.0, connected: self.connected, numbers })
     }
 
-    /// The first event of this life, where the run had begun before.
+    /// Returns the first event of this incarnation, if it joined a run that had already begun.
     fn begun(&self) -> Option<EventKey> {
         let mut entries = self.told().filter_map(|told| told.entries().find(ReportEntry::is_begun));
         entries.next().map(|entry| EventKey::from_bits(entry.value)).filter(|&key| key > EventKey::MIN)
@@ -84,48 +83,49 @@ impl NodeReport {
     }
 }
 
-/// What a life of a node reported of itself, or of one source; a builder unit of one stream, by its number.
+/// The numbers that one incarnation of a node reported about itself or about one source. A builder unit reports each
+/// stream in the same way, by the stream's number.
 pub(super) struct Told<'a> {
     pub(super) source: Option<SourceId>,
-    /// As [`NodeReport::connected`].
+    /// See [`NodeReport::connected`].
     pub(super) connected: bool,
     numbers: &'a [Number],
 }
 
 impl Told<'_> {
-    /// Each number, in order.
+    /// Returns the numbers in order.
     pub(super) fn entries(&self) -> impl Iterator<Item = ReportEntry> + '_ {
         self.numbers.iter().map(|&((source, what), value)| ReportEntry { source, what, value })
     }
 }
 
-/// The run as its manager knows it.
+/// The state of the run as the manager knows it.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// How far the run is.
+    /// Phase of the run.
     pub phase: RunPhase,
-    /// No further event is built for now.
+    /// Whether event building is paused.
     pub is_paused: bool,
-    /// The run; 0 before the first.
+    /// Run number; 0 before the first run.
     pub run: RunNumber,
-    /// Configured nodes, and whether each is connected.
+    /// Configured nodes, each with whether it is connected.
     pub nodes: Vec<(NodeId, bool)>,
-    /// When they were heard.
+    /// When each node was last heard.
     pub hearing: Hearing,
-    /// The manager's own account of events.
+    /// The manager's own account of the events.
     pub events: EventAccount,
-    /// An acknowledgement says that the event is in a file.
+    /// Whether an acknowledgement means that the event is in a file.
     pub is_written_when_acknowledged: bool,
-    /// The last verdict about each source, as builder units reported it.
+    /// The latest synchrony verdict about each source, as reported by builder units.
     pub synchrony: Vec<SynchronyState>,
     /// The builder unit that reported each verdict of `synchrony`.
     judges: Vec<NodeId>,
-    /// Verdicts of sources that were displaced, each with the first event in which the source is in step again.
+    /// Verdicts about sources that were displaced, each with the first event in which the source was in step again.
     pub healed: Vec<(SynchronyState, EventKey)>,
-    /// Why the run stopped, where a node asked for it.
+    /// Why the run stopped, if a node requested it.
     pub stopped_by: Option<Cause>,
-    /// Readout units of which an earlier life had reported to other event managers only, and where the present one
-    /// began.
+    /// Readout units whose earlier incarnation reported only to other event managers, each with the first event of the
+    /// current incarnation.
     pub untold: Vec<(NodeId, EventKey)>,
     reports: Vec<NodeReport>,
 }
@@ -159,7 +159,7 @@ const fn has_begun(phase: RunPhase) -> bool {
 }
 
 impl Standing {
-    /// A node's life begins; its numbers of an earlier life stay beside it.
+    /// Records a new incarnation of a node. The numbers of earlier incarnations are kept beside it.
     pub(super) fn node_connected(&mut self, node: NodeId, incarnation: Incarnation) {
         match self.report_of(node, incarnation) {
             Some(report) => {
@@ -170,25 +170,25 @@ impl Standing {
         }
     }
 
-    /// A node is gone; its numbers stay.
+    /// Records that a node is lost. Its numbers are kept.
     pub(super) fn node_lost(&mut self, node: NodeId, incarnation: Incarnation) {
         let has_begun = has_begun(self.phase);
         if let Some(report) = self.report_of(node, incarnation) {
             report.connected = false;
-            // What comes before the run begins is not part of it.
+            // Anything before the beginning of the run is not part of it.
             report.has_ended |= !has_begun;
         }
     }
 
-    /// A node has reported everything.
+    /// Records that a node has reported everything.
     pub(super) fn node_finished(&mut self, node: NodeId, incarnation: Incarnation) {
         if let Some(report) = self.report_of(node, incarnation) {
             report.has_ended = true;
         }
     }
 
-    /// What is not known of readout units, each life for itself: where one died, what it had counted since it reported last; where
-    /// its event manager died as well, all that it had reported to that one.
+    /// Returns the gaps in the knowledge about readout units, per incarnation. If one died, its counts since its last
+    /// report are unknown. If its event manager died as well, everything reported to that manager is unknown.
     fn unknown(&self) -> Vec<(NodeId, Unknown)> {
         let mut unknown = Vec::new();
         let nodes = self.nodes.iter().filter(|(node, _)| node.role == Role::Readout);
@@ -207,22 +207,22 @@ impl Standing {
         unknown
     }
 
-    /// A node has reported numbers.
+    /// Records a node's report.
     pub(super) fn reported(&mut self, node: NodeId, incarnation: Incarnation, report: &Report) {
         if let Some(known) = self.report_of(node, incarnation) {
             known.take(report);
         }
     }
 
-    /// Something is known of a node that it does not report itself.
+    /// Records a number of a node that the node does not report itself.
     pub(super) fn noted(&mut self, node: NodeId, incarnation: Incarnation, entry: &ReportEntry) {
         if let Some(known) = self.report_of(node, incarnation) {
             known.set(entry);
         }
     }
 
-    /// A builder unit has judged a source. Each builder unit judges by the events that it builds, so that one may report
-    /// later than another one and know an earlier event.
+    /// Records a builder unit's verdict about a source. Each builder unit judges from the events that it builds. It may
+    /// therefore report later than another one, about an earlier event.
     pub(super) fn judged(&mut self, judge: NodeId, state: SynchronyState) {
         let Some(place) = self.synchrony.iter().position(|known| known.source == state.source) else {
             self.synchrony.push(state);
@@ -244,12 +244,12 @@ impl Standing {
         (self.synchrony[place], self.judges[place]) = (state, judge);
     }
 
-    /// The youngest life of the node that was seen.
+    /// Returns the latest known incarnation of the node.
     pub(super) fn youngest(&self, node: NodeId) -> Option<Incarnation> {
         self.reports.iter().filter(|report| report.node == node).map(|report| report.incarnation).max()
     }
 
-    /// What each life of each node reported, in the order in which they were first seen.
+    /// Returns the reports of all incarnations of all nodes, in the order in which they were first seen.
     pub(super) fn reports(&self) -> &[NodeReport] {
         &self.reports
     }
@@ -258,7 +258,7 @@ impl Standing {
         self.reports.iter_mut().find(|report| report.node == node && report.incarnation == incarnation)
     }
 
-    /// Becomes equal to `other`; allocates only where that has grown.
+    /// Copies `other` into this value. Allocates only where `other` has grown.
     pub fn copy_from(&mut self, other: &Self) {
         (self.phase, self.run, self.stopped_by, self.events) = (other.phase, other.run, other.stopped_by, other.events);
         self.is_paused = other.is_paused;
@@ -274,7 +274,7 @@ impl Standing {
             mine.copy_from(theirs);
         }
         for theirs in &other.reports[self.reports.len()..] {
-            // Not a clone, which would have no room to grow.
+            // Not a clone: a clone would have no spare capacity.
             let mut mine = NodeReport::new(theirs.node, theirs.incarnation);
             mine.copy_from(theirs);
             self.reports.push(mine);
@@ -282,14 +282,14 @@ impl Standing {
     }
 }
 
-/// What is not known of a node that died.
+/// What is unknown about a node that died.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Unknown {
-    /// The nodes that knew of it died as well, and it did not come back.
+    /// Everything: the nodes that knew about it died as well, and it did not return.
     Everything,
-    /// What it had and did before it came back at this event: its event manager died as well.
+    /// Everything before it returned at this event: its event manager died as well.
     Before(EventKey),
-    /// What it counted between its last report and its death.
+    /// Its counts between its last report and its death.
     SinceLastReport,
 }
 
@@ -307,61 +307,62 @@ impl core::fmt::Display for Unknown {
     }
 }
 
-/// How many fragments have each of [`FragmentFlags::DOUBTS`].
+/// Number of fragments with each of [`FragmentFlags::DOUBTS`].
 pub type Doubts = [u64; FragmentFlags::DOUBTS.len()];
 
-/// What can be seen of a run from outside, live and at its end.
+/// The externally visible state of a run, live and at its end.
 #[derive(Clone, Debug, Default)]
 pub struct RunSnapshot {
-    /// How far the run is.
+    /// Phase of the run.
     pub phase: RunPhase,
-    /// No further event is built for now.
+    /// Whether event building is paused.
     pub is_paused: bool,
-    /// The run; 0 before the first.
+    /// Run number; 0 before the first run.
     pub run: RunNumber,
-    /// Configured nodes, and whether each is connected.
+    /// Configured nodes, each with whether it is connected.
     pub nodes: Vec<(NodeId, bool)>,
     /// The account of every source, as last reported.
     pub sources: BTreeMap<SourceId, FragmentAccount>,
     /// Further counts of each source.
     pub counts: BTreeMap<SourceId, SourceCounts>,
-    /// Fragments of each source that are in doubt; one without any is left out.
+    /// Doubtful fragments of each source. Sources without any are left out.
     pub doubts: BTreeMap<SourceId, Doubts>,
-    /// In which events a source is missing that is required and takes part, in each life of its readout unit, in order; outside of these it
-    /// has a fragment in every event that this settled.
+    /// Ranges of events in which a required, participating source is missing, per incarnation of its readout unit, in
+    /// order. In all other events that this incarnation settled, the source has a fragment.
     pub gaps: BTreeMap<SourceId, Vec<Gap>>,
-    /// What the numbers of each source did that they should not, in each life of its readout unit.
+    /// Numbering anomalies of each source, per incarnation of its readout unit.
     pub numbering: BTreeMap<SourceId, Vec<NumberingAnomaly>>,
-    /// What is not known of readout units that died: the account is partial.
+    /// What is unknown about readout units that died. If not empty, the account is partial.
     pub unknown: Vec<(NodeId, Unknown)>,
-    /// What masks have done to each source that was ever masked.
+    /// Effects of masks on each source that was ever masked.
     pub masks: BTreeMap<SourceId, MaskRecord>,
-    /// Datagrams that were lost before they could be taken, by their source; `None` if several sources send to one
+    /// Datagrams that were lost before the readout unit received them, by source; `None` if several sources send to one
     /// port.
     pub lost_datagrams: BTreeMap<Option<SourceId>, ByCause>,
-    /// The account of every stream, as builder units reported it last.
+    /// The account of every stream, as last reported by builder units.
     pub streams: BTreeMap<StreamIndex, StreamAccount>,
-    /// Sums over all sources, events, pools, streams.
+    /// Sums over all sources, events, pools and streams.
     pub ledger: Ledger,
     /// The sum of each counter over all nodes.
     pub counters: BTreeMap<Counter, u64>,
-    /// Nodes whose disk refuses what is written other than for lack of room, each with the operating system's number of
-    /// the error.
+    /// Nodes whose disk rejects writes for a reason other than lack of space, each with the error number of the
+    /// operating system.
     pub failing_disks: Vec<(NodeId, i32)>,
-    /// The last verdict about each source.
+    /// The latest synchrony verdict about each source.
     pub synchrony: Vec<SynchronyState>,
-    /// Verdicts of sources that were displaced, each with the first event in which the source is in step again.
+    /// Verdicts about sources that were displaced, each with the first event in which the source was in step again.
     pub healed: Vec<(SynchronyState, EventKey)>,
-    /// Connections of sources that ended with a life of their readout unit, which could not report it, if the source
-    /// has not come again.
+    /// Source connections that ended together with an incarnation of their readout unit, which therefore could not
+    /// report the end. Sources that have reconnected are left out.
     pub orphans: BTreeMap<SourceId, u64>,
-    /// Why the run stopped, where it was not asked to.
+    /// Why the run stopped, if the stop was not requested.
     pub stopped_by: Option<Cause>,
 }
 
 impl RunSnapshot {
-    /// Sources that have more fragments in complete events than there are complete events, and how many: the event manager knows nothing of
-    /// some events, because it took over from one that left no word of them. Holds once the run is over.
+    /// Returns the sources with more fragments in complete events than there are complete events, and the difference.
+    /// The event manager does not know some of these events, because it took over from a manager that left no record of
+    /// them. Valid once the run is over.
     pub fn beyond_events(&self) -> impl Iterator<Item = (SourceId, u64)> + '_ {
         let built = self.ledger.events.built;
         let beyond =
@@ -369,7 +370,7 @@ impl RunSnapshot {
         self.sources.iter().filter_map(move |(&id, account)| Some((id, beyond(account)?)))
     }
 
-    /// What a standing means.
+    /// Derives a snapshot from a standing.
     pub fn of(standing: &Standing) -> Self {
         let mut snapshot = Self {
             phase: standing.phase,
@@ -390,7 +391,7 @@ impl RunSnapshot {
                     (None, _) => snapshot.count_node(report.node, &told, &mut sums),
                     (Some(source), Role::Readout) => snapshot.count_source(source, &told, &mut sums),
                     (Some(stream), Role::Builder) => {
-                        // A source's doubts, or a stream's numbers; their ids may be the same.
+                        // The doubts of a source, or the numbers of a stream: their ids may coincide.
                         let (doubts, numbers): (Vec<_>, Vec<_>) =
                             told.entries().partition(|entry| entry.as_doubt().is_some());
                         doubts.iter().for_each(|entry| snapshot.count_doubt(stream, entry));
@@ -419,14 +420,15 @@ impl RunSnapshot {
         let written = if standing.is_written_when_acknowledged {
             standing.events.to_be_written()
         } else {
-            // As last reported: of a builder unit that died fewer than its files hold. `verify` has the whole number.
+            // As last reported. For a builder unit that died this is less than its files hold; `verify` has the full
+            // number.
             snapshot.counter(Counter::EventsWritten)
         };
         snapshot.ledger.events = EventAccount { written, ..standing.events };
         snapshot
     }
 
-    /// The sum of a counter over all nodes.
+    /// Returns the sum of a counter over all nodes.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters.get(&counter).copied().unwrap_or(0)
     }
@@ -437,7 +439,7 @@ impl RunSnapshot {
         }
     }
 
-    /// What a node reported of itself.
+    /// Counts the numbers that a node reported about itself.
     fn count_node(&mut self, node: NodeId, told: &Told<'_>, sums: &mut Sums) {
         for entry in told.entries() {
             if let Some(cause) = entry.as_lost() {
@@ -451,8 +453,8 @@ impl RunSnapshot {
         }
     }
 
-    /// Counts what a readout unit reported of a source. Some dozen numbers of each of hundreds of sources are read ten
-    /// times a second: so the maps by source are looked up once.
+    /// Counts the numbers that a readout unit reported about a source. Each map is looked up only once, because about a
+    /// dozen numbers for each of hundreds of sources are read ten times a second.
     fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
         let Self { sources, counts, gaps, numbering, masks, lost_datagrams, doubts, orphans, .. } = self;
         let (account, counts) = (sources.entry(source).or_default(), counts.entry(source).or_default());
@@ -498,7 +500,7 @@ impl RunSnapshot {
                 entry.add_to(numbering.entry(source).or_default());
             }
         }
-        // A source that has come again has left the life before.
+        // A source that has reconnected has left the previous incarnation.
         let before = if opened > 0 { orphans.remove(&source) } else { None };
         before.into_iter().for_each(|left| sums.add(Counter::SourceDisconnections, left));
         if !told.connected && opened > closed {
@@ -514,15 +516,15 @@ impl RunSnapshot {
             Some(Counter::StreamWritten) => account.written += entry.value,
             Some(Counter::StreamFailed) => account.failed += entry.value,
             Some(Counter::StreamInFlight) if connected => account.in_flight += entry.value,
-            // What a builder unit had on its way when it was last heard is lost with it, and selected anew elsewhere; nothing,
-            // where it ended in order.
+            // Events that a builder unit had in flight when it was last heard are lost with it, and selected again
+            // elsewhere. The number is 0 if it ended in order.
             Some(Counter::StreamInFlight) => account.failed += entry.value,
             _ => {}
         }
     }
 }
 
-/// Adds a counter to a source's account; false if it is not part of it.
+/// Adds a counter to a source's account. Returns false if the account does not contain this counter.
 fn count_fragments(account: &mut FragmentAccount, counter: Counter, value: u64, connected: bool) -> bool {
     match counter {
         Counter::FragmentsReceived => account.received += value,
@@ -535,14 +537,15 @@ fn count_fragments(account: &mut FragmentAccount, counter: Counter, value: u64, 
         Counter::FragmentsAfterStop => account.after_stop += value,
         Counter::FragmentsInDroppedEvents => account.in_dropped_events += value,
         Counter::FragmentsInFlight if connected => account.in_flight += value,
-        // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
+        // Fragments that a readout unit held when it was last heard are lost with it. The number is 0 if it ended in
+        // order.
         Counter::FragmentsInFlight => account.dropped.add(Cause::ReadoutLost, value),
         _ => return false,
     }
     true
 }
 
-/// The parts of a gap come one after the other.
+/// Adds one part of a gap. The parts of a gap arrive in order.
 fn count_gap(gaps: &mut Vec<Gap>, part: GapPart, value: u64) {
     let key = EventKey::from_bits(value);
     match (part, gaps.last_mut()) {
@@ -566,38 +569,39 @@ impl Sums {
     }
 }
 
-/// Events of a run in which a source took no part, because it was masked.
+/// A range of events in which a source did not take part, because it was masked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct MaskedInterval {
-    /// The first one.
+    /// The first event of the range.
     pub from: EventKey,
-    /// The first one in which it took part again; `None` if it did not.
+    /// The first event in which the source took part again; `None` if it did not.
     pub to: Option<EventKey>,
 }
 
 /// Whether a source takes part in the current run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Part {
-    /// It does.
+    /// The source takes part.
     #[default]
     Takes,
-    /// It is masked.
+    /// The source is masked.
     Masked,
-    /// It is to take part again, but has sent nothing yet that continues the run's numbers.
+    /// The source is to take part again, but has not yet sent any data that continues the run's numbers.
     AskedBack,
 }
 
-/// What masks have done to a source.
+/// Effects of masks on a source.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MaskRecord {
-    /// Whether it takes part now.
+    /// Whether the source takes part now.
     pub part: Part,
-    /// When it did not, in the order of events.
+    /// Ranges of events in which it did not take part, in order.
     pub intervals: Vec<MaskedInterval>,
 }
 
 impl MaskRecord {
-    /// Another life of the readout unit begins, in which the source takes part. Of the life before that it may not have told.
+    /// Begins another incarnation of the readout unit, in which the source takes part. The previous incarnation may not
+    /// have reported its last changes.
     pub(super) fn begin(&mut self, key: EventKey) {
         self.intervals.retain(|interval| interval.from < key);
         if let Some(open) = self.intervals.last_mut() {
@@ -605,8 +609,8 @@ impl MaskRecord {
         }
     }
 
-    /// The next turn of a source in one life of its readout unit. Of a life that ended while the source was masked the next one goes
-    /// on with that.
+    /// Applies the source's next change within one incarnation of its readout unit. If the previous incarnation ended
+    /// while the source was masked, the new one continues that range.
     pub(super) fn turn(&mut self, turn: usize, key: EventKey) {
         let last = self.intervals.last_mut();
         match last.filter(|last| last.to.is_none()) {

@@ -1,11 +1,13 @@
-//! Connections that have no place yet: strangers, and rivals for the place of a node that is connected already.
+//! Connections without a confirmed identity: strangers, and rivals for the identity of a node that is already
+//! connected.
 //!
-//! A node says hello at once. So few connections that have not identified themselves are kept, and for a short time.
+//! A node sends its hello immediately. Therefore only a few unidentified connections are kept, and only for a short
+//! time.
 //!
-//! A rival says that it is a node which is connected already. The node may have restarted, and its earlier connection was
-//! never closed, because its machine lost power. Or a stranger claims the name of a node that works. The earlier connection
-//! keeps its place if it says something after the hello, and loses it when it has been silent for a while. Nodes report
-//! several times a second.
+//! A rival claims to be a node that is already connected. Either the node has restarted after its machine lost power,
+//! so that its earlier connection was never closed, or a stranger claims the name of a working node. The earlier
+//! connection keeps its place if it sends anything after the rival's hello. It loses the place after a period of
+//! silence. Nodes report several times a second.
 
 use super::link::EndpointTable;
 use ropewalk_io::Endpoint;
@@ -13,19 +15,21 @@ use ropewalk_terms::{Instant, NodeId};
 use ropewalk_wire::message::Header;
 use std::time::Duration;
 
-/// Connections without an identity that a node keeps at most; the one that has been silent for longest makes room for the next.
+/// Maximum number of unidentified connections of a node. The one that has been silent for longest makes room for the
+/// next.
 pub const MOST_STRANGERS: usize = 32;
 /// How long a connection may take to identify itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Watches over them. `since` says of a connection that is not known when it spoke last, or came.
+/// Watches unidentified connections. In its functions, `since` returns for an unidentified connection when it last sent
+/// something, or was opened.
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     due: Option<Instant>,
 }
 
 impl Strangers {
-    /// The connection to close before another one is admitted.
+    /// Returns the connection to close before another one is admitted.
     pub(super) fn in_the_way<T>(
         &mut self,
         now: Instant,
@@ -37,7 +41,7 @@ impl Strangers {
         oldest.filter(|_| count >= MOST_STRANGERS).map(|(endpoint, _)| endpoint)
     }
 
-    /// The next connection that did not identify itself in time; call it until it returns `None`.
+    /// Returns the next connection that did not identify itself in time. To be called until it returns `None`.
     pub(super) fn overdue<T>(
         &mut self,
         now: Instant,
@@ -52,13 +56,13 @@ impl Strangers {
         oldest.filter(|(_, since)| now >= since.after(PATIENCE)).map(|(endpoint, _)| endpoint)
     }
 
-    /// When the next connection is overdue.
+    /// Returns when the next connection is overdue.
     pub(super) const fn next_deadline(&self) -> Option<Instant> {
         self.due
     }
 }
 
-/// How many are not known, and the one of them that has been silent for longest.
+/// Returns the number of unidentified connections, and the one that has been silent for longest.
 fn count<T>(
     connections: &EndpointTable<T>,
     since: impl Fn(&T) -> Option<Instant>,
@@ -67,33 +71,33 @@ fn count<T>(
     (unknown().count(), unknown().min_by_key(|&(_, since)| since))
 }
 
-/// Bytes that were in transit when the hello came do not prove that the sender is alive.
+/// Grace time after the hello: bytes that were in transit then do not prove that the sender is alive.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
-/// A node that reports rarely may miss this many reports.
+/// Number of reports that a rarely reporting node may miss.
 const REPORTS: u32 = 3;
-/// A node that is silent for this long counts as dead.
+/// Time of silence after which a node counts as dead.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// A connection that waits for a node's place.
+/// A connection that waits for the place of a node.
 #[derive(Debug)]
 struct Rival {
     endpoint: Endpoint,
     header: Header,
     since: Instant,
-    /// When to look at it again.
+    /// When to check it again.
     look: Instant,
 }
 
-/// The fate of a connection that waited.
+/// The decision about a waiting rival.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// The earlier one is dead.
+    /// It takes the place: the earlier connection is dead.
     Takes,
-    /// The earlier one lives.
+    /// It is rejected: the earlier connection is alive.
     StaysOut,
 }
 
-/// Connections that wait for the places of nodes, one for each at most.
+/// Connections that wait for the places of nodes, at most one for each node.
 #[derive(Debug)]
 pub(super) struct Rivals {
     waiting: Vec<Rival>,
@@ -107,12 +111,12 @@ impl Default for Rivals {
 }
 
 impl Rivals {
-    /// From now on nodes report this often.
+    /// Sets the interval at which nodes report.
     pub(super) fn reports_come(&mut self, interval: Duration) {
         self.silence = SILENCE.max(REPORTS * interval);
     }
 
-    /// A connection wants a place that is taken. False where another one waits for it already.
+    /// Adds a connection that wants an occupied place. Returns false if another one is already waiting for it.
     pub(super) fn add(&mut self, now: Instant, endpoint: Endpoint, header: &Header) -> bool {
         if self.waiting.iter().any(|rival| rival.header.sender == header.sender) {
             return false;
@@ -121,7 +125,7 @@ impl Rivals {
         true
     }
 
-    /// A connection that waits has ended.
+    /// Removes a waiting connection that has ended.
     pub(super) fn lost(&mut self, endpoint: Endpoint) {
         self.waiting.retain(|rival| rival.endpoint != endpoint);
     }
@@ -131,7 +135,8 @@ impl Rivals {
         self.waiting.clear();
     }
 
-    /// The next one of which it is known what becomes of it; `heard` says when a node's present connection spoke last.
+    /// Returns the next decided rival with its verdict. `heard` returns when a node's present connection last sent
+    /// something.
     pub(super) fn next(
         &mut self,
         now: Instant,
@@ -154,7 +159,7 @@ impl Rivals {
         None
     }
 
-    /// When the next one is to be looked at even if nothing comes.
+    /// Returns when the next rival must be checked even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.waiting.iter().map(|rival| rival.look).min()
     }
@@ -179,7 +184,7 @@ mod tests {
         let (mut strangers, mut table) = (Strangers::default(), EndpointTable::default());
         for index in 0..MOST_STRANGERS {
             assert_eq!(strangers.in_the_way(at(1), &table, |&since| since), None);
-            // The third one is known, and the second one silent for longer than the others.
+            // The third one is identified. The second one has been silent for longer than the others.
             table.insert(endpoint(index), (index != 2).then(|| at(if index == 1 { 0 } else { 1 })));
         }
         assert_eq!(strangers.in_the_way(at(1), &table, |&since| since), None, "one of them is known");
@@ -217,7 +222,8 @@ mod tests {
         Header { kind: Kind::Hello, body: 0, run, epoch, sender: NodeId::builder(index), incarnation }
     }
 
-    /// Of one that waits since 10 s: what becomes of it at this time, where the present connection spoke then.
+    /// Returns the verdict at time `now` about a rival that has waited since 10 s, if the present connection last sent
+    /// something at `heard`.
     fn verdict(now: u64, heard: Option<u64>) -> Option<Verdict> {
         let mut rivals = Rivals::default();
         assert!(rivals.add(at_ms(10_000), ONE, &hello(0)));

@@ -1,12 +1,13 @@
-//! The black box of a source: what came last, as it came, handed over to be saved when something was wrong with it.
+//! The black box of a source: its latest input, unmodified, handed over for saving when an error was seen.
 //!
 //! ```text
 //!  received bytes --copied--> Recording (a ring of bytes) --incident--> RecordingLine --> the thread that writes files
 //!                                  ^ the spare one takes its place          |
 //!                                  +------------- given back, empty <-------+
 //! ```
-//! The bytes are copied, because slices that are kept would hold the blocks of the source's pool, which it needs to go on.
-//! Memory is laid out before the run: two recordings for each source. While both are full of incidents nothing is recorded.
+//! The bytes are copied, because slices that are kept would occupy the blocks of the source's pool, which it needs to
+//! continue. Memory is allocated before the run: two recordings for each source. While both contain unsaved incidents
+//! nothing is recorded.
 
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::FrameCounts;
@@ -17,52 +18,53 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How much is kept of a source.
+/// How much input is kept of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct BlackBoxConfig {
-    /// Nothing older than this.
+    /// Maximum age.
     pub last: Duration,
-    /// At most this many bytes.
+    /// Maximum size, in bytes.
     pub max_bytes: usize,
 }
 
-/// Between two incidents of a source that are saved lies so much time: one fault often comes with a thousand others.
+/// Minimum time between two saved incidents of a source. One fault often causes many others.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The most incidents of a source that are saved in a run.
+/// Maximum number of incidents of a source that are saved in a run.
 const MOST_SAVED: u32 = 16;
-/// Bytes for each arrival on average, for which there is room.
+/// Average number of bytes in an arrival for which capacity is reserved.
 const USUAL_BYTES: usize = 256;
 
-/// What came at once: bytes of a stream, or a datagram.
+/// One arrival: bytes of a stream, or a datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Arrival {
     at: Instant,
     from: SocketAddr,
-    /// Where its bytes end, counted from the first one that was ever recorded.
+    /// Position of the end of its bytes, counted from the first byte ever recorded.
     end: u64,
-    /// In a stream: where a frame begins that was not whole before, which may be here. `None` if that is not recorded.
+    /// For a stream: where the frame that was incomplete before this arrival begins, which may be in this arrival.
+    /// `None` if that beginning is not recorded.
     frame: Option<u64>,
 }
 
-/// What came last.
+/// The latest input of a source.
 #[derive(Debug)]
 pub struct Recording {
     last: Duration,
-    /// A ring: the byte that is the n-th to come lies at n modulo its length.
+    /// A ring: byte number n lies at n modulo the length.
     bytes: Box<[u8]>,
     arrivals: VecDeque<Arrival>,
     /// Where the first arrival's bytes begin, and where the last one's end.
     begin: u64,
     end: u64,
-    /// Where the frame begins that is not whole yet.
+    /// Where the incomplete frame begins.
     frame: Option<u64>,
-    /// The first bytes of a connection of this source, needed to replay the rest.
+    /// The first bytes of the source's connection, needed to replay the rest.
     greeting: Vec<u8>,
-    /// What was wrong, and when.
+    /// The incident and its time.
     incident: Option<(&'static str, Instant)>,
 }
 
-/// The place of a greeting: that of generic fragments.
+/// Capacity for a greeting: the size of that of generic fragments.
 const GREETING_BYTES: usize = 64;
 
 impl Recording {
@@ -79,7 +81,6 @@ impl Recording {
         }
     }
 
-    /// Forgets everything.
     fn clear(&mut self) {
         self.arrivals.clear();
         (self.begin, self.end, self.frame) = (0, 0, None);
@@ -87,7 +88,7 @@ impl Recording {
     }
 
     fn record(&mut self, at: Instant, from: SocketAddr, bytes: &[u8]) {
-        // Of more than there is room for, the end.
+        // If the bytes exceed the ring, only their end is kept.
         let skipped = bytes.len().saturating_sub(self.bytes.len());
         self.end += skipped as u64;
         let bytes = &bytes[skipped..];
@@ -112,22 +113,23 @@ impl Recording {
         self.arrivals.push_back(Arrival { at, from, end: self.end, frame: self.frame });
     }
 
-    /// The last `unframed` bytes belong to a frame that is not whole yet, or to none.
+    /// Marks the last `unframed` bytes as part of an incomplete frame, or of none.
     const fn mark_frame(&mut self, unframed: usize) {
         self.frame = self.end.checked_sub(unframed as u64);
     }
 
-    /// What was wrong, and when.
+    /// Returns the incident and its time.
     pub const fn incident(&self) -> Option<(&'static str, Instant)> {
         self.incident
     }
 
-    /// When the first of it came.
+    /// Returns when the first recorded arrival came.
     pub fn since(&self) -> Option<Instant> {
         self.arrivals.front().map(|first| first.at)
     }
 
-    /// Of a stream what there is from the first frame's begin on, in two pieces, and what the connection began with.
+    /// Returns the recorded stream from the beginning of the first frame: the connection's greeting, and the bytes in
+    /// two pieces.
     pub fn stream(&self) -> [&[u8]; 3] {
         let mut frames = self.arrivals.iter().filter_map(|arrival| arrival.frame);
         let frame = frames.find(|&frame| frame >= self.begin);
@@ -136,7 +138,7 @@ impl Recording {
         [&self.greeting, first, second]
     }
 
-    /// The datagrams: when each came, from where, and its bytes in two pieces.
+    /// Returns the recorded datagrams: time of arrival, sender, and the bytes in two pieces.
     pub fn datagrams(&self) -> impl Iterator<Item = (Instant, SocketAddr, [&[u8]; 2])> {
         let begins = std::iter::once(self.begin).chain(self.arrivals.iter().map(|arrival| arrival.end));
         let one = |(arrival, begin): (&Arrival, u64)| (arrival.at, arrival.from, self.pieces(begin, arrival.end));
@@ -154,17 +156,17 @@ impl Recording {
 #[derive(Debug)]
 pub struct BlackBox {
     recording: Option<Box<Recording>>,
-    /// What the last connection began with: of each recording, whichever one it was.
+    /// The greeting of the latest connection. It belongs to every recording, whichever one is in use.
     greeting: Vec<u8>,
     saved: Producer<Box<Recording>>,
     back: Consumer<Box<Recording>>,
-    /// What was wrong since the last one was handed over.
+    /// The incident since the last hand-over.
     incident: Option<(&'static str, Instant)>,
     next: Instant,
     left: u32,
 }
 
-/// The consumer's end, for the thread that writes files.
+/// The consumer's end of the recordings, for the thread that writes files.
 #[derive(Debug)]
 pub struct RecordingLine {
     source: SourceId,
@@ -173,7 +175,7 @@ pub struct RecordingLine {
 }
 
 impl BlackBox {
-    /// A black box for this source, and where its recordings come out.
+    /// Creates a black box for this source, and the consumer's end of its recordings.
     pub fn new(source: SourceId, config: BlackBoxConfig) -> (Self, RecordingLine) {
         let (saved, to_save) = RingBuffer::new(2);
         let (mut given_back, back) = RingBuffer::new(2);
@@ -195,32 +197,33 @@ impl BlackBox {
         )
     }
 
-    /// Something came.
+    /// Records an arrival.
     pub(super) fn record(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
         if let Some(recording) = &mut self.recording {
             recording.record(now, from, bytes);
         }
     }
 
-    /// Of what came in the stream so far, the last `unframed` bytes are no whole frame. To be told before what comes next.
+    /// Marks the last `unframed` bytes of the stream so far as not part of a complete frame. To be called before the
+    /// next arrival is recorded.
     pub(super) fn mark_frame(&mut self, unframed: usize) {
         if let Some(recording) = &mut self.recording {
             recording.mark_frame(unframed);
         }
     }
 
-    /// A connection began so.
+    /// Records the greeting of a new connection.
     pub(super) fn greet(&mut self, greeting: &[u8; GREETING_BYTES]) {
         self.greeting.clear();
         self.greeting.extend_from_slice(greeting);
     }
 
-    /// Something is wrong with the source; the first word counts.
+    /// Records an incident of the source. Only the first one counts.
     pub(super) fn note(&mut self, now: Instant, what: &'static str) {
         self.incident.get_or_insert((what, now));
     }
 
-    /// Looks at what was framed, and at what was seen beside it.
+    /// Looks for incidents in the framed fragments and in the counts beside them.
     pub(super) fn look(&mut self, now: Instant, received: &[Received], counts: &FrameCounts) {
         let wrong = received.iter().find_map(|fragment| {
             let flags = fragment.meta.flags;
@@ -246,13 +249,13 @@ impl BlackBox {
         }
     }
 
-    /// Hands over what was recorded, if something was wrong with it and it is not too soon.
+    /// Hands the recording over if it has an incident and the pause since the last one is over.
     pub(super) fn hand_over(&mut self, now: Instant) {
         if self.recording.is_none() {
             self.recording = self.back.pop().ok();
         }
         if self.incident.is_none() || now < self.next || self.left == 0 {
-            // What was wrong meanwhile is part of what was saved before.
+            // Incidents during the pause are part of the recording saved before.
             self.incident = self.incident.filter(|_| now >= self.next && self.left > 0);
             return;
         }
@@ -271,24 +274,25 @@ impl BlackBox {
 }
 
 impl RecordingLine {
-    /// Whose it is.
+    /// Returns the source.
     pub const fn source(&self) -> SourceId {
         self.source
     }
 
-    /// The next recording to be saved.
+    /// Returns the next recording to be saved.
     pub fn take_next(&mut self) -> Option<Box<Recording>> {
         self.saved.pop().ok()
     }
 
-    /// One that was saved, to be filled again.
+    /// Takes back a saved recording, to be filled again.
     pub fn give_back(&mut self, mut recording: Box<Recording>) {
         recording.clear();
-        // There is room: no more come than were made. A box whose readout unit is gone needs none.
+        // There is room: no more recordings exist than were made. If the readout unit is gone, its black box needs
+        // none.
         let _ = self.back.push(recording);
     }
 
-    /// Whether no more will come.
+    /// Returns whether no further recordings will come.
     pub fn is_over(&self) -> bool {
         self.saved.is_abandoned() && self.saved.is_empty()
     }
@@ -332,7 +336,7 @@ mod tests {
                 let fit = room.take_while(|fits| *fits).count();
                 let young = all.iter().rev().take_while(|(at, _)| now.since(*at) <= config(0).last).count();
                 if fit > 0 {
-                    // Empty ones before the oldest that fits may be there or not.
+                    // Empty arrivals before the oldest one that fits may be present or not.
                     assert!(kept.len() <= young && all.ends_with(&kept), "{max_bytes}, {number}");
                     assert!(kept.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= max_bytes);
                     assert!(kept.len() >= fit.min(young).min(64), "{max_bytes}, {number}: {} of {fit}", kept.len());
@@ -379,7 +383,7 @@ mod tests {
         black_box.note(at(6), "crc_error");
         black_box.hand_over(at(6));
         assert!(line.take_next().is_none(), "too soon");
-        // Nothing is lost of what comes while it is written, nor afterwards.
+        // Nothing that arrives during the write or after it is lost.
         black_box.record(at(10_000), FROM, &[9]);
         line.give_back(saved);
         black_box.note(at(10_006), "sync_lost");

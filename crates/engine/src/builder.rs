@@ -1,4 +1,5 @@
-//! A builder unit: asks every readout unit for its super-fragments, builds, checks, has events decided, and hands them to storage.
+//! A builder unit: it requests super-fragments from every readout unit, builds and checks events, has them decided, and
+//! hands them to storage.
 
 use super::delivery::Delivery;
 use super::event_output::EventOutput;
@@ -21,22 +22,22 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a builder unit's drive is made from.
+/// Configuration of a builder unit's drive.
 #[derive(Debug)]
 pub struct BuilderDriveConfig {
-    /// The machine's configuration.
+    /// Configuration of the state machine.
     pub builder: BuilderConfig,
-    /// Who it is.
+    /// The unit's identity.
     pub identity: Identity,
-    /// Its name, for the hello.
+    /// The unit's name, for the hello.
     pub name: String,
     /// Fingerprint of the configuration.
     pub fingerprint: u64,
-    /// Where the event manager listens, or several may: the one with the highest epoch that welcomes is obeyed.
+    /// Addresses of the event managers. The unit obeys the one with the highest epoch that welcomes it.
     pub managers: Vec<String>,
-    /// Where each readout unit listens for builder units.
+    /// Address of each readout unit for builder units.
     pub readouts: Vec<String>,
-    /// How often counters are reported.
+    /// Interval between reports of counters.
     pub report_interval: Duration,
 }
 
@@ -49,7 +50,7 @@ struct Line {
     unsent: VecDeque<Message>,
 }
 
-/// A builder unit: see the module's text.
+/// A builder unit; see the module documentation.
 pub struct BuilderDrive<P: Dispatcher> {
     peers: P,
     config: BuilderDriveConfig,
@@ -57,9 +58,9 @@ pub struct BuilderDrive<P: Dispatcher> {
     output: EventOutput,
     outbox: Outbox,
     managers: Managers,
-    /// For the event manager.
+    /// Messages for the event manager.
     unsent: VecDeque<Message>,
-    /// To the readout units, by index.
+    /// Connections to the readout units, by index.
     lines: Vec<Line>,
     /// The readout unit at the other end; `None` for an event manager.
     readers: EndpointTable<(Option<usize>, MessageReader)>,
@@ -68,7 +69,7 @@ pub struct BuilderDrive<P: Dispatcher> {
     shutdown: Shutdown,
     refusal: Option<Refusal>,
     old_messages: u64,
-    /// It had something to do, and no room for further events.
+    /// Time in which it had work, and time in which it had no room for further events.
     busy: BusyTimer,
     full: BusyTimer,
     run: RunNumber,
@@ -80,10 +81,10 @@ const RETRY: Duration = Duration::from_millis(200);
 const UNSENT: usize = 256;
 
 impl<P: Dispatcher> BuilderDrive<P> {
-    /// A builder unit that writes to `sink`. Without a sink it only builds and checks events.
+    /// Creates a builder unit that writes to `sink`. Without a sink it only builds and checks events.
     ///
     /// # Errors
-    /// If an address cannot be understood.
+    /// If an address is invalid.
     pub fn new(
         config: BuilderDriveConfig,
         peers: P,
@@ -118,45 +119,45 @@ impl<P: Dispatcher> BuilderDrive<P> {
         })
     }
 
-    /// The same, whose events are decided and selected so; before anything was built. While the run drains decisions are
-    /// waited for as long as `patience` is; what has none then is set aside.
+    /// Adds a filter stage that decides on and selects events. To be called before anything is built. While the run
+    /// drains, decisions are awaited for up to `patience`; events without a decision are then set aside.
     #[must_use]
     pub fn with_filter(mut self, filter: FilterStage, patience: Duration) -> Self {
         self.output = self.output.with_filter(filter, patience);
         self
     }
 
-    /// The same, with a tap through which monitoring gets an event now and then.
+    /// Adds a tap that passes some events to monitoring.
     #[must_use]
     pub fn with_tap(mut self, tap: Tap) -> Self {
         self.output = self.output.with_tap(self.config.identity.node, tap);
         self
     }
 
-    /// The same, whose reports say how much is free where it writes.
+    /// Adds the free space of the output to the reports.
     #[must_use]
     pub fn with_room(mut self, room: OutputRoom) -> Self {
         self.output = self.output.with_room(room);
         self
     }
 
-    /// The machine, for tests and checkers.
+    /// Returns the state machine, for tests and checkers.
     pub const fn machine(&self) -> &Builder {
         &self.builder
     }
 
-    /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
+    /// Returns the epoch and the incarnation of the event manager whose order was carried out last. For checkers.
     pub const fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
         self.managers.last_order()
     }
 
-    /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
-    /// for what is staged, one for each connection.
+    /// Returns the accounts of the pools, for tests and checkers. After a run the only blocks in use are those being
+    /// filled: one for staging, and one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
         self.output.pools().chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
     }
 
-    /// Opens what is not open.
+    /// Opens the missing connections.
     fn call(&mut self, now: Instant) {
         if self.shutdown.is_done() {
             return;
@@ -192,7 +193,8 @@ impl<P: Dispatcher> BuilderDrive<P> {
                     if let Some((_, reader)) = self.readers.get_mut(endpoint) {
                         reader.push(slice);
                     }
-                    // What one poll brought is looked at as a whole: in one process each fragment is a slice.
+                    // All slices that one poll returned are processed together: within one process each fragment is a
+                    // slice.
                     if !matches!(came.as_slice(), [Event::Received { endpoint: next, .. }, ..] if *next == endpoint) {
                         self.read(now, endpoint);
                     }
@@ -231,7 +233,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         }
     }
 
-    /// Takes one message; false if the connection is of no more use.
+    /// Processes one message. Returns false if the connection is no longer usable.
     fn hear(
         &mut self,
         now: Instant,
@@ -263,7 +265,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         true
     }
 
-    /// Carries out what the event manager that is obeyed wants; what another one wants is counted.
+    /// Carries out an order of the obeyed event manager. Orders of other managers are only counted.
     fn order(&mut self, now: Instant, endpoint: Endpoint, header: &Header, message: &Message) {
         if !self.managers.is_obeyed(endpoint, header.epoch) {
             self.old_messages += 1;
@@ -274,7 +276,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         self.enter(now, header.run);
         match message {
             Message::Finished(_) => return self.shutdown.dismiss(),
-            // What comes up to that key is the machine's; how long the disk is waited for is storage's.
+            // The machine handles the events up to that key; storage handles the time-out of the disk.
             Message::StopAt(_) => return self.output.drain(now),
             Message::Finish => self.shutdown.finish(),
             Message::Set(setting) => match setting.parameter {
@@ -287,7 +289,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         self.builder.message(now, message);
     }
 
-    /// An event manager takes this node in; false if a younger one is obeyed.
+    /// Handles the welcome of an event manager. Returns false if a manager with a higher epoch is obeyed.
     fn welcomed(&mut self, now: Instant, endpoint: Endpoint, epoch: Epoch) -> bool {
         let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
         let Welcomed::Obeyed { left } = welcomed else { return false };
@@ -300,7 +302,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         true
     }
 
-    /// The first message of a run opens its directory.
+    /// Enters the run. The first message of a run opens its directory.
     fn enter(&mut self, now: Instant, run: RunNumber) {
         if run == self.run || run == RunNumber(0) {
             return;
@@ -325,7 +327,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         reader.drop_fragments();
     }
 
-    /// Takes what a readout unit of this process hands over, and gives it back empty.
+    /// Takes the content of a delivery that a readout unit of this process hands over, and returns it empty.
     fn unpack(&mut self, now: Instant, endpoint: Endpoint, parcel: Parcel) {
         let Some(&mut (Some(line), _)) = self.readers.get_mut(endpoint) else { return };
         let Ok(mut delivery) = parcel.open::<Delivery>() else { return };
@@ -336,7 +338,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
             self.old_messages += delivery.len() as u64;
             delivery.unpack(|_, _| {});
         }
-        // Where it cannot go back the connection has ended, and the next one begins with deliveries of its own.
+        // If it cannot be returned, the connection has ended. The next connection has deliveries of its own.
         let _ = self.peers.hand_over(endpoint, Parcel::new(delivery, 0));
     }
 
@@ -357,7 +359,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         }
     }
 
-    /// Carries out what the machine wants, as far as there is room for it.
+    /// Carries out the machine's actions, as far as there is room for them.
     fn act(&mut self, now: Instant) -> usize {
         let mut work = 0;
         while self.flush() {
@@ -377,7 +379,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         work + self.output.turn(now, &mut self.builder, usize::MAX)
     }
 
-    /// Sends what waits for connections that stand; false if the machine should not be asked for more.
+    /// Sends queued messages over the open connections. Returns false if the machine should not be asked for more.
     fn flush(&mut self) -> bool {
         let Self { outbox, peers, managers, unsent, lines, .. } = self;
         outbox.flush(peers, managers.obeyed(), unsent);
@@ -389,13 +391,13 @@ impl<P: Dispatcher> BuilderDrive<P> {
         room
     }
 
-    /// After the manager's `Finish`: closes the files, then reports, then says so.
+    /// Ends the run after the manager's `Finish`: closes the files, sends the last report, then sends `Finished`.
     fn end(&mut self, now: Instant) {
         if !self.shutdown.is_told() || !self.output.is_idle() || self.builder.awaits_lumisection() {
             return;
         }
         if self.shutdown.is_said() {
-            // The manager ends when all others have closed their connections to it.
+            // The manager ends once all other nodes have closed their connections to it.
             if self.unsent.is_empty()
                 && let Some(manager) = self.managers.obeyed()
                 && self.shutdown.leaves()
@@ -418,7 +420,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
         self.flush();
     }
 
-    /// All counters: those of the machine, of the event output and of the drive.
+    /// Returns all counters: of the machine, the event output and the drive.
     fn numbers(&self) -> impl Iterator<Item = ReportEntry> {
         let own = [(Counter::ThreadBusyTime, self.busy), (Counter::BuilderFullTime, self.full)]
             .map(|(counter, timer)| ReportEntry { source: None, what: counter as u16, value: timer.nanoseconds() });

@@ -1,5 +1,5 @@
-//! The link cards of a readout unit: when to look at their rings, how to sleep until there is something, the subscribers of
-//! their e-links, and emulated cards.
+//! The link cards of a readout unit: when to poll their rings, how to sleep until data arrive, the subscribers of their
+//! e-links, and emulated cards.
 //!
 //! ```text
 //!  EmulatedCardDrive, or a card --> ring --> flow's CardInput --> fragments -> flow::Readout
@@ -25,24 +25,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a reader that looks again and again may sleep in between.
+/// Maximum sleep of a reader that polls.
 const POLL: Duration = Duration::from_micros(200);
 
-/// A card as its readout unit reads it.
+/// A card as seen by its readout unit.
 struct Card<D> {
     input: CardInput,
-    /// Who else wants its chunks.
+    /// Subscribers of its chunks.
     subscribers: Option<CardSubscribers<D>>,
-    /// What its writer rings; `None` if it is polled.
+    /// The bell that its writer rings; `None` if the ring is polled.
     bell: Option<Bell>,
-    /// The writer was asked to ring.
+    /// Whether the writer was asked to ring.
     is_armed: bool,
 }
 
 /// All cards of a readout unit.
 pub(super) struct Cards<D> {
     cards: Vec<Card<D>>,
-    /// When to look at polled cards again.
+    /// When to poll again.
     poll_due: Option<Instant>,
 }
 
@@ -66,74 +66,77 @@ impl<D: Dispatcher> Cards<D> {
         self.cards.push(Card { input, subscribers, bell, is_armed: false });
     }
 
-    /// What reads each card, for checkers.
+    /// Returns the input of each card, for checkers.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &CardInput> {
         self.cards.iter().map(|card| &card.input)
     }
 
-    /// What the subscribers of each card got, and how many of them are known without a connection, for checkers.
+    /// Returns the report of each card's subscribers, and the number of expected subscribers without a connection. For
+    /// checkers.
     pub(super) fn served(&self) -> impl Iterator<Item = (ServerReport, usize)> {
         self.cards.iter().filter_map(|card| card.subscribers.as_ref().map(CardSubscribers::served))
     }
 
-    /// Takes what has come. Returns how much happened.
+    /// Processes the available data. Returns the amount of work done.
     pub(super) fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
         let is_polled = self.cards.iter().any(|card| card.bell.is_none() && !card.input.is_ended());
         self.poll_due = is_polled.then(|| now.after(POLL));
         self.cards.iter_mut().map(|card| card.turn(now, readout)).sum()
     }
 
-    /// Whether all subscribers have what was decoded, in the transport at least: their account can be made.
+    /// Returns whether all decoded data is at least in the transport to every subscriber, so that their account is
+    /// final.
     pub(super) fn are_settled(&self) -> bool {
         let is_settled =
             |card: &Card<D>| card.subscribers.as_ref().is_none_or(|subscribers| subscribers.is_settled(&card.input));
         self.cards.iter().all(is_settled)
     }
 
-    /// Cuts off subscribers that do not read, so that the account can be made. Returns how many.
+    /// Disconnects subscribers that do not read, so that the account can be made. Returns their number.
     pub(super) fn cut_off(&mut self, now: Instant) -> usize {
         let cut_off = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.cut_off(now, &mut card.input));
         self.cards.iter_mut().filter_map(cut_off).sum()
     }
 
-    /// The readout unit has ended: subscribers get the rest and the end. Returns how much happened.
+    /// Sends the rest and the end to subscribers after the readout unit has ended. Returns the amount of work done.
     pub(super) fn leave(&mut self, now: Instant) -> usize {
         self.poll_due = None;
         let leave = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.leave(now, &mut card.input));
         self.cards.iter_mut().filter_map(leave).sum()
     }
 
-    /// Whether all subscribers have got the end.
+    /// Returns whether all subscribers have received the end.
     pub(super) fn have_left(&self) -> bool {
         self.cards.iter().filter_map(|card| card.subscribers.as_ref()).all(CardSubscribers::has_left)
     }
 
-    /// Whether a card waits for room, and all that is held would fit into half of its ring: one fragment pins its page.
+    /// Returns whether a card lacks room although all held data would fit into half of its ring: each fragment pins its
+    /// whole page.
     pub(super) fn want_evacuation(&self, readout: &Readout) -> bool {
         let mut starved = self.cards.iter().filter(|card| card.input.is_starved());
         starved.any(|card| readout.held_bytes() * 2 <= card.input.ring().capacity())
     }
 
-    /// When the next turn is due even if nothing rings.
+    /// Returns when the next turn is due even if no bell rings.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let audiences = self.cards.iter().filter_map(|card| card.subscribers.as_ref()?.next_deadline());
         audiences.chain(self.poll_due).min()
     }
 
-    /// Before the thread sleeps: false if there is something to do right now; arms the bells.
+    /// Prepares the thread's sleep and arms the bells. Returns false if there is work to do immediately.
     pub(super) fn prepare_wait(&mut self) -> bool {
-        // All are asked, so that all are armed.
+        // Every card is asked, so that every bell is armed.
         let busy = self.cards.iter_mut().map(Card::prepare_wait).filter(|may_sleep| !may_sleep).count();
         busy == 0
     }
 
-    /// What becomes readable when something comes.
+    /// Returns the descriptors that become readable when data arrive.
     pub(super) fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let bells = self.cards.iter().filter_map(|card| card.bell.as_ref()).map(Bell::as_fd);
         bells.chain(self.cards.iter().filter_map(|card| card.subscribers.as_ref()?.wait_descriptor()))
     }
 
-    /// The accounts of the rings' pages.
+    /// Returns the accounts of the rings' pages.
     pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
         self.cards.iter_mut().map(|card| {
             card.input.ring_mut().collect();
@@ -141,7 +144,7 @@ impl<D: Dispatcher> Cards<D> {
         })
     }
 
-    /// What is counted here, cumulative.
+    /// Returns the cumulative counters of the cards.
     pub(super) fn counters(&self) -> impl Iterator<Item = (Counter, u64)> {
         let sum = |of: fn(&CardInput) -> u64| self.cards.iter().map(|card| of(&card.input)).sum();
         let of_cards = [
@@ -177,7 +180,8 @@ impl<D: Dispatcher> Cards<D> {
             .sum()
     }
 
-    /// Numbers that stand beside those of connections: bytes that the cards wrote, their pages, and copies for subscribers.
+    /// Returns the card part of a counter that connections share: bytes written by the cards, their pages, and copies
+    /// for subscribers.
     pub(super) fn shared_counter(&self, counter: Counter) -> u64 {
         let of = |card: &Card<D>| {
             let (ring, account) = (card.input.ring(), card.input.ring().account());
@@ -224,21 +228,21 @@ impl<D: Dispatcher> Card<D> {
     }
 }
 
-/// How often to check what waits for subscribers when the card has little room.
+/// Interval of the check for data queued for subscribers when the card has little room.
 const RELIEF: Duration = Duration::from_millis(1);
-/// How long subscribers may take to get the end.
+/// Maximum time for subscribers to receive the end.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// The server of one card, as the listener that its input knows.
+/// The server of one card. It is the listener of the card's input.
 pub(super) struct CardSubscribers<D> {
     server: StreamServer<D>,
     rules: EventRules,
-    /// How far the present batch was routed.
+    /// Position up to which the current batch was routed.
     cursor: BatchCursor,
-    /// The time of this turn.
+    /// Time of this turn.
     now: Instant,
     relief_due: Instant,
-    /// Until when the end of the stream is announced to subscribers.
+    /// Time limit for announcing the end of the stream to subscribers.
     leaves_by: Option<Instant>,
     has_left: bool,
 }
@@ -256,18 +260,18 @@ impl<D: Dispatcher> CardSubscribers<D> {
         }
     }
 
-    /// Before the card is read: accepts and drops connections. Returns how much happened.
+    /// Accepts and drops connections before the card is read. Returns the amount of work done.
     pub(super) fn hear(&mut self, now: Instant) -> usize {
         self.now = now;
         self.server.hear_all(now)
     }
 
-    /// Whether the card is to be read: as many subscribers came as are waited for.
+    /// Returns whether the card is to be read: all awaited subscribers have connected.
     pub(super) const fn has_begun(&self) -> bool {
         self.server.has_begun()
     }
 
-    /// After the card was read: sends what is due. What waits leaves the card's memory where that is tight.
+    /// Sends due data after the card was read. If the card's memory is tight, copies the queued data out of it.
     pub(super) fn send(&mut self, is_tight: bool) -> usize {
         if is_tight && self.now >= self.relief_due {
             self.relief_due = self.now.after(RELIEF);
@@ -276,7 +280,7 @@ impl<D: Dispatcher> CardSubscribers<D> {
         self.server.send_all(self.now)
     }
 
-    /// Whether all data that `input` has decoded is at least in the transport to every subscriber.
+    /// Returns whether all data that `input` has decoded is at least in the transport to every subscriber.
     pub(super) fn is_settled(&self, input: &CardInput) -> bool {
         input.is_heard() && self.server.is_settled() || is_planted(Flaw::RestUnheard)
     }
@@ -290,12 +294,12 @@ impl<D: Dispatcher> CardSubscribers<D> {
         gone
     }
 
-    /// What the server did, and how many expected subscribers are missing, for checkers.
+    /// Returns the server's report and the number of missing expected subscribers, for checkers.
     pub(super) fn served(&self) -> (ServerReport, usize) {
         (self.server.report(), self.server.absent())
     }
 
-    /// Nothing more comes.
+    /// Ends the stream: no data will follow.
     pub(super) const fn end(&mut self) {
         self.server.end();
     }
@@ -330,7 +334,7 @@ impl<D: Dispatcher> CardSubscribers<D> {
         self.server.wait_descriptor()
     }
 
-    /// What this server adds to a counter of the readout unit.
+    /// Returns this server's part of a counter of the readout unit.
     pub(super) fn counted(&self, counter: Counter) -> u64 {
         let report = self.server.report();
         let all = &report.subscribers;
@@ -363,12 +367,12 @@ impl<D: Dispatcher> Listener for CardSubscribers<D> {
     }
 }
 
-/// Bytes written before they are handed over.
+/// Bytes written before the card hands them over.
 const TURN_BYTES: usize = 256 << 10;
-/// How long the card waits before it looks for room again, or for the end.
+/// Time until the card checks again for room, or for the end.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// A card on one thread.
+/// An emulated card, on one thread.
 pub struct EmulatedCardDrive {
     card: EmulatedCard,
     ring: RingWriter,
@@ -381,14 +385,14 @@ pub struct EmulatedCardDrive {
 }
 
 impl EmulatedCardDrive {
-    /// A card that writes what `gate` lets through; `bell` is rung when its reader sleeps.
+    /// Creates a card that writes the events that `gate` admits. It rings `bell` when its reader sleeps.
     pub fn new(config: EmulatedCardConfig, ring: RingWriter, bell: Option<Bell>, gate: Arc<TriggerGate>) -> Self {
         let sent = config.links.iter().map(|link| (link.source, Arc::default())).collect();
         let card = EmulatedCard::new(config);
         Self { card, ring, bell, gate, started: None, deadline: None, sent, is_done: false }
     }
 
-    /// What each e-link says that it sent.
+    /// Returns the record of sent data of each e-link.
     pub fn sent(&self) -> Vec<(SourceId, Arc<Sent>)> {
         self.sent.clone()
     }

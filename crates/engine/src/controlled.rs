@@ -1,11 +1,11 @@
-//! Front ends under run control: their connections, the messages on them, and their reports.
+//! Front ends under run control: their connections, messages and reports.
 //!
 //! ```text
 //!  front end <--commands, words--> Link <--> flow::control::front_ends --commands--> the run's nodes
 //!                    slow readings -> rate -> run_file::SlowReading -> Storage, a segment of its own
 //! ```
-//! A connection of a front end outlives a run; so does this drive. The front end sends its data elsewhere: to a readout unit,
-//! whose address the drive passes to it.
+//! The connection of a front end outlives a run, and so does this drive. The front end sends its data to a readout
+//! unit; the drive passes it that unit's address.
 
 use super::Drive;
 use super::link::{EndpointTable, received};
@@ -29,46 +29,46 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Where front ends call, and who they are.
+/// Configuration of the run control of front ends.
 #[derive(Clone, Debug)]
 pub struct ControlledDriveConfig {
-    /// The front ends and how long they are waited for.
+    /// The front ends and their time-outs.
     pub front_ends: FrontEndsConfig,
-    /// Where they connect to.
+    /// Address to listen on.
     pub listen: String,
-    /// Which life of this node; the file of slow readings has it.
+    /// Incarnation of this node, recorded in the file of slow readings.
     pub incarnation: Incarnation,
 }
 
-/// How long a connection may take until it has said who it is.
+/// Time in which a connection must identify itself.
 const RECOGNITION: Duration = Duration::from_secs(5);
-/// Connections that may stand without having said who they are.
+/// Maximum number of unidentified connections.
 const MOST_STRANGERS: usize = 64;
-/// Slow readings that wait for the disk.
+/// Maximum number of slow readings that wait for the disk.
 const MOST_READINGS: usize = 4096;
 
-/// Run control of front ends over endpoints: see the module's picture.
+/// Run control of front ends over endpoints; see the picture above.
 pub struct ControlledDrive<P: Dispatcher, D: Disk> {
     peers: P,
     service: ServicePoint,
     machine: FrontEnds,
     staging: Staging,
     links: EndpointTable<Link>,
-    /// By place in the configuration: its connection.
+    /// The connection of each front end, by its place in the configuration.
     connected: Vec<Option<Endpoint>>,
     strangers: usize,
-    /// Orders to the run's nodes.
+    /// Commands for the run's nodes.
     for_nodes: VecDeque<RunCommand>,
     events: Vec<Event>,
     refused: u64,
-    /// Where slow readings are written; `None` if nothing is.
+    /// Where slow readings are written; `None` if they are not.
     storage: Option<Storage<D>>,
     readings: VecDeque<(SourceId, Reading)>,
     record: Vec<u8>,
     incarnation: Incarnation,
-    /// Slow readings are taken, or their file is being closed.
+    /// Whether slow readings are accepted, or their file is being closed.
     is_recording: bool,
-    /// There is such a file.
+    /// Whether there is a file of slow readings.
     has_recorded: bool,
     is_over: bool,
 }
@@ -77,7 +77,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
     /// Opens the service point.
     ///
     /// # Errors
-    /// If the address cannot be listened on.
+    /// If it cannot listen on the address.
     pub fn new(
         config: ControlledDriveConfig,
         mut peers: P,
@@ -106,12 +106,12 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         })
     }
 
-    /// Where front ends connect to, port filled in.
+    /// Returns the address that front ends connect to, including the port.
     pub fn address(&self) -> String {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
-    /// Begins a run, or with `taken_over` goes on with one whose event manager is no more.
+    /// Begins a run. With `taken_over`, continues a run whose event manager has ended.
     pub fn start(&mut self, now: Instant, order: RunOrder, taken_over: bool) {
         if self.machine.phase().is_active() {
             return;
@@ -129,52 +129,52 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         self.machine.stop(now, last);
     }
 
-    /// Masks or unmasks a source. The front end of a masked source is not waited for.
+    /// Masks or unmasks a source. The front end of a masked source is not awaited.
     pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
         self.machine.mask(now, source, is_masked);
     }
 
-    /// Pauses the run, or lets it go on; see [`FrontEnds::pause`].
+    /// Pauses or resumes the run; see [`FrontEnds::pause`].
     pub fn pause(&mut self, now: Instant, is_paused: bool) {
         self.machine.pause(now, is_paused);
     }
 
-    /// Ends the run at once.
+    /// Ends the run immediately.
     pub fn force_stop(&mut self, now: Instant) {
         self.machine.force_stop(now);
     }
 
-    /// The run's nodes are so far.
+    /// Reports the phase of the run's nodes.
     pub fn nodes_are(&mut self, now: Instant, nodes: RunPhase) {
         self.machine.nodes_are(now, nodes);
     }
 
-    /// The next command for the run's nodes.
+    /// Returns the next command for the run's nodes.
     pub fn next_for_nodes(&mut self) -> Option<RunCommand> {
         self.for_nodes.pop_front()
     }
 
-    /// What is known now.
+    /// Returns the current account.
     pub fn account(&self) -> FrontEndsAccount {
         FrontEndsAccount::of(&self.machine)
     }
 
-    /// The machine, for tests and checkers.
+    /// Returns the state machine, for tests and checkers.
     pub const fn machine(&self) -> &FrontEnds {
         &self.machine
     }
 
-    /// No run goes on, and the file of the last one's slow readings is closed.
+    /// Returns whether no run is active and the file of the last run's slow readings is closed.
     pub fn is_at_rest(&self) -> bool {
         !self.machine.phase().is_active() && !self.is_recording
     }
 
-    /// Ends the drive: front ends are not served any more.
+    /// Ends the drive: front ends are no longer served.
     pub const fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// The accounts of its pools, for tests and checkers.
+    /// Returns the accounts of its pools, for tests and checkers.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
         self.staging.pool_mut().collect();
         [self.staging.pool().account()].into_iter().chain(received(&mut self.peers)).collect()
@@ -208,7 +208,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
     }
 
     fn read(&mut self, now: Instant, endpoint: Endpoint, slice: Slice) {
-        // What is on its way out says nothing any more.
+        // Input of a connection that is being closed is ignored.
         if self.links.get_mut(endpoint).is_none_or(|link| link.is_ending) {
             return;
         }
@@ -235,14 +235,14 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         }
     }
 
-    /// Takes one word; false if nothing more is wanted over this connection.
+    /// Handles one message. Returns false if the connection is no longer needed.
     fn hear(&mut self, now: Instant, endpoint: Endpoint, link: &mut Link, word: Word) -> bool {
         match (word, link.place) {
             (Word::Hello(hello), None) => self.greet(now, endpoint, link, hello),
-            // A peer that begins without a hello, or repeats it, does not speak this protocol.
+            // A peer that does not begin with a hello, or repeats it, does not follow this protocol.
             (Word::Hello(_), Some(_)) | (_, None) => false,
             (Word::Report(reading), Some(place)) => {
-                // When the run is over its file is being closed.
+                // After the end of the run its file is being closed.
                 let has_file = self.is_recording && self.machine.phase().is_active();
                 let has_room = has_file && self.readings.len() < MOST_READINGS;
                 if self.machine.reported(now, place, has_room) {
@@ -274,7 +274,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
             }
             Ok(place) => {
                 if let Some(before) = self.connected[place].replace(endpoint) {
-                    // A leftover: it has been silent for long.
+                    // A stale connection: it has been silent for long.
                     self.links.remove(before);
                     self.peers.abort(before);
                     self.machine.lost(now, place);
@@ -295,12 +295,12 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
                 self.connected[place] = None;
                 self.machine.lost(now, place);
             }
-            // It was a leftover, or is known no more.
+            // It was a stale connection, or is no longer known.
             _ => {}
         }
     }
 
-    /// Does what the machine says, and sends what was said.
+    /// Carries out the machine's actions, and sends its messages.
     fn act(&mut self, now: Instant) -> usize {
         let mut work = 0;
         while let Some(action) = self.machine.poll(now) {
@@ -332,7 +332,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         }
     }
 
-    /// Writes slow readings; closes their file at the run's end.
+    /// Writes slow readings. Closes their file at the end of the run.
     fn record(&mut self, now: Instant) -> usize {
         let Some(storage) = &mut self.storage else { return 0 };
         let mut work = storage.poll(now, &mut Vec::new());
@@ -340,7 +340,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
             self.record.clear();
             let Reading { time, value, name, unit } = reading.clone();
             let encoded = SlowReading { source: *source, time, value, name, unit }.encode(&mut self.record);
-            // Its texts are bounded, so that no record is too long.
+            // The texts are bounded, so that no record is too long.
             if encoded.is_ok() && !storage.add_record(now, &self.record) {
                 break;
             }
@@ -358,7 +358,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         work
     }
 
-    /// When the next connection that has not said who it is is closed.
+    /// Returns when the next unidentified connection is to be closed.
     fn recognition_due(&self) -> Option<Instant> {
         (self.strangers > 0).then(|| self.links.entries().map(|link| link.since.after(RECOGNITION)).min()).flatten()
     }
@@ -392,16 +392,17 @@ impl<P: Dispatcher, D: Disk> Drive for ControlledDrive<P, D> {
     }
 }
 
-/// Commands that may wait for a front end that does not read, in bytes: settings, and what follows them.
+/// Maximum size of the commands queued for a front end that does not read, in bytes: settings and the commands after
+/// them.
 const MOST_OUTGOING: usize = 4 * LARGEST_BODY_BYTES;
 
-/// What is known of a connection.
+/// State of a connection.
 struct Link {
-    /// Whose it is; `None` before its hello.
+    /// The front end, by its place; `None` before its hello.
     place: Option<usize>,
-    /// When it came to stand.
+    /// When it was opened.
     since: Instant,
-    /// Closed as soon as all queued messages are sent.
+    /// Whether to close it as soon as all queued messages are sent.
     is_ending: bool,
     bytes: ByteQueue,
     scratch: Vec<u8>,
@@ -426,10 +427,10 @@ impl Link {
         self.bytes.push(slice);
     }
 
-    /// The next word that came whole.
+    /// Returns the next complete message.
     ///
     /// # Errors
-    /// If the bytes are not messages: the connection is of no more use.
+    /// If the bytes are not messages. The connection is then unusable.
     fn next_word(&mut self) -> Result<Option<Word>, FrameError> {
         let Some(head) = self.bytes.peek_array::<FRAME_BYTES>(0) else { return Ok(None) };
         let frame = Frame::parse(&head)?;
@@ -442,8 +443,8 @@ impl Link {
         Word::decode(frame.kind, &self.scratch).map(Some)
     }
 
-    /// Queues a command, to be sent as soon as there is room. Returns false if too much is queued already: the front
-    /// end does not read.
+    /// Queues a command, to be sent as soon as there is room. Returns false if too much is queued already, because the
+    /// front end does not read.
     fn say(&mut self, command: &Command) -> bool {
         command.encode(&mut self.outgoing);
         self.outgoing.len() <= MOST_OUTGOING
@@ -466,34 +467,34 @@ impl Link {
     }
 }
 
-/// One front end.
+/// The state of one front end.
 #[derive(Clone, Debug)]
 pub struct FrontEndState {
-    /// Which source it is.
+    /// Its source.
     pub source: SourceId,
-    /// It is the trigger source.
+    /// Whether it is the trigger source.
     pub is_trigger: bool,
-    /// Events need it.
+    /// Whether events require it.
     pub is_required: bool,
-    /// It is connected.
+    /// Whether it is connected.
     pub is_connected: bool,
-    /// It is not waited for in this run any more.
+    /// Whether it is no longer awaited in this run.
     pub is_left_behind: bool,
-    /// How it calls itself, and the versions of its firmware and library; empty before it was connected.
+    /// Its own name, and the versions of its firmware and library; empty before it first connected.
     pub name: String,
     /// See `name`.
     pub versions: String,
-    /// It said that it was ready for this run: it has its settings.
+    /// Whether it reported that it was ready for this run: it has its settings.
     pub was_ready: bool,
-    /// How far it came in this run.
+    /// Its stage in this run.
     pub stage: Stage,
-    /// What it said of itself last.
+    /// The status that it last reported.
     pub status: Status,
-    /// The trigger source's account.
+    /// The trigger source's account of vetoed triggers.
     pub vetoed: Option<Vetoed>,
-    /// The number of the last event so far, while the trigger source is held by a pause.
+    /// The number of the latest event, while a pause holds the trigger source.
     pub held: Option<u64>,
-    /// What it sent.
+    /// The account of the data it sent.
     pub stopped: Option<Stopped>,
     /// Slow readings taken in this run.
     pub readings: u64,
@@ -523,27 +524,27 @@ impl FrontEndState {
     }
 }
 
-/// All of them, in one run.
+/// The state of all front ends in one run.
 #[derive(Clone, Debug, Default)]
 pub struct FrontEndsAccount {
-    /// The present run, or the last one; 0 before the first.
+    /// The current or latest run; 0 before the first.
     pub run: RunNumber,
-    /// How far they are.
+    /// Phase of the front ends.
     pub phase: FrontEndPhase,
-    /// The number of its first event.
+    /// Number of the run's first event.
     pub first: u64,
-    /// That of its last one, once it is known.
+    /// Number of its last event, once known.
     pub last: Option<u64>,
     /// The front ends, in the order of the configuration.
     pub front_ends: Vec<FrontEndState>,
-    /// What went wrong in the run.
+    /// Incidents of the run.
     pub incidents: Vec<Incident>,
-    /// Incidents for which there was no room.
+    /// Number of incidents beyond those recorded.
     pub incidents_beyond: u64,
 }
 
 impl FrontEndsAccount {
-    /// What the machine knows now.
+    /// Derives the account from the machine.
     fn of(machine: &FrontEnds) -> Self {
         let (incidents, incidents_beyond) = machine.incidents();
         Self {

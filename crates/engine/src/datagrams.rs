@@ -1,4 +1,4 @@
-//! Sources whose frames come in datagrams: over UDP, straight over IP, or from a capture in the place of both.
+//! Sources whose frames arrive in datagrams: over UDP, directly over IP, or from a capture instead of either.
 //!
 //! ```text
 //!  receiver --datagram from an address--> whose? --> the source's DatagramFramer --> fragments -> flow::Readout
@@ -6,7 +6,7 @@
 //!                                           +-> of no source: counted
 //! ```
 //! Senders of datagrams cannot be held back. If the machine has no room, datagrams stay in the kernel as long as it has
-//! some; the datagrams that it drops are counted. Datagrams from before the run are received and counted as stale, so
+//! room; the datagrams that it drops are counted. Datagrams from before the run are received and counted as stale, so
 //! that no old data waits there.
 
 use super::black_box::BlackBox;
@@ -21,26 +21,26 @@ use ropewalk_wire::description::Description;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-/// How to tell the sources of one receiver apart.
+/// How to assign datagrams to the sources of one receiver.
 #[derive(Clone, Debug)]
 pub enum Demux {
-    /// There is one.
+    /// There is only one source.
     Single,
-    /// By the address that a datagram comes from.
+    /// By the address of the sender.
     Address(Boards),
-    /// By what its frame says ([`Description::board_of`]).
+    /// By a field of the frame ([`Description::board_of`]).
     Field(Boards),
 }
 
 /// The configuration of a receiver for a readout unit.
 pub struct DatagramInputConfig {
-    /// What receives.
+    /// The receiver.
     pub receiver: Box<dyn Receiver + Send>,
-    /// Who sends there, in the order of `demux`: each source, and what its datagrams are waited for.
+    /// The sources in the order of `demux`, each with its description and time limits.
     pub sources: Vec<(SourceId, Description, DatagramLimits)>,
-    /// How to tell them apart.
+    /// How to assign datagrams to the sources.
     pub demux: Demux,
-    /// They send whether a run is taken or not; a capture waits.
+    /// Whether the sources send independently of a run. A capture waits for the run.
     pub is_live: bool,
 }
 
@@ -49,12 +49,12 @@ struct Route {
     /// Its index in the machine.
     source: usize,
     framer: DatagramFramer<Description>,
-    /// What divides its frames, where they hold several events.
+    /// Divides its frames, if they hold several events.
     splitter: Option<Box<SourceSplitter>>,
     has_come: bool,
-    /// When the last one of a recording came, by that recording's clock; `None` for live datagrams.
+    /// Arrival time of the last datagram of a recording, by that recording's clock; `None` for live datagrams.
     came: Option<Instant>,
-    /// What came last, where that is kept.
+    /// Records its latest input, if configured.
     black_box: Option<Box<BlackBox>>,
 }
 
@@ -65,18 +65,18 @@ struct Input {
     routes: Vec<Route>,
     is_live: bool,
     packets: Vec<Packet>,
-    /// Datagrams for which there was no room yet, in their order.
+    /// Datagrams for which there was no room yet, in order.
     waiting: VecDeque<Packet>,
-    /// It is not read, because this source of it, a route, has no room.
+    /// The route whose source has no room. Until it has, the receiver is not read.
     blocked_by: Option<usize>,
-    /// Everything that would ever come was taken.
+    /// Whether all datagrams that will ever arrive were taken.
     has_ended: bool,
     nobodys: u64,
-    /// What was lost before the run began, which is no loss of the run; `None` before it begins.
+    /// Losses before the run began, which do not count as losses of the run; `None` before the run.
     lost_before: Option<ByCause>,
-    /// What was lost since, as it was asked for last.
+    /// Losses since then, as of the last query.
     lost: ByCause,
-    /// How often its multicast group was lost with the network card, as it was asked for last.
+    /// Number of times its multicast group was lost with the network card, as of the last query.
     groups_lost: u64,
 }
 
@@ -87,19 +87,20 @@ pub(super) struct Datagrams {
     received: Vec<Received>,
 }
 
-/// Datagrams of one receiver in one turn, about.
+/// Approximate number of datagrams of one receiver in one turn.
 const AT_ONCE: usize = 512;
-/// Frames of one source that are handed on at a time: fewer than there is room for, since one may bring others that waited for it.
+/// Frames of one source that are handed on at a time. Fewer than there is room for, because one frame may release
+/// others that waited for it.
 const MOST_FRAMES: usize = 96;
-/// How often a receiver is asked at the end for datagrams that were not read.
+/// Maximum number of attempts at the end of the run to read remaining datagrams of a receiver.
 const MOST_UNREAD: usize = 1 << 14;
-/// Datagrams for which there is room from the start.
+/// Initial capacity, in datagrams.
 const ROOM: usize = 2048;
-/// So much of a receiver's memory may be held before what is oldest moves, in percent.
+/// Share of a receiver's memory, in percent, above which the oldest data is moved out.
 const EVACUATE_ABOVE: usize = 50;
 
 impl Datagrams {
-    /// Another receiver; sources that the readout unit does not have are left out.
+    /// Adds a receiver. Sources that the readout unit does not have are left out.
     pub(super) fn add(&mut self, config: DatagramInputConfig, sources: &[SourceConfig]) {
         let DatagramInputConfig { receiver, sources: own, demux, is_live } = config;
         let routes = own.into_iter().filter_map(|(id, description, waits)| {
@@ -127,8 +128,7 @@ impl Datagrams {
         self.received.reserve(ROOM);
     }
 
-    /// From now on the frames of a source, by its index, are divided so. Gives the division back where the source sends no
-    /// datagrams.
+    /// Sets the splitter of a source, by its index. Returns the splitter if the source sends no datagrams.
     pub(super) fn set_splitter(&mut self, source: usize, splitter: Box<SourceSplitter>) -> Option<Box<SourceSplitter>> {
         let mut routes = self.inputs.iter_mut().flat_map(|input| &mut input.routes);
         match routes.find(|route| route.source == source) {
@@ -140,7 +140,7 @@ impl Datagrams {
         }
     }
 
-    /// What is counted of sources whose frames are divided, cumulative.
+    /// Returns the cumulative counters of sources whose frames are divided.
     pub(super) fn divided(&self) -> impl Iterator<Item = (SourceId, Counter, u64)> {
         self.splitters().flat_map(|splitter| splitter.counters())
     }
@@ -149,8 +149,7 @@ impl Datagrams {
         self.inputs.iter().flat_map(|input| &input.routes).filter_map(|route| route.splitter.as_deref())
     }
 
-    /// From now on what comes last of a source, by its index, is kept. Gives the black box back where the source sends no
-    /// datagrams.
+    /// Adds a black box to a source, by its index. Returns the black box if the source sends no datagrams.
     pub(super) fn add_black_box(&mut self, source: usize, black_box: BlackBox) -> Option<BlackBox> {
         let mut routes = self.inputs.iter_mut().flat_map(|input| &mut input.routes);
         match routes.find(|route| route.source == source) {
@@ -162,13 +161,12 @@ impl Datagrams {
         }
     }
 
-    /// Takes what has come. Returns how much happened.
+    /// Processes the available datagrams. Returns the amount of work done.
     pub(super) fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
         self.inputs.iter_mut().map(|input| input.turn(now, readout, &mut self.received)).sum()
     }
 
-    /// The run is over: what is divided or gathered and waits will not be taken any more, nor what waits at a port that was not
-    /// read.
+    /// Drops, at the end of the run, frames that wait to be gathered or divided, and unread datagrams at the ports.
     pub(super) fn abandon_waiting(&mut self, now: Instant, readout: &mut Readout) {
         self.inputs.iter_mut().for_each(|input| input.abandon_unread(now, readout));
         for route in self.inputs.iter_mut().flat_map(|input| &mut input.routes) {
@@ -177,19 +175,19 @@ impl Datagrams {
         }
     }
 
-    /// Whether so much of a receiver's memory is held that fragments should move.
+    /// Returns whether a receiver's memory is so full that fragments should be moved out.
     pub(super) fn want_evacuation(&mut self) -> bool {
         self.inputs.iter_mut().any(|input| input.receiver.memory_in_use().is_above(EVACUATE_ABOVE))
     }
 
-    /// Asks the receivers what they lost: what they lost last may be the last that comes.
+    /// Queries the losses of the receivers. To be done at the end, because the last datagrams may have been lost.
     pub(super) fn ask_what_was_lost(&mut self) {
         self.inputs.iter_mut().for_each(Input::ask_what_was_lost);
     }
 
-    /// What is counted here, cumulative; of losses what was asked for last.
+    /// Returns the cumulative counters; losses as of the last query.
     pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> + '_ {
-        // At a port of several sources it is unknown whose datagram was lost.
+        // At a port of several sources the source of a lost datagram is unknown.
         let mut shared = ByCause::default();
         let of_several = self.inputs.iter().filter(|input| input.only_source().is_none());
         of_several.for_each(|input| shared.merge(&input.lost));
@@ -213,7 +211,7 @@ impl Datagrams {
         counters.into_iter().chain(lost).chain(groups)
     }
 
-    /// When the next turn is due even if nothing comes.
+    /// Returns when the next turn is due even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let of = |input: &Input| {
             let live = input.routes.iter().filter(|route| route.came.is_none());
@@ -224,9 +222,9 @@ impl Datagrams {
         self.inputs.iter().filter_map(of).chain(splitters).min()
     }
 
-    /// Before the thread sleeps: false if there is something to do right now.
+    /// Prepares the thread's sleep. Returns false if there is work to do immediately.
     pub(super) fn prepare_wait(&mut self) -> bool {
-        // All are asked, so that all are armed. One that is blocked waits for the machine.
+        // Every receiver is asked, so that every one is armed. A blocked one waits for the machine.
         let mut may_sleep = true;
         for input in self.inputs.iter_mut().filter(|input| input.is_heard()) {
             may_sleep &= input.receiver.prepare_wait();
@@ -234,7 +232,7 @@ impl Datagrams {
         may_sleep
     }
 
-    /// Appends what becomes readable when something comes.
+    /// Appends the descriptors that become readable when datagrams arrive.
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         let heard = self.inputs.iter().filter(|input| input.is_heard());
         into.extend(heard.filter_map(|input| input.receiver.wait_descriptor()));
@@ -243,17 +241,17 @@ impl Datagrams {
 }
 
 impl Input {
-    /// Whether something may come that can be taken.
+    /// Returns whether datagrams may arrive that can be taken.
     const fn is_heard(&self) -> bool {
         self.blocked_by.is_none() && !self.has_ended
     }
 
-    /// Counts datagrams that came while their source had no room, and those behind them, and drops them.
+    /// Counts and drops datagrams that arrived while their source had no room, and those behind them.
     fn abandon_unread(&mut self, now: Instant, readout: &mut Readout) {
         if self.blocked_by.is_none() {
             return;
         }
-        // Senders go on: what comes meanwhile is not of the run.
+        // Senders continue. Datagrams that arrive meanwhile are not part of the run.
         for _ in 0..MOST_UNREAD {
             for packet in self.waiting.drain(..) {
                 match self.demux.route_of(&packet, &self.routes) {
@@ -268,7 +266,7 @@ impl Input {
         }
     }
 
-    /// Asks what was lost since the run began.
+    /// Queries the losses since the run began.
     fn ask_what_was_lost(&mut self) {
         let Some(before) = self.lost_before else { return };
         let counters = self.receiver.counters();
@@ -278,7 +276,7 @@ impl Input {
         }
     }
 
-    /// Whose all datagrams are, where that is known of each.
+    /// Returns the source of all datagrams, if there is only one.
     fn only_source(&self) -> Option<SourceId> {
         match &self.routes[..] {
             [route] if matches!(self.demux, Demux::Single) => Some(route.framer.source()),
@@ -303,7 +301,7 @@ impl Input {
             blocked_by = self.take_waiting(now, readout, received).1;
         }
         self.set_blocked(now, blocked_by, readout);
-        // What waits may be what is waited for.
+        // A waiting datagram may be the one that is awaited.
         let all_was_taken = self.waiting.is_empty() && blocked_by.is_none() && work < AT_ONCE;
         for route in &mut self.routes {
             if all_was_taken {
@@ -319,7 +317,7 @@ impl Input {
         work
     }
 
-    /// Nothing comes any more.
+    /// Handles the end of the input.
     fn end(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
         for route in &mut self.routes {
             route.connect(now, readout);
@@ -329,8 +327,8 @@ impl Input {
         }
     }
 
-    /// Frames what has come, as long as the machine has room for whose it is. Returns how many datagrams were taken, and for
-    /// whose next one there was no room.
+    /// Frames the waiting datagrams, as long as the machine has room for their source. Returns the number of datagrams
+    /// taken, and the source that had no room for its next one.
     fn take_waiting(
         &mut self,
         now: Instant,
@@ -342,7 +340,7 @@ impl Input {
         if blocked_by.is_some() {
             return (0, blocked_by);
         }
-        // Whose fragments are in `received`, and for how many more there is room.
+        // The route whose fragments are in `received`, and the number of further fragments that it has room for.
         let (mut current, mut room) = (None, 0);
         while let Some(packet) = self.waiting.front() {
             let Some(index) = self.demux.route_of(packet, &self.routes) else {
@@ -376,8 +374,7 @@ impl Input {
         (before - self.waiting.len(), blocked_by)
     }
 
-    /// Gives the machine the fragments into which a source's frames fell apart, as long as it has room for them; false where
-    /// some are left.
+    /// Gives the machine the fragments of divided frames, as long as it has room. Returns false if some are left.
     fn give_divided(
         &mut self,
         route: usize,
@@ -401,7 +398,7 @@ impl Input {
         true
     }
 
-    /// For how many frames of a source there is room. Frames that come before the run are read, and are stale.
+    /// Returns the number of frames for which a source has room. Frames from before the run are read, and are stale.
     fn room(&self, route: usize, readout: &Readout) -> usize {
         if !readout.has_started() && self.is_live {
             AT_ONCE
@@ -410,9 +407,9 @@ impl Input {
         }
     }
 
-    /// A source without room is not read, and not missed. The timeouts of the sources behind it keep running: it is as
-    /// far ahead as it may be because another source is missed. If that is one of these, only its timeout can end the
-    /// wait.
+    /// Sets the blocked route. A source without room is neither read nor reported missing. The time-outs of the sources
+    /// behind it keep running: it is at its maximum lead because another source is missing. If that is one of these,
+    /// only its time-out can end the wait.
     fn set_blocked(&mut self, now: Instant, blocked_by: Option<usize>, readout: &mut Readout) {
         let before = std::mem::replace(&mut self.blocked_by, blocked_by);
         if before != blocked_by {
@@ -426,7 +423,7 @@ impl Input {
 }
 
 impl Demux {
-    /// The source of a datagram; `None` if it belongs to no source.
+    /// Returns the source of a datagram; `None` if it belongs to no source.
     fn route_of(&mut self, packet: &Packet, routes: &[Route]) -> Option<usize> {
         let index = match self {
             Self::Single => 0,
@@ -450,7 +447,7 @@ impl Route {
         }
     }
 
-    /// When what came last came, as far as its framer is concerned.
+    /// Returns the arrival time of the last datagram, by the clock of its framer.
     fn time(&self, now: Instant) -> Instant {
         self.came.unwrap_or(now)
     }
@@ -461,13 +458,13 @@ impl Route {
         self.came = packet.came.map(|came| self.came.map_or(came, |last| last.max(came)));
         let time = self.time(now);
         if self.came.is_some() {
-            // A recording lacks nothing that came before.
+            // In a recording nothing from before its beginning is missing.
             self.framer.end_waits(time, received);
         }
         if packet.payload.is_empty() {
             self.framer.push_empty(received);
         }
-        // Sockets hand on what lies in one piece, and what is cut they do not hand on at all.
+        // Sockets deliver a datagram in one piece; a truncated one they do not deliver at all.
         for slice in packet.payload.into_slices() {
             if let Some(black_box) = &mut self.black_box {
                 black_box.record(now, packet.from, &slice);
@@ -476,7 +473,7 @@ impl Route {
         }
     }
 
-    /// Hands on what was framed: to the machine, or to what divides it.
+    /// Hands framed data on to the machine, or to the splitter.
     fn hand_on(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
         match &mut self.splitter {
             Some(splitter) => splitter.put(now, received),
@@ -484,24 +481,24 @@ impl Route {
         }
     }
 
-    /// Looks after the process that divides its frames, if there is one. Returns how much happened.
+    /// Looks after the process that divides the frames, if there is one. Returns the amount of work done.
     fn look_after(&mut self, now: Instant) -> usize {
         self.splitter.as_mut().map_or(0, |splitter| splitter.turn(now))
     }
 
-    /// Puts a frame where frames are gathered before they are divided, and says whether more are wanted.
+    /// Gathers frames before they are divided. Returns whether more are wanted.
     fn gathers(&mut self, now: Instant, received: &mut Vec<Received>) -> bool {
         let Some(splitter) = &mut self.splitter else { return false };
         splitter.put(now, received);
         splitter.gathers()
     }
 
-    /// Whether none of its frames waits to be divided, or for room for what it fell apart into.
+    /// Returns whether no frame waits to be divided, and no divided fragment waits for room.
     fn is_divided(&self) -> bool {
         self.splitter.as_ref().is_none_or(|splitter| splitter.is_empty())
     }
 
-    /// Gives the machine what was framed.
+    /// Gives the framed data to the machine.
     fn deliver(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
         // Counts beside the frames are reported even without a frame.
         let beside = if received.is_empty() { self.framer.take_counts() } else { FrameCounts::NONE };
@@ -516,12 +513,12 @@ impl Route {
         }
     }
 
-    /// Tells what was seen beside the frames.
+    /// Reports the counts beside the frames.
     fn note(&mut self, now: Instant, counts: FrameCounts, readout: &mut Readout, received: &[Received]) {
         if let Some(black_box) = &mut self.black_box {
             black_box.look(now, received, &counts);
         }
-        // Datagrams from before the run are not missed.
+        // Datagrams from before the run do not count as missing.
         let unseen = FrameCounts { missing: 0, found: 0, out_of_order: 0, forgiven: 0, ..counts };
         readout.note_frames(now, self.source, if readout.has_started() { counts } else { unseen });
     }

@@ -1,4 +1,4 @@
-//! Super-fragments on their way to one builder unit, gathered until they are worth sending.
+//! Super-fragments for one builder unit, gathered until a message of them is worth sending.
 //!
 //! ```text
 //! within a process   the delivery itself is handed over, and comes back empty: nothing is encoded
@@ -13,16 +13,16 @@ use ropewalk_io::{Dispatcher, Endpoint, Parcel};
 use ropewalk_memory::{Runs, Slice};
 use ropewalk_wire::message::{FragmentEntry, HEADER_BYTES, Header, Kind, SuperFragmentsEncoder};
 
-/// Some super-fragments for one builder unit, and their sender.
+/// Super-fragments for one builder unit, and their sender.
 #[derive(Debug)]
 pub struct Delivery {
-    /// As every message has one; set when it leaves.
+    /// The message header; set when the delivery is sent.
     pub header: Option<Header>,
     entries: Vec<SuperFragmentEntry>,
-    /// Those of the first entry, then those of the second, and so on.
+    /// The fragments of the first entry, then those of the second, and so on.
     fragments: Vec<Fragment>,
     payload_bytes: u64,
-    /// The payloads' slices.
+    /// Number of slices of the payloads.
     slices: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for Delivery {
         Self {
             header: None,
             entries: Vec::with_capacity(Answers::SUPER_FRAGMENTS),
-            // Room for a full one, and for the event of many sources that fills the last of it.
+            // Capacity for a full delivery, and for the event of many sources that fills its rest.
             fragments: Vec::with_capacity(2 * Answers::SLICES),
             payload_bytes: 0,
             slices: 0,
@@ -51,7 +51,7 @@ impl Delivery {
         self.entries.push(entry);
     }
 
-    /// Gives every super-fragment with its fragments to `take`, drops what it leaves of them, and is empty then.
+    /// Passes every super-fragment with its fragments to `take`, drops the rest of them, and leaves the delivery empty.
     pub fn unpack(&mut self, mut take: impl FnMut(&SuperFragmentEntry, &mut [Fragment])) {
         let mut rest = &mut self.fragments[..];
         for entry in &self.entries {
@@ -62,12 +62,12 @@ impl Delivery {
         self.clear();
     }
 
-    /// How many super-fragments there are.
+    /// Returns the number of super-fragments.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the list is empty.
+    /// Returns whether there are no super-fragments.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -79,33 +79,33 @@ impl Delivery {
     }
 }
 
-/// What a readout unit gathers for one builder unit.
+/// Super-fragments that a readout unit gathers for one builder unit.
 #[derive(Debug, Default)]
 pub struct Answers {
     gathered: Box<Delivery>,
-    /// Empty ones, for a builder unit in the same process.
+    /// Empty deliveries, for a builder unit in the same process.
     #[expect(clippy::vec_box, reason = "each leaves as it is, in a parcel")]
     spare: Vec<Box<Delivery>>,
-    /// The payloads in the order in which they are sent.
+    /// The payloads in sending order.
     runs: Runs,
-    /// Where among them each fragment's payload begins.
+    /// Where each fragment's payload begins among them.
     offsets: Vec<u32>,
     /// An encoded message that waits for room.
     message: Vec<Slice>,
 }
 
 impl Answers {
-    /// What has this many bytes of payload is sent without waiting for more.
+    /// Number of payload bytes that are sent without waiting for more.
     pub const BUDGET: u64 = 512 * 1024;
-    /// At most this many super-fragments are sent at once.
+    /// Maximum number of super-fragments in one message.
     const SUPER_FRAGMENTS: usize = 64;
-    /// At most this many slices are sent at once, so that a message's tables stay within what receivers believe.
+    /// Maximum number of slices in one message, so that a message's tables stay within the limits of receivers.
     const SLICES: usize = 1024;
-    /// Deliveries of one connection inside a process. Few, so that they stay in the cache; one is filled while the
-    /// others are on their way or on their way back.
+    /// Number of deliveries of one connection within a process. It is small, so that they stay in the cache; one is
+    /// filled while the others are in transit in either direction.
     const DELIVERIES: usize = 8;
 
-    /// Makes ready for a new connection to the builder unit.
+    /// Prepares for a new connection to the builder unit.
     pub fn begin(&mut self, to: &impl Dispatcher) {
         self.clear();
         if to.hands_over() {
@@ -117,17 +117,17 @@ impl Answers {
         }
     }
 
-    /// Adds a super-fragment, or the word that it is not held.
+    /// Adds a super-fragment, or the statement that the unit does not hold it.
     pub fn add(&mut self, entry: SuperFragmentEntry, held: Option<SuperFragment<'_>>) {
         self.gathered.add(entry, held);
     }
 
-    /// Nothing is waiting.
+    /// Returns whether nothing is waiting.
     pub const fn is_empty(&self) -> bool {
         self.gathered.is_empty() && self.message.is_empty()
     }
 
-    /// Nothing should be added before it was sent.
+    /// Returns whether the next super-fragment may be added only after a send.
     pub const fn is_full(&self) -> bool {
         !self.message.is_empty()
             || self.gathered.payload_bytes >= Self::BUDGET
@@ -135,10 +135,10 @@ impl Answers {
             || self.gathered.slices >= Self::SLICES
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered super-fragments.
     ///
     /// # Errors
-    /// Nothing was sent and everything is as it was: see [`Unsent`].
+    /// Nothing was sent and the state is unchanged: see [`Unsent`].
     pub fn send(&mut self, outbox: &mut Outbox, to: &mut impl Dispatcher, endpoint: Endpoint) -> Result<(), Unsent> {
         if to.hands_over() {
             return self.hand_over(outbox, to, endpoint);
@@ -163,7 +163,7 @@ impl Answers {
         })
     }
 
-    /// Makes a message of what was gathered.
+    /// Encodes the gathered super-fragments as a message.
     fn encode(&mut self, outbox: &mut Outbox) -> Result<(), Unsent> {
         let (super_fragments, fragments) = (self.gathered.entries.len(), self.gathered.fragments.len());
         outbox.make_room(HEADER_BYTES + SuperFragmentsEncoder::head_bytes(super_fragments, fragments))?;
@@ -184,7 +184,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Moves the payloads to where they are sent from: the first of each super-fragment, then the second of each, and so on.
+    /// Moves the payloads into sending order: the first of each super-fragment, then the second of each, and so on.
     fn lay_out(&mut self) {
         let Self { gathered, runs, offsets, .. } = self;
         let Delivery { entries, fragments, .. } = &mut **gathered;
@@ -202,7 +202,7 @@ impl Answers {
         }
     }
 
-    /// A delivery has come back empty.
+    /// Takes back an empty delivery.
     pub fn take_back(&mut self, parcel: Parcel) {
         if let Ok(delivery) = parcel.open()
             && self.spare.len() < Self::DELIVERIES - 1
@@ -211,7 +211,7 @@ impl Answers {
         }
     }
 
-    /// Forgets everything: the builder is gone.
+    /// Drops everything after the loss of the builder unit.
     pub fn clear(&mut self) {
         self.gathered.clear();
         self.message.clear();
@@ -261,7 +261,8 @@ mod tests {
     /// An event's number, and each fragment's source and bytes.
     type Found = (u64, Vec<(u32, Vec<u8>)>);
 
-    /// What a builder unit finds in the message of some events, received this many bytes at a time.
+    /// Returns the content that a builder unit decodes from a message of some events, received this many bytes at a
+    /// time.
     fn found(message: &[Slice], at_a_time: usize) -> Vec<Found> {
         let mut received = Staging::new(Pool::new(PoolConfig::heap("received", 1000, 100)).expect("memory"));
         let (mut reader, mut found) = (MessageReader::default(), Vec::new());
@@ -298,7 +299,7 @@ mod tests {
         let streams = [1, 2, 3].map(&mut stream);
         let (mut answers, mut expected) = (Answers::default(), Vec::new());
         for event in 0..EVENTS {
-            // The middle source has nothing of the last event.
+            // The middle source has no fragment of the last event.
             let has = |source: usize| source != 2 || event + 1 < EVENTS;
             let mut fragments = Vec::new();
             for (source, payloads) in (1..).zip(&streams) {

@@ -1,20 +1,20 @@
-//! The JSON documents beside files of events: numbers as text, in the order that a legend (`.jsd`) gives, as CMS's builder units
-//! write them.
+//! JSON documents that accompany event files: numbers as text, in the order given by a legend (`.jsd`), as CMS's
+//! builder units write them.
 
 use serde::Deserialize;
 use std::fmt::Write;
 
 /// A document of numbers.
 pub trait Numbers: Sized {
-    /// The file with the legend.
+    /// Name of the legend file.
     const LEGEND: &'static str;
-    /// What the numbers are, in their order.
+    /// Names of the numbers, in order.
     const NAMES: &'static [&'static str];
 
-    /// Its numbers, as many as there are names.
+    /// Returns the numbers, as many as there are names.
     fn numbers(&self) -> impl Iterator<Item = u64>;
 
-    /// The document of these numbers, of which there are as many as names.
+    /// Creates the document from its numbers, as many as there are names.
     fn of(numbers: &[u64]) -> Self;
 }
 
@@ -41,27 +41,27 @@ macro_rules! documents {
 }
 
 documents! {
-    /// What is in a file of events.
+    /// Content of an event file.
     RawFile = "rawData.jsd" {
-        /// Events in it.
+        /// Number of events in it.
         events = "NEvents",
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes = "NBytes",
     }
-    /// What was written in a lumisection.
+    /// Output of a lumisection.
     EndOfLumisection = "EoLS.jsd" {
-        /// Events that this builder unit wrote.
+        /// Events written by this builder unit.
         events = "NEvents",
-        /// Files that they are in.
+        /// Files that contain them.
         files = "NFiles",
-        /// Events that all builder units wrote.
+        /// Events written by all builder units.
         total_events = "TotalEvents",
-        /// Events that were lost.
+        /// Lost events.
         lost_events = "NLostEvents",
-        /// Bytes of the files.
+        /// Total size of the files, in bytes.
         bytes = "NBytes",
     }
-    /// What was written in the run.
+    /// Output of the run.
     EndOfRun = "EoR.jsd" {
         /// Events.
         events = "NEvents",
@@ -80,8 +80,8 @@ struct Written {
     data: Vec<String>,
 }
 
-/// Appends a document of numbers to a text, which is asked for memory where it has too little; `source` is its writer:
-/// a name, in which nothing has to be escaped.
+/// Appends a document of numbers to a text, which is asked for memory where it has too little. `source` is the name of
+/// the writer. It must need no escaping.
 pub fn render_numbers<N: Numbers>(document: &N, source: &str, text: &mut String) {
     text.push_str("{\"data\":[");
     for (place, number) in document.numbers().enumerate() {
@@ -99,7 +99,7 @@ pub fn parse_numbers<N: Numbers>(text: &[u8]) -> Option<N> {
     numbers.filter(|numbers| numbers.len() == N::NAMES.len()).map(|numbers| N::of(&numbers))
 }
 
-/// The legend of a kind of documents.
+/// Returns the legend of a kind of document.
 pub fn render_legend<N: Numbers>() -> String {
     let entry = |name: &&str| format!("{{\"name\":\"{name}\",\"operation\":\"sum\",\"type\":\"integer\"}}");
     format!("{{\"data\":[{}]}}\n", N::NAMES.iter().map(entry).collect::<Vec<_>>().join(","))

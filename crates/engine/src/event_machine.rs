@@ -1,34 +1,35 @@
-//! What emits events, for the filter stage and the output alike: a builder unit, or a gateway that decides itself.
+//! Common interface of the machines that emit events, for the filter stage and the output: a builder unit, or a gateway
+//! that decides itself.
 
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::gateway::Farm;
 use ropewalk_terms::{AcknowledgementLevel, Cause, EventKey, Instant, Verdict};
 use std::time::Duration;
 
-/// What emits events: a builder unit, or a gateway that decides itself.
+/// A machine that emits events: a builder unit, or a gateway that decides itself.
 pub trait EventMachine {
-    /// Emits the next event: its slot. Events that are not taken wait in the machine.
+    /// Emits the next event and returns its slot. Events that are not taken wait in the machine.
     fn next_event(&mut self) -> Option<u32>;
 
-    /// Bytes of an emitted event, and how long it was in work. `None` if that is not measured.
+    /// Returns the size of an emitted event in bytes, and its time in the machine. `None` if that is not measured.
     fn size_and_age(&self, now: Instant, slot: u32) -> Option<(u64, Duration)>;
 
-    /// The event in a slot, which has been emitted and has not come to its end.
+    /// Returns the event in a slot. It must have been emitted and not yet ended.
     fn event(&self, slot: u32) -> EventView<'_>;
 
-    /// The oldest event that has not been emitted, as far as it is known.
+    /// Returns the oldest event that has not been emitted, as far as it is known.
     fn oldest_unemitted(&self) -> Option<EventKey>;
 
     /// Ends events that will not be written, each with its verdict.
     fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>);
 
-    /// The event in a slot is to be written.
+    /// Marks the event in a slot as to be written.
     fn decided(&mut self, now: Instant, slot: u32, verdict: Verdict);
 
-    /// Emitted events have come so far; from `Written` on that is their end.
+    /// Marks emitted events as having reached `level`. From `Written` on they are ended.
     fn all_reached(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel);
 
-    /// An emitted event could not be written, which is its end.
+    /// Ends an emitted event that could not be written.
     fn failed(&mut self, now: Instant, slot: u32, cause: Cause);
 }
 

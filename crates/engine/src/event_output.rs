@@ -1,12 +1,14 @@
-//! The output of a builder unit or a gateway: events are filtered, selected by streams and written, and the machine hears how far
-//! each is. [`EventSink`] writes: run files, or files for filter units. A farm has filtered the events of its gateway.
+//! The output of a builder unit or a gateway: events are filtered, selected by streams and written, and the machine is
+//! informed of their progress. An [`EventSink`] writes run files, or files for filter units. The events of a gateway
+//! have already been filtered by the farm.
 //!
 //! ```text
 //!  Builder --next event--> FilterStage --to write--> EventSink --progress--> Builder: acknowledged, let go
 //!                              \--rejected, taken by no stream---------^
 //! ```
-//! An event waits in one of three places: in the machine until it can be decided on, in [`FilterStage`] until the sink has room, and
-//! in a batch of the sink until the disk has it. Beside these, filter processes and ordered streams hold events of their own.
+//! An event waits in one of three places: in the machine until it can be decided on, in [`FilterStage`] until the sink
+//! has room, or in a batch of the sink until it is on disk. In addition, filter processes and ordered streams hold
+//! events of their own.
 
 use super::BusyTimer;
 use super::event_machine::EventMachine;
@@ -26,41 +28,41 @@ use ropewalk_terms::{
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// The output of built events: see the picture above.
+/// The output of built events; see the picture above.
 pub struct EventOutput {
     filter: FilterStage,
     /// `None` if events are only built and checked.
     sink: Option<Box<dyn EventSink>>,
-    /// Holds nothing between two turns.
+    /// Scratch list, empty between two turns.
     progress: Vec<(u32, Progress)>,
-    /// While the run drains decisions are waited for this long.
+    /// Maximum wait for decisions while the run drains.
     filter_patience: Duration,
-    /// The disk had something to write.
+    /// Time in which the disk had something to write.
     disk_busy: BusyTimer,
-    /// Events were to be written for which there was no room.
+    /// Time in which events waited for room in the sink.
     disk_wait: BusyTimer,
     sizes: Recorder,
     latencies: Recorder,
-    /// Who may want to see an event, and in whose name it is shown.
+    /// The monitoring tap, and the unit in whose name events are shown.
     tap: Option<(NodeId, Tap)>,
-    /// How much is free where it writes.
+    /// Free space of the output.
     room: OutputRoom,
     /// Events that a farm has accepted.
     accepted: Accepted,
 }
 
-/// Events that a farm has accepted: they are let go as soon as the sink has copied them.
+/// Events that a farm has accepted. They are released as soon as the sink has copied them.
 #[derive(Default)]
 struct Accepted {
     counts: LocalCounts,
     /// The streams of the next event, if the sink had no room for it when they were selected.
     selected: Option<StreamSet>,
-    /// Events that the sink has taken and not reported yet, by stream.
+    /// Number of events that the sink has taken and not reported yet, by stream.
     in_flight: Vec<u64>,
 }
 
 impl Accepted {
-    /// The sink has reported these events. Each has the set of its streams instead of a slot.
+    /// Handles events that the sink has reported. Each has the set of its streams instead of a slot.
     fn ended(&mut self, streams: &mut Streams, progress: impl Iterator<Item = (u32, Progress)>) {
         for (of, progress) in progress {
             let of = StreamSet::from_bits(of);
@@ -75,7 +77,8 @@ impl Accepted {
         }
     }
 
-    /// Gives an event to the sink. Returns whether the sink has copied it, or will never have it.
+    /// Gives an event to the sink. Returns whether the gateway may release it: the sink has copied it, or will never
+    /// have it.
     fn add(&mut self, now: Instant, streams: &mut Streams, event: GatewayEvent<'_>, sink: &mut dyn EventSink) -> bool {
         let word = event.word();
         // Select once per event: each selection advances the prescale counters.
@@ -99,7 +102,7 @@ impl Accepted {
         true
     }
 
-    /// Events on their way to the files of a stream.
+    /// Returns the number of events on their way to the files of a stream.
     fn in_flight(&self, stream: StreamIndex) -> u64 {
         let waits = self.selected.is_some_and(|streams| streams.contains(stream));
         self.in_flight.get(usize::from(stream.0)).copied().unwrap_or_default() + u64::from(waits)
@@ -107,7 +110,7 @@ impl Accepted {
 }
 
 impl EventOutput {
-    /// For a machine with this many slots: everything is accepted, and written where there is a sink.
+    /// Creates an output for a machine with this many slots. All events are accepted, and written if there is a sink.
     pub fn new(sink: Option<Box<dyn EventSink>>, slots: u32) -> Self {
         Self {
             filter: FilterStage::none(Streams::everything(), slots),
@@ -124,41 +127,41 @@ impl EventOutput {
         }
     }
 
-    /// For events that a farm has accepted: these streams choose.
+    /// Creates an output for events that a farm has accepted, which these streams select.
     pub fn of_farm(sink: Option<Box<dyn EventSink>>, streams: Streams) -> Self {
         let accepted = Accepted { in_flight: vec![0; streams.names().count()], ..Accepted::default() };
         Self { filter: FilterStage::none(streams, 0), accepted, ..Self::new(sink, 0) }
     }
 
-    /// The same, where events are decided and selected so; while the run drains decisions are waited for this long.
+    /// Adds a filter stage. While the run drains, decisions are awaited for up to `filter_patience`.
     #[must_use]
     pub fn with_filter(self, filter: FilterStage, filter_patience: Duration) -> Self {
         Self { filter, filter_patience, ..self }
     }
 
-    /// The same, with a tap through which monitoring gets an event of this unit's now and then.
+    /// Adds a tap that passes some of this unit's events to monitoring.
     #[must_use]
     pub fn with_tap(self, unit: NodeId, tap: Tap) -> Self {
         Self { tap: Some((unit, tap)), ..self }
     }
 
-    /// The same, whose reports say how much is free where it writes.
+    /// Adds the free space of the output to the reports.
     #[must_use]
     pub fn with_room(self, room: OutputRoom) -> Self {
         Self { room, ..self }
     }
 
-    /// How events are decided and selected.
+    /// Returns the filter stage.
     pub const fn filter(&self) -> &FilterStage {
         &self.filter
     }
 
-    /// From now on a stream keeps one of this many of its events.
+    /// Sets the prescale of a stream: it keeps one of this many of its events.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         self.filter.set_prescale(stream, prescale);
     }
 
-    /// A run begins.
+    /// Begins a run.
     pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
         self.filter.begin(run);
         if let Some(sink) = &mut self.sink {
@@ -166,7 +169,7 @@ impl EventOutput {
         }
     }
 
-    /// The run drains: neither a disk that refuses everything nor a filter that decides nothing is waited for without an end.
+    /// Drains the run. Sets time limits for a disk that rejects all writes, and for a filter that makes no decision.
     pub fn drain(&mut self, now: Instant) {
         self.filter.drain(now, self.filter_patience);
         if let Some(sink) = &mut self.sink {
@@ -174,8 +177,8 @@ impl EventOutput {
         }
     }
 
-    /// Takes up to `at_most` events of the machine, moves earlier ones on, and tells the machine how far they have come. Returns how
-    /// much happened.
+    /// Takes up to `at_most` events of the machine, advances earlier ones, and informs the machine of their progress.
+    /// Returns the amount of work done.
     pub fn turn(&mut self, now: Instant, machine: &mut impl EventMachine, at_most: usize) -> usize {
         let Self { filter, tap, sizes, latencies, .. } = self;
         let work = filter.turn(now, machine, at_most, |machine, slot| {
@@ -195,8 +198,8 @@ impl EventOutput {
         work
     }
 
-    /// Gives up to `at_most` events that the farm has accepted to the sink. Returns how much happened. `sources` are the source ids of
-    /// each flow. Without a sink the events are counted and let go.
+    /// Gives up to `at_most` events that the farm has accepted to the sink. Returns the amount of work done. `sources`
+    /// are the source ids of each flow. Without a sink the events are counted and released.
     pub(super) fn store(&mut self, now: Instant, farm: &mut Farm, sources: &[Vec<SourceId>], at_most: usize) -> usize {
         let Self { sink, filter, progress, accepted, .. } = self;
         let Some(sink) = sink else {
@@ -226,12 +229,12 @@ impl EventOutput {
         work
     }
 
-    /// What became of the events that a farm has accepted.
+    /// Returns the counts of the events that a farm has accepted.
     pub(super) const fn accepted(&self) -> LocalCounts {
         self.accepted.counts
     }
 
-    /// The account of each stream, in order.
+    /// Returns the account of each stream, in order.
     pub fn stream_accounts(&self) -> impl Iterator<Item = StreamAccount> {
         let accounts = (0..).map(StreamIndex).zip(self.filter.accounts());
         accounts.map(|(stream, account)| StreamAccount {
@@ -240,7 +243,7 @@ impl EventOutput {
         })
     }
 
-    /// Gives events to the sink, as long as it has room. Without a sink they have come to their end.
+    /// Gives events to the sink, as long as it has room. Without a sink they end here.
     fn write(&mut self, now: Instant, machine: &mut impl EventMachine) {
         let Self { sink, filter, progress, .. } = self;
         while let Some(slot) = filter.next_to_write() {
@@ -265,7 +268,7 @@ impl EventOutput {
         }
     }
 
-    /// Tells the machine how far events have come.
+    /// Informs the machine of the progress of its events.
     fn acknowledge(&mut self, now: Instant, machine: &mut impl EventMachine) -> usize {
         let Self { sink, filter, progress, .. } = self;
         let work = match sink {
@@ -289,7 +292,7 @@ impl EventOutput {
         work
     }
 
-    /// Every event of a lumisection has ended, here and elsewhere, and what was to be written of it is.
+    /// Closes a lumisection: all its events have ended, here and elsewhere, and its selected events are written.
     pub fn end_lumisection(&mut self, end: &LumisectionEnd) {
         self.filter.close_lumisection(end.number);
         if let Some(sink) = &mut self.sink {
@@ -297,17 +300,17 @@ impl EventOutput {
         }
     }
 
-    /// Counts of what the sink wrote; `None` without a sink.
+    /// Returns the counts of the sink's output; `None` without a sink.
     pub(super) fn storage(&self) -> Option<StorageCounts> {
         self.sink.as_ref().map(|sink| sink.counts())
     }
 
-    /// Whether every event that came is with the sink.
+    /// Returns whether every event so far has been passed to the sink.
     pub fn is_idle(&self) -> bool {
         self.filter.is_idle()
     }
 
-    /// Nothing more comes: files are closed. Whether they are.
+    /// Closes the files at the end. Returns whether they are closed.
     pub fn close(&mut self, now: Instant) -> bool {
         self.sink.as_mut().is_none_or(|sink| {
             sink.finish(now);
@@ -315,28 +318,28 @@ impl EventOutput {
         })
     }
 
-    /// Whether the disk was given up.
+    /// Returns whether the sink has given up the disk.
     pub(super) fn has_given_up(&self) -> bool {
         self.sink.as_ref().is_some_and(|sink| sink.has_given_up())
     }
 
-    /// The run has ended.
+    /// Ends the run.
     pub fn end(&mut self) {
         self.filter.end();
     }
 
-    /// The accounts of its pools.
+    /// Returns the accounts of its pools.
     pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
         self.sink.as_mut().map(|sink| sink.pool()).into_iter().chain(self.filter.pool())
     }
 
-    /// What was measured of its events and batches.
+    /// Returns the measurements of its events and batches.
     pub(super) fn measured(&self) -> impl Iterator<Item = &Recorder> {
         let of_events = [&self.sizes, &self.latencies].into_iter().chain(self.filter.times());
         of_events.chain(self.sink.as_ref().and_then(|sink| sink.times()))
     }
 
-    /// The numbers for the event manager.
+    /// Returns the numbers for the event manager.
     pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
         let sink = self.sink.as_ref();
         let counts = sink.map(|sink| sink.counts()).unwrap_or_default();
@@ -364,25 +367,25 @@ impl EventOutput {
         own.chain(self.filter.report())
     }
 
-    /// When the next turn is due even if nothing happens.
+    /// Returns when the next turn is due even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.sink.as_ref().and_then(|sink| sink.next_deadline()).into_iter().chain(self.filter.next_deadline()).min()
     }
 
-    /// False if there is something to do right now.
+    /// Returns false if there is work to do immediately.
     pub(super) fn prepare_wait(&mut self) -> bool {
         let may_sleep = self.sink.as_mut().is_none_or(|sink| sink.prepare_wait());
         self.filter.prepare_wait() && may_sleep
     }
 
-    /// Appends what becomes readable when something happens.
+    /// Appends the descriptors that become readable when something happens.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
         self.filter.descriptors(into);
     }
 }
 
-/// The number of the error of a disk that fails; a full one does not.
+/// Returns the error number of a failing disk; 0 for a full one, which does not count as failing.
 fn failing(cause: DiskCause) -> u64 {
     if cause == DiskCause::Full { 0 } else { cause.number().unsigned_abs().into() }
 }

@@ -1,4 +1,5 @@
-//! Drives: what connects flow's machines to io's endpoints. No threads, no sleeping, no files but through `io`.
+//! Drives: they connect flow's state machines to io's endpoints. They use no threads, no sleeps, and files only through
+//! `io`.
 //!
 //! ```text
 //!  cards --ring-------+           +--chunks--> subscribers (stream)
@@ -9,15 +10,15 @@
 //!                          v   |                            v   |
 //!                          +------------ ManagerDrive ----------+
 //! ```
-//! Front ends under run control have a connection to [`ControlledDrive`] beside that of their data; it gives the manager's drive
-//! its commands.
+//! Front ends under run control have a connection to [`ControlledDrive`] in addition to their data connection. This
+//! drive gives the manager's drive its commands.
 //!
-//! A drive does a bounded amount of work per [`Drive::turn`] and is then asked how long it may be left alone.
-//! Nothing here decides anything about events: that is flow's. Everything is generic over io's twins, so that a simulator can run it
-//! as it is.
+//! A drive does a bounded amount of work per [`Drive::turn`]. [`Drive::next_deadline`] then returns how long it may be
+//! left alone. All decisions about events are made in flow. Everything is generic over io's twins, so that a simulator
+//! can run it unchanged.
 //!
-//! `pages` has what nodes count, in memory that others read; `tap` copies single events for viewers; `documents` has the JSON
-//! documents beside files of events.
+//! `pages` has the nodes' counters in shared memory; `tap` copies single events for viewers; `documents` has the JSON
+//! documents that accompany event files.
 
 mod account;
 mod admission;
@@ -82,34 +83,35 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 pub use storage::{OutputRoom, RoomLimits, Storage, StorageConfig, StreamStorage};
 
-/// Something that a thread, or the simulator, turns.
+/// A drive, which a thread or the simulator turns.
 pub trait Drive {
-    /// Does what can be done now, a bounded amount; returns how much that was, 0 for nothing.
+    /// Does a bounded amount of the work that is possible now. Returns the amount, 0 for nothing.
     fn turn(&mut self, now: Instant) -> usize;
 
-    /// When the next turn is due even if nothing happens.
+    /// Returns when the next turn is due even if nothing happens.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Before the thread sleeps: false if a turn has something to do right now; arms wake-ups.
+    /// Prepares the thread's sleep and arms wake-ups. Returns false if a turn has work to do immediately.
     fn prepare_wait(&mut self) -> bool;
 
-    /// What becomes readable when a turn has something to do.
+    /// Appends the descriptors that become readable when a turn has work to do.
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
 
-    /// The drive has ended, in order or because it was refused, and needs no further turn.
+    /// Returns whether the drive has ended, in order or because it was refused, and needs no further turn.
     fn is_done(&self) -> bool;
 
-    /// The final refusal of this node, if any: then the drive is done.
+    /// Returns the final refusal of this node, if any. The drive is then done.
     fn refusal(&self) -> Option<&Refusal> {
         None
     }
 
-    /// Writes what it counts into its page, as it stands between two turns: nothing, where it is no node. Allocates nothing.
+    /// Writes its counters into its page, as of the time between two turns; nothing, if it is not a node. Allocates
+    /// nothing.
     fn tell(&self, _now: Instant, _page: &mut NodePage) {}
 }
 
-/// The total time in which a condition held. It is sampled once a turn, with the time of the turn, so that it reads no clock: a
-/// condition that held at one sample counts until the next.
+/// The total time in which a condition held. The condition is sampled once per turn, with the time of the turn, so that
+/// no clock is read. If it held at one sample, it counts until the next.
 #[derive(Copy, Clone, Debug, Default)]
 struct BusyTimer {
     since: Option<Instant>,
@@ -125,7 +127,7 @@ impl BusyTimer {
         self.since = is_so.then_some(now);
     }
 
-    /// Nanoseconds in which it held, up to the last sample.
+    /// Returns the nanoseconds in which it held, up to the last sample.
     const fn nanoseconds(&self) -> u64 {
         self.total.as_nanos() as u64
     }

@@ -1,9 +1,9 @@
-//! Connections between the nodes of the pull protocol: messages out and in, the node at the other end, and final
-//! refusals.
+//! Connections between the nodes of the pull protocol: messages in both directions, the node at the other end, and
+//! final refusals.
 //!
-//! Messages are encoded into staging blocks, and received from a stream of slices. Control messages are small and decoded
-//! whole. Super-fragments are handed on one by one when the payloads of their message have come, cut from the stream
-//! without a copy.
+//! Messages are encoded into staging blocks, and received as a stream of slices. Control messages are small and decoded
+//! as a whole. Super-fragments are handed on one by one when the payloads of their message have arrived, cut from the
+//! stream without a copy.
 
 use ropewalk_flow::messages::{Batch, Fragment, Message, Report, ReportEntry, SuperFragmentEntry};
 use ropewalk_io::{Dispatcher, Endpoint, SendError};
@@ -16,16 +16,16 @@ use ropewalk_wire::message::{
 };
 use std::collections::VecDeque;
 
-/// Who sends: what every header says.
+/// The sender's identity in every header.
 #[derive(Copy, Clone, Debug)]
 pub struct Identity {
     /// The node.
     pub node: NodeId,
-    /// Its life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The run it is in; 0 before the first.
+    /// Its current run; 0 before the first.
     pub run: RunNumber,
-    /// The event manager it obeys.
+    /// The epoch of the event manager that it obeys.
     pub epoch: Epoch,
 }
 
@@ -38,7 +38,7 @@ impl Identity {
 /// Encodes messages and queues them at endpoints. Its buffers keep their capacity.
 #[derive(Debug)]
 pub struct Outbox {
-    /// What the headers say.
+    /// Content of the headers.
     pub identity: Identity,
     staging: Staging,
     bytes: Vec<u8>,
@@ -64,12 +64,12 @@ impl From<SendError> for Unsent {
 }
 
 impl Outbox {
-    /// An outbox that encodes into blocks of `staging`.
+    /// Creates an outbox that encodes into blocks of `staging`.
     pub fn new(identity: Identity, staging: Staging) -> Self {
         Self { identity, staging, bytes: Vec::with_capacity(64 * 1024), slices: Vec::with_capacity(1) }
     }
 
-    /// The account of the blocks that messages are encoded in, those included that came home by now.
+    /// Returns the account of the blocks for encoding, after collecting those that have been returned.
     pub(super) fn pool(&mut self) -> PoolAccount {
         self.staging.pool_mut().collect();
         self.staging.pool().account()
@@ -87,7 +87,8 @@ impl Outbox {
         Ok(result?)
     }
 
-    /// Sends messages, the first ones first; over a connection that is closed or absent they are lost. False if some have no room.
+    /// Sends messages in order. Messages for a closed or absent connection are lost. Returns false if some have no
+    /// room.
     pub(super) fn flush(
         &mut self,
         to: &mut impl Dispatcher,
@@ -107,8 +108,8 @@ impl Outbox {
         true
     }
 
-    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most this many
-    /// bytes.
+    /// Makes sure that the next message can be staged, if its header and the encoded part of its body have at most this
+    /// many bytes.
     ///
     /// # Errors
     /// [`Unsent::NoRoom`] if no staging block is free.
@@ -116,8 +117,8 @@ impl Outbox {
         self.staging.room(bytes).filter(|&room| room >= bytes).map(|_| ()).ok_or(Unsent::NoRoom)
     }
 
-    /// Encodes a message's header and what `write` appends to it; `following` bytes of its body are sent by other
-    /// slices.
+    /// Encodes a message's header and the bytes that `write` appends to it. Other slices send the `following` bytes of
+    /// the body.
     ///
     /// # Errors
     /// [`Unsent::NoRoom`] if no staging block is free.
@@ -140,7 +141,7 @@ impl Outbox {
     }
 }
 
-/// Appends a report to messages, in batches.
+/// Appends a report to a queue of messages, in batches.
 pub(super) fn push_report(unsent: &mut VecDeque<Message>, entries: impl Iterator<Item = ReportEntry>) {
     let mut batch = Batch::new();
     for entry in entries {
@@ -152,14 +153,14 @@ pub(super) fn push_report(unsent: &mut VecDeque<Message>, entries: impl Iterator
     unsent.push_back(Message::Report(Report { entries: batch, last: true }));
 }
 
-/// The account of the receive pool, where there is one, those blocks included that came home by now.
+/// Returns the account of the receive pool, if there is one, after collecting the blocks that have been returned.
 pub(super) fn received(endpoints: &mut impl Dispatcher) -> Option<PoolAccount> {
     let pool = endpoints.pool_mut()?;
     pool.collect();
     Some(pool.account())
 }
 
-/// One thing that came.
+/// A received message or super-fragment.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "taken from the reader and used at once; never stored")]
 pub enum Incoming {
@@ -169,7 +170,7 @@ pub enum Incoming {
     SuperFragment(Header, SuperFragmentEntry),
 }
 
-/// Slices that wait without an allocation: in one process each fragment of a poll is one.
+/// Capacity, in slices, that waits without an allocation. Within one process each fragment of a poll is one slice.
 const SLICES: usize = 1024;
 
 #[derive(Copy, Clone)]
@@ -177,9 +178,9 @@ enum State {
     Header,
     Control(Header),
     Prefix(Header),
-    /// Tables, with this many bytes of them and their prefix.
+    /// Reading tables; the number of bytes of them and their prefix.
     Tables(Header, usize),
-    /// This many bytes of payloads are to come.
+    /// Waiting for this many bytes of payloads.
     Payloads(Header, u32),
     /// Every payload is cut.
     HandOn(Header),
@@ -192,7 +193,7 @@ pub struct MessageReader {
     scratch: Vec<u8>,
     /// The super-fragments of a message, in its order.
     entries: Vec<SuperFragmentEntry>,
-    /// Their fragments, one super-fragment's behind the other's; the payloads are cut when all have come.
+    /// Their fragments, grouped by super-fragment. The payloads are cut when all have arrived.
     fragments: Vec<Fragment>,
     /// Where each fragment's payload begins.
     offsets: Vec<u32>,
@@ -222,10 +223,10 @@ impl MessageReader {
         self.bytes.push(slice);
     }
 
-    /// The next complete message or super-fragment; `None` if more bytes are needed.
+    /// Returns the next complete message or super-fragment; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If the bytes are no messages: the connection is of no more use.
+    /// If the bytes are not messages. The connection is then unusable.
     pub fn next_incoming(&mut self) -> Result<Option<Incoming>, FrameError> {
         loop {
             match self.state {
@@ -277,15 +278,15 @@ impl MessageReader {
         }
     }
 
-    /// Fragments of the super-fragment that came last. The caller takes the payloads that it wants and drops the rest
-    /// with [`MessageReader::drop_fragments`].
+    /// Returns the fragments of the latest super-fragment. The caller takes the payloads that it needs and drops the
+    /// rest with [`MessageReader::drop_fragments`].
     pub fn fragments(&mut self) -> &mut [Fragment] {
         let last = self.next_entry.checked_sub(1).and_then(|last| self.entries.get(last));
         let count = last.map_or(0, |entry| usize::from(entry.fragments));
         &mut self.fragments[self.next_fragment - count..self.next_fragment]
     }
 
-    /// Drops what was left of the super-fragment that came last.
+    /// Drops the rest of the latest super-fragment.
     pub fn drop_fragments(&mut self) {
         self.fragments().iter_mut().for_each(|fragment| fragment.payload.clear());
     }
@@ -309,9 +310,9 @@ impl MessageReader {
         self.bytes.copy_to(0, &mut self.scratch);
     }
 
-    /// Reads prefix and tables; returns how many bytes of payloads follow.
+    /// Reads prefix and tables. Returns the number of payload bytes that follow.
     fn read_tables(&mut self, header: Header, head: usize) -> Result<u32, FrameError> {
-        // Nearly always they lie in one staging block, and are read where they lie.
+        // Nearly always they lie in one staging block, and are read in place.
         if self.bytes.front().len() < head {
             self.copy_out(head);
         }
@@ -332,8 +333,8 @@ impl MessageReader {
         (header.body as usize).checked_sub(head).map(|payloads| payloads as u32).ok_or(FrameError::Short)
     }
 
-    /// Cuts every payload from the next `length` bytes: the first fragment's of each super-fragment, then the second's of
-    /// each, and so on. A body that is not what its tables say would put every later message out of step.
+    /// Cuts every payload from the next `length` bytes: the first fragment's of each super-fragment, then the second's
+    /// of each, and so on. A body that does not match its tables would misalign every later message.
     fn cut_payloads(&mut self, length: u32) -> Result<(), FrameError> {
         let Self { bytes, entries, fragments, offsets, .. } = self;
         let (mut at, most) = (0, entries.iter().map(|entry| entry.fragments).max().unwrap_or(0));
@@ -371,14 +372,14 @@ fn take_behind(bytes: &mut ByteQueue, gap: usize, length: usize) -> Payload {
     }
 }
 
-/// What is at the other end of an endpoint between nodes.
+/// The peer of an endpoint between nodes.
 pub(super) struct Peer {
     pub(super) endpoint: Endpoint,
     pub(super) reader: MessageReader,
     pub(super) node: Option<NodeId>,
-    /// Of a builder unit: in which life it said hello.
+    /// For a builder unit: the incarnation in its hello.
     pub(super) life: Option<Incarnation>,
-    /// When it spoke last.
+    /// When it was last heard.
     pub(super) heard: Instant,
 }
 
@@ -387,37 +388,37 @@ impl Peer {
         Self { endpoint, reader: MessageReader::default(), node, life: None, heard: now }
     }
 
-    /// Since when it says nothing that makes it known; nothing of one that is.
+    /// Returns since when it has been unidentified; `None` once it is identified.
     pub(super) fn unknown_since(&self) -> Option<Instant> {
         self.node.is_none().then_some(self.heard)
     }
 }
 
-/// Which node refused this one, and why. Calling again is of no use.
+/// A final refusal: which node refused this one, and why. Calling again is useless.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{} refuses this node: {}", who(*.by), at(.address), advice(*.reason))]
 pub struct Refusal {
-    /// Who refused it.
+    /// The refusing node.
     pub by: NodeId,
-    /// Where that one was called; empty if it called this one.
+    /// The address at which that node was called; empty if it called this one.
     pub address: String,
-    /// Why.
+    /// The reason.
     pub reason: RefuseReason,
 }
 
 impl Refusal {
-    /// It is the run that is over; in the next one the node is welcome.
+    /// Returns whether only the run is over: the node is welcome in the next one.
     pub const fn is_of_run(&self) -> bool {
         matches!(self.reason, RefuseReason::RunOver)
     }
 
-    /// The refusal, if it holds for as long as this node lives; `None` if the reason passes by itself, so that the node
-    /// calls again.
+    /// Returns the refusal if it holds for the whole lifetime of this process; `None` if the reason is temporary, so
+    /// that the node calls again.
     pub(super) fn timer(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
         let passes = match reason {
-            // The node hears of the younger event manager from that one.
+            // The node learns of the newer event manager from that manager.
             RefuseReason::OldEpoch => true,
-            // It may be the active one soon, or another one is.
+            // It may become the active one soon, or another one is active.
             RefuseReason::StandBy => true,
             RefuseReason::Version
             | RefuseReason::Configuration
@@ -474,28 +475,28 @@ fn advice(reason: RefuseReason) -> String {
     }
 }
 
-/// A table by the endpoint's index, which refuses those of an earlier generation.
+/// A table indexed by endpoint, which rejects endpoints of an earlier generation.
 ///
-/// A connection may end before everything that came over it is worked off, and its index belongs to the next one at
-/// once. What is known of the earlier one then goes on living beside the table, until it is taken out.
+/// A connection may end before all its data is processed, and its index is reused immediately. The entry of the earlier
+/// connection is then kept beside the table until it is taken out.
 #[derive(Debug)]
 pub(super) struct EndpointTable<T> {
     places: Vec<Option<(Endpoint, T)>>,
     outlived: Vec<(Endpoint, T)>,
 }
 
-/// Connections for which there is room from the start.
+/// Initial capacity, in connections.
 const ROOM: usize = 256;
 
 impl<T> Default for EndpointTable<T> {
     fn default() -> Self {
-        // A connection that comes back while data flow allocates nothing.
+        // A connection that returns during data taking allocates nothing.
         Self { places: Vec::with_capacity(ROOM), outlived: Vec::with_capacity(ROOM) }
     }
 }
 
 impl<T> EndpointTable<T> {
-    /// Enters what is known of `endpoint`.
+    /// Enters the state of `endpoint`.
     pub(super) fn insert(&mut self, endpoint: Endpoint, entry: T) {
         if self.places.len() <= endpoint.index() {
             self.places.resize_with(endpoint.index() + 1, || None);
@@ -504,21 +505,21 @@ impl<T> EndpointTable<T> {
         self.outlived.extend(before.filter(|(found, _)| *found != endpoint));
     }
 
-    /// What is known of `endpoint`.
+    /// Returns the state of `endpoint`.
     pub(super) fn get(&self, endpoint: Endpoint) -> Option<&T> {
         let place = self.places.get(endpoint.index())?.as_ref();
         let mut all = place.into_iter().chain(&self.outlived);
         all.find(|(found, _)| *found == endpoint).map(|(_, entry)| entry)
     }
 
-    /// The same, to change it.
+    /// Returns the state of `endpoint`, mutably.
     pub(super) fn get_mut(&mut self, endpoint: Endpoint) -> Option<&mut T> {
         let place = self.places.get_mut(endpoint.index())?.as_mut();
         let mut all = place.into_iter().chain(&mut self.outlived);
         all.find(|(found, _)| *found == endpoint).map(|(_, entry)| entry)
     }
 
-    /// Takes out what is known of `endpoint`.
+    /// Takes out the state of `endpoint`.
     pub(super) fn remove(&mut self, endpoint: Endpoint) -> Option<T> {
         let place = self.places.get_mut(endpoint.index())?;
         if let Some((_, entry)) = place.take_if(|(found, _)| *found == endpoint) {
@@ -528,22 +529,22 @@ impl<T> EndpointTable<T> {
         Some(self.outlived.remove(outlived).1)
     }
 
-    /// How many places there are, taken or not; each may be looked at by [`EndpointTable::at`].
+    /// Returns the number of places, free or taken. Each can be read by [`EndpointTable::at`].
     pub(super) const fn places(&self) -> usize {
         self.places.len() + self.outlived.len()
     }
 
-    /// Each with what is known of it.
+    /// Returns each endpoint with its state.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Endpoint, &T)> {
         self.places.iter().flatten().chain(&self.outlived).map(|(endpoint, entry)| (*endpoint, entry))
     }
 
-    /// What is known of each.
+    /// Returns the state of each endpoint.
     pub(super) fn entries(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten().chain(&self.outlived).map(|(_, entry)| entry)
     }
 
-    /// The entry at a place.
+    /// Returns the entry at a place.
     pub(super) fn at(&mut self, index: usize) -> Option<(Endpoint, &mut T)> {
         let entry = match index.checked_sub(self.places.len()) {
             None => self.places[index].as_mut(),
@@ -588,7 +589,7 @@ mod tests {
         Staging::new(Pool::new(PoolConfig::heap("received", 4096, 2)).expect("memory"))
     }
 
-    /// What the reader says of such a message.
+    /// Returns the number of messages and super-fragments that the reader decodes from such a message.
     fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
         let (bytes, _) = message(super_fragments, payloads, body);
         let (mut reader, mut count) = (MessageReader::default(), 0);

@@ -1,4 +1,4 @@
-//! The event manager: every other node connects here; the run's start, stop and account come from here.
+//! The event manager: all other nodes connect to it. It starts and stops the run, and keeps its account.
 
 use super::Drive;
 use super::account::Standing;
@@ -19,32 +19,32 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What an event manager's drive is made from.
+/// Configuration of an event manager's drive.
 #[derive(Debug)]
 pub struct ManagerDriveConfig {
-    /// The machine's configuration.
+    /// Configuration of the state machine.
     pub manager: ManagerConfig,
-    /// Who it is.
+    /// The manager's identity.
     pub identity: Identity,
     /// Fingerprint of the configuration.
     pub fingerprint: u64,
-    /// Where the other nodes connect to.
+    /// Address that the other nodes connect to.
     pub address: String,
-    /// What an acknowledgement promises.
+    /// The guarantee given by an acknowledgement.
     pub level: AcknowledgementLevel,
 }
 
 /// Earlier runs that are over and accounted for.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct ClosedRuns {
-    /// All runs before this one; `None`: no runs.
+    /// All runs before this one; `None` for no runs.
     pub before: Option<RunNumber>,
-    /// But not this one, which lost its event manager: its nodes wait for one that takes over.
+    /// Exception: the run that lost its event manager. Its nodes wait for a successor.
     pub but: Option<RunNumber>,
 }
 
 impl ClosedRuns {
-    /// Why a node that is in this run, 0 for none, is sent away.
+    /// Returns the reason to refuse a node that is in this run, where 0 is none.
     fn refusal(self, run: RunNumber) -> Option<RefuseReason> {
         if self.but == Some(run) {
             return Some(RefuseReason::StandBy);
@@ -57,20 +57,20 @@ impl ClosedRuns {
 struct Peer {
     reader: MessageReader,
     node: Option<(NodeId, Incarnation)>,
-    /// When it spoke last.
+    /// When it was last heard.
     heard: Instant,
-    /// It said its last word.
+    /// Whether it has sent its last message.
     finished: bool,
 }
 
 impl Peer {
-    /// Since when it says nothing that makes it known; nothing of one that is.
+    /// Returns since when it has been unidentified; `None` once it is identified.
     fn unknown_since(&self) -> Option<Instant> {
         self.node.is_none().then_some(self.heard)
     }
 }
 
-/// The event manager: see the module's text.
+/// The event manager; see the module documentation.
 pub struct ManagerDrive<P: Dispatcher> {
     peers: P,
     service: ServicePoint,
@@ -82,50 +82,50 @@ pub struct ManagerDrive<P: Dispatcher> {
     nodes: BTreeMap<NodeId, Endpoint>,
     strangers: Strangers,
     rivals: Rivals,
-    /// Hellos in the names of nodes that were there.
+    /// Number of hellos in the name of each node that was already connected.
     outdone: BTreeMap<NodeId, u64>,
     standing: Standing,
     unsent: VecDeque<(NodeId, Message)>,
-    /// The lumisections that are over, until they are taken.
+    /// Lumisections that are over and not yet taken.
     lumisections: VecDeque<LumisectionEnd>,
     events: Vec<Event>,
     refused: u64,
     run: RunNumber,
-    /// When it had its last turn.
+    /// Time of the last turn.
     turned: Instant,
-    /// Nodes that left before they were finished, and until when their return is waited for.
+    /// Nodes that left before they were finished, each with the time limit for its return.
     missed: BTreeMap<NodeId, (Instant, Loss)>,
-    /// A node that obeys a younger event manager: then this one is of no more use.
+    /// The node that obeys a newer event manager, and its epoch. Once set, this event manager is superseded.
     superseded: Option<(Refusal, Epoch)>,
-    /// It speaks; otherwise it stands by.
+    /// Whether it is active. Otherwise it stands by.
     active: bool,
     /// Runs that have ended. A node that is still in one of them has nothing left to deliver.
     closed: ClosedRuns,
-    /// Nodes that were dismissed. When they come again, they come for the next run.
+    /// Nodes that were dismissed. If they reconnect, it is for the next run.
     dismissed: BTreeSet<NodeId>,
 }
 
-/// The account is complete.
+/// Tells a node that the account is complete.
 const DISMISSAL: Message = Message::Finished(Finished { in_flight: 0 });
 
 /// How a connection was lost.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Loss {
-    /// The other side closed it, or its process died.
+    /// The peer closed it, or its process died.
     Ended,
-    /// Nothing is known of the other side: a readout unit may be alive, and hold all that it had.
+    /// Nothing is known about the peer: a readout unit may be alive and still hold all its data.
     Unreachable,
 }
 
-/// How long a node whose connection broke is waited for. A readout unit that is back by then still holds everything, so
-/// that nothing is lost; and the end of the run waits so that the node hears of it.
+/// Time limit for the return of a node whose connection broke. A readout unit that returns in time still holds all its
+/// data, so that nothing is lost. The end of the run waits as well, so that the node is informed of it.
 const RETURN: Duration = Duration::from_secs(1);
 
 impl<P: Dispatcher> ManagerDrive<P> {
     /// Opens the service point.
     ///
     /// # Errors
-    /// If the address cannot be listened on.
+    /// If it cannot listen on the address.
     pub fn new(config: ManagerDriveConfig, mut peers: P, staging: Staging) -> Result<Self, EndpointError> {
         let service = peers.listen(&config.address)?;
         let nodes =
@@ -157,17 +157,17 @@ impl<P: Dispatcher> ManagerDrive<P> {
         })
     }
 
-    /// Where the other nodes connect to, port filled in.
+    /// Returns the address that the other nodes connect to, including the port.
     pub fn address(&self) -> String {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
-    /// These runs are over. A node that is still in one of them hears of it when it calls.
+    /// Sets the runs that are over. A node that is still in one of them is told so when it calls.
     pub const fn closed(&mut self, runs: ClosedRuns) {
         self.closed = runs;
     }
 
-    /// Forgets the run and all nodes in it, and refuses all callers.
+    /// Stands by: drops the run and all its nodes, and refuses all callers.
     pub(super) fn stand_by(&mut self) {
         for index in 0..self.links.places() {
             if let Some((endpoint, _)) = self.links.at(index) {
@@ -185,7 +185,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.control = self.control.anew();
     }
 
-    /// Begins anew in this epoch.
+    /// Starts again as the active manager of this epoch.
     pub(super) fn become_active(&mut self, epoch: Epoch) {
         self.config.manager.epoch = epoch;
         (self.outbox.identity.epoch, self.outbox.identity.run) = (epoch, RunNumber(0));
@@ -193,38 +193,38 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.active = true;
     }
 
-    /// The epoch in which it speaks, where it does: it neither stands by nor knows of a younger one.
+    /// Returns the epoch in which it is active. `None` if it stands by or knows of a newer epoch.
     pub fn speaks(&self) -> Option<Epoch> {
         (self.active && self.superseded.is_none()).then_some(self.outbox.identity.epoch)
     }
 
-    /// The younger epoch that a node obeys, where one does.
+    /// Returns the newer epoch that a node obeys, if any.
     pub(super) fn superseded_by(&self) -> Option<Epoch> {
         self.superseded.as_ref().map(|&(_, epoch)| epoch)
     }
 
-    /// Gives a command of run control.
+    /// Applies a run-control command.
     pub fn command(&mut self, now: Instant, command: RunCommand) {
         let was_over = self.control.phase().is_final();
         self.control.command(now, command);
         if !was_over && self.control.phase().is_final() {
-            // No run was begun: tell nodes that are already connected at once that none will be.
+            // No run was begun. Nodes that are already connected are told immediately that there will be none.
             self.unsent.extend(self.nodes.keys().map(|&node| (node, Message::Finish)));
         }
     }
 
-    /// How far the run is.
+    /// Returns the phase of the run.
     pub fn phase(&self) -> RunPhase {
         self.control.phase()
     }
 
-    /// The machine, for tests and checkers.
+    /// Returns the state machine, for tests and checkers.
     pub const fn machine(&self) -> &Manager {
         &self.manager
     }
 
-    /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
-    /// for what is staged, one for each connection.
+    /// Returns the accounts of the pools, for tests and checkers. After a run the only blocks in use are those being
+    /// filled: one for staging, and one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
         [self.outbox.pool()].into_iter().chain(received(&mut self.peers)).collect()
     }
@@ -271,7 +271,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.lose(now, stranger, Loss::Ended);
     }
 
-    /// Admits the callers that wait for the place of a node, or sends them away.
+    /// Admits or rejects the callers that wait for the place of a node.
     fn settle_rivals(&mut self, now: Instant) {
         loop {
             let Self { rivals, nodes, links, .. } = self;
@@ -288,7 +288,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Refuses a connection that claims the name of a connected node, and counts that for the node.
+    /// Refuses a connection that claims the name of a connected node, and counts the refusal for that node.
     fn send_away(&mut self, endpoint: Endpoint, node: NodeId) {
         let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::Taken));
         let times = self.outdone.entry(node).or_default();
@@ -330,7 +330,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Takes one message; false if the connection is to be closed.
+    /// Handles one message. Returns false if the connection is to be closed.
     fn hear(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         if let Message::Hello(hello) = message {
             return self.greet(now, endpoint, peer, header, hello);
@@ -387,7 +387,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         } else if let Some(reason) = self.closed.refusal(header.run) {
             Some(reason)
         } else if header.run == RunNumber(0) && self.dismissed.contains(&header.sender) {
-            // For the next run, the event manager of which will be here in a moment.
+            // The node calls for the next run, whose event manager will be active in a moment.
             Some(RefuseReason::StandBy)
         } else {
             self.older_than(header.sender, header.incarnation)
@@ -396,7 +396,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(reason));
             return false;
         }
-        // The same process has left its earlier connection; another process may be a stranger.
+        // The same process has left its earlier connection. Another process may be a stranger.
         let there = self.nodes.get(&header.sender).and_then(|&there| self.links.get(there)?.node);
         if there.is_some_and(|(_, incarnation)| incarnation != header.incarnation) {
             let waits = self.rivals.add(now, endpoint, header);
@@ -409,11 +409,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
         true
     }
 
-    /// The node has its place from now on.
+    /// Gives the node its place.
     fn take_in(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header) {
         let role = header.sender.role;
         if let Some(old) = self.nodes.insert(header.sender, endpoint) {
-            // The same node again: its earlier connection is a leftover, perhaps of an earlier life.
+            // The same node again: its earlier connection is stale, perhaps from an earlier incarnation.
             self.peers.abort(old);
             if let Some((node, incarnation)) = self.links.remove(old).and_then(|peer| peer.node) {
                 self.standing.node_lost(node, incarnation);
@@ -430,13 +430,13 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.control.node_connected(now, header.sender);
         self.missed.remove(&header.sender);
         if self.control.phase() == RunPhase::Ended {
-            // It was away when the others got this.
+            // It was absent when the others received this message.
             self.unsent.push_back((header.sender, Message::Finish));
         }
     }
 
-    /// Why a life of a node cannot be taken in, where a younger one was seen. While that one is connected, or may come
-    /// back at any moment, the older one is a leftover; otherwise it may be the successor, with another clock.
+    /// Returns the reason to refuse an incarnation older than one already seen. While the newer one is connected, or
+    /// may return, the older one is stale. Otherwise the older one may be the successor, with a different clock.
     fn older_than(&self, node: NodeId, incarnation: Incarnation) -> Option<RefuseReason> {
         let youngest = self.standing.youngest(node).filter(|&youngest| youngest > incarnation)?;
         let is_here = self.nodes.contains_key(&node) || self.missed.contains_key(&node);
@@ -454,16 +454,16 @@ impl<P: Dispatcher> ManagerDrive<P> {
             if !peer.finished {
                 self.missed.insert(node, (now.after(RETURN), loss));
             }
-            // What a builder unit had is better built by another one at once.
+            // The events of a builder unit are better built by another one immediately.
             if peer.finished || node.role != Role::Readout {
                 self.manager.node_lost(now, node);
             }
         }
     }
 
-    /// Handles the news that a node obeys an event manager of this epoch. If the epoch is younger, no node obeys this
-    /// event manager any more: it leaves the run and its account to the younger one, unless both are complete already.
-    /// Returns whether the epoch is younger.
+    /// Handles the news that a node obeys an event manager of this epoch. If the epoch is newer, no node obeys this
+    /// event manager any more: it leaves the run and its account to the newer one, unless both are complete already.
+    /// Returns whether the epoch is newer.
     fn give_way(&mut self, node: NodeId, epoch: Epoch) -> bool {
         let is_younger = epoch > self.outbox.identity.epoch && !is_planted(Flaw::StaleEpochAccepted);
         if is_younger && self.control.phase() != RunPhase::Ended {
@@ -473,7 +473,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         is_younger
     }
 
-    /// Nodes that did not come back in time are lost.
+    /// Gives up nodes that did not return in time.
     fn give_up_the_missed(&mut self, now: Instant) {
         while let Some((&node, _)) = self.missed.iter().find(|(_, missed)| now >= self.missed_until(missed)) {
             self.missed.remove(&node);
@@ -481,7 +481,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Until when a node whose connection broke is waited for. The end of the run does not wait for unreachable nodes.
+    /// Returns until when a node with a broken connection is awaited. The end of the run ignores unreachable nodes.
     fn missed_until(&self, &(until, loss): &(Instant, Loss)) -> Instant {
         let waits = loss == Loss::Unreachable && self.control.phase() != RunPhase::Ended;
         if waits { until.after(self.manager.unreachable_timeout()) } else { until }
@@ -539,7 +539,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         work
     }
 
-    /// Sends what waits; false if something has to go on waiting.
+    /// Sends queued messages. Returns false if some must wait.
     fn flush(&mut self) -> bool {
         while let Some((node, message)) = self.unsent.front() {
             let sent = match self.nodes.get(node) {
@@ -556,12 +556,12 @@ impl<P: Dispatcher> ManagerDrive<P> {
         true
     }
 
-    /// A lumisection that is over, in order, each once.
+    /// Returns the next lumisection that is over, in order, each once.
     pub fn next_ended_lumisection(&mut self) -> Option<LumisectionEnd> {
         self.lumisections.pop_front()
     }
 
-    /// Its own account of events; what other nodes reported is in their pages.
+    /// Returns the manager's own account of events. The counters of other nodes are in their pages.
     fn numbers(&self) -> impl Iterator<Item = ReportEntry> {
         let account = self.manager.account();
         let counters = [
@@ -582,7 +582,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         counted.chain(causes).map(|(what, value)| ReportEntry { source: None, what, value })
     }
 
-    /// The run as it is known here now.
+    /// Returns the current state of the run as known here.
     pub fn standing(&mut self) -> &Standing {
         let standing = &mut self.standing;
         standing.phase = self.control.phase();
@@ -616,7 +616,7 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
 
     fn next_deadline(&self) -> Option<Instant> {
         let missed = self.missed.values().map(|missed| self.missed_until(missed));
-        // While something cannot be sent the machine is not asked for more.
+        // While a message cannot be sent, the machine is not asked for more.
         let machine = self.manager.next_deadline().filter(|_| self.unsent.is_empty());
         let hellos = [self.rivals.next_deadline(), self.strangers.next_deadline()];
         let own = [machine, self.peers.next_deadline(), self.control.next_deadline()];
@@ -632,7 +632,7 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
     }
 
     fn is_done(&self) -> bool {
-        // The others close first, having sent their last report.
+        // The other nodes send their last report and close first.
         let has_ended = self.control.phase() == RunPhase::Ended && self.nodes.is_empty() && self.missed.is_empty();
         has_ended && self.active || self.superseded.is_some()
     }
@@ -664,18 +664,18 @@ mod tests {
         Outbox::new(identity, Staging::new(pool()))
     }
 
-    /// A life of a builder unit, as far as an event manager sees it.
+    /// An incarnation of a builder unit, as seen by an event manager.
     struct Life {
         peers: Simulated,
         endpoint: Endpoint,
         outbox: Outbox,
         reader: MessageReader,
-        /// The last message to it.
+        /// The last message sent to it.
         told: Option<Message>,
     }
 
     impl Life {
-        /// It reports all the time.
+        /// Reports continuously.
         fn turn(&mut self, now: Instant) {
             let mut events = Vec::new();
             self.peers.poll(now, &mut events);
@@ -695,7 +695,7 @@ mod tests {
             }
             if self.told == Some(Message::Welcome) {
                 let report = Message::Report(Report { entries: Batch::new(), last: true });
-                // It is over where the connection has ended.
+                // The message is lost if the connection has ended.
                 let _ = self.outbox.send(&mut self.peers, self.endpoint, &report);
             }
         }
@@ -720,7 +720,7 @@ mod tests {
             Self { network, manager, now: Instant::ZERO }
         }
 
-        /// Two seconds pass, in which these lives have their turns.
+        /// Passes two seconds, in which the `awake` incarnations have their turns.
         fn pass(&mut self, awake: &mut [&mut Life]) {
             for _ in 0..200 {
                 self.now = self.now.after(Duration::from_millis(10));
@@ -729,7 +729,7 @@ mod tests {
             }
         }
 
-        /// A life with this incarnation calls, while these are awake.
+        /// Connects an incarnation with this number, while the `awake` ones have their turns.
         fn call(&mut self, incarnation: u64, awake: &mut [&mut Life]) -> Life {
             let mut peers = self.network.dispatcher(SimulatedConfig::default(), pool());
             let endpoint = peers.connect("manager").expect("a name is an address");

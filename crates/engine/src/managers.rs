@@ -5,13 +5,14 @@
 //!        ^                --Welcome, lower epoch--> left
 //!        +--- pause -- --Refuse (it stands by)---> left
 //! ```
-//! A unit calls all event managers and obeys one, the youngest that welcomes it.
-//! A node whose UTC clock was set back looks older than its own former life. While no event manager has ever taken it in
-//! it has done nothing under its incarnation, and may take one above the one that is known: see [`Managers::refused`].
+//! A unit calls all event managers and obeys one: the one with the highest epoch that welcomes it.
+//! If the UTC clock of a node was set back, its incarnation is lower than the previous one. As long as no event manager
+//! has welcomed the node, it has done nothing under this incarnation, and may take one above the known one: see
+//! [`Managers::refused`].
 //!
 //! At the end of a run the event manager asks the unit to finish, the unit sends its last report, the event manager
-//! dismisses it, and it exits. An event manager may die before it has all reports. A unit that was not dismissed therefore
-//! waits for a successor, which may have events built again that its predecessor knew as done.
+//! dismisses it, and it exits. An event manager may die before it has all reports. A unit that was not dismissed
+//! therefore waits for a successor, which may have events built again that its predecessor knew as done.
 
 use super::link::{Identity, Outbox, Refusal};
 use ropewalk_flow::control::RunPhase;
@@ -23,10 +24,10 @@ use std::time::Duration;
 
 /// Pause before an event manager is called again.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long a younger life of this node may seem to be there until it is believed. A machine that lost its power left a
-/// connection behind; a connection that is dead is found out in half of this time.
+/// Time for which a newer incarnation of this node may seem to exist before that is believed. A machine that lost power
+/// left a connection behind; a dead connection is detected in half of this time.
 const TWIN: Duration = Duration::from_secs(60);
-/// How long the place may be taken by a life that speaks.
+/// Time for which the place may be occupied by an active incarnation.
 const TAKEN: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -36,15 +37,15 @@ struct Call {
     retry: Instant,
 }
 
-/// What a welcome means.
+/// Result of a welcome.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Welcomed {
-    /// This event manager is obeyed from now on; the one that was until now, if any, is left.
+    /// This event manager is obeyed from now on. The connection to the previous one is closed.
     Obeyed {
-        /// The connection to the one before, which is closed.
+        /// The connection to the previous one, if any, which is closed.
         left: Option<Endpoint>,
     },
-    /// Another one is obeyed.
+    /// Another event manager is obeyed.
     TooOld,
 }
 
@@ -53,18 +54,18 @@ pub(super) enum Welcomed {
 pub(super) struct Managers {
     calls: Vec<Call>,
     obeyed: Option<(Endpoint, Epoch)>,
-    /// The highest known one.
+    /// The highest known epoch.
     epoch: Epoch,
-    /// Some event manager has taken this life of the node in: nothing changes its incarnation any more.
+    /// Whether an event manager has welcomed this incarnation of the node. From then on its incarnation is fixed.
     is_known: bool,
-    /// When a younger life of this node is believed to be there.
+    /// When the existence of a newer incarnation of this node is believed.
     twin: Option<Instant>,
-    /// Whose order was carried out last.
+    /// The sender of the order that was carried out last.
     last_order: Option<(Epoch, Incarnation)>,
 }
 
 impl Managers {
-    /// No event manager is obeyed yet.
+    /// Creates the list; no event manager is obeyed yet.
     pub(super) fn new(addresses: &[String]) -> Self {
         let call = |address: &String| Call { address: address.clone(), endpoint: None, retry: Instant::ZERO };
         let calls = addresses.iter().map(call).collect();
@@ -81,18 +82,18 @@ impl Managers {
         }
     }
 
-    /// Whether the connection leads to an event manager.
+    /// Returns whether the connection leads to an event manager.
     pub(super) fn has(&self, endpoint: Endpoint) -> bool {
         self.calls.iter().any(|call| call.endpoint == Some(endpoint))
     }
 
-    /// Where the connection leads to.
+    /// Returns the address that the connection leads to.
     pub(super) fn address_of(&self, endpoint: Endpoint) -> &str {
         self.calls.iter().find(|call| call.endpoint == Some(endpoint)).map_or("", |call| &call.address)
     }
 
-    /// An event manager of this epoch welcomes the node. A manager that the node does not obey gets the reason. The one that was obeyed
-    /// until now may be alive without knowing of the change: its connection is closed.
+    /// Handles the welcome of an event manager of this epoch. A manager that the node does not obey is told the reason.
+    /// The previously obeyed one may be alive without knowing of the change: its connection is closed.
     pub(super) fn welcomed(
         &mut self,
         endpoint: Endpoint,
@@ -131,8 +132,8 @@ impl Managers {
         Welcomed::Obeyed { left }
     }
 
-    /// An event manager refuses the node. Where that is for good, what to tell; otherwise it is called again, perhaps by
-    /// another life.
+    /// Handles a refusal by an event manager. Returns it if it is final. Otherwise the manager is called again, perhaps
+    /// with another incarnation number.
     pub(super) fn refused(
         &mut self,
         now: Instant,
@@ -145,35 +146,35 @@ impl Managers {
                 identity.incarnation = Incarnation(known.saturating_add(1));
                 None
             }
-            // The earlier life may be dead without anyone having noticed yet.
+            // The earlier incarnation may be dead without anything having detected it yet.
             RefuseReason::OldIncarnation if !self.is_known && now < *self.twin.get_or_insert(now.after(TWIN)) => None,
-            // It may be about to end, as one that is started again.
+            // The other incarnation may be about to end, as after a restart.
             RefuseReason::Taken if now < *self.twin.get_or_insert(now.after(TAKEN)) => None,
             _ => Refusal::timer(NodeId::MANAGER, self.address_of(endpoint), reason),
         }
     }
 
-    /// Whether an order in this epoch that came over this connection is obeyed.
+    /// Returns whether an order of this epoch that arrived over this connection is obeyed.
     pub(super) fn is_obeyed(&self, endpoint: Endpoint, epoch: Epoch) -> bool {
         self.obeyed == Some((endpoint, epoch)) && epoch >= self.epoch
     }
 
-    /// An order with this header is carried out.
+    /// Records that an order with this header is carried out.
     pub(super) const fn note_order(&mut self, header: &Header) {
         self.last_order = Some((header.epoch, header.incarnation));
     }
 
-    /// The event manager whose order was carried out last: its epoch, and which life of it that was.
+    /// Returns the epoch and the incarnation of the event manager whose order was carried out last.
     pub(super) const fn last_order(&self) -> Option<(Epoch, Incarnation)> {
         self.last_order
     }
 
-    /// Another node obeys an event manager of this epoch: lower epochs are not obeyed any more.
+    /// Records that another node obeys an event manager of this epoch. Lower epochs are no longer obeyed.
     pub(super) fn hear_of(&mut self, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// A connection has ended. Whether it was the one to the event manager that is obeyed.
+    /// Handles the end of a connection. Returns whether it was the one to the obeyed event manager.
     pub(super) fn lost(&mut self, now: Instant, endpoint: Endpoint) -> bool {
         for call in self.calls.iter_mut().filter(|call| call.endpoint == Some(endpoint)) {
             (call.endpoint, call.retry) = (None, now.after(RETRY));
@@ -181,26 +182,26 @@ impl Managers {
         self.obeyed.take_if(|(obeyed, _)| *obeyed == endpoint).is_some()
     }
 
-    /// The connection to the one that is obeyed.
+    /// Returns the connection to the obeyed event manager.
     pub(super) fn obeyed(&self) -> Option<Endpoint> {
         self.obeyed.map(|(endpoint, _)| endpoint)
     }
 
-    /// When the next call to an event manager is due.
+    /// Returns when the next call to an event manager is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.calls.iter().filter(|call| call.endpoint.is_none()).map(|call| call.retry).min()
     }
 }
 
-/// How long a unit that has to finish waits for another event manager.
+/// Time for which a unit that has to finish waits for another event manager.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How far the end has come.
+/// Progress of the end of the run.
 #[derive(Debug, Default)]
 pub(super) struct Shutdown {
-    /// By the event manager that is obeyed now.
+    /// Whether the obeyed event manager has sent `Finish`.
     told: bool,
-    /// By any.
+    /// Whether any event manager has sent `Finish`.
     was_told: bool,
     said: bool,
     dismissed: bool,
@@ -210,37 +211,37 @@ pub(super) struct Shutdown {
 }
 
 impl Shutdown {
-    /// The event manager says that no event will come any more.
+    /// Records that the event manager announced the end of the events.
     pub(super) const fn finish(&mut self) {
         (self.told, self.was_told) = (true, true);
     }
 
-    /// Whether the one that is obeyed now did.
+    /// Returns whether the obeyed event manager has done so.
     pub(super) const fn is_told(&self) -> bool {
         self.told
     }
 
-    /// The last word to this event manager was said.
+    /// Records that the last message to this event manager was sent.
     pub(super) const fn say(&mut self) {
         self.said = true;
     }
 
-    /// Whether it was.
+    /// Returns whether the last message was sent.
     pub(super) const fn is_said(&self) -> bool {
         self.said
     }
 
-    /// The event manager knows all.
+    /// Records that the event manager has the complete account.
     pub(super) const fn dismiss(&mut self) {
         self.dismissed = true;
     }
 
-    /// Another event manager is obeyed: it has heard nothing yet, and has said nothing.
+    /// Records that another event manager is obeyed: no messages of the end were exchanged with it yet.
     pub(super) fn manager_came(&mut self) {
         *self = Self { was_told: self.was_told, done: self.done, ..Self::default() };
     }
 
-    /// The one that was obeyed is gone.
+    /// Records the loss of the obeyed event manager.
     pub(super) fn manager_lost(&mut self, now: Instant) {
         if self.was_told {
             self.done |= self.dismissed;
@@ -248,32 +249,32 @@ impl Shutdown {
         }
     }
 
-    /// Whether the connection to the event manager is to be closed now; true once.
+    /// Returns whether the connection to the event manager is to be closed now; true once.
     pub(super) const fn leaves(&mut self) -> bool {
         self.said && self.dismissed && !core::mem::replace(&mut self.leaving, true)
     }
 
-    /// The unit ends here, in any state.
+    /// Ends the unit, in any state.
     pub(super) const fn end(&mut self) {
         self.done = true;
     }
 
-    /// Time has passed.
+    /// Checks the time limit.
     pub(super) fn look(&mut self, now: Instant) {
         self.done |= self.patient_until.is_some_and(|until| now >= until);
     }
 
-    /// When to look at the clock.
+    /// Returns when the time limit expires.
     pub(super) const fn next_deadline(&self) -> Option<Instant> {
         self.patient_until
     }
 
-    /// It needs no further turn.
+    /// Returns whether the unit needs no further turn.
     pub(super) const fn is_done(&self) -> bool {
         self.done
     }
 
-    /// How far the run is, as the unit has it. It gets orders, not the run's phases.
+    /// Returns the phase of the run as the unit sees it. The unit gets orders, not the phases of the run.
     pub(super) fn phase(&self, run: RunNumber, has_manager: bool) -> RunPhase {
         match (self.done, self.was_told) {
             (true, _) => RunPhase::Ended,
@@ -293,7 +294,7 @@ mod tests {
     const ONE: Endpoint = Endpoint::new(1, 0);
     const OTHER: Endpoint = Endpoint::new(2, 0);
 
-    /// Connected to two event managers, obeying neither.
+    /// Returns a list connected to two event managers, obeying neither.
     fn managers() -> Managers {
         let mut managers = Managers::new(&["one".to_owned(), "other".to_owned()]);
         for (call, endpoint) in managers.calls.iter_mut().zip([ONE, OTHER]) {

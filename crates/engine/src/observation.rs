@@ -1,4 +1,4 @@
-//! A standing as a sample for monitoring.
+//! Conversion of a standing to a sample for monitoring.
 
 use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
@@ -9,7 +9,7 @@ use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSa
 use ropewalk_terms::{CounterKind, EventKey, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
 
-/// What `standing` says, as it was read at `time`.
+/// Returns the sample of `standing`, as read at `time`.
 pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
     let snapshot = RunSnapshot::of(standing);
     let mut nodes: BTreeMap<NodeId, NodeSample> = BTreeMap::new();
@@ -40,7 +40,7 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
                     known.readout = report.node;
                     told.entries().for_each(|entry| count_source(known, told.connected, &entry));
                 }
-                // A builder unit's are streams, which the snapshot has.
+                // The numbers of a builder unit belong to streams, which the snapshot has.
                 _ => {}
             }
         }
@@ -64,7 +64,7 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
     }
 }
 
-/// None while too little is known.
+/// Returns the relation of a source; `None` while too little is known.
 fn relation(state: &SynchronyState) -> Option<(SourceId, Relation)> {
     let offset = match state.verdict {
         1 => Some(0),
@@ -75,15 +75,15 @@ fn relation(state: &SynchronyState) -> Option<(SourceId, Relation)> {
     Some((state.source, Relation { offset, since: state.since }))
 }
 
-/// How far a run is, for monitoring: one that is paused is not expected to build anything.
+/// Returns the name of a phase for monitoring. A paused run is not expected to build anything.
 pub fn phase_name(phase: RunPhase, is_paused: bool) -> &'static str {
     if phase.is_running() && is_paused { PAUSED } else { phase.name() }
 }
 
-/// Takes note of what a node says of itself: what it counts, or has measured.
+/// Adds a number that a node reported about itself: a counter or a measurement.
 fn count_node(node: &mut NodeSample, connected: bool, entry: &ReportEntry) {
     if let Some(counter) = entry.as_counter() {
-        // What a life that is over held is gone with it.
+        // Quantities held by an ended incarnation are lost with it.
         if connected || counter.kind() == CounterKind::Total {
             node.numbers.add(counter, entry.value);
         }
@@ -96,7 +96,7 @@ fn count_node(node: &mut NodeSample, connected: bool, entry: &ReportEntry) {
     }
 }
 
-/// The same of what a readout unit says of a source: counts, cells of histograms, bytes of what was corrupt.
+/// Adds a number that a readout unit reported about a source: counters, histogram cells, bytes of corrupt data.
 fn count_source(source: &mut SourceSample, connected: bool, entry: &ReportEntry) {
     if let Some(counter) = entry.as_counter() {
         if connected || counter.kind() == CounterKind::Total {
@@ -113,14 +113,14 @@ fn count_source(source: &mut SourceSample, connected: bool, entry: &ReportEntry)
 /// The first event of every run.
 const FIRST: EventKey = EventKey::new(0, 1);
 
-/// What these irregular numbers of a source, in order, say to operators.
+/// Returns the description for operators of a source's numbering anomalies, given in order.
 pub fn numbering_of(all: &[NumberingAnomaly]) -> SourceNumbering {
     let of_kind = |kind| all.iter().filter(move |one| one.kind == kind);
     let at_first = |kind| of_kind(kind).find(|one| one.key == FIRST);
     let begun = match at_first(NumberingKind::Gap) {
         Some(gap) => {
             let step = gap.to.saturating_sub(gap.from) / (gap.size + 1);
-            // The number before the first one is the greatest where counting begins with 0.
+            // If counting begins with 0, the number before the first one is the maximum.
             let first = if gap.from < gap.to { gap.from + step } else { gap.to.saturating_sub(gap.size) };
             Some(Begun { first, came: gap.to, skipped: Some(gap.size) })
         }

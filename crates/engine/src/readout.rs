@@ -34,65 +34,66 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a readout unit's drive is made from.
+/// Configuration of a readout unit's drive.
 #[derive(Debug)]
 pub struct ReadoutDriveConfig {
-    /// The machine's configuration.
+    /// Configuration of the state machine.
     pub readout: ReadoutConfig,
-    /// Who it is.
+    /// The unit's identity.
     pub identity: Identity,
-    /// Its name, for the hello.
+    /// The unit's name, for the hello.
     pub name: String,
     /// Fingerprint of the configuration.
     pub fingerprint: u64,
-    /// What describes the frames of those sources whose format is [`ropewalk_flow::readout::Format::Described`].
+    /// Frame descriptions of the sources whose format is [`ropewalk_flow::readout::Format::Described`].
     pub descriptions: Vec<(SourceId, Description)>,
-    /// Where front ends connect to.
+    /// Address that front ends connect to.
     pub listen: String,
-    /// Where builder units connect to.
+    /// Address that builder units connect to.
     pub address: String,
-    /// Where the event manager listens, or several may: the one with the highest epoch that welcomes is obeyed.
+    /// Addresses of the event managers. The unit obeys the one with the highest epoch that welcomes it.
     pub managers: Vec<String>,
     /// Builder units of the run.
     pub builders: u16,
-    /// How often counters are reported.
+    /// Interval between reports of counters.
     pub report_interval: Duration,
 }
 
-/// What is settled goes before more is received, for this many turns: its blocks are filled again while they are in the
-/// cache, into which the kernel copies a quarter faster than into memory. Who builds in this thread is done by then.
+/// Maximum number of turns in which settled events are delivered before more data is received. Their blocks are then
+/// filled again while they are in the cache, into which the kernel copies a quarter faster than into memory. By then a
+/// builder in the same thread is done.
 const MOST_HELD_BACK: u32 = 8;
 
-/// How long the account of subscribers waits for slow readers.
+/// Time for which the account of subscribers waits for slow readers.
 const SETTLING: Duration = Duration::from_secs(1);
-/// How often users' histograms are reported.
+/// Interval between reports of users' histograms.
 const HISTOGRAM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Numbers that histograms of its sources have at most.
+/// Returns the maximum total number of histogram cells of its sources.
 fn histogram_cells(config: &ReadoutConfig) -> usize {
     let is_here = |id: &SourceId| config.sources.iter().any(|source| source.id == *id);
     let of = |one: &HistogramConfig| one.binning.cells() * one.sources.iter().filter(|id| is_here(id)).count();
     config.histograms.iter().map(of).sum()
 }
 
-/// What nodes said that did not count.
+/// Messages that were not accepted.
 #[derive(Default)]
 struct Counts {
     refused: u64,
     old_messages: u64,
 }
 
-/// What it, or what it has, waited for.
+/// Waiting times of the unit and of its events.
 #[derive(Default)]
 struct Times {
     busy: BusyTimer,
-    /// Super-fragments, for connections to take them.
+    /// Super-fragments waited for connections.
     link: BusyTimer,
-    /// Settled events, for builder units to request them.
+    /// Settled events waited for requests of builder units.
     requests: BusyTimer,
 }
 
-/// A readout unit: see the module's picture.
+/// A readout unit; see the picture above.
 pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     front_ends: FrontEndConnections<S>,
     cards: Cards<S>,
@@ -111,15 +112,15 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     unsent: VecDeque<Message>,
     events: Vec<Event>,
     report_due: Instant,
-    /// When users' histograms are reported again, which have many more numbers.
+    /// When users' histograms, which have many more numbers, are reported again.
     histograms_due: Instant,
-    /// Messages wait for room, and the machine is not asked for more meanwhile.
+    /// Whether messages wait for room. Meanwhile the machine is not asked for more.
     stuck: bool,
-    /// For how many more turns nothing is received while settled events are held.
+    /// Number of further turns in which nothing is received while settled events are held.
     patience: u32,
     counts: Counts,
     times: Times,
-    /// The last word, and until when it waits for the account of subscribers.
+    /// The last message, and the time limit for its wait for the account of subscribers.
     last_word: Option<(Finished, Instant)>,
     shutdown: Shutdown,
     refusal: Option<Refusal>,
@@ -130,7 +131,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// `staging`; `evacuation` takes fragments that must leave the receive pool.
     ///
     /// # Errors
-    /// If an address cannot be listened on.
+    /// If it cannot listen on an address.
     pub fn new(
         config: ReadoutDriveConfig,
         sources: S,
@@ -176,13 +177,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         })
     }
 
-    /// Some of its sources are e-links of a card, which writes into this ring and rings `bell` if the ring is not being
-    /// polled. Without a bell the ring is polled all the time.
+    /// Adds a card whose e-links are some of the unit's sources. The card writes into this ring and rings `bell` if the
+    /// ring is not being polled. Without a bell the ring is polled all the time.
     pub fn add_card(&mut self, config: &CardConfig, ring: RingReader, bell: Option<Bell>) {
         self.cards.add(config, ring, bell, None, &self.readout);
     }
 
-    /// The same of a card whose chunks also go to the subscribers of `server`.
+    /// Adds a card in the same way, whose chunks also go to the subscribers of `server`.
     pub fn add_served_card(
         &mut self,
         config: &CardConfig,
@@ -193,13 +194,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.cards.add(config, ring, bell, Some(server), &self.readout);
     }
 
-    /// Some of its sources send datagrams, to this receiver.
+    /// Adds a receiver of datagrams for some of the sources.
     pub fn add_datagrams(&mut self, config: DatagramInputConfig) {
         self.datagrams.add(config, &self.config.readout.sources);
     }
 
-    /// From now on what comes last of a source is kept. Whether that are datagrams: to be asked when all of its receivers
-    /// are there.
+    /// Adds a black box to a source. Returns whether the source sends datagrams. To be called after all receivers were
+    /// added.
     pub fn add_black_box(&mut self, source: SourceId, black_box: BlackBox) -> bool {
         let index = self.config.readout.sources.iter().position(|known| known.id == source);
         let Some(index) = index else { return false };
@@ -211,14 +212,14 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         in_datagrams
     }
 
-    /// The frames of a source are divided by this, right here. To be called when all receivers are there.
+    /// Sets a splitter of a source's frames, called in this thread. To be called after all receivers were added.
     pub fn add_splitter(&mut self, source: SourceId, by: Box<dyn Divides + Send>) {
         if let Some(description) = self.description(source) {
             self.set_splitter(source, SourceSplitter::here(source, &description, by));
         }
     }
 
-    /// The frames of a source are divided by a process. To be called when all receivers are there.
+    /// Sets a splitter process of a source's frames. To be called after all receivers were added.
     pub fn add_splitter_process(&mut self, source: SourceId, link: Box<dyn SplitterLink>, config: SupervisorConfig) {
         if let Some(description) = self.description(source) {
             self.set_splitter(source, SourceSplitter::elsewhere(source, &description, link, config));
@@ -236,58 +237,59 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Another way for a source of it to come in; returns the address where it listens, port filled in.
+    /// Adds an entrance for a source. Returns the address on which it listens, including the port.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the socket cannot be adopted.
+    /// If it cannot listen on the address, or the socket cannot be adopted.
     pub fn add_entrance(&mut self, source: SourceId, entrance: Entrance) -> Result<Option<String>, EndpointError> {
         self.front_ends.add_entrance(source, entrance)
     }
 
-    /// Where front ends connect to, port filled in.
+    /// Returns the address that front ends connect to, including the port.
     pub fn source_address(&self) -> String {
         self.front_ends.address()
     }
 
-    /// Where builder units connect to, port filled in.
+    /// Returns the address that builder units connect to, including the port.
     pub fn builder_address(&self) -> String {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
-    /// The machine, for tests and checkers.
+    /// Returns the state machine, for tests and checkers.
     pub const fn machine(&self) -> &Readout {
         &self.readout
     }
 
-    /// What reads its cards, for checkers.
+    /// Returns the inputs of its cards, for checkers.
     pub fn cards(&self) -> impl Iterator<Item = &CardInput> {
         self.cards.inputs()
     }
 
-    /// What the subscribers of its cards got, and how many of them are known without a connection. For checkers.
+    /// Returns the report of each card's subscribers, and the number of expected subscribers without a connection. For
+    /// checkers.
     pub fn served(&self) -> impl Iterator<Item = (ServerReport, usize)> {
         self.cards.served()
     }
 
-    /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
+    /// Returns the epoch and the incarnation of the event manager whose order was carried out last. For checkers.
     pub const fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
         self.managers.last_order()
     }
 
-    /// Whether super-fragments wait for builder units that have not taken them, for tests and checkers.
+    /// Returns whether super-fragments wait for builder units that have not taken them, for tests and checkers.
     pub fn has_unsent(&self) -> bool {
         self.builders.iter().flatten().any(|&builder| self.peers.queued(builder) > 0)
     }
 
-    /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
-    /// for what is staged, one for each connection.
+    /// Returns the accounts of the pools, for tests and checkers. After a run the only blocks in use are those being
+    /// filled: one for staging, and one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
         let own = [self.outbox.pool()].into_iter().chain(self.front_ends.pools());
         own.chain(self.cards.pools()).chain(received(&mut self.peers)).collect()
     }
 
-    /// Receives, unless what came in the last turns is not built yet. Where a source may be given up by the clock, what it
-    /// sent is heard before that. Holding back is work, so that the thread goes on.
+    /// Receives data, unless the data of the last turns is not built yet. If a source is about to time out, its data is
+    /// received first. Holding back counts as work, so that the thread does not sleep.
     fn receive(&mut self, now: Instant) -> usize {
         let is_due = self.readout.next_deadline().is_some_and(|due| now >= due);
         if self.patience > 0 && self.readout.holds_settled() && !is_due {
@@ -342,7 +344,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.lose_peer(now, stranger);
     }
 
-    /// Admits the callers that wait for the place of a builder unit, or sends them away.
+    /// Admits or rejects the callers that wait for the place of a builder unit.
     fn settle_rivals(&mut self, now: Instant) {
         loop {
             let Self { rivals, builders, links, .. } = self;
@@ -363,7 +365,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Refuses a connection that claims to be a connected builder unit; it may try again, since it may be its restart.
+    /// Refuses a connection that claims to be a connected builder unit. It may try again, since it may be a restart of
+    /// that unit.
     fn send_away(&mut self, endpoint: Endpoint) {
         self.counts.refused += 1;
         let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::StandBy));
@@ -404,7 +407,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Takes one message; false if the connection is to be closed.
+    /// Handles one message. Returns false if the connection is to be closed.
     fn hear(&mut self, now: Instant, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         match message {
             Message::Hello(hello) => return self.greet(now, peer, header, hello),
@@ -422,7 +425,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 return false;
             }
             _ if peer.node == Some(NodeId::MANAGER) => self.order(now, peer.endpoint, header, message),
-            // A builder unit may be of an earlier epoch still: what it asks for is wanted all the same.
+            // A builder unit may still be in an earlier epoch. Its requests are valid all the same.
             _ => {
                 let Some(node) = peer.node else { return false };
                 self.readout.message(now, node, message);
@@ -431,7 +434,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         true
     }
 
-    /// Carries out what the event manager that is obeyed wants; what another one wants is counted.
+    /// Carries out an order of the obeyed event manager. Orders of other managers are only counted.
     fn order(&mut self, now: Instant, endpoint: Endpoint, header: &Header, message: &Message) {
         if !self.managers.is_obeyed(endpoint, header.epoch) {
             self.counts.old_messages += 1;
@@ -439,13 +442,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.managers.note_order(header);
         self.outbox.identity.epoch = header.epoch;
-        // An event manager that names the run has begun it: masks, parameters and a successor's questions come before
+        // An event manager that names the run has begun it. Masks, parameters and a successor's questions arrive before
         // the start.
         if self.readout.has_started() || matches!(message, Message::Start(_)) {
             self.outbox.identity.run = header.run;
         }
         match message {
-            // At once: the run is called running when the event manager has heard that.
+            // Immediately: the run counts as running once the event manager has received the report.
             Message::Start(_) => self.report_due = now,
             Message::Finished(_) => return self.shutdown.dismiss(),
             Message::Finish => self.shutdown.finish(),
@@ -457,7 +460,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.readout.message(now, NodeId::MANAGER, message);
     }
 
-    /// An event manager takes this node in; false if a younger one is obeyed.
+    /// Handles the welcome of an event manager. Returns false if a manager with a higher epoch is obeyed.
     fn welcomed(&mut self, endpoint: Endpoint, epoch: Epoch) -> bool {
         let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
         let Welcomed::Obeyed { left } = welcomed else { return false };
@@ -495,11 +498,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.take_in(now, peer, header)
     }
 
-    /// The builder unit has its place from now on; false if the answer cannot be sent; it has to call again.
+    /// Gives the builder unit its place. Returns false if the answer cannot be sent: the unit has to call again.
     fn take_in(&mut self, now: Instant, peer: &mut Peer, header: &Header) -> bool {
         let builder = usize::from(header.sender.index);
         if let Some(old) = self.builders[builder].replace(peer.endpoint) {
-            // The same builder again: its earlier connection is a leftover.
+            // The same builder unit again: its earlier connection is stale.
             self.peers.abort(old);
             let _ = self.links.remove(old);
             self.readout.peer_lost(now, header.sender);
@@ -532,7 +535,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.readout.peer_lost(now, node);
     }
 
-    /// Carries out what the machine wants, as far as there is room for it.
+    /// Carries out the machine's actions, as far as there is room for them.
     fn act(&mut self, now: Instant) -> usize {
         let mut work = 0;
         self.stuck = !self.flush_unsent();
@@ -570,14 +573,14 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         work
     }
 
-    /// Says that everything is done, with a last account, in which nothing waits for subscribers any more.
+    /// Reports the end with a final account, once no data waits for subscribers.
     fn say_last_word(&mut self, now: Instant) {
         let Some((finished, until)) = self.last_word else { return };
         if !self.cards.are_settled() {
             if now < until {
                 return;
             }
-            // Subscribers that are cut off leave their chunks to others, which get their time for it.
+            // The chunks queued for disconnected subscribers pass to others, which get time for them.
             if self.cards.cut_off(now) > 0 && !self.cards.are_settled() {
                 self.last_word = Some((finished, now.after(SETTLING)));
                 return;
@@ -593,7 +596,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.flush_unsent();
     }
 
-    /// Everything is said: closes the connection to the manager, which ends when all have done so.
+    /// Closes the connection to the manager after the last message. The manager ends when all nodes have done so.
     fn leave(&mut self) {
         if self.unsent.is_empty()
             && let Some(manager) = self.managers.obeyed()
@@ -603,7 +606,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Sends what the event manager must get; false if something has to wait.
+    /// Sends the queued messages for the event manager. Returns false if something has to wait.
     fn flush_unsent(&mut self) -> bool {
         let blocked = self.answers.iter().any(|answers| answers.is_full());
         if blocked && !(0..self.answers.len()).all(|index| self.flush_answers(index)) {
@@ -636,16 +639,16 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// A builder unit of this process gives back what it has emptied.
+    /// Takes back an emptied delivery from a builder unit of this process.
     fn take_back(&mut self, endpoint: Endpoint, parcel: Parcel) {
         if let Some(index) = self.builders.iter().position(|builder| *builder == Some(endpoint)) {
             self.answers[index].take_back(parcel);
         }
     }
 
-    /// Sends all counters: those of the machine and those of the drive. After the last word it says nothing, for the
-    /// account of the run is complete, and what a card still brings to subscribers is no part of it; but it is said, and so
-    /// it shows whether the event manager is still there.
+    /// Reports all counters: those of the machine and those of the drive. After the last message the report is empty:
+    /// the account of the run is complete, and data that a card still delivers to subscribers is not part of it. The
+    /// empty report is still sent, because it detects whether the event manager is still connected.
     fn report(&mut self, now: Instant) {
         if self.shutdown.is_said() {
             return self.unsent.push_back(Message::Report(Report { entries: Batch::new(), last: true }));
@@ -661,7 +664,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.unsent = unsent;
     }
 
-    /// All counters: those of the machine, source by source, and those of the drive.
+    /// Returns all counters: those of the machine, source by source, and those of the drive.
     fn numbers(&self, now: Instant) -> impl Iterator<Item = ReportEntry> {
         let cards = &self.cards;
         let own = self.front_ends.counters(self.counts.refused).into_iter();
@@ -673,7 +676,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             (Counter::RequestWaitTime, self.times.requests.nanoseconds()),
         ]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
-        // Of their sources: a number is reported once, and the sum is over all of them.
+        // For their sources: each number is reported once, and the sum is over all inputs.
         let divided = self.front_ends.divided().chain(self.datagrams.divided());
         let divided =
             divided.map(|(source, what, value)| ReportEntry { source: Some(source), what: what as u16, value });
@@ -694,8 +697,8 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         work += self.cards.turn(now, &mut self.readout);
         let for_cards = self.cards.want_evacuation(&self.readout) || self.datagrams.want_evacuation();
         self.front_ends.go_on(now, &mut self.readout, for_cards);
-        // By the clock alone a source may get room that waits for it, and nothing to do that would bring another turn. Not
-        // before a source that came back over another connection was heard: it is not absent.
+        // A time-out alone may give room to a source that waits for it, without any other work that would cause another
+        // turn. A source that came back over another connection is heard first: it is not absent.
         if self.readout.next_deadline().is_some_and(|due| now >= due) {
             self.readout.pass_time(now);
             self.front_ends.go_on(now, &mut self.readout, for_cards);
@@ -706,7 +709,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         }
         work += self.act(now);
         self.times.busy.look(now, work > 0);
-        // What could be sent is sent by now.
+        // Everything that could be sent is sent by now.
         let waits_for_link = !self.answers.iter().all(Answers::is_empty) || self.has_unsent();
         self.times.link.look(now, waits_for_link);
         self.times.requests.look(now, self.readout.awaits_requests());
@@ -721,7 +724,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         let report = self.managers.obeyed().filter(|_| self.unsent.is_empty()).map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.shutdown.next_deadline()];
         let inputs = [self.front_ends.next_deadline(), self.cards.next_deadline(), self.datagrams.next_deadline()];
-        // What the machine wants done at a time is not done before there is room.
+        // Timed actions of the machine are not carried out before there is room.
         let machine = self.readout.next_deadline().filter(|_| !self.stuck);
         let last_word = self.last_word.map(|(_, until)| until).filter(|_| !self.stuck);
         let hellos = [self.rivals.next_deadline(), self.strangers.next_deadline()];
@@ -730,7 +733,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        // All are asked, so that all are armed.
+        // Every one is asked, so that every one is armed.
         let (front_ends, peers) = (self.front_ends.prepare_wait(), self.peers.prepare_wait());
         let (cards, datagrams) = (self.cards.prepare_wait(), self.datagrams.prepare_wait());
         cards && datagrams && front_ends && peers

@@ -1,4 +1,4 @@
-//! Records of events: what run files, pipes and taps read from an event, whichever machine built it.
+//! Event records: the common view of an event, whichever machine built it, for run files, pipes and taps.
 
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::messages::{FragmentFlags, FragmentMeta};
@@ -10,21 +10,21 @@ use ropewalk_wire::run_file::{
 
 /// An event that can be written.
 pub trait Recorded {
-    /// What is known of it; `incarnation` is the writer's.
+    /// Returns its head; `incarnation` is the writer's.
     fn head(&self, incarnation: Incarnation) -> EventHead;
 
-    /// Sources without a fragment in it.
+    /// Returns the sources without a fragment in it.
     fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone;
 
-    /// Its fragments.
+    /// Returns its fragments.
     fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone;
 
-    /// Shows the fragments' bytes to the encoder and appends them to `pieces`, in the order of the entries: as they lie, or
-    /// copied. False where there was no room for a copy; what was appended is then left out again.
+    /// Passes the fragments' bytes to the encoder and appends them to `pieces`, in the order of the entries, by
+    /// reference or copied. Returns false if there was no room for a copy; the appended pieces are then removed again.
     fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool;
 }
 
-/// An event of a builder unit: its fragments stay where they lie.
+/// An event of a builder unit. Its fragments are referenced in place.
 impl Recorded for EventView<'_> {
     fn head(&self, incarnation: Incarnation) -> EventHead {
         EventHead {
@@ -84,7 +84,7 @@ fn entry(meta: &FragmentMeta) -> FragmentEntry {
 /// The answer of a sink to an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Filed {
-    /// The sink has taken it, and will report how far it has come ([`EventSink::poll`](crate::EventSink::poll)).
+    /// The sink has taken it, and will report its progress ([`EventSink::poll`](crate::EventSink::poll)).
     Taken,
     /// There is no room now; offer it again.
     NoRoom,
@@ -101,13 +101,13 @@ pub enum Sealing {
     ByDisk,
 }
 
-/// Encodes an event as a record of a run file into `pieces`, which are replaced: head and tail are staged, payloads referenced or
-/// copied as the event has them. `scratch` grows to the longest head. Returns the record's length in bytes and its index entry,
-/// as if the record were at offset 0.
+/// Encodes an event as a record of a run file into `pieces`, which are replaced: head and tail are staged, payloads
+/// referenced or copied, depending on the event. `scratch` grows to the longest head. Returns the record's length in
+/// bytes and its index entry, as if the record were at offset 0.
 ///
 /// # Errors
-/// [`Filed::NoRoom`] if the staging pool is empty; [`Filed::Refused`] if the event is longer than a record may be. `pieces` is empty
-/// then.
+/// [`Filed::NoRoom`] if the staging pool is empty; [`Filed::Refused`] if the event is longer than a record may be.
+/// `pieces` is then empty.
 pub fn encode_record(
     event: &impl Recorded,
     incarnation: Incarnation,
@@ -123,7 +123,7 @@ pub fn encode_record(
     if scratch.len() < needed {
         scratch.resize(needed, 0);
     }
-    // What has room in the buffer and cannot be encoded is longer than a record may be.
+    // An event that has room in the buffer and cannot be encoded is longer than a record may be.
     let encoder = match sealing {
         Sealing::Now => EventRecordEncoder::begin(scratch, &head, missing, entries),
         Sealing::ByDisk => EventRecordEncoder::begin_open(scratch, &head, missing, entries),
@@ -141,7 +141,7 @@ pub fn encode_record(
     Err(Filed::NoRoom)
 }
 
-/// Stages bytes of any length in pieces; false (and nothing to be used) where the staging pool is dry.
+/// Stages bytes of any length in pieces. Returns false, with `pieces` unusable, if the staging pool is empty.
 pub(super) fn stage(staging: &mut Staging, bytes: &[u8], pieces: &mut Vec<Slice>) -> bool {
     pieces.clear();
     bytes.chunks(staging.largest()).all(|chunk| staging.write(chunk).map(|slice| pieces.push(slice)).is_some())

@@ -1,4 +1,4 @@
-//! Where accepted events go: what [`EventOutput`](crate::EventOutput) gives to a sink, and what it hears of it.
+//! Event sinks: the interface between [`EventOutput`](crate::EventOutput) and the destination of accepted events.
 
 use crate::filter::DecidedEvent;
 use crate::record::{Filed, Recorded};
@@ -17,52 +17,53 @@ use std::os::fd::BorrowedFd;
 
 /// An accepted event on its way to a sink.
 pub enum SinkEvent<'a> {
-    /// Of a builder unit, with what its filter decided.
+    /// An event of a builder unit, with the decision of its filter.
     Built(DecidedEvent<'a>),
-    /// Of a gateway.
+    /// An event of a gateway.
     Gathered(GatewayEvent<'a>),
 }
 
-/// Takes accepted events. A sink never blocks: [`EventSink::poll`] moves its work on, and [`EventSink::prepare_wait`],
+/// Takes accepted events. A sink never blocks: [`EventSink::poll`] advances its work, and [`EventSink::prepare_wait`],
 /// [`EventSink::next_deadline`] and [`EventSink::wait_descriptor`] say when to call it again.
 pub trait EventSink: Send {
-    /// A run begins, in this life of the node.
+    /// Begins a run, in this incarnation of the node.
     fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation);
 
-    /// Takes an event, for all of these streams or for none. `slot` is the caller's name for it.
+    /// Takes an event, for all of these streams or for none. `slot` is the caller's identifier of the event.
     fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, streams: StreamSet) -> Filed;
 
-    /// No event of this lumisection comes any more.
+    /// Ends a lumisection: no further event of it will be added.
     fn end_lumisection(&mut self, _lumisection: u32, _total: LumisectionTotal) {}
 
-    /// Passes on what has been gathered.
+    /// Passes on the gathered data.
     fn flush(&mut self, now: Instant);
 
-    /// Does what can be done now. Appends the slots of events whose state changed. Returns how much happened.
+    /// Does the work that is possible now. Appends the slots of events whose state changed. Returns the amount of work
+    /// done.
     fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize;
 
-    /// The run drains: from here on a disk that refuses everything is given up after a time.
+    /// Drains the run: from here on a disk that rejects everything is given up after a time.
     fn drain(&mut self, now: Instant);
 
-    /// No event comes any more. To be called until [`EventSink::is_closed`].
+    /// Ends the input. To be called until [`EventSink::is_closed`].
     fn finish(&mut self, now: Instant);
 
-    /// Everything is written and closed, or will never be.
+    /// Returns whether everything is written and closed, or will never be.
     fn is_closed(&self) -> bool;
 
-    /// The disk was given up: what it has not taken, and what comes now, will not be written.
+    /// Returns whether the disk was given up: unwritten and further events will not be written.
     fn has_given_up(&self) -> bool;
 
-    /// What was written.
+    /// Returns the counts of written data.
     fn counts(&self) -> StorageCounts;
 
-    /// Bytes that were copied to be written; what is staged does not count.
+    /// Returns the number of bytes that were copied to be written, without staged ones.
     fn copied_bytes(&self) -> u64;
 
-    /// Whether there is something to write.
+    /// Returns whether there is something to write.
     fn is_writing(&self) -> bool;
 
-    /// How long writing took, where that is measured.
+    /// Returns the times of writes, if they are measured.
     fn times(&self) -> Option<&Recorder> {
         None
     }
@@ -70,31 +71,31 @@ pub trait EventSink: Send {
     /// Reports the blocks in which data are staged, including returned ones.
     fn pool(&mut self) -> PoolAccount;
 
-    /// When to call [`EventSink::poll`] even if nothing happens.
+    /// Returns when to call [`EventSink::poll`] even if nothing happens.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Before the thread sleeps: false if there is something to do now.
+    /// Prepares the thread's sleep. Returns false if there is work to do now.
     fn prepare_wait(&mut self) -> bool;
 
-    /// Becomes readable when there is something to do.
+    /// Returns a descriptor that becomes readable when there is work to do.
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// What became of an event that was added; the lesser one is what can be said of several copies.
+/// Progress of an added event. For several copies, the lesser value holds.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Progress {
-    /// The disk was given up: it is not written.
+    /// It will not be written: the disk was given up.
     Failed,
-    /// It has come so far.
+    /// It has reached this level.
     Reached(AcknowledgementLevel),
 }
 
-/// What was written and deleted: of one stream, or of all together.
+/// Counts of written and deleted data, of one stream or of all together.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct StorageCounts {
-    /// Event records that the disk has taken. An event has one in each of its streams.
+    /// Event records written to the disk. An event has one in each of its streams.
     pub events: u64,
-    /// Bytes that the disk has taken, counted before they are packed.
+    /// Bytes written to the disk, counted before compression.
     pub bytes: u64,
     /// Segments closed and renamed.
     pub segments: u64,
@@ -104,13 +105,13 @@ pub struct StorageCounts {
     pub deleted_events: u64,
     /// Bytes in them.
     pub deleted_bytes: u64,
-    /// Event records that the disk had taken, in files that were deleted and that could not be written once more.
+    /// Event records that had been written to files that were then deleted and could not be written again.
     pub gone_events: u64,
-    /// Files that were deleted or moved while they were written, and that were written once more.
+    /// Files that were deleted or moved while they were written, and that were written again.
     pub restored_files: u64,
-    /// Pieces of work that the disk refused; each is offered again.
+    /// Operations that the disk rejected; each is retried.
     pub refusals: u64,
-    /// Why the disk refuses what is offered now, or that it is fuller than it should be; `None` if it works.
+    /// Why the disk rejects the current operations, or that it is fuller than it should be; `None` if it works.
     pub refused: Option<DiskCause>,
 }
 
@@ -129,29 +130,29 @@ impl AddAssign for StorageCounts {
     }
 }
 
-/// What all builder units made of a lumisection.
+/// Totals of a lumisection over all builder units.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct LumisectionTotal {
-    /// Events that they wrote.
+    /// Written events.
     pub events: u64,
-    /// Events that were lost.
+    /// Lost events.
     pub lost: u64,
 }
 
 impl LumisectionTotal {
-    /// Of a lumisection that is over.
+    /// Returns the totals of a lumisection that is over.
     pub fn of(end: &LumisectionEnd) -> Self {
         let account = end.account();
         Self { events: account.built + account.incomplete_emitted, lost: account.incomplete_dropped.total() }
     }
 }
 
-/// An event of a set. When it is written its fragments are copied one after another: each is so small that its place in
-/// a list of pieces would cost more, and the packets that they lie in are free at once.
+/// An event of a set. When it is written its fragments are copied one after another. Each is so small that an entry in
+/// a list of pieces would cost more, and the copy frees the packets immediately.
 #[derive(Copy, Clone)]
 pub struct GatewayEvent<'a> {
     event: GatheredEvent<'a>,
-    /// The ids of its flow's sources.
+    /// The source ids of its flow.
     sources: &'a [SourceId],
 }
 
@@ -161,7 +162,7 @@ impl<'a> GatewayEvent<'a> {
         Self { event, sources: sources.get(flow).map(Vec::as_slice).unwrap_or_default() }
     }
 
-    /// The word with which the farm accepted it.
+    /// Returns the word with which the farm accepted it.
     pub(crate) fn word(&self) -> u32 {
         self.event.word()
     }
@@ -176,7 +177,7 @@ impl Recorded for GatewayEvent<'_> {
         let head = self.event.head();
         let is_incomplete = head.flags.has(PushFlags::INCOMPLETE);
         let flags = if is_incomplete { EventFlags::INCOMPLETE } else { EventFlags::default() };
-        // The lower half of the word is all that a run file has room for.
+        // A run file has room only for the lower half of the word.
         EventHead { key: head.key, incarnation, attempt: head.attempt, trigger_type: self.event.word() as u16, flags }
     }
 

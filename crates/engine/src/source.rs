@@ -1,4 +1,4 @@
-//! Emulated and recorded front ends: they send what real ones would, in the same way.
+//! Emulated and recorded front ends. They send the same data as real ones, in the same way.
 //!
 //! ```text
 //!  Content: the frames of the next trigger --+--> Stream: a connection to the readout unit (FED fragments in FEROL blocks)
@@ -23,55 +23,55 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where a source's fragments come from.
+/// Origin of a source's fragments.
 #[derive(Clone, Debug)]
 pub enum SourceFeed {
-    /// Made up: this size, at this rate, from this seed.
+    /// Generated, with this size, rate and seed.
     Emulated {
-        /// What makes its frames.
+        /// Generator of the frames.
         frames: Box<FrameMaker>,
-        /// How large.
+        /// Distribution of the sizes.
         size: SizeDistribution,
-        /// How often; equal for all sources of a run.
+        /// Trigger rate; equal for all sources of a run.
         rate: TriggerRate,
-        /// Equal for all sources of a run.
+        /// Seed; equal for all sources of a run.
         seed: u64,
     },
-    /// Recorded: a bare S-LINK64 file in memory and where its fragments lie.
+    /// Recorded: a bare S-LINK64 file in memory, and the position of its fragments.
     Recorded {
         /// The file's bytes.
         bytes: Arc<Vec<u8>>,
-        /// Its fragments.
+        /// Ranges of its fragments.
         fragments: Arc<Vec<Range<usize>>>,
     },
 }
 
-/// How a source's bytes come to its readout unit.
+/// Transport of a source's data to its readout unit.
 #[derive(Debug)]
 pub enum SourceLine {
     /// Over a connection to this address.
     Stream(String),
-    /// In datagrams, to a receiver that the readout unit has.
+    /// In datagrams, to a receiver of the readout unit.
     Datagrams(Box<LocalFeed>),
 }
 
-/// One source of a drive.
+/// Configuration of one source of a drive.
 #[derive(Debug)]
 pub struct SourceDriveConfig {
-    /// Its id.
+    /// The source id.
     pub id: SourceId,
-    /// How its bytes come to the readout unit.
+    /// Transport to the readout unit.
     pub line: SourceLine,
-    /// What it sends.
+    /// Origin of the data.
     pub feed: SourceFeed,
 }
 
-/// What a source reports as sent, for checking the ledger from outside.
+/// A source's own account of sent data, for checking the ledger independently.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// Whole fragments handed to the transport.
     pub fragments: AtomicU64,
-    /// Bytes of these fragments, FEROL headers not counted.
+    /// Bytes of these fragments, without FEROL headers.
     pub bytes: AtomicU64,
 }
 
@@ -85,7 +85,7 @@ impl Sent {
 enum Line {
     Stream(Box<Stream>),
     Datagrams(Box<Datagrams>),
-    /// Everything was said in datagrams: the receiver knows it by this.
+    /// All datagrams were sent. The receiver detects the end by this state.
     Ended,
 }
 
@@ -94,9 +94,9 @@ struct Source {
     content: Content,
     line: Line,
     account: Arc<Sent>,
-    /// It has said everything.
+    /// Whether everything was sent.
     has_ended: bool,
-    /// And nothing of it is under way any more.
+    /// Whether, in addition, no data is in transit.
     is_closed: bool,
 }
 
@@ -112,24 +112,24 @@ pub struct SourceDrive<S: Dispatcher> {
     deadline: Option<Instant>,
 }
 
-/// What streams are sent from.
+/// Memory for sending streams.
 struct Memory {
     pool: Pool,
-    /// What payloads are made of, in memory that can be sent; `None` if there was none.
+    /// The pattern of payloads, in memory that can be sent; `None` if there was none.
     pattern: Option<Slice>,
 }
 
-/// [`PATTERN`], in a pool of its own, whose only block it keeps.
+/// Returns [`PATTERN`] in a pool of its own, whose only block it keeps.
 fn prepared() -> Option<Slice> {
     let mut pool = Pool::new(PoolConfig::heap("pattern", PATTERN_BYTES, 1)).ok()?;
     pool.loan(Owner::SHARED)?.append(&PATTERN)
 }
 
-/// How long a source waits whose readout unit has no room for datagrams, before it looks again.
+/// Pause before a source checks again whether its readout unit has room for datagrams.
 const NO_ROOM: Duration = Duration::from_micros(200);
 
 impl<S: Dispatcher> SourceDrive<S> {
-    /// Sources that send what `gate` lets through, streams from blocks of `pool`.
+    /// Creates sources that send the triggers that `gate` admits; streams are sent from blocks of `pool`.
     pub fn new(configs: Vec<SourceDriveConfig>, endpoints: S, pool: Pool, gate: Arc<TriggerGate>) -> Self {
         let memory = Memory { pool, pattern: prepared() };
         let by_reference = memory.pattern.is_some();
@@ -146,7 +146,7 @@ impl<S: Dispatcher> SourceDrive<S> {
         }
     }
 
-    /// What each source says that it sent.
+    /// Returns each source's account of sent data.
     pub fn sent(&self) -> Vec<(SourceId, Arc<Sent>)> {
         self.sources.iter().map(|source| (source.id, Arc::clone(&source.account))).collect()
     }
@@ -183,7 +183,7 @@ impl<S: Dispatcher> SourceDrive<S> {
         work
     }
 
-    /// Sends what is due of one source; returns how much that was.
+    /// Sends the due data of one source. Returns the amount.
     fn feed(&mut self, index: usize, elapsed: Duration) -> usize {
         let source = &mut self.sources[index];
         if source.has_ended {
@@ -234,7 +234,7 @@ impl Source {
         self.is_closed |= self.has_ended;
     }
 
-    /// When it has something to do again, where that is known; `started` is the begin of its triggers.
+    /// Returns when it has work again, if that is known; `started` is the beginning of its triggers.
     fn next_deadline(&self, now: Instant, started: Instant) -> Option<Instant> {
         let is_connected = match &self.line {
             Line::Stream(stream) => stream.is_established,
@@ -246,7 +246,7 @@ impl Source {
         next.map(|at| started.after(at)).filter(|&at| at > now)
     }
 
-    /// When it connects again.
+    /// Returns when it connects again.
     fn next_attempt(&self) -> Option<Instant> {
         match &self.line {
             Line::Stream(stream) if stream.endpoint.is_none() && !self.is_closed => Some(stream.retry),
@@ -284,18 +284,18 @@ impl<S: Dispatcher> Drive for SourceDrive<S> {
     }
 }
 
-/// Triggers for which a source asks at once. More would delay the end of the run.
+/// Number of triggers that a source requests at once. More would delay the end of the run.
 const ADVANCE: u64 = 32;
 
-/// The frames of one trigger after the other.
+/// The frames of successive triggers.
 struct Content {
     feed: SourceFeed,
     triggers: TriggerSequence,
     next: Option<Trigger>,
     random: Random,
-    /// Those of the last trigger.
+    /// The frames of the last trigger.
     frames: Frames,
-    /// Its number as FED headers have it.
+    /// The last trigger's number as in FED headers.
     event: u32,
 }
 
@@ -315,7 +315,7 @@ impl Content {
         }
     }
 
-    /// Puts the next frames together; false if none are due.
+    /// Makes the next frames. Returns false if none are due.
     fn advance(&mut self, gate: &TriggerGate, elapsed: Duration) -> bool {
         while let Some(trigger) = self.due(gate, elapsed) {
             self.next = None;
@@ -341,7 +341,7 @@ impl Content {
         }
     }
 
-    /// The next trigger, where it is due.
+    /// Returns the next trigger, if it is due.
     fn due(&mut self, gate: &TriggerGate, elapsed: Duration) -> Option<Trigger> {
         let trigger = *self.next.get_or_insert_with(|| self.triggers.next_trigger());
         let recorded = match &self.feed {
@@ -351,7 +351,7 @@ impl Content {
         if trigger.at > elapsed || trigger.number > recorded {
             return None;
         }
-        // With a rate the gate is asked trigger by trigger, or the end would lie in the future.
+        // With a rate the gate is asked for each trigger, or the end would lie in the future.
         let ahead = if trigger.at == Duration::ZERO { ADVANCE } else { 0 };
         if gate.advance_to(trigger.number) < trigger.number {
             return None;
@@ -362,7 +362,8 @@ impl Content {
         Some(trigger)
     }
 
-    /// Nothing more comes: the gate is closed behind the last trigger, or the recording is at its end.
+    /// Returns whether no trigger will follow: the gate is closed behind the last trigger, or the recording is at its
+    /// end.
     fn is_exhausted(&self, gate: &TriggerGate) -> bool {
         let holds_back = match &self.feed {
             SourceFeed::Emulated { frames, .. } => frames.holds_back(),
@@ -380,7 +381,7 @@ impl Content {
         recorded || gate.last().is_some_and(|last| next > last)
     }
 
-    /// When the next trigger comes, after the start.
+    /// Returns when the next trigger comes, relative to the start.
     fn next_at(&self) -> Option<Duration> {
         self.next.map(|trigger| trigger.at)
     }
@@ -388,11 +389,11 @@ impl Content {
 
 /// Pause before the next attempt to connect.
 const RETRY: Duration = Duration::from_millis(100);
-/// Bytes that one source may queue in one turn, so that all have their share.
+/// Maximum number of bytes that one source may queue in one turn, so that all have their share.
 const TURN_BYTES: usize = 512 * 1024;
-/// Bytes of a message, about: enough for a system call.
+/// Approximate size of a message in bytes: enough for a system call.
 const MESSAGE_BYTES: usize = 128 * 1024;
-/// Pieces of a message: two for each payload that is not copied.
+/// Maximum number of pieces of a message: two for each payload that is not copied.
 const PIECES: usize = 256;
 
 /// A connection to a readout unit.
@@ -402,16 +403,16 @@ struct Stream {
     endpoint: Option<Endpoint>,
     is_established: bool,
     retry: Instant,
-    /// FED fragments go in FEROL blocks.
+    /// Whether FED fragments are sent in FEROL blocks.
     in_blocks: bool,
-    /// What a connection begins with, and whether this one did.
+    /// The greeting of a connection, and whether it was sent on this one.
     greeting: Vec<u8>,
     has_greeted: bool,
-    /// How much of the frames was sent.
+    /// Number of bytes of the frames that were sent.
     sent: usize,
     packet: u16,
     loan: Option<Loan>,
-    /// The message that is put together, or was refused.
+    /// The message that is being assembled, or was refused.
     pieces: VecDeque<Slice>,
 }
 
@@ -437,7 +438,7 @@ impl Stream {
         }
     }
 
-    /// Connects, where it is time.
+    /// Connects if the retry is due.
     fn connect(&mut self, now: Instant, endpoints: &mut impl Dispatcher) {
         if self.endpoint.is_none() && now >= self.retry {
             self.retry = now.after(RETRY);
@@ -445,19 +446,19 @@ impl Stream {
         }
     }
 
-    /// The connection has ended, or did not come to stand.
+    /// Handles the end of the connection, or a failed attempt to connect.
     fn disconnected(&mut self, now: Instant, content: &Content) {
         self.endpoint = None;
         self.is_established = false;
         self.has_greeted = false;
         self.retry = now.after(RETRY);
-        // A fragment that was under way is lost with the connection; the next connection begins with a whole one.
+        // A fragment in transit is lost with the connection. The next connection begins with a whole one.
         self.pieces.clear();
         self.loan = None;
         self.sent = content.frames.length();
     }
 
-    /// Fills and queues blocks of memory; returns the bytes queued, and whether everything is said.
+    /// Fills and queues blocks of memory. Returns the number of bytes queued, and whether everything was sent.
     fn feed<S: Dispatcher>(
         &mut self,
         content: &mut Content,
@@ -489,8 +490,8 @@ impl Stream {
         (queued, false)
     }
 
-    /// Puts a message together, of whole FEROL blocks or of whatever was made so far; false if nothing is due or no block
-    /// of memory is free.
+    /// Assembles a message, of whole FEROL blocks or of the data made so far. Returns false if nothing is due or no
+    /// block of memory is free.
     fn fill(
         &mut self,
         content: &mut Content,
@@ -528,7 +529,7 @@ impl Stream {
         !self.pieces.is_empty()
     }
 
-    /// What was written becomes a piece of the message.
+    /// Turns the written bytes into a piece of the message.
     fn cut(&mut self) {
         self.pieces.extend(self.loan.as_mut().and_then(Loan::split_committed));
     }
@@ -541,7 +542,7 @@ impl Stream {
         }
     }
 
-    /// Appends the next FEROL block of the fragment; returns its bytes.
+    /// Appends the next FEROL block of the fragment. Returns its number of bytes.
     fn write_block(&mut self, content: &Content, pattern: Option<&Slice>) -> usize {
         let Some(loan) = &mut self.loan else { return 0 };
         let length = content.frames.length();
@@ -564,8 +565,8 @@ impl Stream {
         ferol::HEADER_BYTES + part
     }
 
-    /// Appends the next piece of the frames, of at most so many bytes, which is written where there is room for it or lies
-    /// in the pattern; returns its bytes.
+    /// Appends the next piece of the frames, of at most `most` bytes. The piece is written if there is room for it, or
+    /// lies in the pattern. Returns its number of bytes.
     fn write_piece(&mut self, content: &Content, pattern: Option<&Slice>, most: usize) -> usize {
         let Some(loan) = &mut self.loan else { return 0 };
         let written = match (content.frames.piece(self.sent, most), pattern) {
@@ -595,17 +596,17 @@ fn append(loan: &mut Loan, bytes: &[u8]) -> usize {
     part
 }
 
-/// Datagrams of one turn.
+/// Maximum number of datagrams of one turn.
 const AT_ONCE: usize = 512;
-/// From where they seem to come: from no network.
+/// Apparent sender of the datagrams: no network address.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// The line to a readout unit's receiver.
+/// The transport to a readout unit's receiver.
 struct Datagrams {
     feed: Box<LocalFeed>,
-    /// How many datagrams of the frames were sent.
+    /// Number of datagrams of the frames that were sent.
     sent: usize,
-    /// There was no room for the next one.
+    /// Whether there was no room for the next one.
     is_blocked: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Frames that hold several events are divided behind the framer of their source, in batches for which there is room.
+//! Division of frames that hold several events, behind the framer of their source, in batches for which there is room.
 //!
 //! ```text
 //!  framer --a few frames--> SourceSplitter --fragments, as many as there is room for--> flow::Readout
@@ -6,7 +6,7 @@
 //!                             | +--> here: a named format, or a library that is trusted
 //!                             +----- SplitterLink: a function in a process of its own, supervised, a batch at a time
 //! ```
-//! More frames are looked for only when nothing is left of the last ones, so that the reader of the source is held back.
+//! Further frames are read only when nothing is left of the last ones. This exerts back-pressure on the source.
 
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{Divider, Divides, Framer, FramingError};
@@ -17,10 +17,10 @@ use ropewalk_wire::description::Description;
 use ropewalk_wire::framing::Piece;
 use std::os::fd::BorrowedFd;
 
-/// Frames that are divided before others are looked for.
+/// Number of frames that are divided before others are read.
 const FRAMES_AT_ONCE: usize = 32;
 
-/// Who says into which pieces frames fall apart.
+/// The implementation of a division.
 enum By {
     Here(Box<dyn Divides + Send>),
     Elsewhere(Box<Supervised>),
@@ -32,22 +32,22 @@ pub(super) struct SourceSplitter {
     divider: Divider,
     by: By,
     frames: Vec<Received>,
-    /// Behind the frames that wait, the boundary of the next one was lost.
+    /// Set if the boundary of the frame after the waiting ones was lost.
     lost: Option<FramingError>,
 }
 
 impl SourceSplitter {
-    /// For a source whose description says into what its frames fall apart; none for others.
+    /// Creates the splitter of a source whose description defines a division; `None` for others.
     pub(super) fn of(source: SourceId, description: &Description) -> Option<Box<Self>> {
         Some(Self::here(source, description, Box::new(description.splitter()?)))
     }
 
-    /// By something that is called right here.
+    /// Creates a splitter that is called in this thread.
     pub(super) fn here(source: SourceId, description: &Description, by: Box<dyn Divides + Send>) -> Box<Self> {
         Self::new(source, description, By::Here(by))
     }
 
-    /// By a process under supervision.
+    /// Creates a splitter in a supervised process.
     pub(super) fn elsewhere(
         source: SourceId,
         description: &Description,
@@ -62,12 +62,13 @@ impl SourceSplitter {
         Box::new(Self { source, divider, by, frames: Vec::with_capacity(FRAMES_AT_ONCE), lost: None })
     }
 
-    /// Whether nothing waits to be taken.
+    /// Returns whether nothing waits to be taken.
     pub(super) fn is_empty(&self) -> bool {
         self.divider.is_empty() && self.lost.is_none()
     }
 
-    /// Whether more frames should be put before they are divided: each crossing to another process costs.
+    /// Returns whether more frames should be added before they are divided, because each transfer to another process
+    /// costs.
     pub(super) fn gathers(&self) -> bool {
         match &self.by {
             By::Here(_) => false,
@@ -75,7 +76,7 @@ impl SourceSplitter {
         }
     }
 
-    /// Whether nothing can be taken before another process has answered.
+    /// Returns whether nothing can be taken before another process has answered.
     pub(super) fn is_pending(&self) -> bool {
         match &self.by {
             By::Here(_) => false,
@@ -83,13 +84,13 @@ impl SourceSplitter {
         }
     }
 
-    /// How many frames fell apart since it was asked last.
+    /// Returns the number of frames divided since the last call.
     pub(super) const fn take_divided(&mut self) -> u64 {
         self.divider.take_divided()
     }
 
-    /// Appends the next fragments of a stream whose last bytes came at `came`, at most this many; fewer where no more
-    /// frames came, or while it [is pending](SourceSplitter::is_pending).
+    /// Appends the next fragments of a stream whose last bytes arrived at `came`, at most this many. Appends fewer if
+    /// there are no more frames, or while it [is pending](SourceSplitter::is_pending).
     ///
     /// # Errors
     /// If the boundary of the next frame is lost, once everything before it was taken: see [`Framer::next_batch`].
@@ -119,12 +120,12 @@ impl SourceSplitter {
         Ok(())
     }
 
-    /// Frames came in a datagram; `frames` is left empty.
+    /// Adds the frames of a datagram, and empties `frames`.
     pub(super) fn put(&mut self, came: Instant, frames: &mut Vec<Received>) {
         frames.drain(..).for_each(|frame| self.divider.put(came, frame));
     }
 
-    /// Appends the next fragments of what was put, at most this many.
+    /// Appends the next fragments of the added frames, at most this many.
     pub(super) fn take(&mut self, now: Instant, out: &mut Vec<Received>, at_most: usize) {
         let end = out.len() + at_most;
         let by = match &mut self.by {
@@ -141,7 +142,7 @@ impl SourceSplitter {
         }
     }
 
-    /// Looks after the other process, if there is one. Returns how much happened.
+    /// Supervises the other process, if there is one. Returns the amount of work done.
     pub(super) fn turn(&mut self, now: Instant) -> usize {
         match &mut self.by {
             By::Here(_) => 0,
@@ -149,7 +150,7 @@ impl SourceSplitter {
         }
     }
 
-    /// When the next turn is due even if nothing happens.
+    /// Returns when the next turn is due even if nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match &self.by {
             By::Here(_) => None,
@@ -157,14 +158,14 @@ impl SourceSplitter {
         }
     }
 
-    /// Appends what becomes readable when the other process has something to say.
+    /// Appends the descriptors that become readable when the other process has news.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         if let By::Elsewhere(by) = &self.by {
             by.descriptors(into);
         }
     }
 
-    /// What is counted here of its source, cumulative.
+    /// Returns the cumulative counters of its source.
     pub(super) fn counters(&self) -> [(SourceId, Counter, u64); 2] {
         let (copied, restarted) = match &self.by {
             By::Here(by) => (by.copied_bytes(), 0),
@@ -173,7 +174,7 @@ impl SourceSplitter {
         [(self.source, Counter::BytesCopied, copied), (self.source, Counter::SplitterRestarts, restarted)]
     }
 
-    /// Drops what waits, and says how many fragments that were, as far as it is known.
+    /// Drops the waiting frames. Returns the number of their fragments, as far as it is known.
     pub(super) fn abandon(&mut self) -> u64 {
         let fragments = self.divider.fragments();
         self.divider.clear();
@@ -182,53 +183,54 @@ impl SourceSplitter {
     }
 }
 
-/// What is seen of a splitter's process.
+/// Observed state of a splitter's process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessSight {
-    /// It has become ready.
+    /// Whether it has become ready.
     pub is_ready: bool,
-    /// Frames of the batch that it has done.
+    /// Number of frames of the batch that it has completed.
     pub done: usize,
-    /// It was there, and has ended: that is certain.
+    /// Whether it existed and has certainly ended.
     pub has_ended: bool,
 }
 
 /// A splitter in another process, or a substitute for one.
 pub trait SplitterLink: Send {
-    /// Frames that a batch has at most.
+    /// Returns the maximum number of frames in a batch.
     fn most_frames(&self) -> usize;
 
-    /// Starts a process; that this failed is seen as its end.
+    /// Starts a process. A failure to start appears as the process's end.
     fn start(&mut self);
 
-    /// Ends the process; when that is certain it is seen.
+    /// Kills the process. Its end becomes visible once it is certain.
     fn kill(&mut self);
 
-    /// Another batch begins.
+    /// Begins another batch.
     fn clear(&mut self);
 
     /// Adds a frame to the batch.
     fn put(&mut self, frame: &Payload);
 
-    /// Lets the process divide these frames of the batch.
+    /// Requests the division of these frames of the batch.
     fn ask(&mut self, first: usize, count: usize);
 
-    /// Looks at the process.
+    /// Returns the state of the process.
     fn look(&mut self, now: Instant) -> ProcessSight;
 
-    /// Appends the pieces of a frame of the batch that is done, or says what is wrong with it. `None` if what the
-    /// process said cannot be true.
+    /// Appends the pieces of a completed frame of the batch, or returns what is wrong with the frame. `None` if the
+    /// process's answer cannot be valid.
     fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>>;
 
-    /// Bytes of frames that were copied.
+    /// Returns the number of bytes of frames that were copied.
     fn copied_bytes(&self) -> u64;
 
-    /// When it is to be looked at even if nothing becomes readable.
+    /// Returns when to look at it even if nothing becomes readable.
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Appends what becomes readable when there is something to look at, of whichever process: it is asked once.
+    /// Appends the descriptors that become readable when any process has news. They are queried only once, and must
+    /// cover every later process.
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
 }
 
@@ -236,7 +238,7 @@ pub trait SplitterLink: Send {
 pub(super) struct Supervised {
     link: Box<dyn SplitterLink>,
     supervisor: Supervisor,
-    /// Frames of the batch, and the next one whose pieces are asked for.
+    /// Number of frames of the batch, and the next one whose pieces are requested.
     put: usize,
     next: usize,
 }
@@ -247,17 +249,17 @@ impl Supervised {
         Self { link, supervisor, put: 0, next: 0 }
     }
 
-    /// Whether nothing of a batch is left, so that another one may begin.
+    /// Returns whether nothing of a batch is left, so that another one may begin.
     pub(super) const fn is_settled(&self) -> bool {
         self.next == self.put
     }
 
-    /// Whether the next frame of the batch has no answer yet.
+    /// Returns whether the next frame of the batch has no answer yet.
     pub(super) fn is_pending(&self) -> bool {
         !self.is_settled() && self.supervisor.outcome(self.next) == Outcome::Pending
     }
 
-    /// Begins another batch, of the first of these frames.
+    /// Begins another batch with the first of these frames.
     pub(super) fn begin<'a>(&mut self, frames: impl Iterator<Item = &'a Payload>) {
         self.link.clear();
         self.supervisor.clear();
@@ -269,7 +271,7 @@ impl Supervised {
         }
     }
 
-    /// Looks at the process and does what must be done. Returns how much happened.
+    /// Checks the process and does the necessary work. Returns the amount of work done.
     pub(super) fn turn(&mut self, now: Instant) -> usize {
         let was_pending = self.is_pending();
         let sight = self.link.look(now);
@@ -292,17 +294,17 @@ impl Supervised {
         work
     }
 
-    /// Processes that were started in the place of another one.
+    /// Returns the number of processes that were started to replace another one.
     pub(super) const fn restarted(&self) -> u64 {
         self.supervisor.restarted()
     }
 
-    /// When the next turn is due even if nothing happens.
+    /// Returns when the next turn is due even if nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.supervisor.next_deadline().into_iter().chain(self.link.next_deadline()).min()
     }
 
-    /// Appends what becomes readable when something happens.
+    /// Appends the descriptors that become readable when something happens.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         self.link.descriptors(into);
     }
@@ -321,7 +323,7 @@ impl Divides for Supervised {
                 None => {
                     pieces.clear();
                     self.supervisor.disbelieve(self.next);
-                    // It is tried once more, unless it was.
+                    // It is retried once.
                     if self.is_pending() {
                         return None;
                     }

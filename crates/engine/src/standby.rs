@@ -1,4 +1,4 @@
-//! One of several event managers: it is active while it has the lease, and refuses all callers while it stands by.
+//! One of several event managers: it is active while it holds the lease, and refuses all callers while it stands by.
 
 use super::manager::ManagerDrive;
 use super::{Drive, Refusal};
@@ -8,30 +8,30 @@ use ropewalk_io::Dispatcher;
 use ropewalk_terms::{Epoch, EventKey, Instant, RunNumber};
 use std::os::fd::BorrowedFd;
 
-/// How a coordination service is reached. It may be late, and it may never answer.
+/// Access to a coordination service. The service may be late, and may never answer.
 pub trait Coordination {
-    /// Asks for the lease, or for more of the one in the epoch `renews`.
+    /// Requests the lease, or an extension of the one in the epoch `renews`.
     fn ask(&mut self, now: Instant, question: u64, renews: Option<Epoch>);
 
-    /// The next answer that has come: to which question, and what.
+    /// Returns the next answer with the number of its question.
     fn answer(&mut self, now: Instant) -> Option<(u64, LeaseAnswer)>;
 
-    /// When the next answer comes, where that is known.
+    /// Returns when the next answer comes, if that is known.
     fn next_deadline(&self) -> Option<Instant>;
 }
 
-/// The run that event managers with a lease look after.
+/// The run of event managers with a lease.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatedRun {
-    /// Its number.
+    /// Run number.
     pub run: RunNumber,
-    /// Its first key.
+    /// Key of the first event.
     pub first: EventKey,
-    /// Its last key, where it is known from the start.
+    /// Key of the last event, if it is known from the start.
     pub last: Option<EventKey>,
 }
 
-/// An event manager with others beside it: see the module's text.
+/// An event manager that shares its role with others; see the module documentation.
 pub struct StandbyDrive<P: Dispatcher, C: Coordination> {
     drive: ManagerDrive<P>,
     standby: Standby,
@@ -40,33 +40,34 @@ pub struct StandbyDrive<P: Dispatcher, C: Coordination> {
 }
 
 impl<P: Dispatcher, C: Coordination> StandbyDrive<P, C> {
-    /// Stands by until it is granted the lease. The service's first epoch begins the run, later ones take it over.
+    /// Creates a manager that stands by until it is granted the lease. The service's first epoch begins the run, later
+    /// ones take it over.
     pub fn new(mut drive: ManagerDrive<P>, lease: LeaseConfig, coordination: C, run: CoordinatedRun) -> Self {
         drive.stand_by();
         Self { drive, standby: Standby::new(lease), coordination, run }
     }
 
-    /// The epoch in which it speaks now.
+    /// Returns the epoch in which it is active now.
     pub fn epoch(&self, now: Instant) -> Option<Epoch> {
         self.standby.epoch(now)
     }
 
-    /// The epoch in which it led the run in its last turn, for checkers. One that has ended it only takes its leave.
+    /// Returns the epoch in which it led the run in its last turn, for checkers. `None` once the run has ended.
     pub fn leads(&self) -> Option<Epoch> {
         self.drive.speaks().filter(|_| !self.drive.phase().is_final())
     }
 
-    /// Its way to the service, for checkers.
+    /// Returns its access to the service, for checkers.
     pub const fn coordination(&self) -> &C {
         &self.coordination
     }
 
-    /// What it drives, for tests and checkers.
+    /// Returns the manager's drive, for tests and checkers.
     pub const fn manager(&self) -> &ManagerDrive<P> {
         &self.drive
     }
 
-    /// The same, to give it commands.
+    /// Returns the manager's drive, mutably, for commands.
     pub const fn manager_mut(&mut self) -> &mut ManagerDrive<P> {
         &mut self.drive
     }
@@ -81,7 +82,7 @@ impl<P: Dispatcher, C: Coordination> StandbyDrive<P, C> {
         while let Some(action) = self.standby.poll(now) {
             match action {
                 StandbyAction::Ask { question, renews } => self.coordination.ask(now, question, renews),
-                // Its account is complete. Another event manager would find no node that could repeat it.
+                // Its account is complete. Another event manager would find no node that could report it again.
                 StandbyAction::StepDown | StandbyAction::BecomeActive { .. } if self.drive.phase().is_final() => {}
                 StandbyAction::StepDown => self.drive.stand_by(),
                 StandbyAction::BecomeActive { epoch } => {
@@ -99,7 +100,7 @@ impl<P: Dispatcher, C: Coordination> StandbyDrive<P, C> {
 
 impl<P: Dispatcher, C: Coordination> Drive for StandbyDrive<P, C> {
     fn turn(&mut self, now: Instant) -> usize {
-        // After a sleep it must learn of a lost lease before it sends anything.
+        // After a suspension it must learn of a lost lease before it sends anything.
         self.coordinate(now);
         self.drive.turn(now)
     }
@@ -118,7 +119,7 @@ impl<P: Dispatcher, C: Coordination> Drive for StandbyDrive<P, C> {
     }
 
     fn is_done(&self) -> bool {
-        // One that was replaced stands by for the next time.
+        // A superseded one stands by for the next time.
         self.drive.refusal().is_none() && self.drive.is_done()
     }
 

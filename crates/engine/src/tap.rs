@@ -5,8 +5,8 @@
 //!        ^------------------- the copy -----------------/
 //! ```
 //! The requester of an event provides the memory for it. A builder unit that has such an event fills the memory and
-//! goes on. It never waits for the tap and allocates nothing, so that a viewer cannot hold a run up. Without a request
-//! an event costs one look at a number; a gateway's set of events costs one for all of them.
+//! continues. It never waits for the tap and allocates nothing, so that a viewer cannot delay a run. Without a request,
+//! the cost is one check of a number for each event, or for each set of a gateway.
 
 use crate::record::Recorded;
 use ropewalk_flow::builder::EventView;
@@ -18,23 +18,23 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Wishes that are open at once.
+/// Maximum number of open requests.
 const MOST_WISHES: usize = 8;
-/// Bytes that are copied of an event at most, of all its fragments together.
+/// Maximum number of bytes copied of an event, of all its fragments together.
 pub const SAMPLE_BYTES: usize = 4 << 20;
 
-/// Which events are requested. Without a condition any event is.
+/// Selection of the requested events. Without a condition any event matches.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventSelection {
-    /// Required sources are missing.
+    /// Whether required sources must be missing.
     pub is_incomplete: bool,
-    /// The content of a fragment is in doubt.
+    /// Whether the content of a fragment must be in doubt.
     pub is_doubtful: bool,
-    /// This source has a fragment in it.
+    /// A source that must have a fragment in it.
     pub source: Option<SourceId>,
-    /// It has this trigger type. A gateway's events are copied before they are decided, and have type 0.
+    /// The required trigger type. A gateway's events are copied before they are decided, and have type 0.
     pub trigger_type: Option<u16>,
-    /// This many bytes of payload at least.
+    /// Minimum number of payload bytes.
     pub least_bytes: u64,
 }
 
@@ -49,7 +49,7 @@ impl EventSelection {
                 || event.entries().map(|entry| u64::from(entry.length)).sum::<u64>() >= self.least_bytes)
     }
 
-    /// Whether an event may be one of these, of which nothing is known but whether it is complete.
+    /// Returns whether an event may match, if only its completeness is known.
     const fn may_take(&self, is_complete: bool) -> bool {
         !(self.is_incomplete && is_complete)
     }
@@ -57,10 +57,10 @@ impl EventSelection {
 
 /// An event that can be copied, from any kind of builder.
 pub(crate) trait Sampled: Recorded {
-    /// Its lumisection, from 1; 0 without lumisections.
+    /// Returns its lumisection, from 1; 0 without lumisections.
     fn lumisection(&self) -> u32;
 
-    /// The bytes of each fragment by itself where they lie, in the order of the entries.
+    /// Returns the bytes of each fragment, by reference, in the order of the entries.
     fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>>;
 }
 
@@ -74,20 +74,20 @@ impl Sampled for EventView<'_> {
     }
 }
 
-/// A copy of an event, or of the fronts of its fragments.
+/// A copy of an event, or of the beginnings of its fragments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventSample {
-    /// Who built it.
+    /// The unit that built it.
     pub builder: NodeId,
-    /// The event.
+    /// Key of the event.
     pub key: EventKey,
     /// The number of this attempt to build it; 0 before a gateway gives it to a node.
     pub attempt: Attempt,
     /// Its lumisection, from 1; 0 if a gateway built it.
     pub lumisection: u32,
-    /// 0 where no fragment has one.
+    /// Trigger type; 0 if no fragment has one.
     pub trigger_type: u16,
-    /// What is known of it.
+    /// Flags of the event.
     pub flags: EventFlags,
     /// Its fragments, in the order of the configured sources.
     pub fragments: Vec<SampledFragment>,
@@ -96,16 +96,16 @@ pub struct EventSample {
     bytes: Vec<u8>,
 }
 
-/// One of its fragments.
+/// A fragment of a sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SampledFragment {
-    /// What is known of it, its whole length included.
+    /// Its metadata, including its whole length.
     pub entry: FragmentEntry,
     copied: Range<usize>,
 }
 
 impl SampledFragment {
-    /// What is said of its content, for people.
+    /// Returns readable remarks on its content.
     pub fn remarks(&self) -> impl Iterator<Item = &'static str> {
         self.entry.flags.texts()
     }
@@ -126,17 +126,17 @@ impl EventSample {
         }
     }
 
-    /// The first bytes of a fragment of this sample, as many as were asked for and it has.
+    /// Returns the first bytes of a fragment of this sample: the requested number, or as many as it has.
     pub fn front_of(&self, fragment: &SampledFragment) -> &[u8] {
         self.bytes.get(fragment.copied.clone()).unwrap_or_default()
     }
 
-    /// No required source is missing.
+    /// Returns whether no required source is missing.
     pub const fn is_complete(&self) -> bool {
         !self.flags.contains(EventFlags::INCOMPLETE)
     }
 
-    /// What a fragment's header says, as it was understood when it came, and its FED header where it has one.
+    /// Returns the fields of a fragment's header as decoded on arrival, and its FED header if it has one.
     pub fn fields_of(&self, fragment: &SampledFragment) -> Vec<(&'static str, u64)> {
         let entry = &fragment.entry;
         let mut fields = vec![("number", entry.raw_id), ("trigger type", entry.trigger_type.into())];
@@ -146,7 +146,7 @@ impl EventSample {
         if entry.flags.contains(FragmentFlags::HAS_TIME) {
             fields.push(("time", entry.raw_time));
         }
-        // Other formats may begin like a FED fragment, but hardly with their own number in its place.
+        // Other formats may begin like a FED fragment, but hardly with their own source number in the right place.
         let header = self.front_of(fragment).first_chunk().and_then(|bytes| fed::Header::parse(*bytes).ok());
         if let Some(header) = header.filter(|header| header.source() == entry.source) {
             let level1 = ("FED L1 id", header.level1_id().into());
@@ -159,7 +159,7 @@ impl EventSample {
         fields
     }
 
-    /// Copies an event, of each fragment this many bytes at most, into the memory that there is.
+    /// Copies an event into the existing memory, at most `front` bytes of each fragment.
     fn fill(&mut self, builder: NodeId, event: &impl Sampled, front: usize) {
         let head = event.head(Incarnation(0));
         (self.builder, self.key, self.attempt) = (builder, head.key, head.attempt);
@@ -196,25 +196,25 @@ struct Wishes {
 
 #[derive(Debug)]
 struct Shared {
-    /// The open requests.
+    /// Number of open requests.
     open: AtomicUsize,
     wishes: Mutex<Wishes>,
     sources: usize,
 }
 
 impl Shared {
-    /// For the clients; builder units never wait for it.
+    /// Locks the requests, for the clients; builder units never wait for this lock.
     fn wishes(&self) -> MutexGuard<'_, Wishes> {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where events are asked for and offered; copies are the same tap.
+/// The point where events are requested and offered. Clones refer to the same tap.
 #[derive(Clone, Debug)]
 pub struct Tap(Arc<Shared>);
 
 impl PartialEq for Tap {
-    /// Whether both are the same one.
+    /// Compares identity: whether both refer to the same tap.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -223,14 +223,14 @@ impl PartialEq for Tap {
 impl Eq for Tap {}
 
 impl Tap {
-    /// A tap of a run with this many sources.
+    /// Creates a tap for a run with this many sources.
     pub fn new(sources: usize) -> Self {
         let wishes = Wishes { wishes: Vec::with_capacity(MOST_WISHES), last: 0 };
         Self(Arc::new(Shared { open: AtomicUsize::new(0), wishes: Mutex::new(wishes), sources }))
     }
 
-    /// Asks for the next event of this selection, of each fragment the first `front` bytes, or fewer if all of them
-    /// together would come to more than [`SAMPLE_BYTES`]. `None` if too many have asked already.
+    /// Requests the next event of this selection, with the first `front` bytes of each fragment, or fewer if all of
+    /// them together would exceed [`SAMPLE_BYTES`]. `None` if too many requests are open.
     pub fn ask(&self, selection: EventSelection, front: usize) -> Option<Asked> {
         let sources = self.0.sources.max(1);
         let front = front.min(SAMPLE_BYTES / sources);
@@ -246,24 +246,24 @@ impl Tap {
         Some(Asked { tap: self.clone(), number })
     }
 
-    /// Whether a request is waiting.
+    /// Returns whether a request is waiting.
     pub(crate) fn is_open(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a request for a complete (or incomplete) event may be waiting, so that looking is worthwhile. Never
-    /// waits.
+    /// Returns whether a request for a complete (or incomplete) event may be waiting, so that it is worth checking.
+    /// Never waits.
     pub(crate) fn may_take(&self, is_complete: bool) -> bool {
         let Ok(wishes) = self.0.wishes.try_lock() else { return false };
         wishes.wishes.iter().any(|wish| !wish.is_filled && wish.selection.may_take(is_complete))
     }
 
-    /// An event was built: each matching request gets a copy. Never waits.
+    /// Offers a built event: each matching request gets a copy. Never waits.
     pub(crate) fn offer(&self, builder: NodeId, event: &impl Sampled) {
         if !self.is_open() {
             return;
         }
-        // Another thread holds the lock: there will be other events.
+        // Another thread holds the lock. There will be other events.
         let Ok(mut wishes) = self.0.wishes.try_lock() else { return };
         for wish in wishes.wishes.iter_mut().filter(|wish| !wish.is_filled && wish.selection.takes(event)) {
             wish.sample.fill(builder, event, wish.front);
@@ -273,7 +273,7 @@ impl Tap {
     }
 }
 
-/// An event that was asked for; it is no longer wanted when this is dropped.
+/// A requested event. Dropping this cancels the request.
 #[derive(Debug)]
 pub struct Asked {
     tap: Tap,
@@ -281,7 +281,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The event, once, when it has come.
+    /// Returns the event, once, when it has arrived.
     pub fn take(&mut self) -> Option<EventSample> {
         let mut wishes = self.tap.0.wishes();
         let place = wishes.wishes.iter().position(|wish| wish.number == self.number && wish.is_filled)?;

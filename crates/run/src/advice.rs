@@ -1,5 +1,5 @@
-//! Advice after a run: for each source with a problem, what happened since which event, the likely cause, and a
-//! configuration key where the counts of the run show that it would have helped.
+//! Advice after a run. For each source with a problem: what happened since which event, the likely cause, and a
+//! configuration key if the run's counts show that it would have helped.
 
 use super::source_summary::{FragmentSummary, NumberingSummary};
 use super::summary::RunSummary;
@@ -9,7 +9,7 @@ use ropewalk_flow::messages::NumberingKind;
 use ropewalk_monitor::quality::{is_garbage, is_misfit, misfits};
 use ropewalk_terms::{Cause, Counter, Requirement};
 
-/// One line for each source that has a problem, with its name and id; or one for a run that did not begin.
+/// Returns one line for each source that has a problem, with its name and id; or one line for a run that did not begin.
 pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String> {
     if summary.run == 0 {
         return vec!["the run did not begin: start all nodes of the configuration".to_owned()];
@@ -47,15 +47,15 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
     lines
 }
 
-/// What to do about sources that are out of step.
+/// Advice for sources that are out of step.
 const SLIPPED: &str = "a trigger was missed or counted twice; check the trigger cables, reset all boards and start a new run. The \
                        events before are good";
 
-/// What to do if all sources restarted.
+/// Advice if all sources restarted.
 const ALL_RESTARTED: &str = "all sources restarted counting, and no event was built since then: after a reset of all boards \
                              stop the run and start a new one";
 
-/// Whether two or more sources sent data, and all of them restarted so that their fragments fit no event.
+/// Returns whether two or more sources sent data, and all of them restarted so that their fragments fit no event.
 fn have_all_restarted(summary: &RunSummary) -> bool {
     let sending: Vec<_> = summary.by_source.iter().filter(|(_, account)| account.received > 0).collect();
     sending.len() > 1
@@ -64,7 +64,7 @@ fn have_all_restarted(summary: &RunSummary) -> bool {
             .all(|(id, _)| summary.numbering.get(*id).is_some_and(|all| NumberingSummary::out_of_sync(all).is_some()))
 }
 
-/// The names of sources that may be exchanged: nearly all fragments of two or more fail their checks.
+/// Returns the names of sources that may be exchanged: nearly all fragments of two or more fail their checks.
 fn exchanged(summary: &RunSummary) -> Vec<String> {
     let fails = |account: &FragmentSummary| {
         let failed = account.counts.get(Counter::CrcErrors) + account.dropped.get(Cause::NotMatched);
@@ -76,24 +76,24 @@ fn exchanged(summary: &RunSummary) -> Vec<String> {
     if names.len() > 1 { names } else { Vec::new() }
 }
 
-/// What a run knows of the event numbers of a source.
+/// Evidence from a run about the event numbers of a source.
 struct Evidence<'a> {
     received: u64,
     duplicate: u64,
-    /// Fragments with the number of the fragment before.
+    /// Fragments with the same number as the previous one.
     repeated: u64,
-    /// Fragments with a lower number than the fragment before.
+    /// Fragments with a lower number than the previous one.
     fell: u64,
-    /// Fragments with a number beyond the next one after the fragment before.
+    /// Fragments whose number skips at least one after the previous one.
     jumped: u64,
-    /// The most event numbers that another source sent.
+    /// The maximum number of event numbers that another source sent.
     events_of_others: Option<u64>,
     numbering: &'a [NumberingSummary],
-    /// A sentence on how much later than the others it began, if it did.
+    /// A sentence on its delay relative to the other sources, if it began late.
     began_late: Option<&'a str>,
-    /// How long events wait for it.
+    /// Time-out of events for this source.
     patience: Time,
-    /// Another source whose numbers begin where the run does.
+    /// Another source whose numbers begin with the run's first one.
     beginner: Option<String>,
 }
 
@@ -138,8 +138,8 @@ fn restarted(source: &SourceSection, NumberingSummary { event, from, to, .. }: &
 }
 
 impl Evidence<'_> {
-    /// How its numbers begin, if they go on regularly and begin so far from the run's first one that none of its fragments is in
-    /// an event.
+    /// Returns how its numbers begin, if they continue regularly and begin so far from the run's first one that none of
+    /// its fragments is in an event.
     fn elsewhere(&self, account: &FragmentSummary) -> Option<&NumberingSummary> {
         let is_outside =
             account.stale * 2 > self.received && account.in_complete_events + account.in_incomplete_events == 0;
@@ -148,7 +148,7 @@ impl Evidence<'_> {
         (is_outside && is_regular && begun.is(NumberingKind::LeftOver) && begun.to > begun.from).then_some(begun)
     }
 
-    /// Its fragments came after their events were finished, and what to do.
+    /// Returns a sentence on fragments that arrived after their events were finished, with advice.
     fn came_late(&self, late: u64) -> String {
         let (received, patience) = (self.received, self.patience);
         match self.began_late {
@@ -160,7 +160,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// It began with another number than the run, and what to do.
+    /// Returns a sentence on a first number that differs from the run's, with advice.
     fn begins_apart(&self, source: &SourceSection, begun: &NumberingSummary) -> String {
         let (first, came) = (begun.from, begun.to);
         let remedy = match (&source.input, source.given_first_event()) {
@@ -176,7 +176,8 @@ impl Evidence<'_> {
         }
     }
 
-    /// Why numbers come more than once. Frames of one event follow each other, and other sources send as many events.
+    /// Returns an explanation of repeated numbers. Frames of one event follow each other, and other sources send as
+    /// many events.
     fn repeats(&self) -> String {
         let events = self.received - self.duplicate;
         let about = |wanted: u64| wanted.abs_diff(events) * 10 <= wanted;
@@ -198,7 +199,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// What the numbers of a source with a layout look like, if most of them do not fit into the run.
+    /// Returns a description of the numbers of a source with a layout, if most of them do not fit into the run.
     fn misfit(&self, kind: Option<NumberType>) -> String {
         let first = self.numbering.first().map(|one| one.to);
         if let Some((kind, first)) = kind.zip(first).filter(|(kind, first)| is_reversed(*kind, *first)) {
@@ -224,18 +225,18 @@ impl Evidence<'_> {
     }
 }
 
-/// The number of the same bytes in the other order.
+/// Returns the number with its bytes in the other order.
 const fn reversed(kind: NumberType, number: u64) -> u64 {
     number.swap_bytes() >> (64 - 8 * kind.bytes as u32)
 }
 
-/// Whether a number is large, and small in the other byte order.
+/// Returns whether a number is large, and small in the other byte order.
 fn is_reversed(kind: NumberType, number: u64) -> bool {
     let half = 1 << (4 * u32::from(kind.bytes));
     kind.bytes > 1 && number >= half && reversed(kind, number) < half
 }
 
-/// Where data are expected from, and what to compare.
+/// Returns where data are expected from, and what to compare.
 fn origin(source: &SourceSection) -> String {
     let (key, place) = match &source.input {
         SourceInput::Listen(place) => ("listen", place),
@@ -249,7 +250,7 @@ fn origin(source: &SourceSection) -> String {
     format!("compare {board}`{key}` ({place}) with the address the board sends to")
 }
 
-/// Which keys are behind such a cause.
+/// Returns the configuration keys that influence a cause.
 fn remedy(source: &SourceSection, cause: &str, evidence: &Evidence<'_>) -> Option<String> {
     let text = match cause {
         "corrupt" | "implausible_jump" | "out_of_sync" | "stale" if source.numbers_grow() => return None,

@@ -1,4 +1,4 @@
-//! From a configuration to running threads: pools, drives, wiring.
+//! From a configuration to running threads: pools, drives and their connections.
 
 use super::base::RunBase;
 use super::cards::CardToEmulate;
@@ -39,27 +39,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Blocks of a staging pool: enough for a head or a control message on the way to every node, many times over.
+/// Number of blocks of a staging pool: many times the need of one head or control message to every node.
 const STAGING_BLOCKS: usize = 64;
-/// Bytes of a send queue between nodes: bounded by credit, so that a queue that is full means a node that hangs.
+/// Size of a send queue between nodes. Credit bounds it, so that a full queue means a hanging node.
 const PEER_QUEUE: usize = 256 << 20;
-/// Blocks into which the control messages of other nodes are received: a connection fills one, and what waits to be read
-/// is short.
+/// Blocks for receiving the control messages of other nodes. A connection fills one, and unread data is short.
 const CONTROL_BLOCK: usize = 64 << 10;
 const CONTROL_BLOCKS: usize = 128;
-/// Blocks for heads and tails of the records that are gathered or with the disk: of small fragments the descriptions
-/// take more room than they do.
+/// Blocks for heads and tails of records that are being gathered or with the disk. For small fragments the descriptions
+/// are larger than the fragments.
 const RECORDS_BLOCK: usize = 256 << 10;
 const RECORDS_BLOCKS: usize = 128;
-/// A block of emulated and played sources: fragments are sent in pieces of this size, which costs few system calls.
+/// Block size of emulated and played sources. Fragments are sent in pieces of this size, which needs few system calls.
 const SOURCE_BLOCK: usize = 128 << 10;
-/// Of these each source needs one that is being filled, one on its way, four in its queue, and two to spare.
+/// Number of blocks of a source: one being filled, one in transit, four in its queue, and two spare.
 const SOURCE_BLOCKS: usize = 8;
-/// How many blocks a source's queue may hold.
+/// Maximum number of blocks in a source's queue.
 const SOURCE_QUEUE_BLOCKS: usize = 4;
-/// Sources get no answers: a small block for each connection is the least that an endpoint takes.
+/// Block size for unused receive pools: sources get no answers, but an endpoint needs a small block for each
+/// connection.
 const UNUSED_BLOCK: usize = 4096;
-/// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
+/// Time-out for queued data when a source ends. It is long, because the run may be held up, for example by a full disk.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 impl Workshop<'_> {
@@ -84,7 +84,7 @@ impl Workshop<'_> {
         let config = self.resolved.readout_drive(index, self.identity(node));
         let name = config.name.clone();
         let pool = self.placement.pool(self.resolved.readout_pool(index))?;
-        // Before it is known whose connection it is, it fills no more than its share of what all connections share.
+        // While its source is unknown, a connection fills no more than its share of the common memory.
         let usual = self.resolved.tcp();
         let tcp = TcpConfig { receive_batch_bytes: usual.receive_batch_bytes.min(pool.block_size()), ..usual };
         let sources = Tcp::new(tcp, pool).map_err(endpoint(&name))?;
@@ -112,12 +112,12 @@ impl Workshop<'_> {
         let output = resolved.output(index);
         let filter = filters.stage(&name, config.builder.slots, (node, output), watched, archive)?;
         let drive = BuilderDrive::new(config, peers, sink, self.staging(&name)?).map_err(endpoint(&name))?;
-        // In good time before the event manager's drain time-out ends what is left.
+        // Before the event manager's drain time-out ends the remaining events.
         let drive = drive.with_filter(filter, resolved.configuration().timeouts.drain.0 / 2);
         Ok(drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone()))
     }
 
-    /// What feeds a readout unit beside connections.
+    /// Creates the inputs of a readout unit other than connections.
     fn inputs<P: Dispatcher>(
         &self,
         index: u16,
@@ -138,7 +138,8 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.
+    /// Creates the emulated and played sources of the readout units in `addresses`; sources with a line of their own
+    /// use that.
     fn sources(&self, addresses: &[String], inputs: &mut Inputs, events: Option<u64>) -> Result<Sources, RunError> {
         let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
         let feeds = self.resolved.feeds(addresses, std::mem::take(&mut inputs.lines))?;
@@ -157,7 +158,7 @@ impl Workshop<'_> {
         Ok((Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(&gate))), gate))
     }
 
-    /// For a node that sends no more than messages.
+    /// Creates the TCP endpoints of a node that only sends messages.
     fn control_tcp(&self, name: &str) -> Result<Tcp, RunError> {
         let pool = pool_of(name, Purpose::Control);
         self.peer_tcp(name, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))
@@ -169,8 +170,8 @@ impl Workshop<'_> {
     }
 }
 
-/// Sets up a run with all nodes in this process, emulated and played sources included: units, or gateways. With `events`, sources of this
-/// process end after exactly this many triggers.
+/// Sets up a run with all nodes in this process: units or gateways, including emulated and played sources. With
+/// `events`, sources of this process end after exactly this many triggers.
 ///
 /// # Errors
 /// If memory, an address, a directory or a thread cannot be obtained.
@@ -178,8 +179,8 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     launch_with(configuration, events, None)
 }
 
-/// As [`launch`], with the service that the front ends under run control are connected to: they stay there from run to run.
-/// Without it the run has one of its own, where it needs one.
+/// As [`launch`], with the service that the front ends under run control are connected to. They stay connected from run
+/// to run. Without this service the run creates its own if it needs one.
 ///
 /// # Errors
 /// As [`launch`].
@@ -225,7 +226,7 @@ pub fn launch_with(
         start_file_filters(resolved.configuration(), &event_files, workshop.placement, start.base.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     let manager = (MANAGER.to_owned(), start.manager(manager, workshop.manager_page(0)));
-    // In the order in which data pass.
+    // In the order of the data flow.
     let units = readouts.into_iter().chain([manager]).chain(builders);
     if placement.is_shared() {
         start.worker(SHARED_THREAD, units.map(|(_, drive)| drive).collect())?;
@@ -265,8 +266,8 @@ pub(crate) fn prepare_part(
     Ok(RunHandle { base, builders: Builders::Gateways(Box::new(gateways)) })
 }
 
-/// Starts a readout or builder unit; the other nodes are processes of their own. Only the event manager makes a run directory and
-/// takes commands: the handle of a unit ends when that says so.
+/// Starts a readout or builder unit whose run has its other nodes in other processes. Only the event manager makes a
+/// run directory and takes commands; the handle of a unit ends on its order.
 ///
 /// # Errors
 /// As [`launch`], and if the node is neither.
@@ -318,8 +319,8 @@ pub fn launch_unit(
     }
 }
 
-/// Starts the event manager of a run whose other nodes are processes of their own. The front ends under run control are connected to the
-/// service, where there are any, and stay there from run to run.
+/// Starts the event manager of a run whose other nodes are separate processes. Front ends under run control are
+/// connected to the service, if there are any, and stay connected from run to run.
 ///
 /// # Errors
 /// As [`launch`].
@@ -355,14 +356,14 @@ pub(crate) fn launch_manager(
     start.finish(&workshop)
 }
 
-/// What is done where a run without an event manager is looked for.
+/// Returns the description of a search for a run without an event manager, for errors.
 fn looking(output: &Path) -> String {
     format!("{}: cannot look for a run to take over", output.display())
 }
 
-/// Starts the event manager of a run that has lost its own: the newest run in the output directory that has no
-/// account. It listens at its own address, or where that has port 0 where the last one did. `index` says which of the
-/// configured event managers it is.
+/// Starts the event manager of a run that has lost its own: the newest run in the output directory without an account.
+/// It listens at its own address; if that has port 0, at the address of its predecessor. `index` is its index among the
+/// configured event managers.
 ///
 /// # Errors
 /// As [`launch_manager`], and if there is no such run or another event manager takes it over at this moment.
@@ -408,7 +409,7 @@ pub(crate) fn take_over(
     Ok(handle)
 }
 
-/// What feeds readout units of this process beside connections.
+/// Inputs of the readout units of this process other than connections.
 #[derive(Default)]
 struct Inputs {
     cards: Vec<CardToEmulate>,
@@ -416,14 +417,14 @@ struct Inputs {
     lines: Lines,
     savers: Vec<Saver>,
     watched: Vec<Watched>,
-    /// What listens where.
+    /// Names and addresses of the listening points.
     addresses: Vec<(String, String)>,
 }
 
-/// Emulated and played sources, and the gate at which those and emulated cards stop.
+/// Emulated and played sources, and the gate that stops them and emulated cards.
 type Sources = (Option<SourceDrive<Tcp>>, Arc<TriggerGate>);
 
-/// A handle in the making.
+/// A handle under construction.
 struct Start<'a> {
     base: RunBase,
     units: Units,
@@ -455,7 +456,7 @@ impl<'a> Start<'a> {
         DriveWithPage::new(Box::new(manager), page)
     }
 
-    /// Front ends under run control: over a service that serves other runs too, or over one of this run's own.
+    /// Adds front ends under run control, through a service shared with other runs, or through the run's own one.
     fn front_ends(&mut self, shared: Option<&FrontEndService>, own: Option<FrontEndService>, addresses: Vec<String>) {
         let service = shared.or(own.as_ref());
         self.names.extend(service.map(|service| ("front-ends".to_owned(), service.address().to_owned())));
@@ -463,7 +464,7 @@ impl<'a> Start<'a> {
         self.units.own_service = own;
     }
 
-    /// The event manager alone, in a process of its own.
+    /// Starts the event manager alone, in its own process.
     fn manage<P: Dispatcher + Send + 'static>(
         &mut self,
         drive: ManagerDrive<P>,
@@ -472,7 +473,8 @@ impl<'a> Start<'a> {
     ) -> Result<(), RunError> {
         self.names.insert(0, (MANAGER.to_owned(), drive.address()));
         if let Managing::Successor { first, last, .. } = managing {
-            // It knows which run it goes on with before it hears the first node, which tells what it has once.
+            // It must know which run it continues before the first node connects, because that node sends its state
+            // only once.
             self.units.command(&self.base.workers, RunCommand::TakeOver { run: self.base.run, first, last });
         }
         self.units.manager = Some(managing);
@@ -486,7 +488,8 @@ impl<'a> Start<'a> {
         self.base.worker(name, drives, self.placement)
     }
 
-    /// What takes the place of front ends, each until the gate is closed, and what writes in the place of connections.
+    /// Starts the substitutes for front ends, which run until the gate is closed, and the writers that replace
+    /// connections.
     fn inputs(&mut self, inputs: Inputs, (sources, gate): Sources, output: &Path) -> Result<(), RunError> {
         self.base.watched.extend(inputs.watched);
         if let Some(drive) = sources {
@@ -502,7 +505,8 @@ impl<'a> Start<'a> {
         self.savers(inputs.savers, output)
     }
 
-    /// What saves the recordings of black boxes: in the run's directory, or in `output` where that is another process's.
+    /// Starts the thread that saves the recordings of black boxes: in the run's directory, or in `output` if that is
+    /// another process's.
     fn savers(&mut self, savers: Vec<Saver>, output: &Path) -> Result<(), RunError> {
         if savers.is_empty() {
             return Ok(());
@@ -523,7 +527,7 @@ impl<'a> Start<'a> {
         self.base.emulator(name, vec![DriveWithPage::new(drive, None)], self.placement)
     }
 
-    /// Watches the disks of these builder units, and passes to each unit how much room it has.
+    /// Watches the disks of these builder units, and reports to each unit its free space.
     fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
         let (mut writers, mut event_files, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
         for index in builders {
@@ -539,7 +543,7 @@ impl<'a> Start<'a> {
         self.base.keep_files(workshop.resolved.configuration(), &writers, &event_files, rooms)
     }
 
-    /// The handle, once every thread is in its place.
+    /// Returns the handle, once every thread is placed.
     fn finish(mut self, workshop: &Workshop<'_>) -> Result<RunHandle, RunError> {
         self.base.news.extend(workshop.pages.trouble());
         self.base.warnings.extend(self.placement.finish()?);

@@ -1,4 +1,4 @@
-//! What a run has, whether units or gateways build its events: threads, directories, services.
+//! The common parts of a run of units or of gateways: threads, directories, services.
 
 use super::error::{RunError, system};
 use super::feeder::{ChildSlot, Feed, FeederNotes, RunningFeeder};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// When the stop was given, and what had been done by then.
+/// Time of the stop, and the state of the run at that time.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Stopped {
     pub(super) at: Instant,
@@ -36,7 +36,7 @@ pub(super) struct Stopped {
     pub(super) bytes: u64,
 }
 
-/// What a run has, whether units or gateways build its events.
+/// The common parts of a run of units or of gateways.
 #[derive(Debug)]
 pub(super) struct RunBase {
     /// Threads of units or gateways.
@@ -45,7 +45,7 @@ pub(super) struct RunBase {
     pub(super) emulators: Vec<Worker>,
     /// Threads that feed sources and cards, and the thread that writes the filters' histograms.
     pub(super) feeders: Vec<RunningFeeder>,
-    /// Where what filters count is kept.
+    /// Directories of the filters' counts.
     pub(super) counted: Vec<PathBuf>,
     pub(super) watched: Vec<Watched>,
     pub(super) file_filters: Vec<FileFilters>,
@@ -59,9 +59,9 @@ pub(super) struct RunBase {
     pub(super) node_names: Arc<BTreeMap<NodeId, String>>,
     /// Directories to which the nodes of this process write.
     pub(super) outputs: Arc<BTreeMap<NodeId, String>>,
-    /// Since when sources have been silent that stopped before others.
+    /// The time at which each source fell silent, for sources that stopped before others.
     pub(super) silent_since: BTreeMap<SourceId, Utc>,
-    /// How much later than the first source others began to send.
+    /// The delay of each source relative to the first one.
     pub(super) began_late: BTreeMap<SourceId, Beginning>,
     /// Sources that were connected and had sent nothing when the run was stopped.
     pub(super) idle: BTreeSet<SourceId>,
@@ -86,7 +86,8 @@ pub(super) struct RunBase {
     pub(super) is_forced: bool,
 }
 
-/// The configured names of readout units, builder units and input queues of gateways, as far as they differ from their ids.
+/// Returns the configured names of readout units, builder units and input queues of gateways, if they differ from their
+/// ids.
 fn node_names(configuration: &Configuration) -> BTreeMap<NodeId, String> {
     let readouts = configuration.readout.iter().map(|readout| readout.name.clone());
     let builders = configuration.builder.iter().map(|builder| builder.name.clone());
@@ -95,7 +96,7 @@ fn node_names(configuration: &Configuration) -> BTreeMap<NodeId, String> {
     all.filter(|(node, name)| node.to_string() != *name).collect()
 }
 
-/// A run that could not be set up as a whole ends the threads that it has.
+/// Ends the threads of a run that could not be set up completely.
 impl Drop for RunBase {
     fn drop(&mut self) {
         self.end_threads();
@@ -103,7 +104,7 @@ impl Drop for RunBase {
 }
 
 impl RunBase {
-    /// Of a run without threads yet.
+    /// Creates a run without threads.
     pub(super) fn new(configuration: &Configuration, directory: RunDirectory) -> Self {
         let of_flows: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
         Self {
@@ -149,7 +150,7 @@ impl RunBase {
         self.workers.iter().chain(&self.emulators).for_each(Worker::wake);
     }
 
-    /// Ends recordings that stand in for connections and cards.
+    /// Ends recordings that replace connections and cards.
     pub(super) fn end_feeders(&self) {
         self.feeders.iter().for_each(|feeder| feeder.is_over.store(true, Ordering::Relaxed));
         while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
@@ -157,7 +158,7 @@ impl RunBase {
         }
     }
 
-    /// Adds up what the filters of this process have counted. Returns what went wrong, in words.
+    /// Adds up the counts of the filters of this process. Returns a description of the failure, if any.
     pub(super) fn merge_histograms(&self) -> Option<String> {
         if self.counted.is_empty() || self.directory.as_os_str().is_empty() {
             return None;
@@ -165,7 +166,7 @@ impl RunBase {
         let name = run_directory_name(self.run);
         let directories: Vec<_> = self.counted.iter().map(|output| output.join(&name)).collect();
         let kept = match merge(&directories) {
-            // A run without a lumisection has nothing to add up.
+            // Without a lumisection there is nothing to add up.
             Err(MergeError::Nothing { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
             Ok(sum) => sum.keep(&self.directory).map_err(|error| format!("{}: {error}", self.directory.display())),
@@ -178,12 +179,12 @@ impl RunBase {
         self.workers.drain(..).chain(self.emulators.drain(..)).for_each(Worker::join);
     }
 
-    /// All emulated and played sources have sent everything.
+    /// Returns whether all emulated and played sources have sent everything.
     pub(super) fn have_emulators_ended(&self) -> bool {
         !self.emulators.is_empty() && self.emulators.iter().all(Worker::is_finished)
     }
 
-    /// How far a run is whose gateways have no event manager to ask.
+    /// Returns the phase of a run of gateways, which has no event manager.
     pub(super) const fn phase(&self) -> RunPhase {
         match (self.started, self.stopped, self.ended) {
             (_, _, Some(_)) => RunPhase::Ended,
@@ -213,7 +214,7 @@ impl RunBase {
         Ok(())
     }
 
-    /// Starts a thread of what takes the place of front ends.
+    /// Starts a thread of a front-end substitute.
     pub(super) fn emulator(
         &mut self,
         name: &str,
@@ -224,7 +225,7 @@ impl RunBase {
         Ok(())
     }
 
-    /// Starts the thread that keeps what filters count. It ends when the last drive has that counts.
+    /// Starts the thread that stores the filters' counts. It ends with the last drive that counts.
     pub(super) fn archive(&mut self, archive: Archive, placement: &ThreadPlacement) -> Result<(), RunError> {
         if archive.is_empty() {
             return Ok(());
@@ -233,7 +234,7 @@ impl RunBase {
         self.feed(Feed::new(HISTOGRAMS, move |_, notes, _| notes.leave(archive.write_all())), placement)
     }
 
-    /// Watches the disks to which run files and files of events are written, and takes closed run files away where that is wanted.
+    /// Watches the disks of run files and event files, and transfers closed run files if configured.
     pub(super) fn keep_files(
         &mut self,
         configuration: &Configuration,

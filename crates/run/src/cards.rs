@@ -1,4 +1,4 @@
-//! FELIX cards of readout units: emulated, read from files or pipes, or written by a process of their own.
+//! FELIX cards of readout units: emulated, read from files or pipes, or written by a separate process.
 
 use super::error::{RunError, endpoint, system};
 use super::feeder::{ChildSlot, Feed, Feeder, FeederNotes, Work, how_it_ended};
@@ -29,14 +29,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A page of a ring, or as many whole blocks as take more: what one slice at least keeps from being written again.
+/// Page size of a ring, rounded up to whole blocks. A single slice keeps its whole page from being reused.
 const PAGE: usize = 64 << 10;
-/// A ring has at least this many pages.
+/// Minimum number of pages of a ring.
 const LEAST_PAGES: u64 = 4;
 
-/// Blocks for what subscribers say, which is little, and a few of them at once.
+/// Size and number of blocks for messages of subscribers, which are short and few at once.
 const SUBSCRIBERS: (usize, usize) = (16 << 10, 128);
-/// Blocks that what is sent back to subscribers is staged in.
+/// Size and number of blocks for staging the data looped back to subscribers.
 const LOOP_BACK: (usize, usize) = (128 << 10, 64);
 
 /// The cards of a readout unit.
@@ -44,13 +44,13 @@ const LOOP_BACK: (usize, usize) = (128 << 10, 64);
 pub(super) struct Cards {
     /// Cards that this process emulates. They start when the gate that stops them exists.
     pub(super) emulated: Vec<CardToEmulate>,
-    /// What writes the blocks of others.
+    /// Writers of the other cards' blocks.
     pub(super) feeds: Vec<Feed>,
-    /// Where subscribers of a card connect, by its name.
+    /// Address for subscribers of each card, by the card's name.
     pub(super) addresses: Vec<(String, String)>,
 }
 
-/// A card that is emulated, and the ring that it writes.
+/// An emulated card, and the ring that it writes.
 pub(super) struct CardToEmulate {
     /// The card's name, and its thread's.
     pub(super) name: String,
@@ -110,7 +110,7 @@ impl Workshop<'_> {
                 (None, Some(input)) => {
                     let feeder = feeder(card, input, writer, bell)?;
                     let is_over = Arc::clone(&feeder.is_over);
-                    // The notes have the error as well.
+                    // The notes also contain the error.
                     let work: Work = Box::new(move |_, notes, _| _ = feeder.feed(notes));
                     cards.feeds.push(Feed { name, is_over, work });
                 }
@@ -121,7 +121,7 @@ impl Workshop<'_> {
         Ok(cards)
     }
 
-    /// The server of a card, and where it listens.
+    /// Creates the server of a card. Returns it with its address.
     fn server(&self, card: &FelixSection, serve: &ServeSection) -> Result<(StreamServer<Tcp>, String), RunError> {
         let pool = |purpose, (block, blocks)| {
             self.placement.untouched_pool(PoolConfig::anonymous(&pool_of(&card.name, purpose), block, blocks))
@@ -136,24 +136,24 @@ impl Workshop<'_> {
 }
 
 impl Resolved {
-    /// The cards that a readout unit reads.
+    /// Returns the cards that a readout unit reads.
     fn cards(&self, index: u16) -> impl Iterator<Item = &FelixSection> {
         self.cards_and_readouts().filter(move |&(_, readout)| readout == index).map(|(card, _)| card)
     }
 }
 
-/// The longest chunk that any of its sources takes, in bytes.
+/// Returns the maximum chunk size of its sources, in bytes.
 pub(super) fn largest_chunk(links: &[(ELink, &SourceSection)]) -> u64 {
     links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0)
 }
 
-/// A ring of this many bytes, whose pages hold whole blocks.
+/// Returns the configuration of a ring of this many bytes, whose pages hold whole blocks.
 pub(super) fn ring_of(name: &str, format: BlockFormat, bytes: u64) -> PoolConfig {
     let page = PAGE.next_multiple_of(format.block_bytes());
     PoolConfig::anonymous(name, page, (bytes / page as u64).max(LEAST_PAGES) as usize)
 }
 
-/// Room for every e-link's largest chunk at once, as far as the ring can hold that.
+/// Returns the chunk configuration: room for every e-link's largest chunk at once, as far as the ring can hold that.
 pub(super) fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> ChunkConfig {
     let format = card.blocks.0;
     let largest = largest_chunk(links);
@@ -162,7 +162,7 @@ pub(super) fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> 
     ChunkConfig { most_chunk_bytes: largest, open_pieces, ..ChunkConfig::new(format) }
 }
 
-/// Where the chunks of each e-link say to which event they belong.
+/// Returns where the chunks of each e-link contain the event number.
 pub(super) fn rules(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> EventRules {
     let own = links.iter().filter(|(_, source)| source.link().is_some_and(|link| link.event.is_some()));
     own.fold(card.event.rule().into(), |rules, &(elink, source)| rules.with(elink, card.rule_of(source)))
@@ -195,7 +195,8 @@ fn open(card: &FelixSection, origin: &ByteOrigin, is_over: &Arc<AtomicBool>) -> 
     Err(RunError::Unfit(format!("{}: {text}", card.name)))
 }
 
-/// Reads a card's blocks. A file is looked into at once, to see whether they are what the card is configured to write.
+/// Creates the reader of a card's blocks. A file is inspected immediately, to check that it contains blocks of the
+/// configured kind.
 fn feeder(
     card: &FelixSection,
     origin: &ByteOrigin,
@@ -240,23 +241,23 @@ pub(super) fn emulated(
     }
 }
 
-/// What a process needs to write a card's blocks.
+/// Parameters of a process that writes a card's blocks.
 pub(super) struct CardProcess {
-    /// The configuration that it reads as well.
+    /// The configuration file, which the process reads too.
     pub(super) configuration: PathBuf,
     /// The card's name.
     pub(super) name: String,
-    /// After how many triggers it ends.
+    /// Number of triggers after which it ends.
     pub(super) events: Option<u64>,
     /// The ring's file.
     pub(super) ring: OwnedFd,
-    /// Ends the ring when the process has not done it.
+    /// Ends the ring if the process has not done so.
     pub(super) writer: RingWriter,
     pub(super) bell: Option<Bell>,
 }
 
 impl CardProcess {
-    /// Starts the process and waits for its end, which `is_over` brings about if nothing else does.
+    /// Starts the process and waits for its end. `is_over` ends it at the latest.
     pub(super) fn watch(mut self, child: &ChildSlot, is_over: &AtomicBool, notes: &FeederNotes) {
         let ended = self.start().and_then(|started| child.watch(started, is_over));
         let must_ring = self.writer.close();

@@ -1,4 +1,4 @@
-//! Front ends under run control: a thread of their own that outlives runs, and what a run has of it.
+//! Front ends under run control: a separate thread that outlives runs, and the part of it that a run has.
 //!
 //! ```text
 //!  Units --start, stop--> FrontEndsOfRun --orders--> FrontEndService's thread --commands--> the run's event manager
@@ -34,19 +34,19 @@ use std::time::Duration;
 
 /// An order to the thread.
 enum Order {
-    /// Begin a run, or go on with one.
+    /// Begin a run, or continue one.
     Start { order: RunOrder, taken_over: bool, nodes: Nodes },
-    /// End it.
+    /// End the run.
     Stop { last: Option<EventKey> },
-    /// End it at once.
+    /// End the run immediately.
     ForceStop,
-    /// Pause the run, or let it go on.
+    /// Pause or resume the run.
     Pause(bool),
-    /// A source takes part no longer, or again.
+    /// Mask or unmask a source.
     Mask { source: SourceId, is_masked: bool },
 }
 
-/// The nodes of a run, as front ends' run control sees them: commands in, the phase out.
+/// The nodes of a run, as seen by the run control of front ends: commands in, the phase out.
 struct Nodes {
     commands: Sender<RunCommand>,
     wakers: Vec<Waker>,
@@ -54,14 +54,14 @@ struct Nodes {
     phase: RunPhase,
 }
 
-/// What the thread and its users share.
+/// State shared by the thread and its users.
 struct Shared {
     orders: Mutex<Sender<Order>>,
     account: Mutex<(FrontEndsAccount, bool)>,
     waker: Waker,
 }
 
-/// Run control of front ends on a thread of its own. It may serve several runs, one after the other: front ends stay
+/// Run control of front ends on a separate thread. It may serve several runs, one after the other: front ends stay
 /// connected between them.
 #[derive(Debug)]
 pub struct FrontEndService {
@@ -77,15 +77,15 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// A block into which words of front ends are received, and one in which commands are staged: settings fit into it.
+/// Size of a block for received messages of front ends, or for staged commands: settings fit into it.
 const BLOCK: usize = 64 << 10;
-/// Blocks for each front end: it fills one, and some are read or on their way.
+/// Number of blocks for each front end: it fills one, and some are being read or in transit.
 const BLOCKS: usize = 4;
-/// Blocks for connections that have not said who they are.
+/// Number of blocks for unidentified connections.
 const SPARE_BLOCKS: usize = 16;
-/// Blocks for slow readings on their way to the disk.
+/// Number of blocks for slow readings on their way to the disk.
 const RECORDS_BLOCKS: usize = 32;
-/// How often the account is renewed although nothing changes.
+/// Interval at which the account is updated even without changes.
 const PUBLISH: Duration = Duration::from_millis(50);
 
 impl FrontEndService {
@@ -155,17 +155,17 @@ impl FrontEndService {
         Ok(Self { worker: Some(worker), ending, shared, address })
     }
 
-    /// Where front ends connect to, port filled in.
+    /// Returns the address that front ends connect to, including the port.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The front ends as they were a moment ago.
+    /// Returns the recent state of the front ends.
     pub fn account(&self) -> FrontEndsAccount {
         self.shared.account().0
     }
 
-    /// What a run has of it. `addresses` are those of the readout units to which the front ends send, in their order.
+    /// Returns the part of a run. `addresses` are those of the readout units to which the front ends send, in order.
     pub(super) fn of_run(&self, addresses: Vec<String>) -> FrontEndsOfRun {
         FrontEndsOfRun { shared: Arc::clone(&self.shared), addresses }
     }
@@ -230,7 +230,7 @@ impl FrontEndsOfRun {
         self.shared.order(Order::ForceStop);
     }
 
-    /// Holds the trigger source, then the nodes; or lets them go on.
+    /// Pauses or resumes: on a pause the trigger source is held first, then the nodes.
     pub(super) fn pause(&self, is_paused: bool) {
         self.shared.order(Order::Pause(is_paused));
     }
@@ -243,13 +243,13 @@ impl FrontEndsOfRun {
         self.shared.account().0
     }
 
-    /// Nothing of the run is left to be done.
+    /// Returns whether all work for the run is done.
     pub(super) fn is_at_rest(&self) -> bool {
         self.shared.account().1
     }
 }
 
-/// The drive with its lines to the outside.
+/// The drive with its channels to other threads.
 struct Conductor {
     drive: ControlledDrive<Tcp, RealDisk>,
     orders: Receiver<Order>,
@@ -413,7 +413,7 @@ pub struct IncidentSummary {
     pub what: String,
 }
 
-/// The states of a front end.
+/// Returns the states of a front end.
 fn stages() -> Vec<&'static str> {
     (0..).map_while(Stage::from_u8).map(Stage::name).collect()
 }
@@ -422,14 +422,14 @@ fn numbers(list: &[Named]) -> BTreeMap<String, u64> {
     list.iter().map(|number| (number.name.clone(), number.count)).collect()
 }
 
-/// Fragments of a source that were in the run's events, as the readout units counted them.
+/// Returns the number of a source's fragments in the run's events, as counted by the readout units.
 fn in_events(account: &FragmentAccount) -> u64 {
     account.expected() - account.missing.total()
 }
 
 impl FrontEndSummary {
-    /// `expected` is the number of accepted triggers, for a front end that every event needs; `settings` the digest of
-    /// its settings.
+    /// Creates the summary. `expected` is the number of accepted triggers, for a front end that every event needs;
+    /// `settings` is the digest of its settings.
     fn new(state: &FrontEndState, account: &FragmentAccount, expected: Option<u64>, settings: Option<&String>) -> Self {
         let stopped = state.stopped.as_ref();
         Self {
@@ -455,8 +455,8 @@ impl FrontEndSummary {
 }
 
 impl FrontEndsSummary {
-    /// The part of an account, of a run that was started then. `snapshot` has what the readout units counted, `settings` the digests of what
-    /// front ends are configured with.
+    /// Creates the summary of an account, for a run that started at this time. `snapshot` has the counts of the readout
+    /// units, `settings` the digests of the configured settings of front ends.
     pub(super) fn new(
         account: &FrontEndsAccount,
         snapshot: &RunSnapshot,
@@ -466,7 +466,7 @@ impl FrontEndsSummary {
         let trigger = account.front_ends.iter().find_map(|state| {
             let vetoed = state.vetoed.as_ref().filter(|_| state.is_trigger)?;
             let up_to = |last: u64| (last + 1).saturating_sub(account.first);
-            // What it issued after the run's last event does not belong to the run.
+            // Triggers issued after the run's last event do not belong to the run.
             let wanted = up_to(account.last.map_or(vetoed.last, |last| last.min(vetoed.last)));
             let assigned = snapshot.ledger.events.assigned;
             Some(TriggerSummary {
@@ -502,14 +502,15 @@ impl FrontEndsSummary {
         }
     }
 
-    /// Accepted triggers that became no event.
+    /// Returns the number of accepted triggers without an event.
     pub(super) fn without_event(&self) -> u64 {
         self.trigger.as_ref().map_or(0, |trigger| trigger.without_event)
     }
 }
 
-/// The equation `expected = in events + missing` of a source, if it does not hold. It applies to runs that ended in
-/// order and whose event manager knows every accepted trigger: an event that no source has shown cannot be missed.
+/// Returns the equation `expected = in events + missing` of a source, if it does not hold. It applies to runs that
+/// ended in order and whose event manager knows every accepted trigger: an event that no source has shown cannot be
+/// missed.
 fn unexpected(
     state: &FrontEndState,
     account: &FragmentAccount,
@@ -526,7 +527,7 @@ fn unexpected(
 }
 
 impl TriggerSummary {
-    /// The equation `issued = accepted + vetoed`, where it does not hold.
+    /// Returns the equation `issued = accepted + vetoed`, if it does not hold.
     fn unbalanced(&self) -> Option<UnbalancedSummary> {
         let right = self.accepted + self.vetoed.values().sum::<u64>();
         (self.issued != right).then(|| UnbalancedSummary::sides("triggers", self.issued, right))
@@ -561,7 +562,7 @@ mod tests {
         FrontEndsAccount { first: 1, last: Some(100), front_ends: vec![trigger], ..FrontEndsAccount::default() }
     }
 
-    /// A run of a hundred events that has ended; the source sent this many of them.
+    /// Returns a run of a hundred events that has ended. The source sent this many of them.
     fn snapshot(sent: u64, missing: u64) -> RunSnapshot {
         let mut snapshot = RunSnapshot { phase: ropewalk_flow::control::RunPhase::Ended, ..RunSnapshot::default() };
         snapshot.ledger.events.assigned = 100;
@@ -609,7 +610,7 @@ mod tests {
         let mut unseen = snapshot(98, 2);
         unseen.ledger.events.assigned = 98;
         assert_eq!(summary(&unseen).without_event(), 2);
-        // While the run goes on they may be on their way.
+        // While the run continues they may be in transit.
         unseen.phase = ropewalk_flow::control::RunPhase::Running;
         assert_eq!(summary(&unseen).without_event(), 0);
     }

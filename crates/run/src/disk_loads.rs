@@ -1,5 +1,5 @@
-//! What takes the time of the disks that builder units of this process write to, between two looks at /proc/diskstats. A look asks for no
-//! memory.
+//! The load of the disks to which builder units of this process write, between two readings of /proc/diskstats. A
+//! reading allocates nothing.
 
 use ropewalk_host::{DiskActivity, DiskCounters, disk_of};
 use ropewalk_monitor::DiskLoad;
@@ -7,12 +7,12 @@ use ropewalk_terms::{Instant, NodeId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The disks of nodes, and the last look.
+/// The disks of nodes, and their last reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DiskLoads {
     /// Each disk once.
     disks: Vec<Watched>,
-    /// The places of each node's disks among these.
+    /// The indices of each node's disks.
     nodes: BTreeMap<NodeId, Vec<usize>>,
     looked: Option<Instant>,
 }
@@ -25,7 +25,7 @@ struct Watched {
 }
 
 impl DiskLoads {
-    /// The disks of these directories. File systems in memory and over the network have no disk.
+    /// Finds the disks of these directories. File systems in memory and over the network have no disk.
     pub(super) fn of(outputs: &BTreeMap<NodeId, Vec<PathBuf>>) -> Self {
         let mut loads = Self::default();
         for (&node, directories) in outputs {
@@ -43,7 +43,7 @@ impl DiskLoads {
         self.nodes.entry(node).or_default().push(place);
     }
 
-    /// Looks at the text of /proc/diskstats.
+    /// Evaluates the text of /proc/diskstats.
     pub(super) fn look(&mut self, now: Instant, statistics: &str) {
         let seconds = self.looked.replace(now).map_or(0.0, |before| now.since(before).as_secs_f64());
         for disk in &mut self.disks {
@@ -54,7 +54,7 @@ impl DiskLoads {
         }
     }
 
-    /// What took the time before the last look, by node; of several disks the busiest one.
+    /// Returns the load between the last two readings, by node. Of several disks it is that of the busiest one.
     pub(super) fn by_node(&self) -> BTreeMap<NodeId, DiskLoad> {
         let active = |&place: &usize| Some((self.disks[place].name.as_str(), self.disks[place].activity?));
         let busiest = |places: &Vec<usize>| {

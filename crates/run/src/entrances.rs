@@ -1,4 +1,5 @@
-//! Sources that do not connect to a readout unit's service point: files, captures, programs, emulators, and addresses of their own.
+//! Sources that do not connect to a readout unit's service point: files, captures, programs, emulators, and sources
+//! with their own address.
 
 use super::error::{RunError, endpoint, packet_error, system};
 use super::feeder::{ChildSlot, Feed, FeederNotes, Work, how_it_ended};
@@ -35,13 +36,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest payload of a datagram.
+/// Maximum payload of a datagram, in bytes.
 const MOST_DATAGRAM: u64 = 65_507;
-/// A batch sets room aside for the longest datagram, many times over; where that is much, they are taken one by one.
+/// Maximum datagram size for reception in batches. A batch reserves many times the largest datagram; larger ones are
+/// received one by one.
 const LARGEST_IN_BATCH: usize = 9216;
-/// What waits in the kernel at most.
+/// Size of the kernel's receive buffer.
 const SOCKET_BUFFER: usize = 32 << 20;
-/// Memory for datagrams whose events are not done.
+/// Memory for datagrams of unfinished events.
 pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
 pub(super) const DATAGRAM_BLOCKS: usize = 256;
 /// How long a write may block before `is_over` is checked.
@@ -52,7 +54,7 @@ const GROUP_LOOK: Duration = Duration::from_millis(200);
 /// The entrances of a readout unit's sources.
 #[derive(Default)]
 pub(super) struct Opened {
-    /// Where sources connect, by their names.
+    /// Addresses that sources connect to, by their names.
     pub(super) addresses: Vec<(String, String)>,
     pub(super) feeds: Vec<Feed>,
 }
@@ -93,7 +95,7 @@ impl Workshop<'_> {
             let name = boards[0].name_or_id();
             let mut receiver = self.socket(boards[0], &name, &boards)?;
             opened.feeds.extend(receiver.take_membership().map(|membership| {
-                // A thread sees that datagrams to the group reach it.
+                // A thread makes sure that the group stays joined.
                 Feed::new(&name, move |_, notes, is_over| notes.leave(watch(membership, is_over).into_iter().collect()))
             }));
             opened.addresses.push((name, receiver.address().to_string()));
@@ -102,7 +104,7 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// The socket of sources that send to the same address.
+    /// Opens the socket of sources that send to the same address.
     fn socket(&self, first: &SourceSection, name: &str, boards: &[&SourceSection]) -> Result<SocketReceiver, RunError> {
         let config = match &first.input {
             SourceInput::Listen(NetworkAddress::Ip(address, protocol)) => {
@@ -125,7 +127,7 @@ impl Workshop<'_> {
     }
 }
 
-/// The sources that share their way in, together.
+/// Groups the sources that share their input.
 pub(super) fn together<'s>(
     sources: impl Iterator<Item = &'s SourceSection>,
     share: fn(&SourceSection, &SourceSection) -> bool,
@@ -140,7 +142,7 @@ pub(super) fn together<'s>(
     groups
 }
 
-/// What a readout unit takes from a receiver of datagrams of some boards; `is_live` where they come from a network.
+/// Creates a readout unit's input from a receiver of datagrams of some boards; `is_live` if they come from a network.
 pub(super) fn datagram_input(
     boards: &[&SourceSection],
     receiver: impl Receiver + Send + 'static,
@@ -156,7 +158,7 @@ pub(super) fn datagram_input(
     }
 }
 
-/// How to tell boards apart that send to the same address.
+/// Returns how to tell boards apart that send to the same address.
 fn demux(boards: &[&SourceSection]) -> Demux {
     let tables: Vec<&DemuxTable> = boards.iter().filter_map(|source| source.demux.as_ref()).collect();
     let Some(first) = tables.first() else { return Demux::Single };
@@ -174,19 +176,19 @@ fn demux(boards: &[&SourceSection]) -> Demux {
 }
 
 impl Resolved {
-    /// The sources of a readout unit.
+    /// Returns the sources of a readout unit.
     pub(super) fn sources_of(&self, index: u16) -> impl Iterator<Item = &SourceSection> {
         self.sources_and_readouts().filter(move |&(_, readout)| readout == index).map(|(source, _)| source)
     }
 }
 
-/// A source's way in, and what writes there; `None` for sources that use the readout unit's own service point.
+/// Opens a source's entrance, with its writer; `None` for sources that use the readout unit's service point.
 fn entrance(source: &SourceSection, name: &str, wanted: Wanted) -> Result<Option<(Entrance, Option<Work>)>, RunError> {
     let pair = || UnixStream::pair().map_err(system(format!("{name}: a pair of sockets")));
     Ok(match &source.input {
         SourceInput::Listen(NetworkAddress::Tcp(address)) => Some((Entrance::Listen(address.clone()), None)),
         SourceInput::Connect(NetworkAddress::Tcp(address)) => {
-            // A name that does not resolve is an error before the run; only a board that is off is waited for.
+            // A name that does not resolve is an error before the run. Only a board that is switched off is awaited.
             resolve(address).map_err(endpoint(name))?;
             Some((Entrance::Call(address.clone()), None))
         }
@@ -213,13 +215,13 @@ fn entrance(source: &SourceSection, name: &str, wanted: Wanted) -> Result<Option
     })
 }
 
-/// Notes what was read until the input ended, the receiver had gone, or `is_over` was set, and what was wrong.
+/// Records what was read until the input ended, the receiver closed, or `is_over` was set, and what was wrong.
 fn leave(notes: &FeederNotes, name: &str, origin: &ByteOrigin, read: Result<Passed, String>, is_over: &AtomicBool) {
     notes.leave_input(InputSummary::new(name, origin, &read, is_over.load(Ordering::Relaxed)));
     notes.leave(told(origin, read).into_iter().collect());
 }
 
-/// Sees that a group is joined where its network card comes and goes; what became of it.
+/// Keeps a group joined while its network card disappears and returns. Returns a summary.
 fn watch(mut membership: Membership, is_over: &AtomicBool) -> Option<String> {
     let (mut lost, mut joined, mut looked) = (0_u64, 0_u64, Instant::now());
     while !is_over.load(Ordering::Relaxed) {
@@ -239,7 +241,7 @@ fn watch(mut membership: Membership, is_over: &AtomicBool) -> Option<String> {
     (lost > 0).then(|| format!("the group {group} was lost with its network card ({lost}), {again}"))
 }
 
-/// What there is to say of a file that was read: what went wrong, or that a capture held more than the source's packets.
+/// Returns the remark on a file that was read: an error, or that a capture held packets other than the source's.
 fn told(origin: &ByteOrigin, read: Result<Passed, String>) -> Option<String> {
     match read {
         Ok(passed) => (!passed.is_pure()).then(|| format!("{}: {passed}", origin.path().display())),
@@ -247,10 +249,10 @@ fn told(origin: &ByteOrigin, read: Result<Passed, String>) -> Option<String> {
     }
 }
 
-/// Copies bytes as they come.
+/// Copies bytes as they arrive.
 ///
 /// # Errors
-/// What went wrong, for people.
+/// A readable description of the problem.
 fn copy(
     origin: &ByteOrigin,
     wanted: &Wanted,
@@ -282,13 +284,13 @@ fn write(socket: &mut UnixStream, mut bytes: &[u8], is_over: &AtomicBool) -> boo
 /// Runs a program to its end.
 ///
 /// # Errors
-/// What went wrong, for people.
+/// A readable description of the problem.
 fn run(program: &[String], output: OwnedFd, child: &ChildSlot, is_over: &AtomicBool) -> Result<(), String> {
     let Some((name, arguments)) = program.split_first() else { return Ok(()) };
     let started = Command::new(name).args(arguments).stdin(Stdio::null()).stdout(Stdio::from(output)).spawn();
     let started = started.map_err(|error| format!("{name} cannot be started: {error}"))?;
     match child.watch(started, is_over) {
-        // A program that is ended with the run may end with any status.
+        // A program that is ended with the run may exit with any status.
         Ok(_) if is_over.load(Ordering::Relaxed) => Ok(()),
         Ok((_, status)) if status.success() => Ok(()),
         Ok((process, status)) => Err(format!("{name}, process {process}, {}", how_it_ended(status))),
@@ -296,13 +298,13 @@ fn run(program: &[String], output: OwnedFd, child: &ChildSlot, is_over: &AtomicB
     }
 }
 
-/// Datagrams that may wait between a thread that reads, or a source, and the readout unit.
+/// Maximum number of datagrams that wait between a reading thread, or a source, and the readout unit.
 const MOST_WAITING: usize = 4096;
-/// How long the thread waits for room before it looks again.
+/// Pause of the thread before it checks again for room.
 const NO_ROOM: Duration = Duration::from_micros(100);
 
 impl Workshop<'_> {
-    /// Opens what the sources of a readout unit need that are read from captures of datagrams.
+    /// Opens the captures of datagrams of a readout unit's sources.
     pub(super) fn captures<P: Dispatcher>(
         &self,
         index: u16,
@@ -354,7 +356,7 @@ pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
     }
 }
 
-/// Whether a source's datagrams are read from a capture.
+/// Returns whether a source's datagrams are read from a capture.
 pub(super) fn is_capture(source: &SourceSection) -> bool {
     let Some((origin, _)) = source.file().filter(|_| source.emulate.is_none()) else { return false };
     let wanted = source.wanted();
@@ -368,7 +370,7 @@ pub(super) fn is_capture(source: &SourceSection) -> bool {
 /// Passes on the datagrams of a capture until none is left, the receiver has gone, or `is_over` is set.
 ///
 /// # Errors
-/// What went wrong, for people.
+/// A readable description of the problem.
 pub(super) fn hand_over(
     origin: &ByteOrigin,
     wanted: &Wanted,
@@ -388,14 +390,14 @@ pub(super) fn hand_over(
     feed_datagrams(origin, wanted, is_over, &mut give).map_err(|error| error.to_string())
 }
 
-/// By source: its line, where it is not the service point that all share.
+/// By source: its line, if it is not the common service point.
 pub(super) type Lines = BTreeMap<u32, SourceLine>;
 
-/// Where an emulated source listens instead of at its own address.
+/// Address on which an emulated source listens instead of its own address.
 const HERE: &str = "127.0.0.1:0";
 
 impl Workshop<'_> {
-    /// Opens what the emulated sources of a readout unit need.
+    /// Opens the entrances of the emulated sources of a readout unit.
     pub(super) fn emulated<P: Dispatcher>(
         &self,
         index: u16,
@@ -427,7 +429,8 @@ impl Workshop<'_> {
 }
 
 impl Resolved {
-    /// What the emulated and played sources of the readout units with an address send, and on which line.
+    /// Returns the configuration of the emulated and played sources of the readout units with an address, each with its
+    /// line.
     pub(super) fn feeds(&self, addresses: &[String], mut lines: Lines) -> Result<Vec<SourceDriveConfig>, RunError> {
         let mut feeds = Vec::new();
         for (source, readout) in self.sources_and_readouts() {

@@ -1,4 +1,4 @@
-//! Why a run could not be set up.
+//! Errors of setting up a run.
 
 use ropewalk_config::Fault;
 use ropewalk_engine::Refusal;
@@ -19,10 +19,10 @@ pub enum RunError {
     /// An address, a directory, a file or a thread could not be obtained.
     #[error("{0}")]
     System(String),
-    /// Another node does not take this one in.
+    /// Another node refuses this one.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The configuration does not fit what was asked for.
+    /// The configuration does not fit the request.
     #[error("{0}")]
     Unfit(String),
 }
@@ -30,7 +30,7 @@ pub enum RunError {
 /// Why threads and pools cannot be placed as the configuration says.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
-    /// The machine cannot be looked at.
+    /// The machine cannot be examined.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The configuration does not fit the machine; the fault names the key.

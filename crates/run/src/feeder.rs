@@ -1,4 +1,4 @@
-//! Threads beside the drives: they write what sources would send, or save what sources sent before a fault.
+//! Threads beside the drives: they write data in place of sources, or save data from before a fault.
 
 use super::source_summary::InputSummary;
 use super::workshop::{Workshop, epoch};
@@ -26,14 +26,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long it waits for room in the ring before it looks again.
+/// Pause before it checks again for room in the ring.
 const NO_ROOM: Duration = Duration::from_micros(100);
-/// Who is faster than wanted by less does not wait.
+/// Minimum wait of a rate-limited writer. A shorter lead is ignored.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// The most time between two checks whether there is still a reader.
+/// Maximum time between two checks whether there is still a reader.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// What the writer of a ring or of a source leaves behind.
+/// Notes of the writer of a ring or of a source.
 #[derive(Debug, Default)]
 pub(super) struct FeederNotes {
     said: OnceLock<Vec<String>>,
@@ -41,24 +41,24 @@ pub(super) struct FeederNotes {
 }
 
 impl FeederNotes {
-    /// What was wrong: known when it has ended.
+    /// Returns the problems. Set at the writer's end.
     pub(super) fn all(&self) -> &[String] {
         self.said.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Says what was wrong, once.
+    /// Records the problems, once.
     pub(super) fn leave(&self, notes: Vec<String>) {
         // This is the only writer of the notes.
         let _ = self.said.set(notes);
     }
 
-    /// Says what was read of a file, once.
+    /// Records the account of a file that was read, once.
     pub(super) fn leave_input(&self, input: InputSummary) {
         let _ = self.input.set(input);
     }
 }
 
-/// Feeds a source or a card, on a thread of its own that starts after all others.
+/// Feeds a source or a card, on a separate thread that starts after all others.
 pub(super) struct Feed {
     /// The thread's name.
     pub(super) name: String,
@@ -67,7 +67,7 @@ pub(super) struct Feed {
     pub(super) work: Work,
 }
 
-/// The work of the thread: it ends by itself, or when the flag is set.
+/// The work of the thread. It ends by itself, or when the flag is set.
 pub(super) type Work = Box<dyn FnOnce(&ChildSlot, &FeederNotes, &Arc<AtomicBool>) + Send>;
 
 impl Feed {
@@ -79,26 +79,26 @@ impl Feed {
     }
 }
 
-/// What writes a ring, on its thread.
+/// The running thread of a feed.
 #[derive(Debug)]
 pub(super) struct RunningFeeder {
     /// The card's name.
     pub(super) name: String,
     pub(super) thread: JoinHandle<()>,
-    /// Ends it soon.
+    /// Set to end it soon.
     pub(super) is_over: Arc<AtomicBool>,
     pub(super) notes: Arc<FeederNotes>,
-    /// Empty where it is no process of its own.
+    /// Empty if there is no separate process.
     pub(super) child: ChildSlot,
 }
 
 impl RunningFeeder {
-    /// What was read of a file in the place of a source: known when it has ended.
+    /// Returns the account of a file that replaces a source. Set when it has ended.
     pub(super) fn input(&self) -> Option<InputSummary> {
         self.notes.input.get().cloned()
     }
 
-    /// What was wrong, with the card's name.
+    /// Returns the problems, with the card's name.
     pub(super) fn remarks(&self) -> impl Iterator<Item = String> {
         self.notes.all().iter().map(|note| format!("{}: {note}", self.name))
     }
@@ -108,12 +108,12 @@ impl RunningFeeder {
 pub(super) struct Feeder {
     pub(super) origin: ByteOrigin,
     pub(super) input: BlockInput,
-    /// Bytes that belonged to no block when it was read the times before.
+    /// Bytes outside of blocks that earlier passes over the file skipped.
     pub(super) skipped_before: u64,
     pub(super) writer: RingWriter,
-    /// What wakes the ring's reader, where it sleeps.
+    /// Wakes the ring's reader if it sleeps.
     pub(super) bell: Option<Bell>,
-    /// Again and again, with sequence numbers that go on counting.
+    /// Whether to repeat the file, with continuous sequence numbers.
     pub(super) again: bool,
     pub(super) bytes_per_second: Option<f64>,
     /// Set when no more data is wanted.
@@ -130,11 +130,11 @@ pub(super) struct Unread {
 }
 
 impl Feeder {
-    /// Writes all blocks, and ends the ring; the notes say what was wrong with them. Returns how many bytes belonged to
-    /// no block.
+    /// Writes all blocks, and ends the ring. The notes contain the problems. Returns the number of bytes that belonged
+    /// to no block.
     ///
     /// # Errors
-    /// If reading fails: what was read before is written.
+    /// If reading fails. Blocks read before that are written.
     pub(super) fn feed(mut self, notes: &FeederNotes) -> Result<Unread, OfflineError> {
         let fed = self.feed_all();
         let must_ring = self.writer.close();
@@ -170,7 +170,7 @@ impl Feeder {
                 }
             }
             if !self.again || self.is_over.load(Ordering::Relaxed) {
-                // The reader of the ring counts what is no whole block.
+                // The reader of the ring counts an incomplete block.
                 let end = End { is_over: &self.is_over, bell: self.bell.as_ref() };
                 end.write(&mut self.writer, self.input.left_over());
                 return Ok(());
@@ -178,7 +178,7 @@ impl Feeder {
             numbers.begin_again();
             self.skipped_before += self.input.skipped_bytes();
             self.input = match blocks(&self.origin, &self.is_over) {
-                // Told to stop since it was asked: then nothing is read, which looks like an empty file.
+                // It was stopped since the file was opened. Then nothing is read, which looks like an empty file.
                 Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
                 opened => opened?,
             };
@@ -192,7 +192,7 @@ impl Feeder {
     }
 }
 
-/// Who is at the ring's other end, and whether it still wants anything.
+/// The reader at the ring's other end, and whether it still wants data.
 struct End<'a> {
     is_over: &'a AtomicBool,
     bell: Option<&'a Bell>,
@@ -205,7 +205,7 @@ impl End<'_> {
 
     /// Waits for a block's time. Returns false if the reader has gone.
     fn wait_until(&self, due: Option<Instant>, writer: &RingWriter) -> bool {
-        // Short waits are gathered: a sleep is longer than many blocks.
+        // Short waits are accumulated: a sleep takes longer than many blocks.
         while let Some(rest) = due.and_then(|due| due.checked_duration_since(Instant::now()))
             && rest > LEAST_WAIT
         {
@@ -235,11 +235,11 @@ impl End<'_> {
     }
 }
 
-/// The sequence numbers of a file that is written again and again go on counting.
+/// Continuous sequence numbers for a file that is written repeatedly.
 struct Numbers {
-    /// By e-link: what is added to the file's number, and the last number that was written.
+    /// By e-link: the offset added to the file's number, and the last number that was written.
     links: Vec<(u8, Option<u8>)>,
-    /// Whose first block of this time has come.
+    /// By e-link: whether its first block of this pass has been written.
     is_begun: Vec<bool>,
     is_first_time: bool,
 }
@@ -256,7 +256,7 @@ impl Numbers {
         self.is_begun.fill(false);
     }
 
-    /// The block with the number that it has now.
+    /// Returns the block with its new number.
     fn of(&mut self, block: &[u8], format: BlockFormat) -> Vec<u8> {
         let mut block = block.to_vec();
         if let Some(head) = block.first_chunk_mut::<HEADER_BYTES>()
@@ -274,41 +274,41 @@ impl Numbers {
     }
 }
 
-/// Where files go, in the run's directory.
+/// Name of the directory for the files in the run's directory.
 const DIRECTORY: &str = "black-box";
 /// How often to check whether there is something to save.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What one source's recordings become.
+/// Saves one source's recordings.
 pub(super) struct Saver {
     name: String,
-    /// As what its datagrams are saved; `None` for a stream.
+    /// Format for its datagrams; `None` for a stream.
     datagrams: Option<SavedAs>,
     line: RecordingLine,
     saved: u32,
 }
 
-/// How often to check whether the process lives.
+/// Interval of the checks whether the process is alive.
 const LIFE_LOOK: Duration = Duration::from_millis(5);
-/// How long it may take to end by itself when the run is over.
+/// Time in which it may end by itself when the run is over.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// The process, while it lives.
+/// The process, while it is alive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChildSlot(Arc<Mutex<Option<Child>>>);
 
 impl ChildSlot {
-    /// Asks the process for the end: a card says what was triggered before, and no more.
+    /// Asks the process to end: a card writes the data of earlier triggers, and no more.
     pub(super) fn stop(&self) {
         self.with(|child| {
-            // Only one that was not waited for: its number is still its own.
+            // Only for a process that was not waited for: its number is still its own.
             if let Ok(None) = child.try_wait() {
                 let _ = kill_process(Pid::from_child(child), Signal::TERM);
             }
         });
     }
 
-    /// Waits for the end of a process, which `is_over` brings about if nothing else does. Returns its number and how it ended.
+    /// Waits for the end of a process. `is_over` ends it at the latest. Returns its number and its exit status.
     pub(super) fn watch(&self, started: Child, is_over: &AtomicBool) -> io::Result<(u32, ExitStatus)> {
         let process = started.id();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
@@ -347,8 +347,8 @@ pub(super) fn how_it_ended(status: ExitStatus) -> String {
 }
 
 impl Workshop<'_> {
-    /// Gives the sources of a readout unit their black boxes, where the configuration wants any. Who listens where was
-    /// found out when they were opened: `addresses`.
+    /// Gives the sources of a readout unit their black boxes, if configured. `addresses` are the listening addresses
+    /// found when the entrances were opened.
     pub(super) fn black_boxes<P: Dispatcher>(
         &self,
         index: u16,
@@ -369,7 +369,7 @@ impl Workshop<'_> {
     }
 }
 
-/// As what a source's datagrams are saved: as they came, as far as a socket tells.
+/// Returns the format for saving a source's datagrams: as received, as far as a socket tells.
 fn saved_as(source: &SourceSection, bound: Option<&str>) -> SavedAs {
     let wanted = source.wanted();
     if let SourceInput::Listen(NetworkAddress::Ip(address, protocol)) = source.input {
@@ -383,11 +383,11 @@ fn saved_as(source: &SourceSection, bound: Option<&str>) -> SavedAs {
     }
 }
 
-/// Saves what comes, until `is_over` is set; the notes say what was saved where.
+/// Saves recordings until `is_over` is set. The notes contain what was saved where.
 pub(super) fn save_black_boxes(mut savers: Vec<Saver>, directory: &Path, is_over: &AtomicBool, notes: &FeederNotes) {
     let (directory, epoch, mut said) = (directory.join(DIRECTORY), epoch(), Vec::new());
     loop {
-        // In this order: what was handed over before the end is still saved.
+        // In this order: recordings handed over before the end are still saved.
         let is_last = is_over.load(Ordering::Relaxed);
         for saver in &mut savers {
             while let Some(recording) = saver.line.take_next() {

@@ -1,4 +1,4 @@
-//! File-based filter units of a run, and what they made of its files of events.
+//! File-based filter units of a run, and their account of its event files.
 
 use super::error::{RunError, system, unfit};
 use super::placement::{Purpose, ThreadPlacement, disk_thread, pool_of};
@@ -24,14 +24,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Blocks for headers and documents of the files that are gathered or with the disk.
+/// Blocks for headers and documents of the files that are being gathered or with the disk.
 const HEADERS_BLOCK: usize = 256 << 10;
 const HEADERS_BLOCKS: usize = 32;
-/// How often to check whether units that wait for nothing have ended.
+/// Interval of the checks whether units without work have ended.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How a builder unit or an input queue of a gateway writes files of events; `None` without `[file_based]`. With several writers
-/// each has its `own` directory.
+/// Returns the configuration of the event files of a builder unit or of an input queue of a gateway; `None` without
+/// `[file_based]`. With several writers each has its `own` directory.
 pub(super) fn event_files_config(
     configuration: &Configuration,
     number: u16,
@@ -48,15 +48,15 @@ pub(super) fn event_files_config(
         file_events: section.file_events,
         file_bytes: section.file_bytes.0,
         file_time: section.file_time.0,
-        // A file counts with its name: it is written by then.
+        // A file has its final name only once it is written.
         level: level.max(AcknowledgementLevel::Written),
         room: section.room(),
-        // In good time before the event manager drops what is left, so that the loss has its right name.
+        // Before the event manager drops the remaining events, so that the loss has the right cause.
         give_up_after: configuration.timeouts.drain.0 / 2,
     })
 }
 
-/// What writes files of events.
+/// Creates the writer of event files.
 pub(super) fn event_files(
     config: EventFilesConfig,
     name: &str,
@@ -73,8 +73,8 @@ pub(super) fn event_files(
     Ok(EventFiles::new(disk, config, Staging::new(placement.untouched_pool(pool)?)))
 }
 
-/// Looks whether the directories of a run's files are free: a number may come twice where files lie elsewhere than run
-/// directories, and files of another run would be taken for this one's.
+/// Checks that the directories of a run's files are free. If files lie outside of run directories, a run number may be
+/// repeated, and files of another run would be mistaken for this one's.
 fn check_directories(configs: &[EventFilesConfig], run: RunNumber) -> Result<(), RunError> {
     for config in configs {
         let directory = config.directory.join(run_directory_name(run));
@@ -92,7 +92,7 @@ fn check_directories(configs: &[EventFilesConfig], run: RunNumber) -> Result<(),
     Ok(())
 }
 
-/// Starts what filters the files of a run: for the directory of each of these writers.
+/// Starts the filter units of a run's files: one service for the directory of each of these writers.
 ///
 /// # Errors
 /// If files of another run lie there, a library cannot be used, or the system gives no thread.
@@ -108,7 +108,7 @@ pub(super) fn start_file_filters(
     };
     let task = UnitTask::of(section, &configuration.stream);
     if let UnitFilter::Library { filter, memory } = &task.filter {
-        // So that a fault of the library is found before the run.
+        // A fault of the library is found before the run.
         let mut process = library_process(filter.clone(), *memory).map_err(unfit)?;
         process.try_out(START).map_err(unfit)?;
         process.missing().texts().for_each(|text| placement.warn(format!("[file_based] library: {text}")));
@@ -116,14 +116,14 @@ pub(super) fn start_file_filters(
     configs.iter().map(|config| FileFilters::start(config, section, &task, run)).collect()
 }
 
-/// A broker and its filter units, which work until the run is closed and every event has its fate.
+/// A broker and its filter units, which work until the run is closed and every event is decided.
 #[derive(Debug)]
 pub(super) struct FileFilters {
     directory: PathBuf,
     thread: Option<JoinHandle<Result<FilesSummary, FilesError>>>,
-    /// No more files are written.
+    /// Set when no more files are written.
     is_left: Arc<AtomicBool>,
-    /// What is not decided stays so.
+    /// Set to leave the undecided events undecided.
     is_forced: Arc<AtomicBool>,
     outcome: Option<Result<FilesSummary, String>>,
 }
@@ -147,7 +147,7 @@ impl FileFilters {
         let (left, forced) = (Arc::clone(&is_left), Arc::clone(&is_forced));
         let name = format!("files-{}", config.writer);
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
-            // Where a run is left without an end none will come.
+            // A run that was left without an end will not get one.
             let stop = || forced.load(Ordering::Relaxed) || left.load(Ordering::Relaxed) && !place.is_closed();
             serve_files(&place, &options, stop)
         });
@@ -155,7 +155,7 @@ impl FileFilters {
         Ok(Self { directory, thread, is_left, is_forced, outcome: None })
     }
 
-    /// Waits until every event of a file has its fate, unless the end is forced. No more files are written by then.
+    /// Waits until every event of a file is decided, unless the end is forced. No more files are written by then.
     pub(super) fn finish(&mut self, is_forced: bool) {
         self.is_forced.store(is_forced, Ordering::Relaxed);
         self.is_left.store(true, Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl FileFilters {
         self.outcome = Some(outcome.map_err(|error| error.to_string()));
     }
 
-    /// The directory, and what came of its files, if that is known already.
+    /// Returns the directory, and the account of its files, once it is known.
     pub(super) fn outcome(&self) -> Option<(&Path, &Result<FilesSummary, String>)> {
         Some((&self.directory, self.outcome.as_ref()?))
     }
@@ -234,7 +234,7 @@ pub struct FiledLumisection {
     pub streams: BTreeMap<String, FiledStream>,
 }
 
-/// Adds what streams took elsewhere.
+/// Adds what streams took in another directory.
 fn add(sums: &mut BTreeMap<String, FiledStream>, others: &[StreamSummary]) {
     for StreamSummary { stream, selected, prescaled_away, written, bytes } in others {
         let sum = sums.entry(stream.clone()).or_default();
@@ -246,7 +246,8 @@ fn add(sums: &mut BTreeMap<String, FiledStream>, others: &[StreamSummary]) {
 }
 
 impl FileBasedSummary {
-    /// Of a run in which this many events were written; `None` if there were no filter units, or they are not done.
+    /// Creates the summary of a run in which this many events were written; `None` if there were no filter units, or
+    /// they are not done.
     pub(super) fn new(filters: &[FileFilters], written: u64) -> Option<Self> {
         let outcomes: Vec<_> = filters.iter().filter_map(FileFilters::outcome).collect();
         if outcomes.is_empty() {

@@ -1,4 +1,4 @@
-//! A filter node: the filter units of builder units on other machines, in a process and on a thread of its own.
+//! A filter node: filter units for builder units on other machines, served by one thread of a separate process.
 
 use super::error::{RunError, endpoint, system, unfit};
 use super::placement::{Part, Purpose, ThreadPlacement, pool_of};
@@ -23,19 +23,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The thread's name, and the begin of those of its pools.
+/// The thread's name, and the prefix of its pools' names.
 const NAME: &str = "filter-node";
-/// Bytes of a decision at most.
+/// Maximum size of a decision in bytes.
 const MOST_DECISION: usize = LARGEST_CONTROL;
-/// Blocks that decisions are sent from: each has room for several.
+/// Blocks from which decisions are sent. Each has room for several.
 const STAGING_BLOCK: usize = 256 << 10;
 const STAGING_BLOCKS: usize = 64;
-/// Bytes of decisions that wait to be sent.
+/// Maximum number of bytes of decisions that wait to be sent.
 const QUEUE: usize = 4 << 20;
-/// Blocks that events are received into.
+/// Size of a block into which events are received.
 const RECEIVE_BLOCK: usize = 1 << 20;
 
-/// A filter node at work.
+/// A running filter node.
 #[derive(Debug)]
 pub struct FilterNodeHandle {
     worker: Worker,
@@ -46,7 +46,7 @@ pub struct FilterNodeHandle {
     warnings: Vec<String>,
 }
 
-/// What a filter node has done.
+/// Account of a filter node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FilterNodeSummary {
     /// Callers whose filter became ready.
@@ -57,7 +57,7 @@ pub struct FilterNodeSummary {
     pub decisions: u64,
 }
 
-/// Starts a filter node that listens there, with the filter of this configuration, which is tried out first.
+/// Starts a filter node that listens at this address, with the filter of this configuration, which is tried out first.
 ///
 /// # Errors
 /// If there is no such filter, or the address, memory or a thread cannot be obtained.
@@ -69,8 +69,8 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
         )
     })?;
     let placement = ThreadPlacement::new(configuration, Part::Other)?;
-    // Twice as many as are in use at once: a builder unit or gateway that reconnects does not wait for its previous process to
-    // end.
+    // Twice the number in use at once: a builder unit or gateway that reconnects does not wait for the end of its
+    // previous process.
     let queues: usize = configuration.gateway.iter().map(|gateway| usize::from(gateway.queues)).sum();
     let units = 2 * usize::from(section.units) * (configuration.builder.len() + queues).max(1);
     let memory = MemoryKind::Memfd;
@@ -105,34 +105,34 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
 }
 
 impl FilterNodeHandle {
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// What was asked of the system, refused, and gone without.
+    /// Returns the requests that the system refused and that the node does without.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// What filters did wrong for the first time since it was asked last.
+    /// Returns the new kinds of faults of filters since the last call.
     pub fn take_news(&mut self) -> Vec<String> {
         self.watched.iter_mut().flat_map(Watched::take_news).collect()
     }
 
-    /// Whether its thread has ended, as it does where it panics.
+    /// Returns whether its thread has ended, which it does after a panic.
     pub fn has_ended(&self) -> bool {
         self.worker.is_finished()
     }
 
-    /// What it has done until now.
+    /// Returns its account so far.
     pub fn summary(&self) -> FilterNodeSummary {
         let NodeCounts { welcomed, refused, decisions } = &*self.counts;
         let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         FilterNodeSummary { welcomed: read(welcomed), refused: read(refused), decisions: read(decisions) }
     }
 
-    /// Ends it, with its processes.
+    /// Ends it with its processes.
     pub fn finish(self) -> FilterNodeSummary {
         self.ending.halt();
         self.worker.wake();
@@ -142,18 +142,18 @@ impl FilterNodeHandle {
     }
 }
 
-/// Why a connection is of no more use.
+/// Why a connection is no longer usable.
 #[derive(Debug)]
 enum Wrong {
-    /// It is not there any more, or the process is not.
+    /// The connection or the process has ended.
     Lost,
     /// The filter cannot be obtained.
     NotReady(String),
-    /// The caller said what cannot be.
+    /// The caller sent an invalid message.
     Said(String),
 }
 
-/// An event of a builder unit elsewhere.
+/// An event of a builder unit on another machine.
 #[derive(Debug)]
 struct RemoteEvent {
     head: EventHead,
@@ -184,9 +184,9 @@ impl FilterEvent for RemoteEvent {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
-    /// It has not said who it is.
+    /// Not identified.
     Unknown,
-    /// It has, and the process is to be started.
+    /// Identified; the process is to be started.
     Greeted,
     /// The process was started.
     Started,
@@ -194,26 +194,26 @@ enum State {
     Welcome,
 }
 
-/// See the module's text.
+/// The caller of a filter unit: a builder unit on another machine.
 #[derive(Debug)]
 struct Caller {
     filter: u64,
     window: u32,
     state: State,
     bytes: ByteQueue,
-    /// Without decisions; their bytes stay where they are until then.
+    /// Undecided events. Their bytes are referenced until then.
     held: VecDeque<RemoteEvent>,
-    /// This many of these the process has, from the first one on.
+    /// Number of these that the process has, from the first one on.
     given: usize,
-    /// The sequence of the event that comes next.
+    /// The sequence number of the next event.
     next: u64,
-    /// The first event that is held will never fit into what the process is shown.
+    /// Whether the first of these events will never fit into the memory shared with the process.
     is_too_large: bool,
 }
 
 impl Caller {
-    /// A connection before its hello. `filter` is the fingerprint of this node's filter, `window` the number of events
-    /// decided at once.
+    /// Creates a connection before its hello. `filter` is the fingerprint of this node's filter, `window` the number of
+    /// events decided at once.
     fn new(filter: u64, window: u32) -> Self {
         Self {
             filter,
@@ -227,12 +227,12 @@ impl Caller {
         }
     }
 
-    /// Bytes came.
+    /// Appends received bytes.
     fn push(&mut self, slice: Slice) {
         self.bytes.push(slice);
     }
 
-    /// Whether its process is to be started now.
+    /// Returns whether its process is to be started now.
     fn wants_process(&mut self) -> bool {
         let wants = self.state == State::Greeted;
         if wants {
@@ -241,7 +241,7 @@ impl Caller {
         wants
     }
 
-    /// Whether the welcome was sent.
+    /// Returns whether the welcome was sent.
     fn is_welcome(&self) -> bool {
         self.state == State::Welcome
     }
@@ -281,7 +281,7 @@ impl Caller {
         Ok(heard)
     }
 
-    /// A message, whose body has come whole.
+    /// Handles a message whose body is complete.
     fn message(&mut self, frame: Frame, process: &mut FilterProcess) -> Result<(), Wrong> {
         let length = frame.body as usize;
         if frame.kind == Kind::Event && self.state == State::Welcome {
@@ -318,7 +318,7 @@ impl Caller {
         Ok(())
     }
 
-    /// An event: its payloads are cut from what came, where they lie.
+    /// Handles an event. Its payloads are cut from the received data in place.
     fn event(&mut self, length: usize) -> Result<(), Wrong> {
         let wrong = |what: &str| Wrong::Said(format!("an event {what}"));
         let meaning = |error: ropewalk_wire::frame::FrameError| Wrong::Said(error.to_string());
@@ -358,7 +358,7 @@ impl Caller {
             if !std::mem::take(&mut self.is_too_large) {
                 return Ok(false);
             }
-            // Nothing that a builder unit could do with it is better than to set it aside.
+            // The best that a builder unit can do with it is to set it aside.
             let Some(event) = self.held.pop_front() else { return Ok(false) };
             let head = decision_head(&event.head, None, TriggerBits::default(), 0);
             encode_decision(&head, [].into_iter(), &[], out);
@@ -398,35 +398,35 @@ const fn decision_head(
     DecisionHead { sequence, key, attempt, accept, triggers, dropped_fills }
 }
 
-/// What a filter node has counted.
+/// Counters of a filter node.
 #[derive(Debug, Default)]
 struct NodeCounts {
     /// Callers whose filter became ready.
     welcomed: AtomicU64,
-    /// Callers of another version, with another filter, or who said what cannot be.
+    /// Callers of another version, with another filter, or with invalid messages.
     refused: AtomicU64,
     /// Decisions that were sent.
     decisions: AtomicU64,
 }
 
-/// A filter unit: a process, and the caller that it works for.
+/// A filter unit: a process, and its caller.
 struct Unit {
     process: FilterProcess,
     caller: Option<(Endpoint, Caller)>,
-    /// Its process was started, and it is not free yet for another caller.
+    /// Whether its process was started, and it is not yet free for another caller.
     is_running: bool,
-    /// The process has ended for certain; what it decided before may not all be sent.
+    /// Whether the process has certainly ended. Its earlier decisions may not all be sent.
     has_ended: bool,
 }
 
-/// See the module's text.
+/// The drive of a filter node; see the module documentation.
 struct FilterNodeDrive<P> {
     peers: P,
     staging: Staging,
     address: String,
-    /// Which filter it has.
+    /// Fingerprint of its filter.
     filter: u64,
-    /// Events that a unit takes at once.
+    /// Number of events that a unit takes at once.
     window: u32,
     units: Vec<Unit>,
     counts: Arc<NodeCounts>,
@@ -436,7 +436,7 @@ struct FilterNodeDrive<P> {
 }
 
 impl<P: Dispatcher> FilterNodeDrive<P> {
-    /// A node that listens there, with these processes, none of which was started.
+    /// Creates a node that listens at this address, with these processes, none of which was started.
     ///
     /// # Errors
     /// If the address cannot be obtained.
@@ -465,12 +465,12 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     fn address(&self) -> &str {
         &self.address
     }
 
-    /// What it counts.
+    /// Returns its counters.
     fn counts(&self) -> Arc<NodeCounts> {
         Arc::clone(&self.counts)
     }
@@ -523,7 +523,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         self.peers.close(endpoint);
     }
 
-    /// Does what a unit and its caller want done. Returns how much that was.
+    /// Does the work of a unit and its caller. Returns the amount of work done.
     fn turn_unit(&mut self, index: usize) -> usize {
         let Some(unit) = self.units.get_mut(index) else { return 0 };
         let seen = unit.process.look();
@@ -547,7 +547,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         }
     }
 
-    /// Hears a caller, whose process is started when it is wanted, and answers when that is ready.
+    /// Handles a caller's messages, starts its process when it is wanted, and sends the welcome when it is ready.
     fn hear(&mut self, index: usize, is_ready: bool) -> Result<usize, Wrong> {
         let Self { peers, staging, counts, text, slices, .. } = self;
         let unit = &mut self.units[index];
@@ -566,15 +566,14 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         Ok(heard)
     }
 
-    /// Sends what was decided, as far as there is room for it, and says that it is the end where it was the last of a process that
-    /// has ended.
+    /// Sends decisions, as far as there is room. Reports the end after the last decision of a process that has ended.
     fn send_decisions(&mut self, index: usize) -> Result<usize, Wrong> {
         let Self { peers, staging, counts, text, slices, .. } = self;
         let unit = &mut self.units[index];
         let Some((endpoint, caller)) = &mut unit.caller else { return Ok(0) };
         let mut sent = 0;
         while staging.room(MOST_DECISION).is_some() {
-            // Only what surely leaves is taken from the process.
+            // Only a decision that can certainly be sent is taken from the process.
             if peers.send_room(*endpoint) < MOST_DECISION && peers.queued(*endpoint) > 0 {
                 break;
             }
@@ -589,7 +588,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         Ok(sent)
     }
 
-    /// The connection is of no more use.
+    /// Gives up an unusable connection.
     fn give_up(&mut self, index: usize, endpoint: Endpoint, wrong: &Wrong) {
         let unit = &mut self.units[index];
         unit.caller = None;
@@ -602,7 +601,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
     }
 }
 
-/// Queues what was encoded, or says that the connection is of no more use.
+/// Queues the encoded message, or returns that the connection is no longer usable.
 fn say<P: Dispatcher>(
     peers: &mut P,
     staging: &mut Staging,
@@ -616,7 +615,7 @@ fn say<P: Dispatcher>(
     if is_sent { Ok(()) } else { Err(Wrong::Lost) }
 }
 
-/// Why a caller is refused whose process has ended.
+/// Returns why a caller is refused whose process has ended.
 fn ended(unit: &Unit) -> Wrong {
     let is_welcome = unit.caller.as_ref().is_some_and(|(_, caller)| caller.is_welcome());
     let why = || unit.process.journal().ends().pop().map_or_else(String::new, |(end, _)| end.to_string());

@@ -1,4 +1,5 @@
-//! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
+//! The handle of a run: commands in, snapshots and the account out. The same type serves readout and builder units and
+//! gateways.
 
 use super::base::{RunBase, Stopped};
 use super::controlled::{FrontEndsOfRun, FrontEndsSummary};
@@ -29,25 +30,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The threads of a run. A copy can be kept apart from the handle.
+/// The threads of a run. A clone can outlive the handle.
 #[derive(Clone, Debug)]
 pub struct RunThreads(pub(super) Arc<Ending>);
 
 impl RunThreads {
-    /// The names of the threads that have not ended: `ru0`, `bu1` and so on.
+    /// Returns the names of the threads that have not ended: `ru0`, `bu1` and so on.
     pub fn living(&self) -> Vec<String> {
         self.0.living()
     }
 }
 
-/// What builds the events of a run.
+/// The builders of a run's events.
 #[derive(Debug)]
 pub(super) enum Builders {
     Units(Box<Units>),
     Gateways(Box<Gateways>),
 }
 
-/// A run on its own threads. Dropped, it ends them.
+/// A run on its own threads. Dropping it ends them.
 #[derive(Debug)]
 pub struct RunHandle {
     pub(super) base: RunBase,
@@ -61,7 +62,7 @@ impl Drop for RunHandle {
 }
 
 impl RunHandle {
-    /// The state of the run a moment ago.
+    /// Returns the recent state of the run.
     pub fn snapshot(&self) -> RunSnapshot {
         match &self.builders {
             Builders::Units(units) => units.board.read(),
@@ -73,7 +74,8 @@ impl RunHandle {
         }
     }
 
-    /// The phase, and whether the run is paused: cheaper than [`RunHandle::snapshot`], which takes time for each source.
+    /// Returns the phase, and whether the run is paused. Cheaper than [`RunHandle::snapshot`], which takes time for
+    /// each source.
     pub fn progress(&self) -> (RunPhase, bool) {
         match &self.builders {
             Builders::Units(units) => units.board.progress(),
@@ -84,7 +86,7 @@ impl RunHandle {
         }
     }
 
-    /// What gateways, farm nodes and emulated sources of this process report; empty without them.
+    /// Returns the reports of gateways, farm nodes and emulated sources of this process; empty without them.
     pub fn gateways(&self) -> GatewaySnapshot {
         match &self.builders {
             Builders::Units(_) => GatewaySnapshot::default(),
@@ -92,12 +94,13 @@ impl RunHandle {
         }
     }
 
-    /// Where copies of events can be requested; `None` without a builder unit or gateway in this process.
+    /// Returns the tap for copies of events; `None` without a builder unit or gateway in this process.
     pub const fn tap(&self) -> Option<&Tap> {
         self.base.tap.as_ref()
     }
 
-    /// The numbers of each node and source, for monitoring. Allocates: not for threads that carry data.
+    /// Returns the numbers of each node and source, for monitoring. It allocates, so that it must not be called on
+    /// threads that carry data.
     pub fn sample(&self) -> Sample {
         let disk = self.disk_left().map(|left| DiskSample { free_bytes: left.free_bytes, full_in: left.time });
         let (time, utc) = (self.base.clock.now(), self.base.clock.utc());
@@ -120,17 +123,17 @@ impl RunHandle {
         Sample { node_names, outputs, disk_loads, ..self.base.known.describe(sample) }
     }
 
-    /// Free space of the disks that this process writes to; `None` without such a disk.
+    /// Returns the free space of the disks that this process writes to; `None` without such a disk.
     pub fn disk_left(&self) -> Option<DiskLeft> {
         self.base.disk_left()
     }
 
-    /// Its threads.
+    /// Returns its threads.
     pub fn threads(&self) -> RunThreads {
         RunThreads(Arc::clone(&self.base.ending))
     }
 
-    /// Adds a thread that does nothing and does not end before it may.
+    /// Adds a thread that does nothing and does not end before `may_end` is set.
     #[cfg(test)]
     pub(crate) fn add_hanging_thread(&mut self, name: &str, may_end: Arc<std::sync::atomic::AtomicBool>) {
         self.add_thread(name, Box::new(super::worker::Hangs(may_end)));
@@ -148,22 +151,23 @@ impl RunHandle {
         self.base.workers.push(worker);
     }
 
-    /// The run's number; 0 in a process that only emulates sources or farm nodes.
+    /// Returns the run's number; 0 in a process that only emulates sources or farm nodes.
     pub const fn run_number(&self) -> RunNumber {
         self.base.run
     }
 
-    /// The run's directory; empty in a process that has none.
+    /// Returns the run's directory; empty in a process without one.
     pub fn directory(&self) -> &Path {
         &self.base.directory
     }
 
-    /// Names and addresses where something listens: front ends of `ru0`, nodes of the event manager, and so on.
+    /// Returns the names and addresses of the listening points: front ends of `ru0`, nodes of the event manager, and so
+    /// on.
     pub fn addresses(&self) -> &[(String, String)] {
         &self.base.addresses
     }
 
-    /// The epoch of the event manager, if it is a process of its own.
+    /// Returns the epoch of the event manager, if it has its own process.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         match &self.builders {
             Builders::Units(units) => units.epoch(),
@@ -171,17 +175,18 @@ impl RunHandle {
         }
     }
 
-    /// The histograms of sources (`[[histogram]]`); a sample has the counts.
+    /// Returns the histograms of sources (`[[histogram]]`). A sample has their counts.
     pub fn histograms(&self) -> Arc<[HistogramDefinition]> {
         Arc::clone(&self.base.histograms)
     }
 
-    /// What the system refused for threads and pools, so that the run goes without; and old names of keys.
+    /// Returns the refused requests for threads and pools that the run does without, and old names of keys.
     pub fn warnings(&self) -> &[String] {
         &self.base.warnings
     }
 
-    /// What splitters, filters or trigger hardware did wrong for the first time since the last call, and why nodes have no pages.
+    /// Returns new kinds of faults of splitters, filters or trigger hardware since the last call, and why nodes have no
+    /// pages.
     pub fn take_news(&mut self) -> Vec<String> {
         let mut news = std::mem::take(&mut self.base.news);
         if let Builders::Gateways(gateways) = &mut self.builders {
@@ -191,12 +196,12 @@ impl RunHandle {
         news
     }
 
-    /// How many sources are configured.
+    /// Returns the number of configured sources.
     pub const fn sources(&self) -> usize {
         self.base.sources
     }
 
-    /// What each emulated or played source of a readout unit sent: fragments and bytes.
+    /// Returns the number of fragments and bytes that each emulated or played source of a readout unit sent.
     pub fn sent(&self) -> Vec<(SourceId, u64, u64)> {
         match &self.builders {
             Builders::Units(units) => units.sent(),
@@ -204,7 +209,7 @@ impl RunHandle {
         }
     }
 
-    /// The emulated sources have sent their last event.
+    /// Returns whether the emulated sources have sent their last event.
     pub fn sources_ended(&self) -> bool {
         match &self.builders {
             Builders::Units(_) => self.base.have_emulators_ended(),
@@ -212,8 +217,9 @@ impl RunHandle {
         }
     }
 
-    /// Nothing more will come of the sources. `until_sources_end`: sources that leave end the run; `has_limit`: a number of events is wanted,
-    /// so that sources which have none left are no end. `given_up` connections ended with their readout unit and do not come again.
+    /// Returns whether no more data of the sources will come. `until_sources_end`: sources that disconnect end the run.
+    /// `has_limit`: a number of events is requested, so that sources without further events are no end. `given_up`
+    /// connections ended with their readout unit and will not return.
     pub fn are_sources_over(
         &self,
         until_sources_end: bool,
@@ -229,8 +235,8 @@ impl RunHandle {
         }
     }
 
-    /// Writes the configuration into the run's directory, and the takeover record of an event manager that is a process of its own. Call it
-    /// before [`RunHandle::start`].
+    /// Writes the configuration into the run's directory, and the takeover record of an event manager in its own
+    /// process. To be called before [`RunHandle::start`].
     ///
     /// # Errors
     /// If the directory cannot be written.
@@ -243,10 +249,10 @@ impl RunHandle {
         }
     }
 
-    /// Checks that the disks have room for the run. A disk may take its time.
+    /// Checks that the disks have enough space for the run. A disk may take time to answer.
     ///
     /// # Errors
-    /// If they have not: which, and what to do.
+    /// If they have not: which one, and what to do.
     pub fn expect_room(&self) -> Result<(), String> {
         self.base.start_room.expect(|directory| free_bytes(directory).ok())?;
         self.base.start_room.expect_told(|| self.sample())
@@ -257,31 +263,31 @@ impl RunHandle {
         self.base.fields = fields;
     }
 
-    /// The fields of the run.
+    /// Returns the fields of the run.
     pub const fn fields(&self) -> &Fields {
         &self.base.fields
     }
 
-    /// Goes on with the run that was taken over; false if there was none.
+    /// Continues the run that was taken over. Returns false if there was none.
     pub fn go_on(&mut self) -> bool {
         let Builders::Units(units) = &self.builders else { return false };
         let Some(before) = units.go_on(&self.base) else { return false };
         let started = self.base.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
         self.base.started = Some(Instant::from_nanoseconds(started));
-        // The run goes on in any case.
+        // The run continues in any case.
         let failed = |error| Some(format!("{}: the configuration is not kept: {error}", self.base.directory.display()));
         let kept = self.base.configured.keep(&self.base.directory).unwrap_or_else(failed);
         self.base.warnings.extend(kept);
         true
     }
 
-    /// The time since the run's start, including the time under earlier event managers.
+    /// Returns the time since the run's start, including the time under earlier event managers.
     pub fn age(&self) -> Duration {
         self.base.started.map_or(Duration::ZERO, |started| self.base.clock.now().since(started))
     }
 
-    /// Starts the run as soon as all nodes are connected. Units take exactly the keys from `first` to `last`; flows of gateways number their
-    /// events as they are configured.
+    /// Starts the run as soon as all nodes are connected. Units take exactly the keys from `first` to `last`. Flows of
+    /// gateways use their configured event numbers.
     pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
         self.base.clock_at_start = ClockReading::now();
         self.base.started = Some(self.base.clock.now());
@@ -301,7 +307,7 @@ impl RunHandle {
         let sample = self.sample();
         let idle = sample.sources.iter().filter(|source| sample.may_be_connected(source));
         self.base.idle = idle.map(|source| source.source).collect();
-        // Sources of units that have ended end the running interval with their last event.
+        // If the sources of units have ended, their last event ends the running interval.
         if !(are_units && self.sources_ended()) {
             self.note_stop();
         }
@@ -311,8 +317,8 @@ impl RunHandle {
         }
     }
 
-    /// Masks a source from now on, or takes it back; before the run begins, from its first event on. Later the readout unit or gateway that
-    /// has the source chooses the event; the account names it.
+    /// Masks or unmasks a source from now on, or, before the run begins, from its first event on. During the run the
+    /// source's readout unit or gateway chooses the event, and the account contains it.
     pub fn mask(&self, source: SourceId, is_masked: bool) {
         match &self.builders {
             Builders::Units(units) => units.mask(&self.base.workers, source, is_masked),
@@ -328,12 +334,12 @@ impl RunHandle {
         }
     }
 
-    /// Builds no further event for now. A stop ends a pause.
+    /// Pauses event building. A stop ends a pause.
     pub fn pause(&self) {
         self.set_paused(true);
     }
 
-    /// Goes on after a pause.
+    /// Resumes after a pause.
     pub fn resume(&self) {
         self.set_paused(false);
     }
@@ -345,7 +351,7 @@ impl RunHandle {
         }
     }
 
-    /// Stops at once: what is not done is dropped and named.
+    /// Stops immediately: unfinished events are dropped and named.
     pub fn force_stop(&mut self) {
         self.note_stop();
         self.base.is_forced = true;
@@ -364,7 +370,7 @@ impl RunHandle {
         }
     }
 
-    /// Front ends under run control, as they were a moment ago; `None` without them.
+    /// Returns the recent state of the front ends under run control; `None` without them.
     pub fn front_ends(&self) -> Option<FrontEndsAccount> {
         match &self.builders {
             Builders::Units(units) => units.front_ends.as_ref().map(FrontEndsOfRun::account),
@@ -372,15 +378,15 @@ impl RunHandle {
         }
     }
 
-    /// The run has ended: drained, files closed.
+    /// Returns whether the run has ended: drained, with its files closed.
     pub fn is_ended(&mut self) -> bool {
         let (is_ended, is_over) = match &self.builders {
             Builders::Units(units) => {
-                // Looked at first: what threads that have ended left behind is then all there.
+                // Checked first: the results of ended threads are then complete.
                 let has_left = self.base.workers.iter().all(Worker::is_finished);
                 let nodes_ended = units.board.phase().is_final();
                 let ended = nodes_ended && units.front_ends.as_ref().is_none_or(FrontEndsOfRun::is_at_rest);
-                // Threads that ended before the run did leave nothing to wait for.
+                // If threads ended before the run did, there is nothing to wait for.
                 (ended, ended || has_left && !nodes_ended)
             }
             Builders::Gateways(gateways) => {
@@ -394,12 +400,12 @@ impl RunHandle {
         is_over
     }
 
-    /// The node that refused this one for good, if one did: then its threads end.
+    /// Returns the final refusal by another node, if any. The threads then end.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.base.ending.refusal()
     }
 
-    /// Waits for the threads, at most for `patience`, ends them and returns the final account.
+    /// Waits for the threads for up to `patience`, ends them and returns the final account.
     pub fn finish(mut self, patience: Duration) -> RunSummary {
         let until = self.base.clock.now().after(patience);
         while !self.have_threads_ended() && self.base.clock.now() < until {
@@ -416,7 +422,7 @@ impl RunHandle {
         self.summary().with_faulty_events()
     }
 
-    /// The threads that end by themselves have: farm nodes do not.
+    /// Returns whether the threads that end by themselves have ended. Farm nodes do not.
     fn have_threads_ended(&self) -> bool {
         let mut workers = self.base.workers.iter();
         match &self.builders {
@@ -437,12 +443,13 @@ impl RunHandle {
         }
     }
 
-    /// Since when sources have been silent that stopped before others did, and which ones began later than the first, for the account.
+    /// Records, for the account, since when sources were silent that stopped before others, and which ones began later
+    /// than the first.
     pub(crate) fn note_activity(&mut self, since: BTreeMap<SourceId, Utc>, began_late: BTreeMap<SourceId, Beginning>) {
         (self.base.silent_since, self.base.began_late) = (since, began_late);
     }
 
-    /// The account of what is known now.
+    /// Returns the current account.
     pub fn summary(&self) -> RunSummary {
         let base = &self.base;
         let (snapshot, sample, times) = (self.snapshot(), self.sample(), self.durations());
@@ -533,7 +540,7 @@ mod tests {
         super::super::launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Nodes of a farm, which run without gateways.
+    /// Nodes of a farm, without gateways.
     fn nodes() -> RunHandle {
         let text = "version = 1\n[[flow]]\nname = \"hlt\"\npacking = 5\n\
                     sources = { count = 2, first = 0, address = \"127.0.0.1:23000\" }\n[farm]\nnodes = 1\nemulate = {}\n\

@@ -1,4 +1,4 @@
-//! What was counted of every fragment of some sources (`[[histogram]]`), with the names and edges that make sense of it.
+//! Histograms of every fragment of some sources (`[[histogram]]`), with their names and edges.
 
 use ropewalk_config::HistogramSection;
 use ropewalk_flow::histogram::{HistogramConfig, Histogrammed};
@@ -8,14 +8,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a histogram of the configuration counts, for its readers.
+/// Definition of a configured histogram, for its readers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistogramDefinition {
     /// Its place in the configuration.
     index: u8,
     /// Its name.
     pub name: String,
-    /// Of which sources there is one.
+    /// The sources that have it.
     pub sources: Vec<SourceId>,
     of: HistogramKind,
     unit: HistogramUnit,
@@ -97,7 +97,8 @@ pub struct HistogramCounts {
 }
 
 impl HistogramDefinition {
-    /// The histograms of a configuration: its sections, with the configurations of the threads that fill them.
+    /// Creates the definitions of a configuration from its sections and the configurations of the threads that fill
+    /// them.
     pub(super) fn all(sections: &[HistogramSection], configs: Vec<HistogramConfig>) -> Vec<Self> {
         let define = |config: HistogramConfig| {
             let (of, unit) = match config.of {
@@ -111,7 +112,7 @@ impl HistogramDefinition {
         configs.into_iter().map(define).collect()
     }
 
-    /// What `sample` knows of it: of all its sources, or of one.
+    /// Returns its content in `sample`: of all its sources, or of one.
     pub fn read(&self, sample: &Sample, only: Option<SourceId>) -> SourceHistograms {
         let wanted = self.sources.iter().filter(|&&id| only.is_none_or(|only| only == id));
         SourceHistograms {

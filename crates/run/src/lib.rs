@@ -1,32 +1,32 @@
-//! Runs with threads: configuration in, a handle out; and sessions, which are runs one after the other.
+//! Runs with threads: configuration in, a handle out; and sessions, which are sequences of runs.
 //!
 //! ```text
 //! assemble     configuration -> drives on threads       resolve    sections -> configurations of drives
-//! workshop     what nodes are made from: memory, places, identities, sinks
+//! workshop     resources of the nodes: memory, placement, identities, sinks
 //! handle       commands in, snapshots and the account out
-//! base         what every run has: threads, directories, services      error   why a run could not be set up
+//! base         common parts of all runs: threads, directories         error      why a run could not be set up
 //! units        readout units, builder units and event manager behind the handle
 //! gateway      gateways behind the handle: flows of packets, a farm
 //! worker       one thread that turns drives, and publishes their counters in pages
-//! placement    where threads and pools go; file descriptors
+//! placement    placement of threads and pools; file descriptors
 //! entrances    sources that do not connect to a readout unit's service point
-//! feeder       threads that write what sources would send, or save black boxes
+//! feeder       threads that write data in place of sources, or save black boxes
 //! cards        FELIX cards of readout units             stream     chunks served and subscribed to, without a run
 //! controlled   front ends under run control: a service that outlives runs, and their account
 //! plugins      filters and splitters from libraries and programs
 //! filter_node  filter units for builder units on other machines
 //! file_filters file-based filter units                  transfer   closed run files, moved by a command
-//! run_files    what writes run files, and how long the disks last
+//! run_files    writers of run files, and the forecast of full disks
 //! stored       the files of past runs                   logbook    operators' notes on runs
 //! registry     run numbers and directories, and the takeover record in one
-//! record       an account of the past in a line         advice     keys that would help next time
+//! record       fields of an account in one line         advice     keys that would help next time
 //! summary      run.json; its parts in summary_sections, source_summary and histograms
 //! remarks      sentences about the sources of a run, for its account
-//! session      runs one after the other, as an operator has them; nothing else in here uses it
-//! monitoring   what filters counted, in documents beside the events
-//! schemas      of the JSON output
-//! user_command commands of the user, which are ended when they take too long
-//! whole_file   files that are replaced as a whole or not at all
+//! session      sequences of runs for an operator; no other module uses it
+//! monitoring   counts of filters, in documents beside the events
+//! schemas      JSON schemas of the output
+//! user_command commands of the user, which are ended at their time-out
+//! whole_file   atomic replacement of files
 //! ```
 
 mod advice;

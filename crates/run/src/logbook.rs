@@ -13,13 +13,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The file, in the output directory.
+/// Name of the file in the output directory.
 pub const LOGBOOK: &str = "logbook.jsonl";
-/// Bytes of an entry's text, at most.
+/// Maximum size of an entry's text, in bytes.
 pub const LONGEST_NOTE: usize = 16 << 10;
-/// Bytes at the end of the file that are read where the newest entries are asked for: thousands of them.
+/// Number of bytes at the end of the file that are read for the newest entries: thousands of entries.
 pub const LOGBOOK_TAIL: u64 = 1 << 20;
-/// The longest line that is read: a text with its escapes. No longer one is written here.
+/// Maximum length of a line that is read: a text with its escapes. No longer line is written.
 const LONGEST_LINE: u64 = 128 << 10;
 
 /// What kind of entry it is.
@@ -33,25 +33,25 @@ pub enum NoteKind {
     State,
     /// An operator gave a command, or control changed hands.
     Command,
-    /// A command could not be carried out, or nothing goes on.
+    /// A command failed, or the run came to a standstill.
     Fault,
-    /// Something was not as it should be, and the run went on.
+    /// An unexpected event that did not stop the run.
     Incident,
 }
 
 /// A user's note, or an entry of the program.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Note {
-    /// When, in nanoseconds since 1970 UTC.
+    /// Time, in nanoseconds since 1970 UTC.
     pub at_ns: i64,
-    /// Of which run; `None` outside of runs.
+    /// The run; `None` outside of runs.
     pub run: Option<u32>,
-    /// What kind of entry it is.
+    /// Kind of the entry.
     #[serde(default)]
     pub kind: NoteKind,
-    /// Who.
+    /// The author.
     pub by: String,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
@@ -62,12 +62,12 @@ pub struct Logbook {
 }
 
 impl Logbook {
-    /// That of this output directory. The file is made by the first entry.
+    /// Creates the logbook of this output directory. The first entry creates the file.
     pub fn of(output: &Path) -> Self {
         Self { file: output.join(LOGBOOK) }
     }
 
-    /// Adds an entry, which is on the disk when this returns. Several programs may do so at once.
+    /// Adds an entry, which is on the disk when this returns. Several programs may do so concurrently.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if there is no text, more than [`LONGEST_NOTE`] bytes, or control characters;
@@ -78,7 +78,7 @@ impl Logbook {
             let why = format!("a note has 1 to {LONGEST_NOTE} bytes, this one has {}", text.len());
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        // A terminal that shows the note would do what they say.
+        // A terminal that shows the note would execute control characters.
         let is_refused = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
         if text.contains(is_refused) || by.contains(char::is_control) {
             let why = "a note has no control characters but line breaks and tabs, and a name has none";
@@ -93,10 +93,10 @@ impl Logbook {
     /// Adds entries, which are on the disk when this returns.
     ///
     /// # Errors
-    /// If the file cannot be written; it holds none of them then, so that they can be added again.
+    /// If the file cannot be written. It then contains none of them, so that they can be added again.
     pub fn append(&self, notes: &[Note]) -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&self.file)?;
-        // Two that write at once must both see how the file ends.
+        // Concurrent writers must both see how the file ends.
         file.lock()?;
         let mut lines = if ends_a_line(&mut file)? { Vec::new() } else { vec![b'\n'] };
         for note in notes {
@@ -106,7 +106,7 @@ impl Logbook {
         write_or_cut(&mut file, &lines, |file, lines| file.write_all(lines).and_then(|()| file.sync_data()))
     }
 
-    /// All entries, the oldest first; pieces of lines are passed over.
+    /// Returns all entries, the oldest first. Incomplete lines are skipped.
     ///
     /// # Errors
     /// If there is a file that cannot be read.
@@ -114,7 +114,7 @@ impl Logbook {
         self.read(None, |_| true)
     }
 
-    /// Those of one run.
+    /// Returns the entries of one run.
     ///
     /// # Errors
     /// As [`Logbook::notes`].
@@ -122,8 +122,8 @@ impl Logbook {
         self.read(None, |note| note.run == Some(run.0))
     }
 
-    /// The newest notes by users, the oldest first: those in the last [`LOGBOOK_TAIL`] bytes, however long the file has
-    /// become.
+    /// Returns the newest notes by users, the oldest first: those in the last [`LOGBOOK_TAIL`] bytes, however long the
+    /// file is.
     ///
     /// # Errors
     /// As [`Logbook::notes`].
@@ -131,20 +131,20 @@ impl Logbook {
         self.read(Some(LOGBOOK_TAIL), |note| note.kind == NoteKind::Note)
     }
 
-    /// The entries that are wanted of the whole file, or of this many bytes at its end.
+    /// Returns the wanted entries of the whole file, or of this many bytes at its end.
     fn read(&self, tail: Option<u64>, is_wanted: impl Fn(&Note) -> bool) -> io::Result<Vec<Note>> {
         let mut file = match File::open(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             file => file?,
         };
         let begin = tail.map_or(0, |tail| file.metadata().map_or(0, |metadata| metadata.len().saturating_sub(tail)));
-        // A line that begins before this place is cut, and its rest does not parse; one that begins right there is
+        // A line that begins before this place is cut, and its rest does not parse. A line that begins exactly there is
         // whole.
         file.seek(SeekFrom::Start(begin))?;
         let (mut reader, mut notes, mut line) = (BufReader::new(file), Vec::new(), Vec::new());
         loop {
             line.clear();
-            // The rest of a longer line is read as a line of its own, and does not parse.
+            // The rest of a longer line is read as a separate line, and does not parse.
             if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
                 return Ok(notes);
             }
@@ -153,7 +153,7 @@ impl Logbook {
     }
 }
 
-/// Writes behind the end of a file. Where that fails, what has come there is cut off.
+/// Writes at the end of a file. If that fails, the new bytes are cut off.
 fn write_or_cut(
     file: &mut File,
     lines: &[u8],
@@ -162,13 +162,13 @@ fn write_or_cut(
     let before = file.metadata()?.len();
     let written = write(file, lines);
     if written.is_err() {
-        // A file that cannot be cut either keeps a piece of a line, or entries that come twice.
+        // A file that cannot be cut either keeps an incomplete line, or duplicate entries.
         let _ = file.set_len(before);
     }
     written
 }
 
-/// Whether the next byte begins a line.
+/// Returns whether the next byte begins a line.
 fn ends_a_line(file: &mut File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(true);
@@ -215,8 +215,8 @@ mod tests {
         logbook.append(&all).expect("it can be written");
         let newest = logbook.newest_said().expect("it can be read");
         let line = serde_json::to_vec(&all[2999]).expect("it is JSON").len() as u64 + 1;
-        // The program's own last line takes a place and is not a user's note; of the first line only a part may be in
-        // the tail.
+        // The program's own last line takes space and is not a user's note. The first line may be only partly in the
+        // tail.
         assert_eq!(newest, all[3000 - newest.len()..3000]);
         assert!((LOGBOOK_TAIL / line - 2..=LOGBOOK_TAIL / line).contains(&(newest.len() as u64)), "{}", newest.len());
         assert_eq!(logbook.notes_of(RunNumber(7)).expect("it can be read"), all);
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn what_is_no_note_is_refused() {
         let (logbook, output) = logbook("none");
-        // Terminals do what an escape says, those of 8 bits too.
+        // Terminals execute escapes, including 8-bit ones.
         let long = "long".repeat(LONGEST_NOTE);
         for (by, text) in [
             ("ada", ""),

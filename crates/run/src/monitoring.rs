@@ -1,11 +1,13 @@
-//! What filters counted, beside the events: a document of each builder unit for each lumisection, and their sum over builder units.
+//! The filters' counts, stored beside the events: a document of each builder unit for each lumisection, and the sum
+//! over builder units.
 //!
 //! ```text
 //!  RecordStore of a builder unit --> Archive, a thread --> run000001-bu0-ls000001.json
 //!                                                           run000001-bu1-ls000001.json --merge--> Histograms, histograms.json
 //! ```
-//! A document is whole under its name. If a builder unit restarts in the middle of a run, the same lumisection may have a second
-//! document, `run000001-bu0-ls000001-2.json`. Each has events of its own, and both count.
+//! A document appears atomically under its name. If a builder unit restarts in the middle of a run, the same
+//! lumisection may have a second document, `run000001-bu0-ls000001-2.json`. Each covers different events, and both
+//! count.
 
 use ropewalk_engine::RecordStore;
 use ropewalk_flow::filter::{Histogram, LumisectionRecord};
@@ -18,13 +20,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 
-/// Lumisections that wait until they are written.
+/// Maximum number of lumisections that wait to be written.
 const WAITING: usize = 64;
 
-/// A record on its way.
+/// A record on its way to the archive.
 struct Closed {
     run: RunNumber,
-    /// Which builder unit's.
+    /// Index of the builder unit.
     writer: usize,
     record: LumisectionRecord,
 }
@@ -38,7 +40,7 @@ pub(crate) struct Line {
 
 #[cfg(test)]
 impl Line {
-    /// Nothing more is kept; what comes back.
+    /// Closes the line. Returns the receiver of written records.
     fn into_returned(self) -> Receiver<LumisectionRecord> {
         self.written
     }
@@ -57,16 +59,16 @@ impl RecordStore for Line {
     }
 }
 
-/// Whose records are written where.
+/// A builder unit, and where its records are written.
 struct Writer {
     node: NodeId,
-    /// Where its run directories are.
+    /// Parent of its run directories.
     output: PathBuf,
     streams: Vec<StreamName>,
     written: Sender<LumisectionRecord>,
 }
 
-/// What writes the documents of the builder units of this process.
+/// Writes the documents of the builder units of this process.
 pub(crate) struct Archive {
     to_write: SyncSender<Closed>,
     waiting: Receiver<Closed>,
@@ -74,13 +76,13 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// An archive without writers.
+    /// Creates an archive without writers.
     pub(crate) fn new() -> Self {
         let (to_write, waiting) = sync_channel(WAITING);
         Self { to_write, waiting, writers: Vec::new() }
     }
 
-    /// A builder unit whose run directories are in `output`, and whose streams have these names.
+    /// Adds a builder unit whose run directories are in `output`, and whose streams have these names.
     pub(crate) fn line(&mut self, node: NodeId, output: PathBuf, streams: Vec<StreamName>) -> Line {
         let (written, received) = channel();
         let writer = self.writers.len();
@@ -88,12 +90,12 @@ impl Archive {
         Line { writer, to_write: self.to_write.clone(), written: received }
     }
 
-    /// Whether no builder unit has a line to it.
+    /// Returns whether no builder unit has a line to it.
     pub(crate) fn is_empty(&self) -> bool {
         self.writers.is_empty()
     }
 
-    /// Where documents may be.
+    /// Returns the directories that may contain documents.
     pub(crate) fn outputs(&self) -> Vec<PathBuf> {
         let mut outputs: Vec<_> = self.writers.iter().map(|writer| writer.output.clone()).collect();
         outputs.sort();
@@ -101,7 +103,7 @@ impl Archive {
         outputs
     }
 
-    /// Writes incoming records until every line is closed. Returns what could not be written, in words.
+    /// Writes incoming records until every line is closed. Returns descriptions of the failures.
     pub(crate) fn write_all(self) -> Vec<String> {
         let Self { to_write, waiting, writers } = self;
         drop(to_write);
@@ -133,14 +135,14 @@ fn write(directory: &Path, run: RunNumber, writer: &Writer, record: &Lumisection
     };
     std::fs::create_dir_all(directory)?;
     let name = format!("run{run:06}-{}-ls{:06}", writer.node, record.number);
-    // What an earlier life of this builder unit has written stays.
+    // Documents of earlier incarnations of this builder unit are kept.
     let names = std::iter::once(name.clone()).chain((2..).map(|life| format!("{name}-{life}")));
     let free = names.map(|name| directory.join(name + ".json")).find(|path| !path.exists());
     let path = free.ok_or(io::ErrorKind::AlreadyExists)?;
     write_whole(&path, &document)
 }
 
-/// Writes a document, which is whole under its name.
+/// Writes a document atomically.
 fn write_whole(path: &Path, document: &impl serde::Serialize) -> io::Result<()> {
     let temporary = path.with_extension("json.tmp");
     std::fs::write(&temporary, serde_json::to_vec(document)?)?;
@@ -186,7 +188,7 @@ pub struct HistogramCounts {
 }
 
 impl Counts {
-    /// Those of a record, whose streams have these names.
+    /// Creates the counts of a record whose streams have these names.
     fn of(record: &LumisectionRecord, streams: &[StreamName]) -> Self {
         let named = streams.iter().zip(&record.streams).map(|(name, &count)| (name.to_string(), count));
         let passed = (0..).zip(&record.triggers).filter(|(_, count)| **count > 0);
@@ -202,12 +204,13 @@ impl Counts {
         }
     }
 
-    /// Events that were decided on, or could not be.
+    /// Returns the number of events that were decided on, or could not be.
     pub const fn events(&self) -> u64 {
         self.accepted + self.rejected + self.quarantined
     }
 
-    /// Adds others. An error is the name of a histogram that is not like the one of that name here; nothing of it is added.
+    /// Adds other counts. The error is the name of a histogram whose shape differs from the one of that name here; it
+    /// is not added.
     fn add(&mut self, other: &Self) -> Result<(), String> {
         for (name, more) in &other.histograms {
             let known = self.histograms.entry(name.clone()).or_insert_with(|| more.without_entries());
@@ -252,7 +255,7 @@ impl HistogramCounts {
         Self { entries: 0, underflow: 0, overflow: 0, not_a_number: 0, bins, ..*self }
     }
 
-    /// Adds another one; false, and nothing is added, where that is not like it.
+    /// Adds another histogram. Returns false, without adding, if its shape differs.
     fn add(&mut self, other: &Self) -> bool {
         if (self.low, self.high, self.bins.len()) != (other.low, other.high, other.bins.len()) {
             return false;
@@ -269,7 +272,7 @@ impl HistogramCounts {
         true
     }
 
-    /// The mean of the values in bins, each taken for the middle of its bin; `None` without any.
+    /// Returns the mean of the values in bins, each taken as the middle of its bin; `None` without any.
     pub fn mean(&self) -> Option<f64> {
         let inside: u64 = self.bins.iter().sum();
         let width = (self.high - self.low) / self.bins.len() as f64;
@@ -279,14 +282,14 @@ impl HistogramCounts {
     }
 }
 
-/// The form's name and version of a builder unit's document.
+/// Name and version of the format of a builder unit's document.
 const DOCUMENT_SCHEMA: &str = "ropewalk-lumisection-1";
-/// The form's name and version of the sum: `docs/schema/histograms.json`.
+/// Name and version of the format of the sum: `docs/schema/histograms.json`.
 pub const HISTOGRAMS_SCHEMA: &str = "ropewalk-histograms-1";
-/// The file of the sum in a run's directory.
+/// Name of the file with the sum in a run's directory.
 pub const MERGED_FILE: &str = "histograms.json";
 
-/// What one builder unit counted in one lumisection.
+/// The counts of one builder unit in one lumisection.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Document {
     /// [`DOCUMENT_SCHEMA`].
@@ -335,11 +338,11 @@ pub enum MergeError {
     /// The system refused something.
     #[error("{}: cannot {action}: {error}", path.display())]
     System {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// Its file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// There are none.
@@ -347,7 +350,7 @@ pub enum MergeError {
         "{places}: no documents of filters here, such as run000001-bu0-ls000001.json; name the directories of a run with a [filter]"
     )]
     Nothing {
-        /// Where they were looked for.
+        /// Where they were searched.
         places: String,
     },
     /// The content of a file does not fit its name, or the other files.
@@ -355,7 +358,7 @@ pub enum MergeError {
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The problem and its remedy.
         why: String,
     },
 }
@@ -406,7 +409,8 @@ pub fn merge(directories: &[PathBuf]) -> Result<Histograms, MergeError> {
     Ok(Histograms { schema: HISTOGRAMS_SCHEMA, run, builders, total, lumisections })
 }
 
-/// Whether a file has the name of a document: `run000001-bu0-ls000001.json`, or one with a life behind it.
+/// Returns whether a file has the name of a document: `run000001-bu0-ls000001.json`, or one with the number of an
+/// incarnation at its end.
 fn is_document(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("run").and_then(|rest| rest.strip_suffix(".json")) else { return false };
     let mut parts = rest.split('-');
@@ -435,7 +439,7 @@ impl Histograms {
     /// Writes the sum into a run's directory.
     ///
     /// # Errors
-    /// If the system refuses it.
+    /// If the file cannot be written.
     pub fn keep(&self, directory: &Path) -> io::Result<()> {
         write_whole(&directory.join(MERGED_FILE), self)
     }
@@ -470,7 +474,8 @@ mod tests {
         }
     }
 
-    /// This many accepted events of trigger 5, each of which fills one value, and one that was rejected.
+    /// Returns a record of this many accepted events of trigger 5, each of which fills one value, and one rejected
+    /// event.
     fn record(lumisection: u32, bins: u32, values: &[f64]) -> LumisectionRecord {
         let mut monitoring = Monitoring::new(1);
         let places = monitoring.declare(&[HistogramShape::new("energy", bins, 0.0, 10.0).expect("there can be one")]);
@@ -487,7 +492,7 @@ mod tests {
         monitoring.next_closed().expect("it is closed")
     }
 
-    /// Writes these, each by a builder unit, and looks whether each record came back.
+    /// Writes these records, each of a builder unit, and checks that each record was returned.
     fn keep(output: &Path, records: Vec<(usize, LumisectionRecord)>) {
         let stream: StreamName = "physics".parse().expect("a name");
         let mut archive = Archive::new();
@@ -513,7 +518,7 @@ mod tests {
             (0, record(1, 10, &[0.5, 1.5, 99.0])),
             (1, record(1, 10, &[0.5])),
             (0, record(2, 10, &[])),
-            // A later life of the same builder unit had events of the first lumisection as well.
+            // A later incarnation of the same builder unit also had events of the first lumisection.
             (1, record(1, 10, &[-1.0, f64::NAN])),
         ];
         keep(&directory.0, records);
@@ -529,7 +534,7 @@ mod tests {
         assert_eq!((energy.underflow, energy.overflow, energy.not_a_number), (1, 1, 1));
         assert_eq!(energy.mean(), Some((0.5 + 0.5 + 1.5) / 3.0));
         assert_eq!(sum.lumisections[1].counts.histograms["energy"].mean(), None);
-        // The sum is no document itself, and neither is what is being written.
+        // Neither the sum nor a partly written file counts as a document.
         sum.keep(&directory.run()).expect("it can be written");
         std::fs::write(directory.run().join("run000007-bu0-ls000003.json.tmp"), "half").expect("it is ours");
         assert_eq!(merge(&[directory.run(), directory.run()]).expect("each counts once"), sum);
@@ -556,7 +561,7 @@ mod tests {
             let error = merge(&[directory.run()]).expect_err("it cannot be").to_string();
             assert!(error.contains(words) && error.contains("bu1-ls000001"), "{error}");
         }
-        // Adding up any numbers of a document does not end the program.
+        // No number in a document can make the program fail.
         let huge = text.replace("\"accepted\":1", &format!("\"accepted\":{}", u64::MAX)).replace("11.0", "10.0");
         std::fs::write(&path, huge.replace("\"energy\"", "\"other\"")).expect("it is ours");
         assert_eq!(merge(&[directory.run()]).expect("it can be").total.accepted, u64::MAX);
@@ -565,7 +570,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_reported() {
         let directory = Directory::new("full");
-        // A file where the run's directory would be.
+        // A file at the place of the run's directory.
         std::fs::write(directory.run(), "in the way").expect("it is ours");
         let mut archive = Archive::new();
         let mut line = archive.line(NodeId::builder(0), directory.0.clone(), Vec::new());

@@ -4,11 +4,11 @@
 //! event -> record: head staged, payloads by reference, tail staged -> queue -> writev -> reader
 //! what a reader receives: segment header, begin of run, events, end of run
 //! ```
-//! One reader is served at a time. Without a reader, and while it is slow, events wait in the queue and then in the builder, so
-//! that back-pressure reaches the sources and nothing is lost. An event counts as written when the kernel has its last byte. When
-//! a reader goes away, the next one receives the record that was cut off from its first byte. What the kernel had taken and the
-//! reader had not read yet is lost with the reader. How much that was is not known: all events that may have been in the kernel's
-//! buffer are counted as gone.
+//! One reader is served at a time. Without a reader, and while it is slow, events wait in the queue and then in the
+//! builder, so that back-pressure reaches the sources and nothing is lost. An event counts as written when the kernel
+//! has its last byte. When a reader disconnects, the next one receives the interrupted record from its first byte. Data
+//! in the kernel that the reader had not read is lost with the reader. Its amount is not known: all events that may
+//! have been in the kernel's buffer are counted as gone.
 
 use ropewalk_engine::{
     EventSink, Filed, Progress, Recorded, Sealing, SinkEvent, StorageConfig, StorageCounts, encode_record,
@@ -29,16 +29,16 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Events that wait for the reader, at most.
+/// Maximum number of events that wait for the reader.
 const MOST_EVENTS: usize = 4096;
-/// Pieces that they consist of, at most; an event that has more goes alone.
+/// Maximum number of pieces of these events. An event with more is queued alone.
 const MOST_PIECES: usize = 1 << 15;
-/// Pieces of one system call: as many as Linux takes (`UIO_MAXIOV`).
+/// Number of pieces in one system call: the limit of Linux (`UIO_MAXIOV`).
 const BATCH: usize = 1024;
-/// A FIFO without a reader is tried again after this time. A Unix socket reports its reader by itself.
+/// Pause before a FIFO without a reader is tried again. A Unix socket reports its reader by itself.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Where readers come from.
+/// The kind of the pipe.
 #[derive(Debug)]
 enum Entrance {
     Fifo,
@@ -53,37 +53,39 @@ struct Record {
     bytes: u64,
 }
 
-/// The pipe of one builder unit or gateway: see the module's picture.
+/// The pipe of one builder unit or gateway; see the picture above.
 #[derive(Debug)]
 pub(super) struct Pipe {
     /// A FIFO that exists, or else a Unix socket that is created here.
     path: PathBuf,
     config: StorageConfig,
     entrance: Entrance,
-    /// Readable when a reader has connected, has gone, or has made room.
+    /// Readable when a reader has connected or disconnected, or has made room.
     readiness: OwnedFd,
     reader: Option<OwnedFd>,
     staging: Staging,
     scratch: Vec<u8>,
-    /// Of the event that is being added.
+    /// Pieces of the event that is being added.
     pieces: Vec<Slice>,
     run: RunNumber,
     incarnation: Incarnation,
     started: Utc,
-    /// How many readers there were in this run.
+    /// Number of readers in this run.
     readers: u32,
-    /// What a reader receives before its first event, or behind the last one, and how much of it the kernel has.
+    /// The data that a reader receives before its first event, or after the last one, and how much of it the kernel
+    /// has.
     frame: Vec<u8>,
     frame_sent: usize,
     queue: VecDeque<Record>,
     queued: VecDeque<Slice>,
     /// Bytes of the first record in the queue that the kernel has.
     sent: u64,
-    /// Bytes that the kernel's buffer holds, and the lengths of the last records, of which that many bytes may be in it.
+    /// Capacity of the kernel's buffer in bytes, and the lengths of the last records of which that many bytes may be in
+    /// it.
     buffer_bytes: u64,
     recent: VecDeque<u64>,
     recent_bytes: u64,
-    /// Since when no byte was taken.
+    /// Since when no byte was accepted.
     stalled: Instant,
     retry: Instant,
     counts: StorageCounts,
@@ -93,7 +95,7 @@ pub(super) struct Pipe {
     end: End,
 }
 
-/// How far the end of the run is.
+/// Progress of the end of the run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum End {
     Open,
@@ -102,8 +104,8 @@ enum End {
 }
 
 impl Pipe {
-    /// A pipe at `path`: a FIFO if there is one, else a Unix socket. `config` names writer and sources, and how long a missing
-    /// reader is waited for while the run drains. Heads and tails of records are staged in `staging`.
+    /// Opens a pipe at `path`: a FIFO if there is one, else a Unix socket. `config` has the writer, the sources, and
+    /// the time-out for a missing reader while the run drains. Heads and tails of records are staged in `staging`.
     ///
     /// # Errors
     /// If the path is neither a FIFO nor a place where a socket can be created.
@@ -212,7 +214,7 @@ impl Pipe {
         self.counts.refused = Some(DiskCause::System(errno));
     }
 
-    /// Puts what a reader receives first into the frame.
+    /// Puts the beginning of the stream for a reader into the frame.
     fn greet(&mut self) {
         self.frame.clear();
         self.frame_sent = 0;
@@ -225,7 +227,7 @@ impl Pipe {
             acknowledgement: AcknowledgementLevel::Written,
             minor: MINOR_VERSION,
             stream: StreamName::UNNAMED,
-            // A reader that connects late has not all events.
+            // A reader that connects late does not get all events.
             selected: true,
             sources: std::mem::take(&mut self.config.sources),
         };
@@ -244,7 +246,7 @@ impl Pipe {
         self.end = End::Framed;
     }
 
-    /// Writes as much as the reader takes. Returns the number of events that are whole in the kernel.
+    /// Writes as much as the reader accepts. Returns the number of events that are completely in the kernel.
     fn write(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize {
         let mut written = 0;
         while let Some(reader) = &self.reader
@@ -270,7 +272,7 @@ impl Pipe {
         written
     }
 
-    /// The kernel has so many bytes more of the records.
+    /// Accounts for this many further bytes of the records in the kernel.
     fn took(&mut self, bytes: u64, progress: &mut Vec<(u32, Progress)>) -> usize {
         self.sent += bytes;
         self.counts.bytes += bytes;
@@ -327,7 +329,7 @@ impl Pipe {
     }
 }
 
-/// A FIFO that exists is used; otherwise a socket is created, in place of one that an earlier run left.
+/// Uses an existing FIFO; otherwise creates a socket, and replaces one that an earlier run left.
 fn entrance(path: &Path) -> io::Result<Entrance> {
     match rustix::fs::lstat(path).map(|status| FileType::from_raw_mode(status.st_mode)) {
         Ok(FileType::Fifo) => return Ok(Entrance::Fifo),
@@ -341,7 +343,7 @@ fn entrance(path: &Path) -> io::Result<Entrance> {
     Ok(Entrance::Socket(listener))
 }
 
-/// Writes the first pieces, without the bytes of them that the kernel has.
+/// Writes the first pieces, skipping the bytes that the kernel has.
 fn write_records(reader: &OwnedFd, pieces: &VecDeque<Slice>, mut sent: u64) -> Result<usize, Errno> {
     let mut slices = [IoSlice::new(&[]); BATCH];
     let mut count = 0;
@@ -415,7 +417,7 @@ impl EventSink for Pipe {
         if self.end == End::Open && self.queue.is_empty() {
             self.frame_end(self.utc(now));
         }
-        // The end is for a reader that is there; none is waited for.
+        // The end is sent to a connected reader; none is awaited.
         if self.end == End::Framed && (self.is_empty() || self.reader.is_none() || self.given_up) {
             (self.reader, self.end) = (None, End::Closed);
         }
@@ -452,7 +454,7 @@ impl EventSink for Pipe {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        // Edge-triggered: an event that came since the last write is still to be taken from the set, so that it wakes once.
+        // Edge-triggered: an event since the last write must still be taken from the set, so that it wakes only once.
         let mut events = [const { std::mem::MaybeUninit::uninit() }; 4];
         let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         epoll::wait(&self.readiness, &mut events, Some(&timeout)).is_ok_and(|(ready, _)| ready.is_empty())

@@ -1,4 +1,4 @@
-//! Where threads and pools go, by the rules of a configuration, and how many file descriptors a process needs.
+//! Placement of threads and pools by the rules of a configuration, and the number of file descriptors of a process.
 
 use super::error::{PlacementError, RunError};
 use ropewalk_config::{
@@ -25,40 +25,40 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub(crate) const MANAGER: &str = "manager";
 /// The thread and the pool of emulated and recorded sources.
 pub(super) const SOURCES: &str = "sources";
-/// The thread that speaks with front ends under run control, and the beginning of its pools' names.
+/// The thread that communicates with front ends under run control, and the beginning of its pools' names.
 pub(super) const FRONT_ENDS: &str = "front-ends";
 /// The pool for receiving on connections where sources get no data.
 pub(super) const SOURCES_RECEIVE: &str = "sources-receive";
-/// The thread of all units, where they share one.
+/// The thread of all units, if they share one.
 pub(super) const SHARED_THREAD: &str = "units";
 
 /// The thread of all emulated nodes of a farm.
 pub(super) const FARM: &str = "farm";
 /// The thread that divides a run of gateways into lumisections.
 pub(super) const LUMISECTIONS: &str = "lumisections";
-/// The thread that keeps what filters count.
+/// The thread that stores the filters' counts.
 pub(super) const HISTOGRAMS: &str = "histograms";
-/// The thread that writes a builder unit's files.
+/// Returns the thread that writes a builder unit's files.
 pub(super) fn disk_thread(builder: &str) -> String {
     format!("{builder}-disk")
 }
 
-/// The thread that receives the packets of an input queue whose gateway has two threads for each.
+/// Returns the thread that receives the packets of an input queue, if its gateway has two threads for each queue.
 pub(super) fn receiving_thread(queue: &str) -> String {
     format!("{queue}-receive")
 }
 
-/// The thread that sends the events of such an input queue.
+/// Returns the thread that sends the events of such an input queue.
 pub(super) fn sending_thread(queue: &str) -> String {
     format!("{queue}-send")
 }
 
-/// The thread of a flow's emulated trigger and sources.
+/// Returns the thread of a flow's emulated trigger and sources.
 pub(super) fn sources_thread(flow: &FlowSection) -> String {
     format!("sources-{}", flow.name)
 }
 
-/// The threads that receive the packets of a gateway, one for each of its input queues.
+/// Returns the threads that receive the packets of a gateway, one for each of its input queues.
 pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
     let name = |index| InputQueue { gateway, number: index, index }.name();
     let thread = |name: String| match gateway.architecture {
@@ -68,12 +68,12 @@ pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
     (0..gateway.queues).map(name).map(thread).collect()
 }
 
-/// The pool for a flow's packets that come to an input queue through a socket.
+/// Returns the pool for a flow's packets that arrive at an input queue through a socket.
 pub(super) fn packets_pool(queue: &InputQueue<'_>, flow: &FlowSection) -> String {
     format!("{}-{}-packets", queue.name(), flow.name)
 }
 
-/// The pool of a unit for one purpose.
+/// Returns the pool of a unit for one purpose.
 pub(super) fn pool_of(unit: &str, purpose: Purpose) -> String {
     let purpose = match purpose {
         Purpose::Fragments => "fragments",
@@ -90,7 +90,7 @@ pub(super) fn pool_of(unit: &str, purpose: Purpose) -> String {
     format!("{unit}-{purpose}")
 }
 
-/// What a pool is for: see the table above.
+/// The purpose of a pool; see the table above.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     Fragments,
@@ -105,19 +105,19 @@ pub(super) enum Purpose {
     Results,
 }
 
-/// Which part of a run a process is.
+/// The part of a run that a process is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Part<'a> {
-    /// All of it.
+    /// The whole run.
     Whole,
-    /// The readout unit that listens at this address, perhaps beside others on its machine.
+    /// The readout unit that listens at this address, perhaps with others on its machine.
     Readout(&'a str),
     /// The event manager or a builder unit.
     Other,
 }
 
 impl<'a> Part<'a> {
-    /// The part that a node's process is.
+    /// Returns the part of a node's process.
     pub(super) fn of(configuration: &'a Configuration, role: Role, index: u16) -> Self {
         match role {
             Role::Readout => Self::Readout(&configuration.readout[usize::from(index)].address),
@@ -126,16 +126,16 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Where each thread and pool of a run in one process goes on this machine, and who decides that.
+/// Returns the placement of each thread and pool of a single-process run on this machine, with the reasons.
 ///
 /// # Errors
-/// If a rule names CPUs or a node that are not there, or that were taken away from this process, and if a readout
-/// unit names a card that is not there.
+/// If a rule names CPUs or a node that do not exist, or that this process may not use, and if a readout unit names a
+/// card that does not exist.
 pub fn placement(configuration: &Configuration) -> Result<Plan, PlacementError> {
     Wanted::here(configuration, Part::Whole).map(|wanted| wanted.plan)
 }
 
-/// The same of a run whose nodes are processes of their own, as the process of one node sees it.
+/// Returns the placement of a run whose nodes are separate processes, as seen by the process of one node.
 ///
 /// # Errors
 /// As [`placement`].
@@ -143,7 +143,7 @@ pub fn placement_of_node(configuration: &Configuration, role: Role, index: u16) 
     Wanted::here(configuration, Part::of(configuration, role, index)).map(|wanted| wanted.plan)
 }
 
-/// The same as [`placement`] on another machine.
+/// Returns the placement as [`placement`] does, for another machine.
 ///
 /// # Errors
 /// As [`placement`].
@@ -151,19 +151,20 @@ pub fn placement_on(configuration: &Configuration, machine: &Machine) -> Result<
     Wanted::new(configuration, machine.clone(), machine.allowed.len(), Part::Whole).map(|wanted| wanted.plan)
 }
 
-/// What a process does about the places of its threads and pools.
+/// The placement of a process's threads and pools.
 pub(super) struct Wanted {
-    /// None if nothing was asked for: the machine is not examined then.
+    /// `None` if nothing is configured: the machine is not examined then.
     pub(super) machine: Option<Machine>,
     pub(super) plan: Plan,
-    /// All units share one thread: on few cores, because waking another core costs more than taking turns (paper 1,
-    /// III-A: run to completion beats producer and consumer). Who gives rules for threads wants to place units, so that
-    /// each has its own then.
+    /// Whether all units share one thread: on few cores, because waking another core costs more than taking turns
+    /// (paper 1, III-A: run to completion beats producer and consumer). With rules for threads each unit has its own,
+    /// because the user wants to place them.
     pub(super) is_shared: bool,
 }
 
 impl Wanted {
-    /// What the configuration asks for on this machine; nothing is looked at where it asks for nothing.
+    /// Determines the placement that the configuration requests on this machine. If it requests nothing, the machine is
+    /// not examined.
     pub(super) fn of(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
         if configuration.thread.is_empty() && configuration.pool.is_empty() && !is_automatic(configuration) {
             let is_shared = part == Part::Whole && are_few(configuration, cores());
@@ -183,7 +184,7 @@ impl Wanted {
         part: Part<'_>,
     ) -> Result<Self, PlacementError> {
         if is_automatic(configuration) {
-            // The system counts no isolated CPU; the layout has readers run there.
+            // The system does not count isolated CPUs; the layout runs readers there.
             cores += machine.permitted.without(&machine.allowed).len();
         }
         let is_shared = part == Part::Whole && are_few(configuration, cores) && configuration.thread.is_empty();
@@ -192,7 +193,7 @@ impl Wanted {
         let plan = policy.plan(&machine, &items);
         let mut plan = plan.map_err(|error| PlacementError::Unfit(fault(configuration, &error)))?;
         if part == Part::Whole {
-            // They were planned all the same: a rule for them is no slip in a configuration that nodes read too.
+            // They were planned all the same: a rule for them is not an error in a configuration that nodes read too.
             let absent = between_nodes(configuration);
             plan.placements.retain(|one| one.kind == Kind::Thread || !absent.contains(&one.name));
         }
@@ -204,17 +205,17 @@ fn is_automatic(configuration: &Configuration) -> bool {
     configuration.run.placement == PlacementChoice::Auto
 }
 
-/// As many CPUs as this process may use at once.
+/// Returns the number of CPUs that this process may use at once.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// A core for the sources, one for each unit, or there is nothing to be gained by threads of their own.
+/// Returns whether there are too few cores for separate threads: one for the sources and one for each unit are needed.
 fn are_few(configuration: &Configuration, cores: usize) -> bool {
     cores < 1 + configuration.readout.len() + configuration.builder.len()
 }
 
-/// The key at which it stands what the machine cannot give.
+/// Returns the fault, with the key that requests what the machine cannot provide.
 fn fault(configuration: &Configuration, error: &PlanError) -> Fault {
     let mut fault = ropewalk_config::fault_of(error);
     if let PlanError::NoSuchCard { card: missing, .. } = error {
@@ -224,7 +225,7 @@ fn fault(configuration: &Configuration, error: &PlanError) -> Fault {
     fault
 }
 
-/// All threads and pools of a run, whichever process they are in: what one gets depends on the others.
+/// Returns all threads and pools of a run, in whichever process: the placement of one depends on the others.
 fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Item> {
     if configuration.has_gateways() {
         return items_of_gateways(configuration);
@@ -288,7 +289,7 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     items
 }
 
-/// All threads and pools of a system with gateways.
+/// Returns all threads and pools of a system with gateways.
 fn items_of_gateways(configuration: &Configuration) -> Vec<Item> {
     let (mut threads, mut pools) = (Vec::new(), Vec::new());
     let has_filter = configuration.decides_itself() && configuration.filter.is_some();
@@ -298,7 +299,7 @@ fn items_of_gateways(configuration: &Configuration) -> Vec<Item> {
         pools.extend(configuration.writes_to_disk().then(|| pool_of(&name, Purpose::Records)));
         pools.extend([Purpose::Evacuation, Purpose::Staging].map(|purpose| pool_of(&name, purpose)));
         pools.extend(has_filter.then(|| pool_of(&name, Purpose::Results)));
-        // Rings and the frames of a card are no pools.
+        // Rings and the frames of a card are not pools.
         if !matches!(queue.gateway.receive, ReceiveChoice::Tpacket | ReceiveChoice::AfXdp) {
             pools.extend(configuration.flow.iter().map(|flow| packets_pool(&queue, flow)));
         }
@@ -315,7 +316,7 @@ fn items_of_gateways(configuration: &Configuration) -> Vec<Item> {
     threads.into_iter().map(item(Kind::Thread)).chain(pools.into_iter().map(item(Kind::Pool))).collect()
 }
 
-/// The pools that there are only where nodes are processes of their own.
+/// Returns the pools that exist only if nodes are separate processes.
 fn between_nodes(configuration: &Configuration) -> Vec<String> {
     let control = configuration.readout.iter().map(|readout| readout.name.as_str()).chain([MANAGER]);
     let control = control.map(|unit| pool_of(unit, Purpose::Control));
@@ -323,7 +324,8 @@ fn between_nodes(configuration: &Configuration) -> Vec<String> {
     control.chain(received).collect()
 }
 
-/// Whether a readout unit is on the machine of this process: units with one host in their addresses share a machine.
+/// Returns whether a readout unit is on the machine of this process: units with the same host in their addresses share
+/// a machine.
 fn is_here(readout: &ReadoutSection, part: Part<'_>) -> bool {
     let host = |address: &str| address.rsplit_once(':').map_or(address.to_owned(), |(host, _)| host.to_owned());
     match part {
@@ -333,7 +335,7 @@ fn is_here(readout: &ReadoutSection, part: Part<'_>) -> bool {
     }
 }
 
-/// Where the fragments of a readout unit come from.
+/// Returns the origin of a readout unit's fragments.
 fn feed(readout: &ReadoutSection) -> Feed {
     if let Some(card) = &readout.card {
         return Feed::Card(card.clone());
@@ -345,10 +347,10 @@ fn feed(readout: &ReadoutSection) -> Feed {
     }
 }
 
-/// What a thread says of its place: what it was refused and goes on without, or why it cannot.
+/// Report of a thread on its placement: refused requests that it does without, or why it cannot run.
 type Report = Result<Vec<String>, PlacementError>;
 
-/// Gives each thread and pool its place, and learns from it whether it got it.
+/// Places each thread and pool, and collects the results.
 pub(super) struct ThreadPlacement {
     wanted: Wanted,
     reports: (Sender<Report>, Receiver<Report>),
@@ -366,12 +368,12 @@ impl ThreadPlacement {
         Self { wanted, reports: channel(), awaited, warnings }
     }
 
-    /// Whether all units share one thread.
+    /// Returns whether all units share one thread.
     pub(super) fn is_shared(&self) -> bool {
         self.wanted.is_shared
     }
 
-    /// What the thread of this name does first.
+    /// Returns the function that the thread of this name calls first.
     pub(super) fn on_start(&self, name: &str) -> impl FnOnce() + Send + use<> {
         let placement = self.wanted.plan.of(Kind::Thread, name).filter(|placement| placement.is_placed()).cloned();
         let place = placement.map(|placement| (self.memory_of_another_node(&placement), placement));
@@ -385,23 +387,24 @@ impl ThreadPlacement {
         }
     }
 
-    /// The node of a thread's memory where it is not the one it runs on, from which Linux takes memory by itself.
+    /// Returns the memory node of a thread if it differs from the one it runs on, from which Linux allocates by
+    /// default.
     fn memory_of_another_node(&self, placement: &Placement) -> Option<u32> {
         let runs_on = self.wanted.machine.as_ref().and_then(|machine| machine.common_node(&placement.cpus));
         placement.node.filter(|_| placement.node != runs_on)
     }
 
-    /// A pool whose memory is present.
+    /// Creates a pool with preallocated memory.
     pub(super) fn pool(&self, config: PoolConfig) -> Result<Pool, PoolError> {
         self.place(config, Pool::new, Pool::report)
     }
 
-    /// A pool whose memory is present only where it was used.
+    /// Creates a pool whose memory is allocated on first use.
     pub(super) fn untouched_pool(&self, config: PoolConfig) -> Result<Pool, PoolError> {
         self.place(config, Pool::new_untouched, Pool::report)
     }
 
-    /// A ring written by another process.
+    /// Creates a ring written by another process.
     pub(super) fn ring(&self, config: PoolConfig) -> Result<(RingWriter, RingReader), PoolError> {
         self.place(config, ring, |(_, reader)| reader.report())
     }
@@ -436,12 +439,12 @@ impl ThreadPlacement {
         Ok(pool)
     }
 
-    /// Something is refused, and gone without.
+    /// Records a refused request that the run does without.
     pub(super) fn warn(&self, warning: String) {
         self.warnings.borrow_mut().push(warning);
     }
 
-    /// Waits until every thread that was started is where it should be; what was refused and is gone without.
+    /// Waits until every started thread is placed. Returns the refused requests that the run does without.
     pub(super) fn finish(&self) -> Report {
         let mut warnings = self.warnings.take();
         for report in self.reports.1.iter().take(self.awaited.replace(0)) {
@@ -451,7 +454,7 @@ impl ThreadPlacement {
     }
 }
 
-/// Whether a pool may do without its node: it was chosen automatically, or a container forbids the call.
+/// Returns whether a pool may do without its node: it was chosen automatically, or a container forbids the call.
 fn may_lie_anywhere(error: &PoolError, placement: &Placement) -> bool {
     let is_forbidden =
         |source: &io::Error| matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported);
@@ -459,7 +462,7 @@ fn may_lie_anywhere(error: &PoolError, placement: &Placement) -> bool {
     is_automatic || matches!(error, PoolError::NoSuchNode { source, .. } if is_forbidden(source))
 }
 
-/// Done by the thread itself.
+/// Places the calling thread.
 fn take_place(placement: &Placement, memory: Option<u32>) -> Report {
     let Placement { name, cpus, by, .. } = placement;
     let is_automatic = matches!(by, Decision::Automatic(_));
@@ -502,27 +505,28 @@ fn schedule(scheduling: Scheduling) -> io::Result<()> {
     })
 }
 
-/// Standard streams, the logbook, pages, libraries, what the system is asked, and some to spare.
+/// Descriptors of a process: standard streams, the logbook, pages, libraries, queries of the system, and some spare.
 const PROCESS: u64 = 40;
-/// What a thread waits with and is woken by, and a listening socket.
+/// Descriptors of a node: those a thread waits on and is woken by, and a listening socket.
 const NODE: u64 = 8;
-/// A connection, and the next one while the first has not ended.
+/// Descriptors of a source: a connection, and the next one while the first has not ended.
 const SOURCE: u64 = 2;
-/// What feeds a source that has a way in of its own, or its splitter's process.
+/// Descriptors of the feed of a source with its own entrance, or of its splitter's process.
 const FEED: u64 = 6;
-/// The file of a stream that is written, the next one, the last one while it is closed, and a directory.
+/// Descriptors of a stream: the file being written, the next one, the last one while it is closed, and a directory.
 const STREAM: u64 = 4;
-/// A filter's process with its memories and bells.
+/// Descriptors of a filter: its process with its memories and bells.
 const FILTER: u64 = 8;
 
-/// Raises the soft limit to the hard one, and refuses where that is too low for the nodes of this process: all of them, or this one.
+/// Raises the soft limit of descriptors to the hard one. Fails if that is too low for the nodes of this process: all of
+/// them, or this one.
 pub(super) fn make_room_for_descriptors(
     configuration: &Configuration,
     node: Option<(Role, u16)>,
 ) -> Result<(), RunError> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // Where it may not be raised it is compared with as it is.
+        // If it may not be raised, the present limit is checked.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
     let (needed, most) = (needed(configuration, node), getrlimit(Resource::Nofile).current);
@@ -535,7 +539,7 @@ pub(super) fn make_room_for_descriptors(
     }
 }
 
-/// How many descriptors the nodes of this process may need at a time.
+/// Returns the maximum number of descriptors that the nodes of this process need at a time.
 fn needed(configuration: &Configuration, node: Option<(Role, u16)>) -> u64 {
     let is_here = |role, index: usize| node.is_none_or(|node| node == (role, index as u16));
     let others = node.map_or(0, |_| (configuration.readout.len() + configuration.builder.len()) as u64);
@@ -564,7 +568,7 @@ fn of_source(source: &SourceSection) -> u64 {
 mod tests {
     use super::*;
 
-    /// What another machine's readout units read must not take cores away here.
+    /// The inputs of another machine's readout units must not take cores away here.
     #[test]
     fn units_with_one_host_in_their_addresses_are_placed_beside_each_other() {
         let readout = |name: &str, address: &str| {
@@ -594,7 +598,7 @@ mod tests {
         PoolError::NoSuchNode { name: "ru0-fragments".to_owned(), node: 1, source: kind.into() }
     }
 
-    /// Docker's usual filter forbids `mbind` without `CAP_SYS_NICE`; a kernel without NUMA does not know it.
+    /// Docker's default filter forbids `mbind` without `CAP_SYS_NICE`; a kernel without NUMA does not have it.
     #[test]
     fn only_a_rule_that_could_be_followed_insists_on_its_node() {
         let rule = Decision::Rule(ropewalk_host::RuleName { kind: Kind::Pool, number: 1 });

@@ -1,4 +1,4 @@
-//! Filters and splitters from libraries and programs: threads, processes, and the faults that they report.
+//! Filters and splitters from libraries and programs: threads, processes, and their reported faults.
 
 use super::error::{RunError, endpoint, unfit};
 use super::placement::{Purpose, ThreadPlacement, pool_of};
@@ -28,32 +28,35 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The command of the program that becomes a filter's program: memory, the process that starts it, the program and its arguments.
+/// Command with which this program executes a filter's program. Arguments: memory, the starting process, the program
+/// and its arguments.
 const PROGRAM: &str = "filter-program";
-/// The least pause before another process is started or a node is called again.
+/// Minimum pause before another process is started or a node is called again.
 const LEAST_DELAY: Duration = Duration::from_millis(1);
-/// Connections to a node that are lost within a minute without its being given up: with that pause there cannot be more.
+/// Number of connections to a node lost within a minute at which it would be given up. With that pause there cannot be
+/// more, so that a node is never given up.
 const CONNECTIONS: u32 = 60_000;
 /// Blocks into which the decisions of a filter unit on another machine are received.
 const DECISIONS_BLOCK: usize = 64 << 10;
 const DECISIONS_BLOCKS: usize = 32;
-/// Blocks for the heads of events that go there: of one event they lie side by side.
+/// Blocks for the heads of events sent there. The heads of one event lie side by side.
 const HEADS_BLOCK: usize = 256 << 10;
 const HEADS_BLOCKS: usize = 32;
-/// Bytes of events that wait to be sent there.
+/// Maximum number of bytes of events that wait to be sent there.
 const QUEUE: usize = 16 << 20;
 
-/// Filter units, and their later report.
+/// Filter units, and the reporters of their faults.
 type Units = (Vec<Box<dyn FilterLink>>, Vec<Watched>);
 
-/// Makes who decides on the events of builder units, or of gateways without a farm.
+/// Creates the filters of builder units, or of gateways without a farm.
 pub(super) struct Filters<'a> {
     pub(super) configuration: &'a Configuration,
     pub(super) placement: &'a ThreadPlacement,
 }
 
 impl Filters<'_> {
-    /// The filter of a builder unit or an input queue, sized by the events in work, and its later report.
+    /// Creates the filter of a builder unit or an input queue, sized by the events in work, and the reporter of its
+    /// faults.
     pub(super) fn stage(
         &self,
         builder: &str,
@@ -88,7 +91,7 @@ impl Filters<'_> {
                 if is_remote { self.remote_units(builder, section)? } else { self.units(builder, section)? };
             let supervision = SupervisorConfig {
                 timeout: section.timeout.0,
-                // A node that is not there is waited for: nothing is wrong with the events.
+                // An unreachable node is awaited: it is not a fault of the events.
                 start_timeout: if is_remote { Duration::MAX } else { START },
                 restart_delay: section.restart_delay.0.max(LEAST_DELAY),
                 restarts: if is_remote { CONNECTIONS } else { section.restarts },
@@ -107,7 +110,7 @@ impl Filters<'_> {
         Ok((FilterStage::here(filter, streams, results, slots), watched))
     }
 
-    /// The filter units of a builder unit.
+    /// Creates the filter units of a builder unit.
     fn units(&self, builder: &str, section: &FilterSection) -> Result<Units, RunError> {
         let (mut links, mut watched): (Vec<Box<dyn FilterLink>>, _) = (Vec::new(), Vec::new());
         for unit in 0..section.units {
@@ -122,7 +125,7 @@ impl Filters<'_> {
         Ok((links, watched))
     }
 
-    /// The filter units of a builder unit on other machines, each node in turn.
+    /// Creates the filter units of a builder unit on other machines, distributed over the nodes in turn.
     fn remote_units(&self, builder: &str, section: &FilterSection) -> Result<Units, RunError> {
         let (mut links, mut watched): (Vec<Box<dyn FilterLink>>, _) = (Vec::new(), Vec::new());
         for (unit, address) in (0..section.units).zip(section.nodes.iter().cycle()) {
@@ -140,7 +143,7 @@ impl Filters<'_> {
         Ok((links, watched))
     }
 
-    /// Memory for what filters say of events: so much that each event in work can have its own.
+    /// Creates the memory for the filters' output on events, large enough for each event in work.
     fn results(&self, builder: &str, slots: u32) -> Result<Staging, RunError> {
         let name = pool_of(builder, Purpose::Results);
         self.pool(PoolConfig::anonymous(&name, RESULT_BYTES.next_multiple_of(4096), slots as usize + 1))
@@ -151,14 +154,14 @@ impl Filters<'_> {
     }
 }
 
-/// The library, where there is one.
+/// Returns the library, if there is one.
 fn library(section: &FilterSection) -> Option<FilterConfig> {
     let library = section.library.clone()?;
     Some(FilterConfig { library, configuration: section.configuration.clone() })
 }
 
-/// The first library of a filter that cannot be used on this machine, with its key, where the configuration says that it runs here. Each is
-/// loaded and created in a process of its own, and ended.
+/// Returns the first filter library that cannot be used on this machine, with its key, if the configuration runs it
+/// here. Each library is loaded and created in a separate process, which is then ended.
 pub fn unusable_library(configuration: &Configuration) -> Option<(&'static str, String)> {
     let in_run = configuration.filter.as_ref().filter(|section| section.nodes.is_empty());
     let in_run = in_run.and_then(|section| Some(("filter.library", library(section)?, section.memory.0)));
@@ -172,7 +175,8 @@ pub fn unusable_library(configuration: &Configuration) -> Option<(&'static str, 
     })
 }
 
-/// The splitters that cannot be used on this machine, with the place of their source. Each is tried out like a filter.
+/// Returns the splitters that cannot be used on this machine, with the index of their source. Each is tried out like a
+/// filter.
 pub fn unusable_splitters(configuration: &Configuration) -> Vec<(usize, String)> {
     let tried = |(index, source): (usize, &SourceSection)| {
         let section = source.own_splitter()?;
@@ -189,7 +193,7 @@ pub(super) fn fingerprint(section: &FilterSection) -> u64 {
     hasher.finish()
 }
 
-/// A process that is not there yet.
+/// Creates a process that is not started yet.
 pub(super) fn filter_process(section: &FilterSection) -> std::io::Result<FilterProcess> {
     let memory = section.memory.0;
     match (library(section), &section.program) {
@@ -233,12 +237,12 @@ impl LocalFilter for Trusted {
     }
 }
 
-/// A process, as the drive sees it.
+/// A process, as seen by the drive.
 struct LinkedFilter {
     process: FilterProcess,
-    /// Events that it has at once.
+    /// Number of events that it has at once.
     events: u32,
-    /// Decisions of this life of it that were taken.
+    /// Number of decisions of this incarnation that were taken.
     taken: u64,
 }
 
@@ -313,14 +317,14 @@ impl FilterLink for LinkedFilter {
     }
 }
 
-/// The command of the program that is a splitter's process.
+/// Command with which this program becomes a splitter's process.
 const COMMAND: &str = "splitter-process";
-/// How long a splitter may take until it is ready.
+/// Time-out for a splitter to become ready.
 const START: Duration = Duration::from_secs(10);
 
 impl Workshop<'_> {
-    /// Gives the sources of a readout unit their splitters, where the configuration names any. Their receivers must be there.
-    /// Returns their later report.
+    /// Gives the sources of a readout unit their splitters, if configured. Their receivers must exist. Returns the
+    /// reporters of their faults.
     pub(super) fn splitters<S: Dispatcher, P: Dispatcher>(
         &self,
         index: u16,
@@ -370,7 +374,7 @@ fn supervision(section: &SplitterSection) -> SupervisorConfig {
     }
 }
 
-/// A process that is not there yet, of a splitter that was tried out.
+/// Creates a process of a splitter that was tried out; it is not started yet.
 fn splitter_process(splitter: SplitterConfig, section: &SplitterSection) -> std::io::Result<SplitterProcess> {
     let command = vec![std::env::current_exe()?, PathBuf::from(COMMAND)];
     let mut process = SplitterProcess::new(process::ProcessConfig { splitter, memory: section.memory.0, command })?;
@@ -384,7 +388,7 @@ pub struct SplitterTrial {
     process: SplitterProcess,
     timeout: Duration,
     most: usize,
-    /// The process said that it is ready, which it says once.
+    /// Whether the process has reported that it is ready, which it does once.
     is_ready: bool,
 }
 
@@ -392,7 +396,7 @@ impl SplitterTrial {
     /// Starts the splitter of this source; `None` if it has none.
     ///
     /// # Errors
-    /// Why the splitter cannot be used.
+    /// A description of why the splitter cannot be used.
     pub fn new(source: &SourceSection) -> Result<Option<Self>, RunError> {
         let Some(section) = source.own_splitter() else { return Ok(None) };
         let config = splitter(source, section);
@@ -404,10 +408,10 @@ impl SplitterTrial {
         Ok(Some(Self { process, timeout: section.timeout.0, most, is_ready: false }))
     }
 
-    /// The numbers or times of the events in a frame.
+    /// Returns the numbers or times of the events in a frame.
     ///
     /// # Errors
-    /// Why it cannot be divided.
+    /// A description of why it cannot be divided.
     pub fn divide(&mut self, frame: &[u8]) -> Result<Vec<u64>, String> {
         if frame.len() > self.most {
             return Err(format!(
@@ -471,7 +475,7 @@ const fn key_of(key: PieceKey) -> u64 {
     }
 }
 
-/// A process, as the drive sees it.
+/// A process, as seen by the drive.
 struct LinkedSplitter(SplitterProcess);
 
 impl SplitterLink for LinkedSplitter {
@@ -535,17 +539,17 @@ enum Tells {
 }
 
 impl Watched {
-    /// A watcher that has not reported anything yet.
+    /// Creates a watcher that has not reported anything yet.
     pub(super) const fn new(name: String, journal: Journal) -> Self {
         Self { name, tells: Tells::Journal(journal), told: 0 }
     }
 
-    /// Of a filter unit on another machine.
+    /// Creates the watcher of a filter unit on another machine.
     pub(super) const fn remote(name: String, notes: RemoteNotes) -> Self {
         Self { name, tells: Tells::Remote(notes), told: 0 }
     }
 
-    /// What went wrong, each sort once.
+    /// Returns the faults, each kind once.
     fn all(&self) -> Vec<String> {
         match &self.tells {
             Tells::Journal(journal) => journal.ends().into_iter().map(|(end, _)| end.to_string()).collect(),
@@ -553,7 +557,7 @@ impl Watched {
         }
     }
 
-    /// What went wrong for the first time since it was asked last.
+    /// Returns the new kinds of faults since the last call.
     pub(super) fn take_news(&mut self) -> Vec<String> {
         let all = self.all();
         let news = all[self.told..].iter().map(|text| format!("{}: {text}", self.name)).collect();
@@ -561,7 +565,7 @@ impl Watched {
         news
     }
 
-    /// What went wrong in the run, and how often.
+    /// Returns the faults in the run, and their number.
     pub(super) fn remarks(&self) -> Vec<String> {
         let times = |times| if times == 1 { "once".to_owned() } else { format!("{times} times") };
         let of = |what: &str, count| format!("{}: {what} ({})", self.name, times(count));

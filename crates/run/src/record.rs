@@ -1,4 +1,4 @@
-//! A run of an output directory as its account describes it, for lists and comparisons.
+//! A run of an output directory as described by its account, for lists and comparisons.
 
 use super::registry::{ACCOUNT, CONFIGURATION, Registry, RunDirectory};
 use super::source_summary::GapSummary;
@@ -17,16 +17,16 @@ use std::path::PathBuf;
 /// The schema that version 1 of accounts had for runs with gateways.
 const GATEWAY_SCHEMA_1: &str = "ropewalk-push-run-1";
 
-/// Bytes of an account that is read; no run writes a longer one.
+/// Maximum size of an account that is read. No run writes a longer one.
 const ACCOUNT_BYTES: u64 = 64 << 20;
 
-/// A front end under run control, as the account has it.
+/// A front end under run control, according to the account.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FrontEndRecord {
-    /// How it called itself.
+    /// Its own name.
     pub name: String,
-    /// What it said of the versions of its firmware and library.
+    /// The versions of its firmware and library.
     pub versions: String,
     /// The SHA-256 of the settings that it was ready with; `None` if it was not ready, or has none.
     pub settings_sha256: Option<String>,
@@ -38,19 +38,19 @@ pub struct FrontEndRecord {
 pub struct RunRecord {
     /// The run's number.
     pub run: u32,
-    /// Its directory.
+    /// The run's directory.
     pub directory: PathBuf,
-    /// Whether it has its account: it was closed.
+    /// Whether it has an account: it was closed.
     pub has_account: bool,
-    /// How it ended: `ended`, `forced`, or the phase in which it was left.
+    /// Final state: `ended`, `forced`, or the phase in which it was left.
     pub state: Option<String>,
-    /// When it began, in nanoseconds since 1970 UTC.
+    /// Start time, in nanoseconds since 1970 UTC.
     pub started_ns: Option<i64>,
-    /// What was said of it when it was started.
+    /// The fields given at its start.
     pub fields: Fields,
     /// The SHA-256 of its configuration, in hexadecimal digits.
     pub configuration_sha256: Option<String>,
-    /// How far its times can be believed.
+    /// Reliability of its times.
     pub clock: ClockSummary,
     /// Seconds from start to the end of draining.
     pub duration_s: Option<f64>,
@@ -80,15 +80,15 @@ pub struct RunRecord {
     pub names: BTreeMap<u32, String>,
     /// The first events with faults.
     pub faulty_events: FaultyEvents,
-    /// What the account says of single sources, in sentences.
+    /// Sentences of the account on single sources.
     pub remarks: Vec<String>,
-    /// In which events a source is missing, by source.
+    /// Ranges of events in which a source is missing, by source.
     pub gaps: BTreeMap<u32, Vec<GapSummary>>,
     /// The front ends under run control, by source.
     pub front_ends: BTreeMap<u32, FrontEndRecord>,
-    /// How sizes of events and the times that things took are distributed, by the measure's name.
+    /// Distributions of event sizes and durations, by the measure's name.
     pub measures: BTreeMap<String, MeasureSummary>,
-    /// Why the run stopped, where it was not asked to.
+    /// Why the run stopped, if the stop was not requested.
     pub stopped_by: Option<String>,
 }
 
@@ -207,7 +207,7 @@ struct ToldWritten {
 }
 
 impl RunRecord {
-    /// What the account in a run's directory says.
+    /// Reads the account in a run's directory.
     ///
     /// # Errors
     /// If the account cannot be read, or is not a valid one.
@@ -221,12 +221,12 @@ impl RunRecord {
         }
     }
 
-    /// The name of a source with its id: `adc (source 1)`; `source 1` where it has no configured name.
+    /// Returns the name of a source with its id: `adc (source 1)`; `source 1` if it has no configured name.
     pub fn name_of(&self, id: u32) -> String {
         self.names.get(&id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
     }
 
-    /// The configuration that is kept beside its account; `None` without one.
+    /// Returns the configuration that is stored beside its account; `None` without one.
     ///
     /// # Errors
     /// If there is one that cannot be read.
@@ -289,7 +289,7 @@ impl RunRecord {
         }
     }
 
-    /// The members of every account.
+    /// Adds the fields that every account has.
     fn with_times(self, told: &Told) -> Self {
         Self {
             has_account: true,
@@ -305,7 +305,7 @@ impl RunRecord {
     }
 }
 
-/// The counts of causes other than `masked`.
+/// Returns the counts of causes other than `masked`.
 fn but_masked(counts: &Counts) -> impl Iterator<Item = (&str, u64)> {
     counts.iter().map(|(cause, count)| (cause.as_str(), *count)).filter(|(cause, _)| *cause != Cause::Masked.name())
 }
@@ -333,7 +333,7 @@ impl ToldFragments {
         self.dropped.get(Cause::Masked.name()).copied().unwrap_or(0)
     }
 
-    /// Whether something is wrong with their source. An incomplete event is the trouble of the sources that are missing
+    /// Returns whether the source has a problem. An incomplete event is the problem of the sources that are missing
     /// there, not of the present ones.
     fn is_bad(&self) -> bool {
         let is_whole = self.lost().is_empty() && self.never_came().is_empty();
@@ -341,7 +341,7 @@ impl ToldFragments {
     }
 }
 
-/// The account of a run.
+/// Reads the account of a run.
 pub(super) fn account<T: DeserializeOwned>(directory: &RunDirectory) -> io::Result<T> {
     let file = directory.path.join(ACCOUNT);
     if fs::metadata(&file)?.len() > ACCOUNT_BYTES {
@@ -351,7 +351,7 @@ pub(super) fn account<T: DeserializeOwned>(directory: &RunDirectory) -> io::Resu
 }
 
 impl Registry {
-    /// What the run of this number says of itself; `None` without such a run.
+    /// Returns the record of the run of this number; `None` without such a run.
     ///
     /// # Errors
     /// If the output directory or the account cannot be read.
@@ -419,7 +419,7 @@ mod tests {
         fs::remove_dir_all(path).expect("it can be removed");
     }
 
-    /// Version 1 had a form of its own for gateways.
+    /// Version 1 had a separate form for gateways.
     #[test]
     fn accounts_of_gateways_of_both_versions_say_the_same() {
         let path = std::env::temp_dir().join(format!("ropewalk-record-gateways-{}", std::process::id()));

@@ -1,5 +1,5 @@
-//! Run numbers and run directories, and what an event manager leaves in one: the configuration, and the record by which another one takes
-//! the run over.
+//! Run numbers and run directories, and the files of an event manager in a run directory: the configuration, and the
+//! record with which another event manager takes the run over.
 
 use crate::whole_file;
 use ropewalk_config::fields::Fields;
@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// The file with the number of the last run that began, in the output directory.
+/// File with the number of the last run that began, in the output directory.
 const LAST_RUN: &str = "last-run";
 
 /// A run's number and the directory that was made for it.
@@ -37,16 +37,16 @@ fn number_of(name: &str) -> Option<u32> {
 }
 
 impl Registry {
-    /// The registry of an output directory, which is made where it is not there.
+    /// Opens the registry of an output directory, which is created if it is missing.
     ///
     /// # Errors
-    /// If the directory cannot be made.
+    /// If the directory cannot be created.
     pub fn open(output: &Path) -> io::Result<Self> {
         fs::create_dir_all(output)?;
         Ok(Self { output: output.to_owned() })
     }
 
-    /// The runs that there are, by number.
+    /// Returns the existing runs, by number.
     ///
     /// # Errors
     /// If the output directory cannot be read.
@@ -61,8 +61,8 @@ impl Registry {
         Ok(runs)
     }
 
-    /// Takes the next number by making its directory, after the existing directories and the last run that began.
-    /// Making a directory is atomic, so that two programs that ask at once get two numbers.
+    /// Takes the next number by creating its directory, after the existing directories and the last run that began.
+    /// Creating a directory is atomic, so that two programs that ask at once get two numbers.
     ///
     /// # Errors
     /// If the output directory cannot be read or written.
@@ -81,7 +81,7 @@ impl Registry {
         }
     }
 
-    /// The number of the last run that began; 0 if none has.
+    /// Returns the number of the last run that began; 0 if none has.
     fn last_begun(&self) -> io::Result<RunNumber> {
         let file = self.output.join(LAST_RUN);
         match fs::read_to_string(&file) {
@@ -95,8 +95,8 @@ impl Registry {
         }
     }
 
-    /// Records that a run begins: its number is not given again, even if its directory is removed. One program at a
-    /// time writes this.
+    /// Records that a run begins. Its number is not given again, even if its directory is removed. Only one program may
+    /// write this at a time.
     ///
     /// # Errors
     /// If the output directory cannot be read or written.
@@ -110,39 +110,39 @@ impl Registry {
     }
 }
 
-/// The run of this directory begins.
+/// Records that the run of this directory begins.
 ///
 /// # Errors
 /// As [`Registry::begins`].
 pub(super) fn begins(directory: &Path, run: RunNumber) -> io::Result<()> {
     match directory.parent().filter(|_| run != RunNumber(0)) {
         Some(output) => Registry { output: output.to_owned() }.begins(run),
-        // A node that is a process of its own has no directory.
+        // A node with a separate process has no directory.
         None => Ok(()),
     }
 }
 
-/// The form's name and version.
+/// Name and version of the format.
 const SCHEMA: &str = "ropewalk-manager-1";
-/// The file of a run's account, in its directory. A run that has it needs no event manager.
+/// File of a run's account, in its directory. A run with an account needs no event manager.
 pub const ACCOUNT: &str = "run.json";
 
-/// What one event manager leaves for the next.
+/// The record of one event manager for the next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TakeoverRecord {
     /// The run.
     pub run: RunNumber,
-    /// Which event manager it is.
+    /// Epoch of the event manager.
     pub epoch: Epoch,
-    /// The run's first key.
+    /// Key of the run's first event.
     pub first: EventKey,
-    /// The run's last key, where it was known from the start.
+    /// Key of the run's last event, if it was known from the start.
     pub last: Option<EventKey>,
-    /// Where it listens.
+    /// Address of the event manager.
     pub address: String,
-    /// When the run was started.
+    /// Start time of the run.
     pub started: Utc,
-    /// The fields that were given at its start.
+    /// The fields given at its start.
     pub fields: Fields,
 }
 
@@ -165,11 +165,11 @@ impl TakeoverRecord {
         directory.join(format!("manager-{}.json", epoch.0))
     }
 
-    /// Makes the file of this epoch, whole and synced, so that it outlives the process and the machine.
+    /// Creates the file of this epoch atomically and synced, so that it outlives the process and the machine.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] where another event manager has this epoch; otherwise where the directory cannot
-    /// be written.
+    /// [`io::ErrorKind::AlreadyExists`] if another event manager has this epoch; otherwise if the directory cannot be
+    /// written.
     pub fn make(&self, directory: &Path) -> io::Result<()> {
         let form = Form {
             schema: SCHEMA.to_owned(),
@@ -185,14 +185,15 @@ impl TakeoverRecord {
         let mut file = File::create(&unfinished)?;
         file.write_all(serde_json::to_string_pretty(&form)?.as_bytes())?;
         file.sync_all()?;
-        // Of two that want to be the same one gets the name.
+        // If two processes want the same epoch, one gets the name.
         let made = fs::hard_link(&unfinished, Self::file(directory, self.epoch));
         fs::remove_file(&unfinished)?;
         made?;
         File::open(directory)?.sync_all()
     }
 
-    /// The record of the latest event manager of a run without an account; `None` if the run has one, or no manager.
+    /// Returns the record of the latest event manager of a run without an account; `None` if the run has one, or no
+    /// manager.
     ///
     /// # Errors
     /// If the directory or the file cannot be read, or is no such file.
@@ -206,7 +207,7 @@ impl TakeoverRecord {
         }
     }
 
-    /// Removes the files: the run has its account.
+    /// Removes the files, once the run has its account.
     ///
     /// # Errors
     /// If one cannot be removed.
@@ -244,7 +245,7 @@ impl TakeoverRecord {
 }
 
 impl Registry {
-    /// The newest run whose event manager left no account, and that manager's record.
+    /// Returns the newest run whose event manager left no account, with that manager's record.
     ///
     /// # Errors
     /// If a directory or a record cannot be read.
@@ -258,7 +259,7 @@ impl Registry {
     }
 }
 
-/// The file with the configuration of a run, in its directory: `Written::text`.
+/// File of a run's configuration, in its directory: `Written::text`.
 pub const CONFIGURATION: &str = "configuration.toml";
 
 /// What an account says of the run's configuration.
@@ -277,7 +278,7 @@ pub struct ConfigurationSummary {
 pub(super) struct Configured {
     written: Written,
     pub(super) summary: ConfigurationSummary,
-    /// The SHA-256 of the settings of each front end under run control that has some.
+    /// The SHA-256 of the settings of each front end under run control that has settings.
     pub(super) settings: BTreeMap<SourceId, String>,
 }
 
@@ -294,13 +295,13 @@ impl Configured {
         Self { written: configuration.written.clone(), summary, settings: settings.collect() }
     }
 
-    /// Keeps it in the directory of the run that begins. What is to be said where an event manager that takes over has another one than the
-    /// run was begun with.
+    /// Stores it in the directory of the run that begins. Returns a remark if an event manager that takes over has a
+    /// different configuration than the run began with.
     ///
     /// # Errors
     /// If the directory cannot be written.
     pub(super) fn keep(&self, directory: &Path) -> io::Result<Option<String>> {
-        // A node that is a process of its own has no directory.
+        // A node with a separate process has no directory.
         if directory.as_os_str().is_empty() {
             return Ok(None);
         }
@@ -351,7 +352,7 @@ mod tests {
         begins(&first.path, first.run).expect("it can be written");
         fs::remove_dir(&first.path).expect("nothing is in it");
         assert_eq!(set_up().run, RunNumber(2));
-        // Of programs that begin side by side the greatest number holds.
+        // Of programs that begin concurrently the greatest number wins.
         std::thread::scope(|scope| {
             for run in [9, 12, 4, 11].map(RunNumber) {
                 let registry = &registry;

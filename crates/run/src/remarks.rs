@@ -1,5 +1,5 @@
-//! What a closed run says about its sources and filters, in sentences: who is missing in which events, who sent nothing,
-//! whose numbers did not fit, and which filters failed. The terminal, `runs show` and `run.json` have the same sentences.
+//! Sentences of a closed run on its sources and filters: sources missing in events, silent sources, numbers that did
+//! not fit, and failed filters. The terminal, `runs show` and `run.json` have the same sentences.
 
 use ropewalk_config::{Configuration, SourceSection};
 use ropewalk_engine::{RunSnapshot, numbering_of};
@@ -12,25 +12,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ranges of events that a sentence names at most.
+/// Maximum number of event ranges in a sentence.
 const NAMED: usize = 3;
 
-/// What the configuration says about sources, as far as sentences need it.
+/// Facts of the configuration about sources that the sentences need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownSources {
     /// Configured names.
     pub(super) names: Arc<BTreeMap<SourceId, String>>,
     /// Sources that send datagrams, so that they never have a connection.
     datagrams: BTreeSet<SourceId>,
-    /// Sources that have to send something in a run: they are required, and read no file.
+    /// Sources that must send something in a run: they are required, and read no file.
     required: BTreeSet<SourceId>,
-    /// Sources that events do not need to be complete.
+    /// Sources that are not needed for a complete event.
     optional: Arc<BTreeSet<SourceId>>,
-    /// Gateways receive packets of several events, and know no ranges of events in which a source is missing.
+    /// Whether sources send to gateways, which receive packets of several events, and know no ranges of events in which
+    /// a source is missing.
     are_in_flows: bool,
-    /// How long events wait for a source.
+    /// Time-out of events for a source.
     patience: Duration,
-    /// Sources in which a slip stays unseen, in a sentence.
+    /// A sentence on the sources whose slips are not detected.
     unchecked_step: Option<Arc<str>>,
 }
 
@@ -55,7 +56,7 @@ impl KnownSources {
         }
     }
 
-    /// Adds to a sample names, which sources have no connections, and which are not checked for slips.
+    /// Adds to a sample the names, which sources have no connections, and which are not checked for slips.
     pub(super) fn describe(&self, mut sample: Sample) -> Sample {
         for source in &mut sample.sources {
             source.sends_datagrams |= self.datagrams.contains(&source.source);
@@ -65,22 +66,22 @@ impl KnownSources {
     }
 }
 
-/// What is known of a run that ends.
+/// Known facts of a run that ends.
 pub(super) struct Remarks<'a> {
     pub(super) known: &'a KnownSources,
     pub(super) snapshot: &'a RunSnapshot,
     pub(super) sample: &'a Sample,
-    /// Since when sources have been silent that stopped before others.
+    /// Since when each source was silent that stopped before others.
     pub(super) silent_since: &'a BTreeMap<SourceId, Utc>,
-    /// How much later than the first source others began to send.
+    /// The delay of each source relative to the first one.
     pub(super) began_late: &'a BTreeMap<SourceId, Beginning>,
     /// Sources that were connected and had sent nothing when the run was stopped.
     pub(super) idle: &'a BTreeSet<SourceId>,
 }
 
 impl Remarks<'_> {
-    /// Required sources that sent nothing. If no source sent anything, the trigger may be idle: then only those without
-    /// a connection count.
+    /// Returns the required sources that sent nothing. If no source sent anything, the trigger may be idle: then only
+    /// those without a connection count.
     pub(super) fn never_sent(&self) -> Vec<SourceId> {
         let account = |source: &SourceId| self.snapshot.sources.get(source);
         let has_data = self.snapshot.sources.values().any(|account| account.received > 0);
@@ -91,7 +92,7 @@ impl Remarks<'_> {
         self.known.required.iter().filter(is_silent).copied().collect()
     }
 
-    /// Optional sources that sent nothing while others did.
+    /// Returns the optional sources that sent nothing while others did.
     fn stayed_away(&self) -> Vec<SourceId> {
         let received = |source: &SourceId| self.snapshot.sources.get(source).map(|account| account.received);
         let has_data = self.snapshot.sources.values().any(|account| account.received > 0);
@@ -105,7 +106,7 @@ impl Remarks<'_> {
         known.is_some_and(|one| one.numbers.get(Counter::SourceConnections) > 0) || self.idle.contains(&source)
     }
 
-    /// All sentences, source by source.
+    /// Returns all sentences, source by source.
     pub(super) fn sentences(&self) -> Vec<String> {
         let (never_sent, stayed_away) = (self.never_sent(), self.stayed_away());
         let numberings = |source| self.snapshot.numbering.get(source).map_or(&[][..], Vec::as_slice);
@@ -144,12 +145,12 @@ impl Remarks<'_> {
         }
         sentences.extend(filter_problems(self.sample).into_iter().map(|(.., sentence)| sentence));
         sentences.extend(not_written(self.sample).map(|(_, sentence)| sentence));
-        // What went wrong comes first.
+        // Faults come first.
         sentences.extend(self.sample.step_not_checked());
         sentences
     }
 
-    /// `calo (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC`.
+    /// Returns `calo (source 2): missing in 4,198 events, 1748 to 5945: silent since 12:03:05 UTC`.
     fn missing(&self, source: SourceId, name: &str, account: &FragmentAccount, before: u64) -> Option<String> {
         let count = account.never_came().saturating_sub(before);
         if count == 0 {
@@ -165,7 +166,7 @@ impl Remarks<'_> {
         let why = self.silent_since.get(&source);
         let why = why.map_or_else(causes, |since| format!("silent since {} UTC", since.time_of_day()));
         let gaps = self.snapshot.gaps.get(&source)?;
-        // Events before the first one that came are no events of the run.
+        // Events before the first one that arrived are not part of the run.
         let is_of_run = |gap: &&Gap| gap.last.resync() > 0 || gap.last.number() > before;
         let ranges = gaps.iter().filter(is_of_run).map(|gap| {
             let first = gap.first.max(EventKey::new(0, before + 1));
@@ -178,10 +179,11 @@ impl Remarks<'_> {
         Some(format!("{name}: missing in {}, {shown}{more}: {why}", counted(count, "event")))
     }
 
-    /// How long after the first source it began to send, if it came too late for most of its events, and that as a sentence.
+    /// Returns how long after the first source it began to send, if it was too late for most of its events, and a
+    /// sentence on that.
     pub(super) fn began_late(&self, source: SourceId) -> Option<(Duration, String)> {
         let account = self.snapshot.sources.get(&source).filter(|account| account.late * 2 > account.received)?;
-        // What began nearly with the others is late for another reason.
+        // A source that began nearly with the others is late for another reason.
         let Beginning { after, first } =
             self.began_late.get(&source).filter(|late| late.after * 2 >= self.known.patience)?;
         let (first, late) = (self.sample.name_of(*first), counted(account.late, "fragment"));
@@ -194,7 +196,7 @@ impl Remarks<'_> {
         ))
     }
 
-    /// `calo (source 2) restarted counting: 1999 -> 0 (event 2001); its later fragments fit no event`.
+    /// Returns `calo (source 2) restarted counting: 1999 -> 0 (event 2001); its later fragments fit no event`.
     fn restart(&self, source: SourceId, name: &str) -> Option<String> {
         let mut all = self.snapshot.numbering.get(&source)?.iter().rev();
         let last = all.find(|one| matches!(one.kind, NumberingKind::OutOfSync | NumberingKind::Recovered))?;
@@ -205,7 +207,7 @@ impl Remarks<'_> {
         })
     }
 
-    /// `source 700: missing in 685 sets of events: silent since 12:03:05 UTC`.
+    /// Returns `source 700: missing in 685 sets of events: silent since 12:03:05 UTC`.
     fn missing_in_sets(&self, source: SourceId, name: &str, count: u64, corrupt: u64) -> String {
         let why = match (self.silent_since.get(&source), corrupt) {
             (Some(since), _) => format!(": silent since {} UTC", since.time_of_day()),
@@ -215,7 +217,7 @@ impl Remarks<'_> {
         format!("{name}: missing in {} of events{why}", counted(count, "set"))
     }
 
-    /// `straw (source 3): masked in events 1200 to 1749, with 550 fragments dropped`.
+    /// Returns `straw (source 3): masked in events 1200 to 1749, with 550 fragments dropped`.
     fn masked(&self, source: SourceId, name: &str) -> Option<String> {
         let record = self.snapshot.masks.get(&source)?;
         let intervals = record.intervals.iter().map(|interval| match interval.to {
@@ -251,7 +253,7 @@ mod tests {
         KnownSources::of(&parse("remarks", &text, &|_| None).unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// What is said of a run in which the two required sources sent this much.
+    /// Returns the sentences on a run in which the two required sources sent this much.
     fn said(
         received: [u64; 2],
         connections: u64,

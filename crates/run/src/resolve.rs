@@ -1,4 +1,4 @@
-//! The configuration in the machines' own words, worked out once.
+//! Resolves the configuration once to the configurations of the state machines.
 
 use super::error::RunError;
 use super::file_filters::event_files_config;
@@ -28,10 +28,10 @@ use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often nodes report their numbers by default.
+/// Default interval between reports of nodes.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where every node listens for the others.
+/// Address of every node for the others.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     /// The event manager and its standbys.
@@ -41,13 +41,13 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Names on the in-process network.
+    /// Returns the names on the in-process network.
     pub fn in_process(configuration: &Configuration) -> Self {
         let readouts = configuration.readout.iter().map(|readout| readout.name.clone()).collect();
         Self { managers: vec!["manager".to_owned()], readouts }
     }
 
-    /// The addresses of the configuration.
+    /// Returns the addresses of the configuration.
     pub fn configured(configuration: &Configuration) -> Self {
         let readouts = configuration.readout.iter().map(|readout| readout.address.clone()).collect();
         let manager = &configuration.manager;
@@ -65,22 +65,22 @@ pub(super) struct Resolved {
     pub(super) manager: ManagerConfig,
     pub(super) sources: Vec<SourceId>,
     pub(super) staging_block: usize,
-    /// The readout unit of each source.
+    /// Index of the readout unit of each source.
     readout_of: Vec<u16>,
 }
 
-/// The largest believed jump of a source's counter.
+/// The largest plausible jump of a source's counter.
 const PLAUSIBILITY: u64 = 100_000;
-/// Bytes of a block for fragments that left the receive pool: small, so that few share one.
+/// Block size for fragments that left the receive pool: small, so that few share one.
 const EVACUATION_BLOCK: usize = 32 << 10;
-/// Bytes of a segment of slow readings.
+/// Size of a segment of slow readings, in bytes.
 const READINGS_SEGMENT: u64 = 64 << 20;
-/// Nodes for payloads of several slices that are laid out at most (26 MB).
+/// Maximum number of preallocated nodes for payloads of several slices (26 MB).
 const MAX_CHAIN_NODES: usize = 1 << 16;
 /// The seed of emulated triggers, equal for all sources of a run.
 pub(super) const SEED: u64 = 0x0072_6f70_6577_616c;
 
-/// How long a lumisection is.
+/// Returns the length of a lumisection.
 pub(super) fn lumisection_length(configuration: &Configuration) -> LumisectionLength {
     match configuration.run.lumisection {
         None => LumisectionLength::Run,
@@ -133,7 +133,7 @@ impl Resolved {
         }
     }
 
-    /// What it was made from.
+    /// Returns the configuration from which it was made.
     pub(super) const fn configuration(&self) -> &Configuration {
         &self.configuration
     }
@@ -201,7 +201,7 @@ impl Resolved {
         SourceConfig {
             requirement: source.requirement,
             counter_bits: source.counter_bits.unwrap_or_else(|| match source.own_splitter() {
-                // What a splitter calls an event's number is not what its frames say.
+                // A splitter's event number is not limited by the frame's counter.
                 Some(_) => u64::BITS as u8,
                 None => usual.counter_bits,
             }),
@@ -211,7 +211,7 @@ impl Resolved {
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             is_recorded: source.file().is_some(),
             on_close: match source.on_close {
-                // What has ended outside of this process does not come back.
+                // A card or file that has ended outside of this process does not return.
                 _ if card.is_some_and(FelixSection::is_foreign) || source.is_read() => OnClose::End,
                 given => given,
             },
@@ -228,15 +228,16 @@ impl Resolved {
         self.configuration.felix.iter().find(|card| card.name == name)
     }
 
-    /// Whether every source is an e-link of a card whose blocks come from outside of this process, and end there.
+    /// Returns whether every source is an e-link of a card whose blocks come from outside of this process, and end
+    /// there.
     pub(super) fn is_fed(&self) -> bool {
         self.configuration.source.iter().all(|source| self.card_of(source).is_some_and(FelixSection::is_foreign))
     }
 
-    /// The file that the configuration was read from.
+    /// Returns the file from which the configuration was read.
     ///
     /// # Errors
-    /// If it is from none: another process could not read it.
+    /// If there is none: another process could not read it.
     pub(super) fn file(&self) -> Result<PathBuf, RunError> {
         let message = "a card with `writer = \"process\"` needs a configuration in a file, which its writer reads too";
         self.configuration.file.clone().ok_or_else(|| RunError::Unfit(message.to_owned()))
@@ -246,7 +247,7 @@ impl Resolved {
         source.link().and_then(|link| self.card(&link.card))
     }
 
-    /// The sources under run control and how long they are waited for.
+    /// Returns the sources under run control and their time-outs.
     pub(super) fn front_ends(&self) -> FrontEndsConfig {
         let times = &self.configuration.timeouts;
         let front_end = |(source, _): (&SourceSection, u16)| FrontEndConfig {
@@ -262,13 +263,13 @@ impl Resolved {
         }
     }
 
-    /// Where front ends under run control connect to.
+    /// Returns the address that front ends under run control connect to.
     pub(super) fn front_ends_address(&self) -> String {
         self.configuration.run.front_ends.clone()
     }
 
-    /// Where each front end under run control sends its data, of readout units with these addresses. A wildcard host is
-    /// left out: the front end uses the host at which it reached run control.
+    /// Returns where each front end under run control sends its data, for readout units with these addresses. A
+    /// wildcard host is left out: the front end uses the host at which it reached run control.
     pub(super) fn data_addresses(&self, readouts: &[String]) -> Vec<String> {
         let address = |(_, readout): (&SourceSection, u16)| {
             let address = &readouts[usize::from(readout)];
@@ -278,10 +279,10 @@ impl Resolved {
         self.controlled().map(address).collect()
     }
 
-    /// The same where the readout units are other processes: only what the configuration says is known of them.
+    /// Returns the same if the readout units are other processes, of which only the configured addresses are known.
     ///
     /// # Errors
-    /// If a readout unit listens at a port that only it knows.
+    /// If a readout unit listens at a port that is not configured.
     pub(super) fn fixed_data_addresses(&self) -> Result<Vec<String>, RunError> {
         let listen: Vec<String> = self.configuration.readout.iter().map(|readout| readout.listen.clone()).collect();
         let unknown = self.controlled().find(|(_, readout)| listen[usize::from(*readout)].ends_with(":0"));
@@ -300,7 +301,7 @@ impl Resolved {
         self.sources_and_readouts().filter(|(source, _)| source.is_under_run_control())
     }
 
-    /// How slow readings are written; `None` if nothing is.
+    /// Returns how slow readings are written; `None` if nothing is.
     pub(super) fn readings(&self, epoch: Utc) -> Option<StorageConfig> {
         let usual = self.storage(0, epoch)?;
         // They are few: one segment holds those of a run, and none is deleted for newer ones.
@@ -322,12 +323,12 @@ impl Resolved {
         })
     }
 
-    /// Every source, and the readout unit that it is in.
+    /// Returns every source with its readout unit.
     pub(super) fn sources_and_readouts(&self) -> impl Iterator<Item = (&SourceSection, u16)> {
         self.configuration.source.iter().zip(self.readout_of.iter().copied())
     }
 
-    /// Every card, and the readout unit that its e-links are in.
+    /// Returns every card with the readout unit of its e-links.
     pub(super) fn cards_and_readouts(&self) -> impl Iterator<Item = (&FelixSection, u16)> {
         self.configuration.felix.iter().filter_map(|card| {
             let is_link = |source: &SourceSection| source.link().is_some_and(|link| link.card == card.name);
@@ -336,7 +337,7 @@ impl Resolved {
         })
     }
 
-    /// The e-links of a card that are sources.
+    /// Returns the e-links of a card that are sources.
     pub(super) fn links(&self, card: &FelixSection) -> Vec<(ELink, &SourceSection)> {
         let all = self.configuration.source.iter().filter_map(|source| Some((source.link()?, source)));
         all.filter(|(link, _)| link.card == card.name).map(|(link, source)| (ELink::new(link.elink), source)).collect()
@@ -352,9 +353,9 @@ impl Resolved {
         ))
     }
 
-    /// Nodes for payloads of several slices, as many as can be in use when every pool is full: where fragments span
-    /// FEROL blocks each of them can be such a payload (if the blocks have any length), in the readout unit and once more
-    /// in the builder unit; otherwise only those are that lie across two blocks of memory.
+    /// Returns the number of nodes for payloads of several slices that can be in use when every pool is full. If
+    /// fragments span FEROL blocks each of them can be such a payload (if the blocks have any length), in the readout
+    /// unit and again in the builder unit. Otherwise only fragments that lie across two blocks of memory are.
     pub(super) fn chain_nodes(&self) -> usize {
         let spans =
             self.configuration.source.iter().any(|source| source.max_fragment.0 > ferol::MAX_PAYLOAD_BYTES as u64);
@@ -368,7 +369,7 @@ impl Resolved {
         self.configuration.readout.iter().map(payloads).chain(cards).sum::<usize>().min(MAX_CHAIN_NODES)
     }
 
-    /// Where fragments go that must leave the receive pool: an eighth of it, in small blocks.
+    /// Returns the pool for fragments that must leave the receive pool: an eighth of it, in small blocks.
     pub(super) fn evacuation_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.readout[usize::from(index)];
         let name = pool_of(&section.name, Purpose::Evacuation);
@@ -382,7 +383,7 @@ impl Resolved {
         self.of_data(PoolConfig::anonymous(&name, 256 << 10, (section.pool.0 / (256 << 10)).max(16) as usize))
     }
 
-    /// A pool that fragments lie in, which filters in other processes are given to read.
+    /// Returns the configuration of a pool for fragments, shared if filters in other processes read it.
     fn of_data(&self, config: PoolConfig) -> PoolConfig {
         let is_shared = self.configuration.filter.as_ref().is_some_and(FilterSection::has_processes);
         PoolConfig { memory: if is_shared { MemoryKind::Memfd } else { config.memory }, ..config }
@@ -421,36 +422,36 @@ impl Resolved {
         }
     }
 
-    /// TCP as the configuration wants it.
+    /// Returns the configured TCP settings.
     pub(super) fn tcp(&self) -> TcpConfig {
         TcpConfig { mechanism: self.configuration.run.tcp, ..TcpConfig::default() }
     }
 
-    /// How run files are written.
+    /// Returns how run files are written.
     pub(super) fn run_files(&self) -> RunFiles<'_> {
         RunFiles::of(&self.configuration)
     }
 
     fn level(&self) -> AcknowledgementLevel {
         match self.configuration.run.acknowledge {
-            // An event that was decided counts as written where nothing is.
+            // If nothing is written, a decided event counts as written.
             _ if self.configuration.filter.is_some() && !self.configuration.run.write => AcknowledgementLevel::Written,
             level => level,
         }
     }
 
-    /// The names of the run's streams, in order.
+    /// Returns the names of the run's streams, in order.
     pub(super) fn streams(&self) -> Vec<StreamName> {
         self.configuration.streams().names().collect()
     }
 
-    /// How a builder unit writes run files; `None` if it writes elsewhere or not at all.
+    /// Returns how a builder unit writes run files; `None` if it writes elsewhere or not at all.
     pub(super) fn storage(&self, index: u16, epoch: Utc) -> Option<StorageConfig> {
         let writes_run_files = self.configuration.writes_to_disk() && self.configuration.file_based.is_none();
         writes_run_files.then(|| self.writer(index, epoch))
     }
 
-    /// What a builder unit writes, to run files or to a pipe.
+    /// Returns how a builder unit writes, to run files or to a pipe.
     pub(super) fn writer(&self, index: u16, epoch: Utc) -> StorageConfig {
         let run = &self.configuration.run;
         let entry = |source: &SourceSection| SourceEntry {
@@ -484,19 +485,19 @@ impl Resolved {
         }
     }
 
-    /// Where the run directories of a builder unit are.
+    /// Returns the parent of a builder unit's run directories.
     pub(super) fn output(&self, index: u16) -> &Path {
         self.configuration.builder[usize::from(index)].output.as_ref().unwrap_or(&self.configuration.run.output)
     }
 
-    /// How a builder unit writes files of events; `None` if it does not. Each has a directory of its own.
+    /// Returns how a builder unit writes event files; `None` if it does not. Each unit has its own directory.
     pub(super) fn event_files(&self, index: u16) -> Option<EventFilesConfig> {
         let builder = &self.configuration.builder[usize::from(index)];
         let own = (self.configuration.builder.len() > 1).then_some(builder.name.as_str());
         event_files_config(&self.configuration, index, self.output(index), own, self.level())
     }
 
-    /// The watch over sources that slip; `None` if it is switched off.
+    /// Returns the synchrony check; `None` if it is off.
     fn synchrony(&self) -> Option<synchrony::Config> {
         let section = &self.configuration.synchrony;
         let action = match section.action {
@@ -519,8 +520,8 @@ impl Resolved {
     }
 }
 
-/// What must be equal in the configurations of all nodes of a run: who there is and what makes an event whole.
-/// Addresses and directories may differ.
+/// Returns a hash of everything that must be equal in the configurations of all nodes of a run: the nodes, and the
+/// definition of a complete event. Addresses and directories may differ.
 fn fingerprint(configuration: &Configuration) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     for readout in &configuration.readout {

@@ -1,4 +1,5 @@
-//! From `[run]` and `[storage]` to what writes run files, for builder units and gateways; and how long the disks last.
+//! From `[run]` and `[storage]` to the writers of run files, for builder units and gateways; and the forecast of the
+//! time until the disks are full.
 
 use super::RunError;
 use super::disk_loads::DiskLoads;
@@ -22,24 +23,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How the writers of a run write: builder units, or input queues of gateways.
+/// Settings of the writers of a run: builder units, or input queues of gateways.
 pub(super) struct RunFiles<'a> {
     configuration: &'a Configuration,
-    /// All of the run, in whichever processes: `keep` is divided among them.
+    /// Number of writers of the run, in all processes: `keep` is divided among them.
     writers: u64,
 }
 
 impl<'a> RunFiles<'a> {
-    /// Those of builder units, or of the queues of gateways.
+    /// Creates the settings of builder units, or of the queues of gateways.
     pub(super) fn of(configuration: &'a Configuration) -> Self {
         let queues: u64 = configuration.gateway.iter().map(|gateway| u64::from(gateway.queues)).sum();
         Self { configuration, writers: configuration.builder.len() as u64 + queues }
     }
 
-    /// What a writer of these streams is given, without sources.
+    /// Returns the storage configuration of a writer of these streams, without sources.
     pub(super) fn storage_config(&self, writer: NodeId, output: PathBuf, streams: &Streams) -> StorageConfig {
         let Configuration { run, storage, stream: sections, .. } = self.configuration;
-        // A farm rejects events, so no stream of a gateway with a farm has every event.
+        // A farm rejects events, so that no stream of a gateway with a farm has every event.
         let farm_selects = self.configuration.has_gateways() && !self.configuration.decides_itself();
         let stream = |(name, index): (StreamName, _)| {
             let own = sections.iter().find(|stream| stream.name == name.as_str());
@@ -71,7 +72,7 @@ impl<'a> RunFiles<'a> {
         }
     }
 
-    /// The pipe of the writer of this name: each has its own.
+    /// Returns the pipe of the writer of this name. Each has its own.
     pub(super) fn pipe(&self, writer: &str) -> Option<PathBuf> {
         let path = self.configuration.storage.pipe.as_ref()?;
         if self.writers == 1 {
@@ -86,7 +87,7 @@ impl<'a> RunFiles<'a> {
         self.configuration.timeouts.drain.0 / 2
     }
 
-    /// What the disk of a writer is given.
+    /// Returns the disk configuration of a writer.
     pub(super) fn disk_config(&self, thread_name: String, storage: &StorageConfig) -> RealDiskConfig {
         RealDiskConfig {
             thread_name,
@@ -99,7 +100,7 @@ impl<'a> RunFiles<'a> {
         }
     }
 
-    /// The transfer of closed files; `None` without a transfer command or writers.
+    /// Returns the transfer of closed files; `None` without a transfer command or writers.
     pub(super) fn transfer_config(&self, writers: &[StorageConfig]) -> Option<TransferConfig> {
         let section = self.configuration.storage.transfer.as_ref()?;
         let places = places(writers);
@@ -118,7 +119,8 @@ impl<'a> RunFiles<'a> {
     }
 }
 
-/// Where these writers write to, each place once, and where closed files are moved from there.
+/// Returns the output directories of these writers, without duplicates, each with the directory to which closed files
+/// are moved.
 fn places(writers: &[StorageConfig]) -> Vec<(PathBuf, Option<PathBuf>)> {
     let mut places = Vec::new();
     for storage in writers {
@@ -131,75 +133,76 @@ fn places(writers: &[StorageConfig]) -> Vec<(PathBuf, Option<PathBuf>)> {
     places
 }
 
-/// Where each of these writers writes to, as text.
+/// Returns the output directory of each of these writers, as text.
 pub(super) fn outputs_by_node(writers: &[StorageConfig]) -> BTreeMap<NodeId, String> {
     let text = |output: &PathBuf| std::path::absolute(output).as_ref().unwrap_or(output).display().to_string();
     let of = |writer: &StorageConfig| outputs(std::slice::from_ref(writer)).iter().map(text).collect::<Vec<_>>();
     writers.iter().map(|writer| (writer.writer, of(writer).join(", "))).collect()
 }
 
-/// Where each of these writers writes to.
+/// Returns the output directories of each of these writers.
 pub(super) fn directories_by_node(writers: &[StorageConfig]) -> BTreeMap<NodeId, Vec<PathBuf>> {
     writers.iter().map(|writer| (writer.writer, outputs(std::slice::from_ref(writer)))).collect()
 }
 
-/// Where these writers write to, each place once.
+/// Returns the output directories of these writers, without duplicates.
 pub(super) fn outputs(writers: &[StorageConfig]) -> Vec<PathBuf> {
     let mut outputs: Vec<_> = places(writers).into_iter().map(|(output, _)| output).collect();
     outputs.dedup();
     outputs
 }
 
-/// The thread that asks how full the disks are. A network disk that does not answer holds up no other thread.
+/// The thread that queries the free space of the disks. A network disk that does not answer delays no other thread.
 const THREAD: &str = "disks";
-/// How often.
+/// Interval of the queries.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of /proc/diskstats, with some hundred disks.
+/// Size of /proc/diskstats, with some hundred disks.
 const STATISTICS: usize = 64 << 10;
 
 /// The rate is averaged over about this time: files come and go, and space may be reserved for a whole file.
 const AVERAGED: Duration = Duration::from_secs(60);
-/// How long the rate is measured before it is reported.
+/// Time for which the rate is measured before it is reported.
 const FIRST: Duration = Duration::from_secs(10);
-/// A longer forecast is not useful: a hundred years.
+/// The longest forecast: a hundred years. A longer one is not useful.
 const LONGEST_SECONDS: f64 = 3.2e9;
 
-/// What is left of the disks of a run.
+/// Remaining space of a run's disks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct DiskLeft {
     /// Bytes that can still be written to the disk that is full first.
     pub free_bytes: u64,
-    /// Time until it is full at the recent rate, of which this run's own files are at most the cause; `None` while it is not
-    /// filling, or if `keep` is reached before.
+    /// Time until it is full at the recent rate. Only the growth of this run's files counts, if that is less.
+    /// `None` while it is not filling, or if `keep` is reached before.
     pub time: Option<Duration>,
 }
 
-/// Room that has to be there when a run starts.
+/// Space that is required at the start of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartRoom {
     /// A directory on each disk.
     directories: Vec<PathBuf>,
-    /// Free bytes on each.
+    /// Required free bytes on each disk.
     least: u64,
-    /// Builder units are other processes, and report how much room they have.
+    /// Whether builder units are other processes, which report their free space.
     is_told: bool,
 }
 
 impl StartRoom {
-    /// This many free bytes on each disk that carries one of these directories.
+    /// Requires this many free bytes on each disk with one of these directories.
     pub(super) const fn here(directories: Vec<PathBuf>, least: u64) -> Self {
         Self { directories, least, is_told: false }
     }
 
-    /// Builder units that are other processes need so many free bytes each.
+    /// Requires this many free bytes from each builder unit in another process.
     pub(super) const fn elsewhere(least: u64) -> Self {
         Self { directories: Vec::new(), least, is_told: true }
     }
 
-    /// Refuses where a disk has less. One that does not say how much it has is not short: writing will say what is wrong with it.
+    /// Checks the free space of the disks. A disk with unknown free space counts as sufficient: writing will report its
+    /// problem.
     ///
     /// # Errors
-    /// Which one, and what to do, for people.
+    /// A readable description of the disk and the remedy.
     pub(super) fn expect(&self, free: impl Fn(&Path) -> Option<u64>) -> Result<(), String> {
         let mut rooms = self.directories.iter().filter_map(|directory| Some((directory, free(directory)?)));
         rooms
@@ -207,10 +210,10 @@ impl StartRoom {
             .map_or(Ok(()), |(short, free)| Err(self.refusal(short.display(), free)))
     }
 
-    /// The same of builder units that are other processes, as they reported it a moment ago.
+    /// Checks the free space of builder units in other processes, as recently reported.
     ///
     /// # Errors
-    /// Which one, and what to do, for people.
+    /// A readable description of the disk and the remedy.
     pub(super) fn expect_told(&self, sample: impl FnOnce() -> Sample) -> Result<(), String> {
         if !self.is_told {
             return Ok(());
@@ -232,11 +235,11 @@ impl StartRoom {
     }
 }
 
-/// A thread that looks at disks; it ends by itself after its owner.
+/// A thread that watches disks. It ends by itself after its owner.
 #[derive(Debug)]
 pub(super) struct DiskWatch {
     left: Arc<Mutex<Option<DiskLeft>>>,
-    /// What takes the time of the disks of builder units.
+    /// Load of the disks of builder units.
     loads: Arc<Mutex<DiskLoads>>,
     /// Bytes in the run's files.
     written: Arc<AtomicU64>,
@@ -245,8 +248,9 @@ pub(super) struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits, and its files have at most
-    /// `keep` bytes. Each builder unit gets the free space where it writes. Of those in `by_node` is seen what takes the time of their disks.
+    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits, and its files have
+    /// at most `keep` bytes. Each builder unit gets the free space of its output. The load is measured for the disks of
+    /// the nodes in `by_node`.
     pub(super) fn start(
         directories: Vec<PathBuf>,
         by_node: BTreeMap<NodeId, Vec<PathBuf>>,
@@ -263,7 +267,7 @@ impl DiskWatch {
         let work = move || {
             let lock = || told_loads.lock().unwrap_or_else(PoisonError::into_inner);
             *lock() = DiskLoads::of(&by_node);
-            // Read again and again into the same memory.
+            // Read repeatedly into the same memory.
             let mut statistics = String::with_capacity(STATISTICS);
             while !over.load(Ordering::Relaxed) {
                 let written = size.load(Ordering::Relaxed);
@@ -283,22 +287,22 @@ impl DiskWatch {
         Ok(Self { left, loads, written, is_over, directories })
     }
 
-    /// The run's files have this many bytes now.
+    /// Sets the total size of the run's files.
     pub(super) fn note_written(&self, bytes: u64) {
         self.written.store(bytes, Ordering::Relaxed);
     }
 
-    /// The directories that are written.
+    /// Returns the output directories.
     pub(super) fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
-    /// What took the time of the disks a moment ago.
+    /// Returns the recent load of the disks.
     pub(super) fn loads(&self) -> BTreeMap<NodeId, DiskLoad> {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).by_node()
     }
 
-    /// What was left a moment ago.
+    /// Returns the recent remaining space.
     pub(super) fn left(&self) -> Option<DiskLeft> {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -310,27 +314,27 @@ impl Drop for DiskWatch {
     }
 }
 
-/// The arithmetic; what the machine says is passed in.
+/// The calculation of the forecast, from given measurements.
 #[derive(Clone, Debug)]
 struct Forecast {
     disks: Vec<Disk>,
-    /// So much is to stay free.
+    /// Bytes that are to stay free.
     least_free: u64,
-    /// So much the run's files have at most.
+    /// Maximum total size of the run's files.
     keep: Option<u64>,
-    /// How fast the run's files grow, on all disks together.
+    /// Growth of the run's files, on all disks together.
     growth: Rate,
 }
 
 #[derive(Clone, Debug)]
 struct Disk {
     path: PathBuf,
-    /// How fast it is filled; below 0 where it is emptied.
+    /// Rate at which it fills; below 0 if it empties.
     filling: Rate,
     left: Option<DiskLeft>,
 }
 
-/// How much a number of bytes grows per second, averaged.
+/// Averaged growth of a number of bytes per second.
 #[derive(Clone, Debug, Default)]
 struct Rate {
     began: Option<Instant>,
@@ -344,13 +348,13 @@ impl Rate {
         let (then, before) = std::mem::replace(&mut self.before, (now, bytes));
         let passed = now.since(then).as_secs_f64();
         if now > began && passed > 0.0 {
-            // In the beginning all that was seen counts alike.
+            // In the beginning all measurements have the same weight.
             let seen = now.since(began).as_secs_f64().min(AVERAGED.as_secs_f64());
             self.per_second += ((bytes - before) / passed - self.per_second) * (passed / seen).min(1.0);
         }
     }
 
-    /// The rate, once it has been measured for long enough.
+    /// Returns the rate, once it has been measured for long enough.
     fn known(&self, now: Instant) -> Option<f64> {
         self.began.filter(|began| now.since(*began) >= FIRST).map(|_| self.per_second)
     }
@@ -363,8 +367,8 @@ impl Forecast {
         Self { disks: directories.into_iter().map(disk).collect(), least_free, keep, growth: Rate::default() }
     }
 
-    /// Looks at the free space of the disks: the writable bytes as given by `free`, `None` if they are not known. The run's
-    /// files have `written` bytes. Files of other programs alone do not make it forecast a full disk.
+    /// Evaluates the free space of the disks: the writable bytes as given by `free`, `None` if they are not known. The
+    /// run's files have `written` bytes. Files of other programs alone do not cause a forecast of a full disk.
     fn look(&mut self, now: Instant, written: u64, mut free: impl FnMut(&Path) -> Option<u64>) {
         self.growth.look(now, written as f64);
         let growth = self.growth.known(now);
@@ -384,7 +388,7 @@ impl Forecast {
         }
     }
 
-    /// What is left of the disk that is full first; of several that are not being filled the one with the least room.
+    /// Returns the remaining space of the disk that is full first. If none is filling, of the one with the least space.
     fn left(&self) -> Option<DiskLeft> {
         let disks = self.disks.iter().filter_map(|disk| disk.left);
         disks.min_by_key(|left| (left.time.unwrap_or(Duration::MAX), left.free_bytes))
@@ -392,7 +396,7 @@ impl Forecast {
 }
 
 impl fmt::Display for DiskLeft {
-    /// The time that is left, as text.
+    /// Writes the remaining time as text.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(time) = self.time else { return write!(out, "{} free", Bytes(self.free_bytes)) };
         match time.as_secs() {
@@ -456,7 +460,7 @@ mod tests {
         for second in 0..=900 {
             forecast.look(at(second), (10_000 - free(second)) * GIGABYTE, |_| Some(free(second) * GIGABYTE));
         }
-        // 10 GB a second since 300 s.
+        // 10 GB a second for 300 s.
         let time = forecast.left().and_then(|left| left.time).expect("it is being filled").as_secs_f64();
         assert!((600.0..660.0).contains(&time), "{time}");
         forecast.look(at(901), (10_000 - free(901)) * GIGABYTE, |_| Some((free(901) - 1) * GIGABYTE));

@@ -1,4 +1,5 @@
-//! The account of fragments and of single sources: `fragments`, `by_source`, `gaps`, `numbering`, `masked`, `synchrony` and `inputs`.
+//! The account of fragments and of single sources: `fragments`, `by_source`, `gaps`, `numbering`, `masked`, `synchrony`
+//! and `inputs`.
 
 use ropewalk_config::ByteOrigin;
 use ropewalk_engine::{Doubts, MaskRecord, MaskedInterval, RunSnapshot};
@@ -30,7 +31,7 @@ pub struct FragmentSummary {
     pub counts: SourceCounts,
 }
 
-/// Doubtful fragments of all sources.
+/// Returns the doubtful fragments of all sources.
 fn doubts(snapshot: &RunSnapshot) -> Doubts {
     let mut sums = Doubts::default();
     for of_source in snapshot.doubts.values() {
@@ -39,7 +40,7 @@ fn doubts(snapshot: &RunSnapshot) -> Doubts {
     sums
 }
 
-/// The same by name, without wrong checksums, which have their own count.
+/// Returns them by name, without wrong checksums, which have their own count.
 fn flagged(doubts: &Doubts) -> BTreeMap<&'static str, u64> {
     let by_flag = FragmentFlags::DOUBTS.into_iter().zip(*doubts);
     by_flag
@@ -48,7 +49,7 @@ fn flagged(doubts: &Doubts) -> BTreeMap<&'static str, u64> {
         .collect()
 }
 
-/// How often a source with these irregular numbers began to count anew.
+/// Returns how often a source with these anomalies began to count anew.
 fn restarts(numbering: &[NumberingAnomaly]) -> u64 {
     let is_restart = |one: &&NumberingAnomaly| matches!(one.kind, NumberingKind::Restart | NumberingKind::OutOfSync);
     numbering.iter().filter(is_restart).count() as u64
@@ -63,14 +64,14 @@ impl std::ops::Deref for FragmentSummary {
 }
 
 impl FragmentSummary {
-    /// Of all sources together.
+    /// Creates the summary of all sources together.
     pub(super) fn of_all(snapshot: &RunSnapshot) -> Self {
         let counts = SourceCounts::of(|counter| snapshot.counter(counter));
         let restarts = snapshot.numbering.values().map(|all| restarts(all)).sum();
         Self { restarts, ..Self::new(snapshot.ledger.fragments, counts, &doubts(snapshot)) }
     }
 
-    /// Of each source, by its id.
+    /// Creates the summary of each source, by its id.
     pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Self> {
         let summary = |(id, account): (&SourceId, &FragmentAccount)| {
             let counts = snapshot.counts.get(id).copied().unwrap_or_default();
@@ -85,7 +86,7 @@ impl FragmentSummary {
         Self { account, flagged: flagged(doubts), restarts: 0, counts }
     }
 
-    /// Facts for the exit status.
+    /// Returns the facts for the exit status.
     pub(super) fn facts(&self) -> Facts {
         let account = &self.account;
         let dropped = account.dropped.total() - account.dropped.get(Cause::Masked);
@@ -195,7 +196,7 @@ pub enum SynchronyVerdict {
 }
 
 impl GapSummary {
-    /// Those of each source with gaps, by its id.
+    /// Returns the gaps of each source, by its id.
     pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Vec<Self>> {
         snapshot.gaps.iter().map(|(id, gaps)| (id.to_string(), gaps.iter().map(Self::from).collect())).collect()
     }
@@ -208,18 +209,18 @@ impl From<&Gap> for GapSummary {
 }
 
 impl NumberingSummary {
-    /// Those of each source with irregular numbers, by its id.
+    /// Returns the anomalies of each source, by its id.
     pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Vec<Self>> {
         snapshot.numbering.iter().map(|(id, all)| (id.to_string(), all.iter().map(Self::from).collect())).collect()
     }
 
-    /// The last restart of a source, of all that happened to its numbers, after which its place in the run was not found.
+    /// Returns the last restart of a source, among all its anomalies, after which its place in the run was not found.
     pub fn out_of_sync(all: &[Self]) -> Option<&Self> {
         let last = all.iter().rfind(|one| one.is(NumberingKind::OutOfSync) || one.is(NumberingKind::Recovered))?;
         Some(last).filter(|last| last.is(NumberingKind::OutOfSync))
     }
 
-    /// Whether it is of this kind.
+    /// Returns whether it is of this kind.
     pub fn is(&self, kind: NumberingKind) -> bool {
         self.kind == kind.name()
     }
@@ -232,7 +233,7 @@ impl From<&NumberingAnomaly> for NumberingSummary {
 }
 
 impl MaskedSummary {
-    /// Those of each masked source, by its id.
+    /// Returns the masked ranges of each source, by its id.
     pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Vec<Self>> {
         let of = |record: &MaskRecord| record.intervals.iter().map(Self::from).collect();
         snapshot.masks.iter().map(|(id, record)| (id.to_string(), of(record))).collect()
@@ -258,7 +259,7 @@ impl SynchronySummary {
         Self { source: state.source.0, verdict, offset, since: state.since.to_string(), healed: healed.collect() }
     }
 
-    /// Its relation to the reference; `None` while too little is known.
+    /// Returns its relation to the reference; `None` while too little is known.
     pub(super) fn relation(&self) -> Option<(SourceId, Relation)> {
         let offset = match self.verdict {
             SynchronyVerdict::InSync => Some(0),
@@ -269,7 +270,8 @@ impl SynchronySummary {
         Some((SourceId(self.source), Relation { offset, since: self.since.parse().ok()? }))
     }
 
-    /// What became of its slips that ended: `calo was one event late from event 5105 on, and in step again from event 5635 on`.
+    /// Returns sentences on its ended slips: `calo was one event late from event 5105 on, and in step again from event
+    /// 5635 on`.
     pub(super) fn healed(&self, name: &str) -> impl Iterator<Item = String> {
         self.healed.iter().map(move |HealedSlip { offset, since, until }| {
             let how = match offset {
@@ -284,7 +286,7 @@ impl SynchronySummary {
         })
     }
 
-    /// Whether it is displaced or lost, or was.
+    /// Returns whether it is or was displaced or lost.
     pub(super) const fn is_displaced(&self) -> bool {
         matches!(self.verdict, SynchronyVerdict::Offset | SynchronyVerdict::Lost) || !self.healed.is_empty()
     }
@@ -349,7 +351,7 @@ pub enum InputState {
 }
 
 impl InputSummary {
-    /// What was read; `is_over`: the run was stopped before.
+    /// Creates the summary of a file that was read. `is_over`: the run was stopped before.
     pub(super) fn new(source: &str, origin: &ByteOrigin, read: &Result<Passed, String>, is_over: bool) -> Self {
         let (passed, failed) = match read {
             Ok(passed) => (passed.clone(), None),
@@ -381,7 +383,7 @@ impl InputSummary {
         }
     }
 
-    /// What the exit status depends on. A file that several sources read counts once.
+    /// Returns the facts for the exit status. A file that several sources read counts once.
     pub(super) fn facts(inputs: &[Self]) -> Facts {
         let mut packets = BTreeMap::new();
         for input in inputs {

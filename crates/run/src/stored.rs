@@ -1,7 +1,7 @@
-//! The files that a run has left on the disks, as their names, their ends and the run's account tell it.
+//! The files of a run on the disks, found by their names, their ends and the run's account.
 //!
-//! Only files with names of the run's files are looked at, in the directories that its configuration says they go to;
-//! links are not followed. What is asked for beside a run's number is compared with names, and never opened.
+//! Only files with names of run files are considered, in the directories of the run's configuration. Links are not
+//! followed. Requested paths are only compared with names, and never opened.
 
 use super::record::account;
 use super::registry::RunDirectory;
@@ -21,44 +21,45 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
-/// The most files in one answer.
+/// Maximum number of files in one answer.
 pub const MOST_FILES: usize = 500;
-/// Bytes of a path, at most: as the system has it.
+/// Maximum length of a path in bytes, as in the system.
 const PATH_BYTES: usize = 4096;
-/// Where a builder unit's file of events is until it has its name, and where one is set aside over which filter units ended.
+/// Directories of a builder unit's event files: of unfinished ones, and of those set aside because filter units crashed
+/// on them.
 const OPEN: &str = "open";
 const ASIDE: &str = "error";
 
-/// How far a file is.
+/// State of a file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
     /// It is being written, or was left behind by a process that was killed.
     Open,
-    /// It is whole.
+    /// It is complete.
     Closed,
-    /// It is whole, and its checksum was confirmed where it was taken to.
+    /// It is complete, and the destination confirmed its checksum.
     Transferred,
-    /// Filter units that work on files ended over it.
+    /// It was set aside: file-based filter units crashed on it.
     SetAside,
 }
 
 /// A file of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct StoredFile {
-    /// Where it is, from the output directory on; the whole path where it is on another disk.
+    /// Its path, relative to the output directory; absolute if it is on another disk.
     pub path: String,
-    /// Who wrote it: `bu0` is builder unit 0; `None` if neither name nor place tell it.
+    /// The writer: `bu0` is builder unit 0; `None` if neither name nor place tell it.
     pub writer: Option<String>,
-    /// Of which stream; `None` if the run is not divided into streams.
+    /// The stream; `None` if the run is not divided into streams.
     pub stream: Option<String>,
-    /// Of which lumisection, from 1; `None` if one file has events of several.
+    /// The lumisection, from 1; `None` if one file has events of several.
     pub lumisection: Option<u32>,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// Events in it; none while it is open, and where its end says nothing of them.
+    /// Number of events in it; `None` while it is open, or if its end does not contain the number.
     pub events: Option<u64>,
-    /// How far it is.
+    /// Its state.
     pub state: FileState,
 }
 
@@ -67,15 +68,15 @@ pub struct StoredFile {
 pub struct StoredFiles {
     /// The run; `None` without a run.
     pub run: Option<u32>,
-    /// It has its account: it has ended in order.
+    /// Whether it has an account: it has ended in order.
     pub has_account: bool,
-    /// All its existing files, among these or not.
+    /// Number of its existing files, including those not listed here.
     pub found: u64,
-    /// The files that were asked for.
+    /// The requested files.
     pub files: Vec<StoredFile>,
-    /// Files that were deleted to stay within `keep`, as the account says.
+    /// Files that were deleted to stay within `keep`, according to the account.
     pub deleted: Value,
-    /// What became of files that are taken away, as the account says.
+    /// Transfers of closed files, according to the account.
     pub transfer: Value,
 }
 
@@ -84,8 +85,8 @@ pub struct StoredFiles {
 #[error("not the path of a file of a run, such as run000001/run000001-bu0-000001.rwk")]
 pub struct NotAFile;
 
-/// A file of a run by its path. Orders by the number of the file, then by path: later files are greater, regardless of
-/// the writer.
+/// A file of a run by its path. The order is by the number of the file, then by path: later files are greater,
+/// regardless of the writer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FileName {
     number: (u32, u32),
@@ -105,12 +106,12 @@ impl FromStr for FileName {
     }
 }
 
-/// The name that a file has when it is closed: it keeps its place in the order.
+/// Returns the name of a file once it is closed, which keeps its place in the order.
 fn closed(text: &str) -> &str {
     text.strip_suffix(OPEN_EXTENSION).unwrap_or(text)
 }
 
-/// What a name says.
+/// The decoded name of a file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Name {
     Segment(SegmentName),
@@ -145,15 +146,15 @@ impl Name {
     }
 }
 
-/// A directory in which files of the run may be.
+/// A directory that may contain files of the run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Place {
     directory: PathBuf,
-    /// Whose it is, where it is one's alone.
+    /// The writer, if the directory belongs to one writer.
     writer: Option<String>,
 }
 
-/// Where files of a run may be, as its configuration says.
+/// Returns the directories that may contain files of a run, according to its configuration.
 fn places(output: &Path, run: RunNumber, written: &Written) -> BTreeSet<Place> {
     let name = run_directory_name(run);
     let texts = |keys: &[(&str, &str)]| -> Vec<PathBuf> {
@@ -172,7 +173,7 @@ fn places(output: &Path, run: RunNumber, written: &Written) -> BTreeSet<Place> {
     for output in &outputs {
         let mut add = |directory: PathBuf, writer| places.insert(Place { directory, writer });
         add(output.join(&name), (builders.len() == 1).then(|| NodeId::builder(0).to_string()));
-        // Builder units that write files of events have a directory each where there are several.
+        // If several builder units write event files, each has its own directory.
         for (index, builder) in (0..).zip(&builders).filter(|_| builders.len() > 1) {
             add(output.join(builder).join(&name), Some(NodeId::builder(index).to_string()));
         }
@@ -181,7 +182,7 @@ fn places(output: &Path, run: RunNumber, written: &Written) -> BTreeSet<Place> {
     places
 }
 
-/// A file that was found, and what is known of it without looking into it.
+/// A file that was found, described without opening it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Found {
     key: FileName,
@@ -204,7 +205,7 @@ impl Ord for Found {
 }
 
 impl Found {
-    /// What there is to say of it; `None` if it is gone since.
+    /// Returns its description; `None` if it has been removed since.
     fn look(self) -> Option<StoredFile> {
         let mut place = self.place;
         let mut state = self.state;
@@ -240,14 +241,14 @@ impl Found {
     }
 }
 
-/// How many events a file of them has, as its header says.
+/// Returns the number of events in an event file, from its header.
 fn count_in(path: &Path) -> Option<u64> {
     let mut header = [0; FILE_HEADER_BYTES];
     File::open(path).ok()?.read_exact(&mut header).ok()?;
     Some(FileHeader::parse(&header).ok()?.events.into())
 }
 
-/// The files of a run that are in this directory, and how far they are by it.
+/// Returns the files of a run in this directory, with the state that the directory implies.
 fn files_in(output: &Path, place: &Place, run: RunNumber, state: FileState) -> Vec<Found> {
     let entries = fs::read_dir(&place.directory).into_iter().flatten().flatten();
     let found = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).filter_map(|entry| {
@@ -264,15 +265,16 @@ fn files_in(output: &Path, place: &Place, run: RunNumber, state: FileState) -> V
 }
 
 impl StoredFiles {
-    /// Of no run.
+    /// Returns the empty list, without a run.
     pub const fn none() -> Self {
         Self { run: None, has_account: false, found: 0, files: Vec::new(), deleted: Value::Null, transfer: Value::Null }
     }
 
-    /// At most `limit` files of a run of this output directory, the newest first: those before this one where it is given.
+    /// Returns at most `limit` files of a run of this output directory, the newest first; with `before`, those before
+    /// this file.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such run, or its directory is a link; otherwise what the system says.
+    /// [`ErrorKind::NotFound`] if there is no such run, or its directory is a link; otherwise the error of the system.
     pub fn of_run(output: &Path, run: RunNumber, before: Option<&FileName>, limit: usize) -> io::Result<Self> {
         let path = output.join(run_directory_name(run));
         let missing = |why: String| io::Error::new(ErrorKind::NotFound, why);
@@ -359,7 +361,7 @@ mod tests {
             let page = list(&output, before.as_deref(), 4);
             let Some(last) = page.files.last() else { break };
             (before, _) = (Some(last.path.clone()), told.extend(page.files.iter().map(|file| file.path.clone())));
-            // Also where one that was open has been closed since.
+            // Also if an open file has been closed since.
             let _ = fs::rename(place.join(name(1, 3) + ".open"), place.join(name(1, 3)));
         }
         assert_eq!(told, paths(&all));

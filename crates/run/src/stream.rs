@@ -1,4 +1,4 @@
-//! Chunks of FELIX blocks served to subscribers and subscribed to, without a run.
+//! Serving chunks of FELIX blocks, and subscribing to them, without a run.
 
 use super::cards::{chunks, emulated, largest_chunk, ring_of, rules};
 use super::feeder::{Feeder, FeederNotes, Unread};
@@ -32,29 +32,29 @@ use std::time::Duration;
 
 /// The longest sleep: `watch` is called at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
-/// Blocks of 256 KiB that are received into.
+/// Size and number of receive blocks.
 const RECEIVE_BLOCKS: (usize, usize) = (256 << 10, 64);
-/// Blocks in which heads and other small messages are staged.
+/// Size and number of blocks in which heads and other small messages are staged.
 const STAGING_BLOCKS: (usize, usize) = (128 << 10, 64);
-/// The longest chunk that a subscriber believes in, in bytes: all of it must fit into its receive pool.
+/// Maximum chunk size that a subscriber accepts, in bytes: a chunk must fit into its receive pool.
 pub const LARGEST_CHUNK_BYTES: u64 = 8 << 20;
 
-/// Why blocks are not served, or chunks do not come.
+/// Why blocks cannot be served, or chunks not received.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamRunError {
-    /// The file.
+    /// A file error.
     #[error(transparent)]
     File(#[from] OfflineError),
-    /// The network.
+    /// A network error.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// No memory.
+    /// Memory could not be obtained.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The system gives no thread or no descriptor.
+    /// A thread or a descriptor could not be obtained.
     #[error("no thread or no descriptor: {0}")]
     System(#[from] std::io::Error),
-    /// What is wanted cannot be.
+    /// The request cannot be fulfilled.
     #[error("{0}")]
     Unfit(String),
     /// The server cannot be reached, or the connection broke.
@@ -62,10 +62,10 @@ pub enum StreamRunError {
     Lost(String),
 }
 
-/// Takes chunks from a server until it has ended, `config.chunks` came, or `watch` says false.
+/// Receives chunks from a server until it has ended, `config.chunks` have arrived, or `watch` returns false.
 ///
 /// # Errors
-/// If the server cannot be reached, refuses, or goes away and `config.reconnect` is not set.
+/// If the server cannot be reached, refuses, or disconnects and `config.reconnect` is not set.
 pub fn subscribe(
     config: ClientConfig,
     take: impl FnMut(ChunkHead, Payload),
@@ -107,8 +107,9 @@ pub(super) fn pool(name: &str, (block_size, blocks): (usize, usize)) -> Result<P
     Pool::new_untouched(PoolConfig::anonymous(name, block_size, blocks))
 }
 
-/// In the process: writes the blocks of an emulated card into the ring that is standard input, until it has said what
-/// `events` triggers bring, the ring's reader has gone, or `watch` says false; then it says what was triggered before.
+/// Writes, in the card's process, the blocks of an emulated card into the ring that is standard input. It continues
+/// until the data of `events` triggers is written, the ring's reader has ended, or `watch` returns false; in the last
+/// case the data of earlier triggers is still written.
 ///
 /// # Errors
 /// If there is no such card, it is not emulated, or standard input is no ring.
@@ -118,7 +119,7 @@ pub fn write_card(
     events: Option<u64>,
     mut watch: impl FnMut() -> bool,
 ) -> Result<(), StreamRunError> {
-    // A reader that was killed says nothing any more, also not that it has gone.
+    // A reader that was killed cannot report its end.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
     let known = || configuration.felix.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -147,7 +148,7 @@ pub fn write_card(
     Ok(())
 }
 
-/// Turns a drive until it is done; `watch` is called between turns, some times a second.
+/// Turns a drive until it is done. `watch` is called between turns, several times a second.
 pub(super) fn turn<D: Drive>(drive: &mut D, mut waiter: Waiter, mut watch: impl FnMut(&mut D)) -> std::io::Result<()> {
     let mut descriptors = Vec::new();
     drive.wait_descriptors(&mut descriptors);
@@ -173,36 +174,36 @@ pub(super) fn turn<D: Drive>(drive: &mut D, mut waiter: Waiter, mut watch: impl 
     Ok(())
 }
 
-/// Blocks for what subscribers say.
+/// Size and number of blocks for messages of subscribers.
 const SUBSCRIBER_BLOCKS: (usize, usize) = (16 << 10, 64);
 
 /// A card that is to be served.
 #[derive(Clone, Debug)]
 pub struct CardOffer {
-    /// Its name, and its thread's.
+    /// Its name, which is also its thread's.
     pub name: String,
-    /// Where and how it is served.
+    /// The settings of its server.
     pub serve: ServeSection,
-    /// Bytes of its ring.
+    /// Size of its ring in bytes.
     pub memory: u64,
-    /// Where a chunk says of which event it is.
+    /// Where a chunk contains its event number.
     pub rules: EventRules,
-    /// Who writes its blocks.
+    /// The writer of its blocks.
     pub writer: OfferWriter,
 }
 
-/// What writes the blocks of a card.
+/// The writer of a card's blocks.
 #[derive(Clone, Debug)]
 pub enum OfferWriter {
-    /// Blocks that are read, whose kind is found.
+    /// Blocks that are read; their kind is detected.
     Blocks {
-        /// From where.
+        /// Where they are read from.
         origin: ByteOrigin,
-        /// Again and again, with sequence numbers that go on counting.
+        /// Whether to repeat them, with continuous sequence numbers.
         again: bool,
-        /// At most this many bytes a second.
+        /// Maximum rate in bytes per second.
         bytes_per_second: Option<f64>,
-        /// Longer chunks are given up; at most [`LARGEST_CHUNK_BYTES`](super::LARGEST_CHUNK_BYTES).
+        /// Maximum chunk size. Longer chunks are given up; at most [`LARGEST_CHUNK_BYTES`](super::LARGEST_CHUNK_BYTES).
         most_chunk_bytes: u64,
     },
     /// An emulator.
@@ -210,10 +211,10 @@ pub enum OfferWriter {
 }
 
 impl CardOffer {
-    /// The cards of a configuration: everything else in it is left alone.
+    /// Returns the cards of a configuration. The rest of the configuration is ignored.
     ///
     /// # Errors
-    /// If it has no card, or a card whose blocks come from nowhere.
+    /// If it has no card, or a card without an origin of its blocks.
     pub fn of_configuration(configuration: &Configuration) -> Result<Vec<Self>, StreamRunError> {
         let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
         if configuration.felix.is_empty() {
@@ -246,21 +247,23 @@ impl CardOffer {
     }
 }
 
-/// Counts of the data from a card, and of what subscribers got of them.
+/// Counts of the data from a card, and of its delivery to subscribers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// What its decoder has seen.
+    /// Counts of its decoder.
     pub input: StreamCounts,
-    /// What its subscribers got.
+    /// Counts of its server.
     pub server: ServerReport,
-    /// Bytes before and between the blocks of a file that belong to none: bytes were lost, or it begins in a block.
+    /// Bytes before and between the blocks of a file that belong to no block: bytes were lost, or the file begins
+    /// inside of a block.
     pub skipped_bytes: u64,
-    /// Bytes at the end of a file that are no whole block.
+    /// Bytes of an incomplete block at the end of a file.
     pub left_over_bytes: u64,
 }
 
 impl Served {
-    /// Damaged blocks, chunks that were given up, and bytes that belong to no block. Bytes at a file's end are no loss.
+    /// Returns whether there are damaged blocks, chunks that were given up, or bytes that belong to no block. Bytes at
+    /// a file's end are no loss.
     pub fn is_damaged(&self) -> bool {
         let chunks = &self.input.chunks;
         let faults = chunks.block_errors.iter().chain(&chunks.chunk_errors).sum::<u64>();
@@ -271,16 +274,16 @@ impl Served {
 /// Progress while cards are served.
 #[derive(Debug)]
 pub enum Serving<'a> {
-    /// Subscribers of the card of this name may connect here.
+    /// The card of this name listens for subscribers at this address.
     Listens(&'a str, &'a str),
-    /// It goes on; asked some times a second.
+    /// Serving continues. Reported several times a second.
     GoesOn,
 }
 
 /// Serves until all cards have ended and everything is sent, or `watch` returns false. Returns the counts of each card.
 ///
 /// # Errors
-/// If a file has no blocks or cannot be read, or an address cannot be listened on.
+/// If a file has no blocks or cannot be read, or it cannot listen on an address.
 pub fn serve(offers: &[CardOffer], mut watch: impl FnMut(Serving<'_>) -> bool) -> Result<Vec<Served>, StreamRunError> {
     let mut writers = Writers::default();
     let mut cards = Cards(Vec::new());
@@ -306,7 +309,7 @@ pub fn serve(offers: &[CardOffer], mut watch: impl FnMut(Serving<'_>) -> bool) -
         }
     })?;
     let mut served: Vec<Served> = cards.0.iter().map(ServedCard::served).collect();
-    // With the servers go the rings' readers: then their writers end too, wherever they are.
+    // The rings' readers end with the servers. Then their writers end too, wherever they are.
     drop(cards);
     for (card, unread) in served.iter_mut().zip(writers.end()?) {
         (card.skipped_bytes, card.left_over_bytes) = (unread.skipped, unread.left_over);
@@ -325,7 +328,7 @@ enum Begin {
 struct Writers {
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
-    /// Of each card; none where it is emulated.
+    /// By card; `None` if it is emulated.
     feeders: Vec<Option<JoinHandle<Result<Unread, OfflineError>>>>,
     emulated: Vec<Worker>,
 }
@@ -350,7 +353,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Ends all of them, and returns for each card what of its file belongs to no block.
+    /// Ends all writers, and returns for each card the bytes of its file that belong to no block.
     fn end(self) -> Result<Vec<Unread>, StreamRunError> {
         self.is_over.store(true, Ordering::Relaxed);
         self.ending.halt();
@@ -378,7 +381,7 @@ fn open(offer: &CardOffer, writers: &Writers) -> Result<(ServedCard, Begin), Str
             let is_over = Arc::clone(&writers.is_over);
             let input = blocks(&origin, &is_over)?;
             let chunks = ChunkConfig::with_most(input.format(), *most_chunk_bytes);
-            // Nothing is open that the ring cannot hold.
+            // The ring limits the open pieces.
             let in_ring = offer.memory as usize / chunks.format.block_bytes();
             let (writer, card) = make(ChunkConfig { open_pieces: chunks.open_pieces.min(in_ring), ..chunks })?;
             let (bell, skipped_before) = (Some(bell), 0);
@@ -398,7 +401,7 @@ fn open(offer: &CardOffer, writers: &Writers) -> Result<(ServedCard, Begin), Str
 struct ServedCard {
     server: CardServer<Tcp>,
     address: String,
-    /// What the card's writer rings.
+    /// Rung by the card's writer.
     bell: Bell,
     is_armed: bool,
 }
@@ -420,7 +423,7 @@ impl ServedCard {
     }
 }
 
-/// All of them, on one thread.
+/// All served cards, on one thread.
 struct Cards(Vec<ServedCard>);
 
 impl Cards {
@@ -449,7 +452,7 @@ impl Drive for Cards {
             card.is_armed = true;
             card.server.prepare_wait()
         };
-        // All are asked, so that all are armed.
+        // Every one is asked, so that every one is armed.
         self.0.iter_mut().map(prepare).filter(|may_sleep| !may_sleep).count() == 0
     }
 

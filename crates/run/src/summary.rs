@@ -1,4 +1,4 @@
-//! What a run says of itself: `run.json` in its directory and the last line of `--json`.
+//! The account of a run: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` is generated from the types here.
 
 use super::controlled::FrontEndsSummary;
@@ -142,10 +142,11 @@ pub struct RunSummary {
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
     /// writers of cards and with splitters.
     pub warnings: Vec<String>,
-    /// Required sources that sent nothing although something was expected.
+    /// Required sources that sent nothing although data was expected.
     #[serde(skip)]
     never_sent: u64,
-    /// Sources that came too late for most of their events, by id: how long after the first source, and that as a sentence.
+    /// Sources that were too late for most of their events, by id: the delay after the first source, and a sentence on
+    /// it.
     #[serde(skip)]
     pub(super) began_late: BTreeMap<String, (Duration, String)>,
     /// In runs with gateways, facts about packets and events: they count sets where `events` counts events.
@@ -237,21 +238,21 @@ pub struct DatagramSummary {
     pub nobodys: u64,
 }
 
-/// What a run consists of, as far as an account names it.
+/// The components of a run, as far as an account names them.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Parts<'a> {
-    /// How many sources there are.
+    /// Number of sources.
     pub(super) sources: usize,
     /// The streams, in order.
     pub(super) streams: &'a [StreamName],
-    /// The lumisections that are over, in order.
+    /// The ended lumisections, in order.
     pub(super) lumisections: &'a [LumisectionEnd],
 }
 
-/// When a run began, and the duration of its parts in seconds.
+/// Start of a run, and the duration of its parts in seconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Durations {
-    /// `None` if it never did.
+    /// Start time; `None` if it never started.
     pub(super) started: Option<Utc>,
     /// From start to the end of draining.
     pub(super) whole: f64,
@@ -263,12 +264,12 @@ pub(super) struct Durations {
     pub(super) bytes_when_stopped: u64,
 }
 
-/// The values of `state`.
+/// Returns the values of `state`.
 fn states() -> Vec<&'static str> {
     RunPhase::ALL.map(RunPhase::name).into_iter().chain([FORCED]).collect()
 }
 
-/// What is not known of nodes that died.
+/// Returns what is unknown about nodes that died.
 fn partial(snapshot: &RunSnapshot) -> Vec<PartialSummary> {
     let of =
         |(node, unknown): &(NodeId, Unknown)| PartialSummary { node: node.to_string(), unknown: unknown.to_string() };
@@ -310,12 +311,12 @@ impl EventSummary {
 }
 
 impl RunSummary {
-    /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
+    /// Returns the name of a source with its id: `boardA (source 7)`; `source 7` if it has no configured name.
     pub fn name_of(&self, id: &str) -> String {
         self.names.get(id).map_or_else(|| format!("source {id}"), |name| format!("{name} (source {id})"))
     }
 
-    /// The summary of what is known now.
+    /// Creates the summary of the current state.
     pub(super) fn new(
         snapshot: &RunSnapshot,
         directory: PathBuf,
@@ -456,17 +457,17 @@ impl RunSummary {
         TakeoverRecord::forget(&self.directory)
     }
 
-    /// Every equation of the ledger holds.
+    /// Returns whether every equation of the ledger holds.
     pub const fn is_balanced(&self) -> bool {
         self.ledger.balanced
     }
 
-    /// Nothing was lost, misplaced or doubtful.
+    /// Returns whether nothing was lost, misplaced or doubtful.
     pub const fn is_lossless(&self) -> bool {
         self.status.is_good()
     }
 
-    /// Sentences on sources that are out of step.
+    /// Returns sentences on sources that are out of step.
     pub fn out_of_step(&self) -> Vec<String> {
         let relations: Vec<_> = self.synchrony.iter().filter_map(SynchronySummary::relation).collect();
         let found = disagreements(&relations, |source| self.name_of(&source.to_string()));
@@ -475,19 +476,19 @@ impl RunSummary {
         sentences
     }
 
-    /// Sentences on sources that were out of step and are no longer.
+    /// Returns sentences on sources that were out of step and are no longer.
     pub fn healed(&self) -> Vec<String> {
         let of = |state: &SynchronySummary| state.healed(&self.name_of(&state.source.to_string())).collect::<Vec<_>>();
         self.synchrony.iter().flat_map(of).collect()
     }
 
-    /// The name of the source that others are compared with, or of one that is in step with it.
+    /// Returns the name of the reference source, or of one that is in step with it.
     pub fn reference(&self) -> Option<String> {
         let in_sync = self.synchrony.iter().find(|state| state.verdict == SynchronyVerdict::InSync)?;
         Some(self.name_of(&in_sync.source.to_string()))
     }
 
-    /// What its exit status depends on.
+    /// Returns the facts for the exit status.
     fn facts(&self) -> Facts {
         let of_data = self.of_gateways.unwrap_or_else(|| self.facts_of_units());
         of_data.with([
@@ -579,7 +580,7 @@ mod tests {
         );
     }
 
-    /// As it was where an event manager took over from one that had left no word of the last event.
+    /// As after an event manager took over from one that left no record of the last event.
     #[test]
     fn fragments_of_more_complete_events_than_there_are_do_not_hold() {
         let mut snapshot = RunSnapshot { phase: RunPhase::Ended, ..RunSnapshot::default() };

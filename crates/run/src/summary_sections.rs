@@ -1,4 +1,5 @@
-//! Sections of an account: `ledger`, `clock`, `disk` and `deleted`, `cards`, `measures`, `filter`, `streams` and `lumisections`.
+//! Sections of an account: `ledger`, `clock`, `disk` and `deleted`, `cards`, `measures`, `filter`, `streams` and
+//! `lumisections`.
 
 use super::run_files::DiskLeft;
 use ropewalk_engine::RunSnapshot;
@@ -70,7 +71,7 @@ impl LedgerSummary {
 }
 
 impl UnbalancedSummary {
-    /// The equations of a pull run that do not hold.
+    /// Returns the equations of a pull run that do not hold.
     pub(super) fn of_run(snapshot: &RunSnapshot) -> impl Iterator<Item = Self> {
         let built = snapshot.ledger.events.built;
         let beyond = snapshot.beyond_events().filter(|_| snapshot.phase == RunPhase::Ended);
@@ -81,22 +82,22 @@ impl UnbalancedSummary {
         snapshot.ledger.imbalances().into_iter().map(Self::from).chain(beyond)
     }
 
-    /// An equation without details.
+    /// Creates an equation without details.
     pub(super) fn new(equation: impl Into<String>) -> Self {
         Self { equation: equation.into(), ..Self::default() }
     }
 
-    /// An equation whose sides differ.
+    /// Creates an equation whose sides differ.
     pub(super) fn sides(equation: impl Into<String>, left: u64, right: u64) -> Self {
         Self { left: Some(left), right: Some(right), ..Self::new(equation) }
     }
 
-    /// An equation with an explanation.
+    /// Creates an equation with an explanation.
     pub(super) fn because(equation: &str, why: impl Into<String>) -> Self {
         Self { why: Some(why.into()), ..Self::new(equation) }
     }
 
-    /// An equation of sent packets.
+    /// Creates an equation of sent packets.
     pub(super) fn unexplained(equation: &str, packets: i64) -> Self {
         Self { unexplained: Some(packets), ..Self::new(equation) }
     }
@@ -141,7 +142,7 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// The present quality; `None` if a process is not allowed to ask.
+    /// Returns the present quality; `None` if the process is not allowed to ask.
     pub(super) fn now() -> Option<Self> {
         ClockQuality::of_this_machine().ok().map(Self::of)
     }
@@ -156,8 +157,8 @@ impl ClockReading {
 }
 
 impl ClockSummary {
-    /// Whether the clock was synchronised whenever the kernel was asked, and how far it was off at most then, in
-    /// microseconds. `None` if it never was asked.
+    /// Returns whether the clock was synchronised whenever the kernel was asked, and its maximum error then, in
+    /// microseconds. `None` if it was never asked.
     pub fn worst(&self) -> Option<(bool, u64)> {
         let readings = self.at_start.iter().chain(&self.at_end);
         readings
@@ -222,7 +223,7 @@ pub struct DeletedSummary {
     pub segments: u64,
 }
 
-/// The error message of a disk, or of the pipe in place of run files: without a reader it is not connected.
+/// Returns the error message of a disk, or of the pipe that replaces run files: without a reader it is not connected.
 pub fn disk_error(number: i32) -> String {
     if number == rustix::io::Errno::NOTCONN.raw_os_error() {
         return "no program reads the pipe ([storage] pipe)".to_owned();
@@ -231,7 +232,7 @@ pub fn disk_error(number: i32) -> String {
 }
 
 impl DiskSummary {
-    /// From the sums of counters, and the numbers of the errors of disks that fail, by the name of the node.
+    /// Creates it from the sums of counters and the error numbers of failing disks, by the name of the node.
     pub(super) fn new(sum: impl Fn(Counter) -> u64, failing: impl Iterator<Item = (String, i32)>) -> Self {
         Self {
             events_gone: sum(Counter::EventsGone),
@@ -244,7 +245,7 @@ impl DiskSummary {
         }
     }
 
-    /// The same with the free space of the disks of this process.
+    /// Adds the free space of the disks of this process.
     #[must_use]
     pub(super) fn with_left(self, left: Option<DiskLeft>) -> Self {
         let seconds_left = left.and_then(|left| left.time).map(|time| time.as_secs());
@@ -253,7 +254,7 @@ impl DiskSummary {
 }
 
 impl ProbedDisk {
-    /// What is known of the disk of this output; `None` if it was not probed.
+    /// Returns the result of the probe of this output's disk; `None` if it was not probed.
     pub(super) fn of(output: &Path) -> Option<Self> {
         let probe = write_probe(output)?;
         Some(Self {
@@ -272,7 +273,7 @@ impl FailingDisk {
 }
 
 impl DeletedSummary {
-    /// From the sums of counters.
+    /// Creates it from the sums of counters.
     pub(super) fn new(sum: impl Fn(Counter) -> u64) -> Self {
         Self {
             bytes: sum(Counter::BytesDeleted),
@@ -454,7 +455,7 @@ impl FilterSummary {
     }
 }
 
-/// The accounts of streams that have names.
+/// Returns the accounts of the named streams.
 pub(super) fn stream_summaries(snapshot: &RunSnapshot, names: &[StreamName]) -> BTreeMap<String, StreamAccount> {
     let named = names.iter().zip((0..).map(StreamIndex)).filter(|(name, _)| !name.is_unnamed());
     named.map(|(name, index)| (name.to_string(), snapshot.streams.get(&index).copied().unwrap_or_default())).collect()
@@ -491,7 +492,7 @@ pub struct LumisectionSummary {
 }
 
 impl LumisectionSummary {
-    /// The summary of one that is over.
+    /// Creates the summary of a lumisection that is over.
     pub(crate) fn new(end: &LumisectionEnd) -> Self {
         let account = end.account();
         Self {

@@ -1,13 +1,13 @@
-//! Closed run files are taken to where they are kept, by a command of the user's.
+//! Transfer of closed run files to their destination, by a command of the user.
 //!
 //! ```text
 //! places   which closed run files of this process's builder units lie on the disks, and are not transferred yet
 //! queue    which of them is next, and when one that failed is tried again
 //! command  runs the command for one file, and takes the checksum that it prints
 //! ```
-//! A transfer counts when the command succeeds and prints the checksum that the file has here. Only then is the file
-//! deleted, if that is wanted, or a mark put beside it. The disk holds all the state: files that were not confirmed are
-//! found again by the next start, of any run.
+//! A transfer counts when the command succeeds and prints the checksum of the local file. Only then is the file
+//! deleted, if configured, or a mark put beside it. The disk holds all the state: unconfirmed files are found again by
+//! the next start, of any run.
 
 use super::error::{RunError, system};
 use crate::user_command;
@@ -29,29 +29,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The service's thread; those of commands have its name and a number.
+/// The service's thread. The threads of commands have its name and a number.
 const THREAD: &str = "transfer";
 /// How often to search directories.
 const LOOK: Duration = Duration::from_millis(500);
 /// How often to check whether the run is over.
 const TURN: Duration = Duration::from_millis(20);
 
-/// What is to be done with closed run files.
+/// Configuration of the transfer of closed run files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TransferConfig {
     /// The command and its arguments, with placeholders.
     pub(crate) command: Vec<String>,
-    /// A second one, which prints the checksum of what has arrived; `None` if the first one does.
+    /// A second command, which prints the checksum of the transferred file; `None` if the first one does.
     pub(crate) checksum: Option<Vec<String>>,
-    /// Confirmed files are deleted.
+    /// Whether confirmed files are deleted.
     pub(crate) delete: bool,
-    /// A command that takes longer is ended. At the end of the run it also is how long is waited for all of them.
+    /// Time-out of a command. At the end of the run it is also the time-out for all of them.
     pub(crate) timeout: Duration,
-    /// Commands at once.
+    /// Maximum number of concurrent commands.
     pub(crate) at_once: usize,
-    /// Where run directories are, and where closed files are moved from there.
+    /// Parents of run directories, each with the directory to which closed files are moved.
     pub(crate) places: Vec<(PathBuf, Option<PathBuf>)>,
-    /// Whose files they are: the builder units of this process.
+    /// Writers of the files: the builder units of this process.
     pub(crate) writers: Vec<NodeId>,
 }
 
@@ -73,7 +73,7 @@ pub struct TransferSummary {
 }
 
 impl TransferSummary {
-    /// The remarks at the end.
+    /// Returns the remark at the end of the run.
     pub fn remark(&self) -> Option<String> {
         let why = self.last_failure.as_ref().map(|why| format!(" (the latest: {why})")).unwrap_or_default();
         let text = format!(
@@ -84,20 +84,20 @@ impl TransferSummary {
     }
 }
 
-/// Takes closed run files away while the run goes on.
+/// Transfers closed run files during the run.
 #[derive(Debug)]
 pub(super) struct TransferService {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the service's thread and its owner share.
+/// State shared by the service's thread and its owner.
 #[derive(Debug, Default)]
 struct Shared {
     summary: Mutex<TransferSummary>,
-    /// The run is over: what is left is tried once more.
+    /// Set at the end of the run: the remaining files are tried once more.
     is_ending: AtomicBool,
-    /// Nothing more is begun, and what is under way is ended.
+    /// Set to start no further command and end the running ones.
     is_halted: AtomicBool,
 }
 
@@ -111,12 +111,12 @@ impl TransferService {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// The transfers of run files so far.
+    /// Returns the transfers of run files so far.
     pub(super) fn summary(&self) -> TransferSummary {
         self.shared.summary.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The run is over: waits until each file that is left was tried once more, for as long as one command may take.
+    /// Waits at the end of the run until each remaining file was tried once more, up to the time-out of one command.
     pub(super) fn finish(&mut self) {
         self.shared.is_ending.store(true, Ordering::Release);
         self.join();
@@ -124,7 +124,7 @@ impl TransferService {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so on its own.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }
@@ -137,10 +137,10 @@ impl Drop for TransferService {
     }
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 struct Ended {
     file: PathBuf,
-    /// Its bytes, and whether it was deleted.
+    /// The file's size in bytes, and whether it was deleted.
     result: Result<(u64, bool), String>,
 }
 
@@ -179,21 +179,21 @@ impl Service {
             std::thread::sleep(TURN);
         }
         self.shared.is_halted.store(true, Ordering::Release);
-        // The run's account has what ended last, too.
+        // The run's account includes the attempts that ended last.
         for thread in std::mem::take(&mut self.threads) {
-            // A thread that panicked has said so on its own.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
         self.take_ends();
     }
 
-    /// Notes files that were closed since the last look, and forgets removed ones.
+    /// Records files that were closed since the last search, and drops removed ones.
     fn look(&mut self) {
         self.queue.found(self.config.closed_files());
         self.tell(|summary, left| summary.left = left);
     }
 
-    /// Takes what has ended, and begins what may begin.
+    /// Handles finished attempts, and starts new ones.
     fn turn(&mut self) {
         self.take_ends();
         while let Some(file) = self.queue.next(MonotonicClock.now()) {
@@ -204,7 +204,7 @@ impl Service {
                 // If the service has ended, the result is not needed.
                 let _ = sender.send(Ended { file: file.path, result });
             };
-            // Without a thread the file is tried again with the next look.
+            // Without a thread the file is tried again after the next search.
             if let Ok(thread) = std::thread::Builder::new().name(name).spawn(work) {
                 self.threads.push(thread);
             }
@@ -244,20 +244,20 @@ impl Service {
     }
 }
 
-/// The pause behind the first failure of a file; each further one doubles it.
+/// Pause after the first failure of a file. Each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// What is known of a file that is not transferred.
+/// State of a file that is not transferred.
 #[derive(Debug)]
 struct Waiting {
     found: Found,
     failures: u32,
-    /// Not before this.
+    /// Earliest time of the next attempt.
     due: Instant,
     is_under_way: bool,
-    /// It was tried since everything was to be tried once more.
+    /// Whether it was tried since the final retry of all files.
     is_tried: bool,
 }
 
@@ -269,7 +269,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Nothing is known; this many files may be under way at once, one at least.
+    /// Creates an empty queue. `at_once` files may be in transfer at once, at least one.
     fn new(at_once: usize) -> Self {
         Self { files: BTreeMap::new(), at_once: at_once.max(1) }
     }
@@ -287,7 +287,7 @@ impl Queue {
         self.files.extend(gone.into_iter().filter(|(_, file)| file.is_under_way));
     }
 
-    /// The next file to transfer, if one is due and may begin.
+    /// Returns the next file to transfer, if one is due and may begin.
     fn next(&mut self, now: Instant) -> Option<Found> {
         if self.files.values().filter(|file| file.is_under_way).count() >= self.at_once {
             return None;
@@ -297,12 +297,12 @@ impl Queue {
         Some(file.found.clone())
     }
 
-    /// The file is safe elsewhere.
+    /// Records a successful transfer.
     fn succeeded(&mut self, path: &Path) {
         self.files.remove(path);
     }
 
-    /// The attempt failed: the file is tried again after a pause that grows.
+    /// Records a failed attempt. The file is tried again after a growing pause.
     fn failed(&mut self, now: Instant, path: &Path) {
         let Some(file) = self.files.get_mut(path) else { return };
         (file.is_under_way, file.is_tried) = (false, true);
@@ -318,24 +318,24 @@ impl Queue {
         }
     }
 
-    /// Each file that is left was tried since then.
+    /// Returns whether each remaining file was tried since then.
     fn is_tried(&self) -> bool {
         self.files.values().all(|file| file.is_tried && !file.is_under_way)
     }
 
-    /// Files that are not transferred.
+    /// Returns the number of files that are not transferred.
     fn len(&self) -> usize {
         self.files.len()
     }
 }
 
-/// How long to wait for the last line of a command that has ended: a process that it started may keep its output open.
+/// Time-out for the last line of a command that has ended: a process that it started may keep its output open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Lines are cut after this many bytes.
 const LINE_BYTES: u64 = 4096;
 
 impl TransferConfig {
-    /// Transfers a file; returns its bytes and whether it was deleted, or why it was not transferred.
+    /// Transfers a file. Returns its size in bytes and whether it was deleted, or why it was not transferred.
     fn transfer(&self, file: &Found, is_halted: &AtomicBool) -> Result<(u64, bool), String> {
         let of_file = |error: io::Error| format!("the run file cannot be read, marked or deleted: {error}");
         let (here, bytes) = checksum(&file.path).map_err(of_file)?;
@@ -343,12 +343,12 @@ impl TransferConfig {
         if there != here {
             return Err(format!("the file has the checksum {here:08x}, and what has arrived {there:08x}"));
         }
-        // It is safe elsewhere.
+        // The transfer is confirmed.
         if self.delete { delete(&file.path) } else { mark(&file.path, here) }.map_err(of_file)?;
         Ok((bytes, self.delete))
     }
 
-    /// Runs the command, and the one for the checksum if there is another one; returns the checksum.
+    /// Runs the command, and the one for the checksum if there is another one. Returns the checksum.
     fn carry_out(&self, file: &Found, is_halted: &AtomicBool) -> Result<u32, String> {
         let mut said = self.run(&self.command, file, is_halted)?;
         let mut teller = &self.command;
@@ -363,7 +363,7 @@ impl TransferConfig {
         })
     }
 
-    /// Runs a command; returns the last line that it wrote.
+    /// Runs a command. Returns the last line of its output.
     fn run(&self, words: &[String], file: &Found, is_halted: &AtomicBool) -> Result<String, String> {
         let (program, timeout) = (program_of(words), self.timeout);
         let filled = words.iter().skip(1).map(|word| filled(word, file));
@@ -388,13 +388,13 @@ impl TransferConfig {
         }
     }
 
-    /// The closed run files of these writers, of any run, that are not known to be safe elsewhere. A directory that cannot be
-    /// read has none.
+    /// Returns the closed run files of these writers, of any run, whose transfer is not confirmed. An unreadable
+    /// directory counts as empty.
     fn closed_files(&self) -> Vec<Found> {
         let mut directories = Vec::new();
         for (output, hand_over) in &self.places {
             match hand_over {
-                // One that is named from the root stays what it is.
+                // An absolute path is used unchanged.
                 Some(place) => directories.push(output.join(place)),
                 None => directories.extend(entries(output).filter(|path| path.is_dir())),
             }
@@ -415,7 +415,7 @@ fn program_of(words: &[String]) -> String {
     words.first().cloned().unwrap_or_default()
 }
 
-/// A word of the command for this file.
+/// Returns a word of the command with its placeholders filled for this file.
 fn filled(word: &str, file: &Found) -> String {
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
     word.replace("{file}", &file.path.display().to_string())
@@ -423,14 +423,14 @@ fn filled(word: &str, file: &Found) -> String {
         .replace("{run}", &format!("{:06}", file.run))
 }
 
-/// The checksum that a line begins with.
+/// Returns the checksum at the beginning of a line.
 fn read_checksum(line: &str) -> Option<u32> {
     let word = line.split_whitespace().next()?;
     (word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit()))
         .then(|| u32::from_str_radix(word, 16).ok())?
 }
 
-/// Reads a command's output on a thread of its own, so that the caller does not wait for it. The receiver gets the last
+/// Reads a command's output on a separate thread, so that the caller does not wait for it. The receiver gets the last
 /// line at the end.
 fn last_line(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, line) = channel();
@@ -443,13 +443,13 @@ fn last_line(stream: impl Read + Send + 'static) -> Receiver<String> {
             }
             next.clear();
         }
-        // The receiver may have gone.
+        // The receiver may have been dropped.
         let _ = sender.send(last);
     });
     line
 }
 
-/// Behind the name of a run file: it was transferred, and stays.
+/// Extension that is appended to the name of a run file to mark it as transferred.
 const MARK_EXTENSION: &str = ".transferred";
 
 /// A closed run file.
@@ -464,15 +464,15 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The file of this name with something behind it.
+/// Returns the path with this extension appended.
 fn beside(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.file_name().map(OsString::from).unwrap_or_default();
     name.push(extension);
     path.with_file_name(name)
 }
 
-/// A file's CRC-32C and how many bytes it has. What its writer noted beside it counts, where it did: of bytes that have
-/// changed since they were written no copy is a good one.
+/// Returns a file's CRC-32C and size in bytes. If its writer recorded a checksum beside it, that one is used: a copy of
+/// bytes that have changed since they were written is not a good one.
 fn checksum(path: &Path) -> io::Result<(u32, u64)> {
     if let Some(noted) = noted(&beside(path, CHECKSUM_EXTENSION))? {
         return Ok((noted, fs::metadata(path)?.len()));
@@ -481,7 +481,7 @@ fn checksum(path: &Path) -> io::Result<(u32, u64)> {
     Ok((checksum.value(), bytes))
 }
 
-/// The checksum in a checksum file; `None` if there is no such file.
+/// Returns the checksum in a checksum file; `None` if there is no such file.
 fn noted(path: &Path) -> io::Result<Option<u32>> {
     match fs::read_to_string(path) {
         Ok(text) => read_checksum(&text)
@@ -492,7 +492,7 @@ fn noted(path: &Path) -> io::Result<Option<u32>> {
     }
 }
 
-/// Whether a mark beside the file says that it was transferred.
+/// Returns whether a mark beside the file says that it was transferred.
 pub(super) fn is_transferred(path: &Path) -> bool {
     beside(path, MARK_EXTENSION).exists()
 }

@@ -1,5 +1,5 @@
-//! Readout units, builder units and their event manager, as far as they are in this process: what builds events from sources that are asked
-//! for their data.
+//! The readout units, builder units and event manager of a run that are in this process. They build events by
+//! requesting data from sources.
 
 use super::base::RunBase;
 use super::controlled::{FrontEndService, FrontEndsOfRun};
@@ -16,25 +16,25 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-/// How an event manager that is a process of its own manages the run.
+/// How an event manager in its own process came to manage the run.
 #[derive(Clone, Debug)]
 pub(super) enum Managing {
-    /// From its beginning.
+    /// It manages the run from its beginning.
     First {
         /// Its epoch.
         epoch: Epoch,
-        /// Where it listens.
+        /// Its address.
         address: String,
     },
     /// It took the run over.
     Successor {
         /// The run's first event key.
         first: EventKey,
-        /// Its last one, if it was known at the start.
+        /// The key of the run's last event, if it was known at the start.
         last: Option<EventKey>,
         /// Its epoch.
         epoch: Epoch,
-        /// How long the run had gone on.
+        /// Age of the run at the takeover.
         before: Duration,
     },
 }
@@ -42,7 +42,7 @@ pub(super) enum Managing {
 /// The units of a run that are in this process.
 #[derive(Debug)]
 pub(super) struct Units {
-    /// All sources are e-links of cards whose blocks come from outside of this process.
+    /// Whether all sources are e-links of cards whose blocks come from outside of this process.
     pub(super) is_fed: bool,
     pub(super) commands: Sender<RunCommand>,
     pub(super) board: Arc<Board>,
@@ -52,12 +52,12 @@ pub(super) struct Units {
     /// Front ends under run control, and their service if only this run uses it.
     pub(super) front_ends: Option<FrontEndsOfRun>,
     pub(super) own_service: Option<FrontEndService>,
-    /// How this process manages the run, if the event manager is a process of its own.
+    /// How this process manages the run, if the event manager has its own process.
     pub(super) manager: Option<Managing>,
 }
 
 impl Units {
-    /// None yet; with the receiving end of the event manager's commands.
+    /// Creates it without units. Returns the receiving end of the event manager's commands as well.
     pub(super) fn new(is_fed: bool) -> (Self, Receiver<RunCommand>) {
         let (commands, received) = std::sync::mpsc::channel();
         let units = Self {
@@ -75,25 +75,25 @@ impl Units {
 
     /// Sends a command to the event manager.
     pub(super) fn command(&self, workers: &[Worker], command: RunCommand) {
-        // An event manager that has ended does not listen; then there is nothing to command.
+        // An event manager that has ended needs no command.
         let _ = self.commands.send(command);
         workers.iter().for_each(Worker::wake);
     }
 
-    /// The epoch of the event manager, if it is a process of its own.
+    /// Returns the epoch of the event manager, if it has its own process.
     pub(super) fn epoch(&self) -> Option<Epoch> {
         self.manager.as_ref().map(|managing| match managing {
             Managing::First { epoch, .. } | Managing::Successor { epoch, .. } => *epoch,
         })
     }
 
-    /// What each emulated or played source sent: fragments and bytes.
+    /// Returns the number of fragments and bytes that each emulated or played source sent.
     pub(super) fn sent(&self) -> Vec<(SourceId, u64, u64)> {
         let read = |sent: &Sent| (sent.fragments.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
         self.sent.iter().map(|(id, sent)| (*id, read(sent).0, read(sent).1)).collect()
     }
 
-    /// Writes the record that an event manager which takes over needs, if the event manager is a process of its own.
+    /// Writes the record for the takeover by another event manager, if the event manager has its own process.
     pub(super) fn leave_word(&self, base: &RunBase, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
         let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
         let record = TakeoverRecord {
@@ -116,7 +116,7 @@ impl Units {
         }
     }
 
-    /// Goes on with the run that was taken over; for how long it had gone on. `None` if there was none.
+    /// Continues the run that was taken over. Returns its age; `None` if there was none.
     pub(super) fn go_on(&self, base: &RunBase) -> Option<Duration> {
         let Some(Managing::Successor { first, last, before, .. }) = self.manager else { return None };
         if let Some(front_ends) = &self.front_ends {
@@ -155,7 +155,8 @@ impl Units {
         self.command(workers, RunCommand::Set(setting));
     }
 
-    /// A trigger source under run control is held first; without one readout units fill up and hold their sources back.
+    /// Pauses or resumes. A trigger source under run control is held first. Without one readout units fill up and hold
+    /// their sources back.
     pub(super) fn pause(&self, workers: &[Worker], is_paused: bool) {
         match &self.front_ends {
             Some(front_ends) => front_ends.pause(is_paused),
@@ -163,8 +164,9 @@ impl Units {
         }
     }
 
-    /// Nothing more will come of the sources. `until_sources_end`: sources that leave end the run; `has_limit`: a number of events is wanted,
-    /// so that sources which have none left are no end. `given_up` connections ended with their readout unit and do not come again.
+    /// Returns whether no more data of the sources will come. `until_sources_end`: sources that disconnect end the run.
+    /// `has_limit`: a number of events is requested, so that sources without further events are no end. `given_up`
+    /// connections ended with their readout unit and will not return.
     pub(super) fn are_sources_over(
         &self,
         base: &RunBase,

@@ -1,5 +1,5 @@
-//! The system user, and commands of the user's: started as a group of their own, so that their children end with them,
-//! and ended when they take too long.
+//! The system user, and commands configured by the user. Each command is started in its own process group, so that its
+//! children end with it, and is ended at its time-out.
 
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, getuid, kill_process_group};
@@ -9,10 +9,10 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The pause between two checks of a command: the shortest one just after its start, and the longest one.
+/// Pause between two checks of a command: the shortest one, just after its start, and the longest one.
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 
-/// A command by its words: a program and its arguments.
+/// Creates a command from its words: a program and its arguments.
 pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     let mut words = words.into_iter();
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -20,7 +20,7 @@ pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     command
 }
 
-/// Says why the program of a command cannot be executed. An empty command is no command.
+/// Checks that the program of a command can be executed. An empty list is accepted as no command.
 ///
 /// # Errors
 /// If there is no such file, in the directories of `PATH` for a name without a slash, or this user may not execute it.
@@ -40,20 +40,21 @@ pub fn check(words: &[String]) -> Result<(), String> {
     }
 }
 
-/// The name of the system user who runs this process, or the number of a user without a name.
+/// Returns the name of the system user who runs this process, or the number of a user without a name.
 pub fn system_user() -> String {
     let id = getuid().as_raw();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = users.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
-        // A header of HTTP takes ASCII alone.
+        // An HTTP header only takes ASCII.
         (fields.nth(1)?.parse() == Ok(id) && name.is_ascii()).then(|| name.to_owned())
     });
     name.unwrap_or_else(|| format!("uid {id}"))
 }
 
-/// Waits for the end of one that was started so; `None` if it had to be ended, after `timeout` or because it is halted.
+/// Waits for the end of a command started in this way; `None` if it had to be ended, after `timeout` or because it is
+/// halted.
 pub fn wait(child: &mut Child, timeout: Duration, is_halted: &AtomicBool) -> Option<ExitStatus> {
     let begin = Instant::now();
     loop {
@@ -61,7 +62,7 @@ pub fn wait(child: &mut Child, timeout: Duration, is_halted: &AtomicBool) -> Opt
             return Some(status);
         }
         if begin.elapsed() >= timeout || is_halted.load(Ordering::Acquire) {
-            // One that has ended meanwhile needs no signal.
+            // A command that has ended meanwhile needs no signal.
             let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
             let _ = child.wait();
             return None;

@@ -1,14 +1,15 @@
-//! Files that are whole, or as they were before: even if the program or the machine dies during a write.
+//! Atomic replacement of files: after a death of the program or the machine during a write, the file is either complete
+//! or unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a file that outlives the machine's loss of power once this has returned. Before that nothing of it is to be seen under its name,
-/// where an earlier one stays.
+/// Writes a file atomically. Once this has returned it survives a loss of power. Before that nothing of it is visible
+/// under its name, where an earlier file stays.
 ///
 /// # Errors
-/// If it cannot be written; then nothing is left of it where that can be helped.
+/// If it cannot be written. Its parts are then removed if possible.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
@@ -19,7 +20,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
-        // Why it could not be written is what matters.
+        // The original error is reported.
         let _ = fs::remove_file(&part);
     })?;
     File::open(directory)?.sync_all()
@@ -35,7 +36,7 @@ mod tests {
         fs::create_dir_all(&directory).expect("a directory can be made");
         let file = directory.join("run.json");
         write(&file, b"first").expect("it can be written");
-        // As a writer that dies in the middle leaves it.
+        // As after the death of a writer in the middle.
         fs::write(directory.join("run.json.part"), "sec").expect("it can be written");
         assert_eq!(fs::read(&file).expect("it is there"), b"first");
         write(&file, b"second").expect("what is left is no obstacle");

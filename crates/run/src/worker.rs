@@ -1,4 +1,5 @@
-//! A thread that turns drives, and drives that publish their counters in a page or, the event manager's, on a board.
+//! A thread that turns drives. Drives publish their counters in a page; the event manager's drive publishes them on a
+//! board.
 
 use super::placement::MANAGER;
 use super::workshop::Workshop;
@@ -19,10 +20,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The longest sleep: commands and the end are looked for at least this often.
+/// Maximum sleep: commands and the end are checked at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
-/// How the threads of a process end together.
+/// The common end of the threads of a process.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     halt: AtomicBool,
@@ -34,12 +35,13 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Every thread ends after its present round.
+    /// Ends every thread after its present round.
     pub(super) fn halt(&self) {
         self.halt.store(true, Ordering::Relaxed);
     }
 
-    /// Who refused a drive of this process for good. All threads end then: a node is of no use without it.
+    /// Returns the final refusal of a drive of this process. All threads then end, because a node is useless without
+    /// the refusing one.
     pub(super) fn refusal(&self) -> Option<&Refusal> {
         self.refusal.get()
     }
@@ -50,13 +52,13 @@ impl Ending {
         self.halt();
     }
 
-    /// Threads that panicked, by name. All threads end then: they wait for each other, and a panicked one does not
-    /// answer.
+    /// Returns the threads that panicked, by name. All threads then end: they wait for each other, and a panicked one
+    /// does not answer.
     pub(super) fn panicked(&self) -> Vec<String> {
         self.panicked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Threads that have not ended, by name.
+    /// Returns the threads that have not ended, by name.
     pub(super) fn living(&self) -> Vec<String> {
         self.living.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -72,13 +74,13 @@ impl Ending {
         }
     }
 
-    /// Whether every thread is to end.
+    /// Returns whether every thread is to end.
     pub(super) fn is_halted(&self) -> bool {
         self.halt.load(Ordering::Relaxed)
     }
 }
 
-/// Lies on a thread's stack, and is dropped with it, also where that is unwound.
+/// Marks the thread as alive. It lies on the thread's stack and is dropped with it, also on unwinding.
 struct Presence<'e> {
     name: &'e str,
     ending: &'e Ending,
@@ -127,22 +129,22 @@ impl Worker {
         Ok(Self { thread, waker })
     }
 
-    /// Ends the present sleep.
+    /// Interrupts the present sleep.
     pub(super) fn wake(&self) {
         self.waker.wake();
     }
 
-    /// What ends its sleeps from other threads.
+    /// Returns the waker that interrupts its sleeps from other threads.
     pub(super) fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// The thread has ended.
+    /// Returns whether the thread has ended.
     pub(super) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for the thread's end. Whether it panicked is known to its [`Ending`].
+    /// Waits for the thread's end. Its [`Ending`] knows whether it panicked.
     pub(super) fn join(self) {
         let _ = self.thread.join();
     }
@@ -156,7 +158,7 @@ fn turn_all(mut drives: Vec<DriveWithPage>, mut waiter: Waiter, ending: &Ending)
             drive.drive.wait_descriptors(&mut descriptors);
         }
         for descriptor in descriptors {
-            // Where it cannot be watched, the longest sleep bounds what is missed.
+            // If it cannot be watched, the maximum sleep bounds the delay.
             let _ = waiter.watch(descriptor);
         }
     }
@@ -198,7 +200,7 @@ fn sleep(drives: &mut [DriveWithPage], waiter: &Waiter, now: Instant) {
     }
 }
 
-/// What panics as soon as it is turned.
+/// A drive that panics when it is turned.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Panics;
@@ -224,7 +226,7 @@ impl Drive for Panics {
     }
 }
 
-/// What does not come back from a turn until it may.
+/// A drive that does not return from a turn until it may.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Hangs(pub(super) Arc<AtomicBool>);
@@ -253,12 +255,12 @@ impl Drive for Hangs {
     }
 }
 
-/// How often all numbers are written where that takes next to no time.
+/// Interval at which all numbers are written, if that takes next to no time.
 const USUAL: Duration = Duration::from_millis(100);
-/// They are never older, however long it takes to write them.
+/// Maximum age of the numbers, however long it takes to write them.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Between two times the thread does other things for so many times as long as the writing took. So it costs a thousandth of one
-/// thread, and more only where it takes more than a millisecond.
+/// Minimum pause between two writes, as a multiple of the time that a write took. Writing therefore costs a thousandth
+/// of one thread, and more only if it takes more than a millisecond.
 const PAUSE: u32 = 1000;
 
 /// A drive with its page, if it has one.
@@ -269,17 +271,17 @@ pub(super) struct DriveWithPage {
 }
 
 impl DriveWithPage {
-    /// A drive with an empty page.
+    /// Creates a drive with an empty page.
     pub(super) const fn new(drive: Box<dyn Drive + Send>, page: Option<NodePage>) -> Self {
         Self { drive, page, due: Instant::ZERO }
     }
 
-    /// A turn of the drive. Numbers change by turns that have something to do, so that they need no turn of their own.
+    /// Turns the drive. Numbers change only in turns with work, so that they need no turn of their own.
     fn turn(&mut self, now: Instant) -> usize {
         let Self { drive, page: Some(page), due } = self else { return self.drive.turn(now) };
         page.turn_begins(now);
         let work = drive.turn(now);
-        // One that is done is turned no more: what it has counted is complete.
+        // A drive that is done is not turned again: its counts are complete.
         if now >= *due || drive.is_done() {
             let begun = MonotonicClock.now();
             drive.tell(now, page);
@@ -292,7 +294,7 @@ impl DriveWithPage {
     }
 }
 
-/// What the event manager's thread and the handle share.
+/// State shared by the event manager's thread and the handle.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     standing: Mutex<Standing>,
@@ -309,18 +311,18 @@ impl Board {
         let _ = self.watcher.set(watcher);
     }
 
-    /// The phase of the nodes.
+    /// Returns the phase of the nodes.
     pub(super) fn phase(&self) -> RunPhase {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
     }
 
-    /// The phase of the nodes, and whether the run is paused.
+    /// Returns the phase of the nodes, and whether the run is paused.
     pub(super) fn progress(&self) -> (RunPhase, bool) {
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         (standing.phase, standing.is_paused)
     }
 
-    /// The closed lumisections, in order.
+    /// Returns the closed lumisections, in order.
     pub(super) fn lumisections(&self) -> Vec<LumisectionEnd> {
         self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -339,7 +341,7 @@ impl Board {
         RunSnapshot::of(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Held for a copy of some numbers, twenty times a second.
+    /// Updates the standing. The lock is held for a copy of some numbers, twenty times a second.
     fn write(&self, standing: &Standing) {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).copy_from(standing);
     }
@@ -354,7 +356,7 @@ pub(super) struct CommandedManager<P: Dispatcher> {
     pub(super) published: RunPhase,
 }
 
-/// How often the snapshot is renewed.
+/// Interval at which the snapshot is updated.
 const PUBLISH: Duration = Duration::from_millis(50);
 
 impl<P: Dispatcher> Drive for CommandedManager<P> {
@@ -405,7 +407,7 @@ impl<P: Dispatcher> Drive for CommandedManager<P> {
 }
 
 impl Workshop<'_> {
-    /// A readout or builder unit with its page.
+    /// Returns a readout or builder unit with its page.
     pub(super) fn with_page(&self, node: NodeId, drive: impl Drive + Send + 'static) -> DriveWithPage {
         let (configuration, index) = (self.resolved.configuration(), usize::from(node.index));
         let page = if node.role == Role::Readout {
@@ -420,7 +422,7 @@ impl Workshop<'_> {
         DriveWithPage::new(Box::new(drive), page)
     }
 
-    /// The page of an event manager, by its index among all possible event managers.
+    /// Returns the page of an event manager, by its index among all possible event managers.
     pub(super) fn manager_page(&self, index: u16) -> Option<NodePage> {
         let name = if index == 0 { MANAGER.to_owned() } else { format!("{MANAGER}{}", index + 1) };
         self.pages.page(&name, PageRole::Manager, [])
@@ -440,7 +442,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// The page of one node in a directory of a test's own.
+    /// Returns the page of one node in a separate directory of a test.
     fn page(test: &str) -> (PathBuf, Option<NodePage>) {
         let path = std::env::temp_dir().join(format!("ropewalk-stats-page-{test}-{}", std::process::id()));
         let directory = PageDirectory::open(&PagesChoice::In(path.clone()), Path::new("/data"), Incarnation(1));

@@ -1,4 +1,4 @@
-//! What the nodes of a process are made from: memory, places, identities, directories and sinks.
+//! The resources of the nodes of a process: memory, placement, identities, directories and sinks.
 
 use super::error::{RunError, system};
 use super::file_filters;
@@ -17,16 +17,16 @@ use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_terms::{Incarnation, RunNumber, Utc};
 use std::path::Path;
 
-/// What every node of this process shares.
+/// Resources shared by all nodes of this process.
 pub(super) struct Workshop<'a> {
     pub(super) resolved: &'a Resolved,
     pub(super) placement: &'a ThreadPlacement,
     pub(super) incarnation: Incarnation,
-    /// Where monitoring clients ask for events.
+    /// Tap for the monitoring clients.
     pub(super) tap: Tap,
-    /// Where its nodes have their pages.
+    /// Directory of its nodes' pages.
     pub(super) pages: PageDirectory,
-    /// How much is free where each builder unit writes.
+    /// Free space of each builder unit's output.
     pub(super) rooms: Vec<OutputRoom>,
 }
 
@@ -38,14 +38,14 @@ impl<'a> Workshop<'a> {
         Self { resolved, placement, incarnation, tap: Tap::new(resolved.sources.len()), pages, rooms }
     }
 
-    /// Memory beyond what was configured: room for the worst case, of which a run uses a few blocks again and again.
-    /// The rest is never touched, so that the process stays near its configured size.
+    /// Creates a pool beyond the configured memory: room for the worst case, of which a run reuses a few blocks. The
+    /// rest is never touched, so that the process stays near its configured size.
     pub(super) fn spare_pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
         Ok(Staging::new(self.placement.untouched_pool(config)?))
     }
 }
 
-/// Takes a run number. This comes last: a run that could not be set up leaves nothing behind.
+/// Takes a run number. To be called last, so that a run that could not be set up leaves nothing behind.
 pub(super) fn run_directory(output: &Path) -> Result<RunDirectory, RunError> {
     let what = || format!("{}: cannot make a run directory here, choose another with --output", output.display());
     Registry::open(output).and_then(|registry| registry.next_run()).map_err(system(what()))
@@ -55,17 +55,17 @@ pub(super) fn nowhere() -> RunDirectory {
     RunDirectory { run: RunNumber(0), path: Path::new("").to_owned() }
 }
 
-/// The time of day when the monotonic clock stood at zero.
+/// Returns the time of day at zero of the monotonic clock.
 pub(super) fn epoch() -> Utc {
     Utc(MonotonicClock.utc().0 - MonotonicClock.now().as_nanoseconds() as i64)
 }
 
-/// A life that is younger than every one before on this machine.
+/// Returns an incarnation newer than all earlier ones on this machine.
 pub(super) fn incarnation() -> Incarnation {
     Incarnation(MonotonicClock.utc().0.max(1) as u64)
 }
 
-/// The sink of a writer: a pipe, files for filter units, or run files. `None` if the run writes nothing.
+/// Returns the sink of a writer: a pipe, files for filter units, or run files. `None` if the run writes nothing.
 pub(super) fn sink(
     configuration: &Configuration,
     name: &str,

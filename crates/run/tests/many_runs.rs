@@ -1,7 +1,7 @@
-//! Runs that follow each other in a hurry leave nothing behind: no thread, no descriptor, no directory that is not theirs.
+//! Runs in quick succession leave nothing behind: no thread, no descriptor, no foreign directory.
 //!
-//! One test alone, so that what this process has is what the runs have. `ROPEWALK_RUNS=1000` takes this many runs in a
-//! row of each kind.
+//! This is the only test in its process, so that all resources of the process belong to the runs. `ROPEWALK_RUNS=1000`
+//! sets the number of consecutive runs of each kind.
 
 use ropewalk_config::fields::Fields;
 use ropewalk_config::parse;
@@ -17,20 +17,21 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Runs of each kind in a row.
+/// Number of consecutive runs of each kind.
 const RUNS: u32 = 60;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For this long nothing comes or goes where everything is set up.
+/// Time without any change after which the setup counts as complete.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What comes in the runs.
+/// Data of the runs.
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Coming {
-    /// Events of an emulated source, waited for in every other run.
+    /// Events of an emulated source, awaited in every other run.
     Events,
     /// No source is connected.
     Nothing,
-    /// A source connects while its run goes on, or already ends, and sends events. In every fifth run they are waited for.
+    /// A source connects while its run is in progress, or already ends, and sends events. In every fifth run they are
+    /// awaited.
     LateSource,
 }
 
@@ -70,7 +71,7 @@ fn come_late(view: &SessionView, run: u32) -> JoinHandle<()> {
     let (_, address) = view.addresses.iter().find(|(name, _)| name == "ru0").expect("it listens").clone();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(u64::from(run % 7) * 5));
-        // The run may listen no longer, or close before the end.
+        // The run may no longer listen, or close before the end.
         let Ok(mut stream) = TcpStream::connect(address) else { return };
         let mut bytes = Vec::new();
         for event in 1..=3 {
@@ -88,12 +89,12 @@ fn entries(directory: impl AsRef<Path>) -> usize {
     std::fs::read_dir(directory).expect("it is there").count()
 }
 
-/// Threads and descriptors of this process.
+/// Returns the numbers of threads and descriptors of this process.
 fn owned() -> (usize, usize) {
     (entries("/proc/self/task"), entries("/proc/self/fd"))
 }
 
-/// The threads and descriptors of the process, once they have stayed the same for a while: threads open descriptors
+/// Returns the numbers of threads and descriptors once they have not changed for a while: threads open descriptors
 /// after the answer to their creator, and some end after it.
 fn settled() -> (usize, usize) {
     let (mut last, mut since) = (owned(), Instant::now());
@@ -109,7 +110,7 @@ fn settled() -> (usize, usize) {
     last
 }
 
-/// Where every descriptor of this process leads.
+/// Returns the targets of all descriptors of this process.
 fn descriptors() -> Vec<String> {
     let entries = std::fs::read_dir("/proc/self/fd").expect("it is there").flatten();
     let mut targets: Vec<_> = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
@@ -117,7 +118,7 @@ fn descriptors() -> Vec<String> {
     targets.into_iter().map(|target| target.display().to_string()).collect()
 }
 
-/// Takes that many runs; events that were built, in all.
+/// Takes this many runs. Returns the total number of built events.
 fn take_runs(control: &ControlHandle, coming: Coming, runs: u32) -> u64 {
     let mut built = 0;
     for run in 1..=runs {
@@ -138,7 +139,7 @@ fn take_runs(control: &ControlHandle, coming: Coming, runs: u32) -> u64 {
     built
 }
 
-/// The kinds go on side by side, each with its own session and directory: most of the time each session waits for its
+/// The kinds run concurrently, each with its own session and directory: most of the time each session waits for its
 /// sources.
 #[test]
 fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
@@ -164,7 +165,7 @@ fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
         }
     });
     for (coming, session, _) in &sessions {
-        // The next run is set up as the first one was.
+        // The next run is set up like the first one.
         let is_ready = |view: &SessionView| view.state == OperationState::Configured && view.task.is_none();
         wait(&session.control(), &format!("the run behind the last one, {coming:?}"), is_ready);
     }
@@ -180,7 +181,7 @@ fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
     for (coming, session, output) in sessions {
         ask(&session.control(), Command::Shutdown);
         drop(session);
-        // With the number of the last one that began.
+        // Plus the file with the number of the last run that began.
         assert_eq!(entries(&output), runs as usize + 1, "{coming:?}: what was set up for another one is gone");
     }
     std::fs::remove_dir_all(parent).expect("it is there");

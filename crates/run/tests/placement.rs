@@ -1,4 +1,4 @@
-//! Threads run, and pools lie, where the rules of the configuration or the network card want them.
+//! Placement of threads and pools by the rules of the configuration and by the network card.
 
 mod support;
 
@@ -13,10 +13,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 use support::{Run, Setup, TemporaryDirectory};
 
-/// Each thread of this process with the CPUs that it may run on; names end after 15 letters.
+/// Returns each thread of this process with the CPUs that it may run on; names are cut after 15 letters.
 fn threads() -> BTreeMap<String, String> {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux has it").map_while(Result::ok);
-    // A thread may end between the list and the look.
+    // A thread may end between the list and the query.
     let look = |task: fs::DirEntry| {
         let name = fs::read_to_string(task.path().join("comm")).ok()?;
         let status = fs::read_to_string(task.path().join("status")).ok()?;
@@ -26,7 +26,7 @@ fn threads() -> BTreeMap<String, String> {
     tasks.filter_map(look).collect()
 }
 
-/// The same, as soon as all of `names` are there: a thread without a rule may take its name after the launch.
+/// Returns the threads as soon as all of `names` exist: a thread without a rule may take its name after the launch.
 fn threads_with(names: &[&str]) -> BTreeMap<String, String> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -38,7 +38,7 @@ fn threads_with(names: &[&str]) -> BTreeMap<String, String> {
     }
 }
 
-/// The CPUs that this process may run on, as text, and the last one of them.
+/// Returns the CPUs that this process may run on, as text, and the last one of them.
 fn allowed() -> (String, u32) {
     let machine = ropewalk_host::Machine::read("/".as_ref()).expect("this machine can be read");
     (machine.allowed.to_string(), machine.allowed.iter().last().expect("it runs on one"))
@@ -55,7 +55,7 @@ fn threads_run_where_the_first_matching_rule_wants_them() {
     let rules = [rule("^bu0-disk$", last), rule("^(ru|sources)", last), rule("^bu", &all)];
     let setup = setup.and(&rules.concat());
     let mut handle = launch(&setup.configuration(), Some(100)).unwrap_or_else(|error| panic!("{error}"));
-    // A run that was launched has the threads with a rule where they belong.
+    // Once a run is launched, its threads with a rule are placed.
     let at_once = threads();
     let one = last.to_string();
     for (name, cpus) in [("ru0", &one), ("sources", &one), ("bu0-disk", &one), ("bu0", &all)] {
@@ -66,7 +66,7 @@ fn threads_run_where_the_first_matching_rule_wants_them() {
     assert_eq!(Run { handle }.end().events.written, 100);
 }
 
-/// A push system whose threads have rules.
+/// Returns a push system whose threads have rules.
 fn push_system(output: &TemporaryDirectory, rules: &str) -> Configuration {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"flow\"\npacking = 5\nemulate = {{ rate = \"1kHz\" }}\n\
@@ -82,7 +82,7 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
     let (all, last) = allowed();
     let output = TemporaryDirectory::new("push-placed");
     let rules = [rule("-receive$", last), rule("^gate-1-send$", last), rule("^(gate-0-disk|farm)$", last)].concat();
-    // Without an end, so that no thread is gone before it is looked at.
+    // Without an end, so that no thread ends before it is examined.
     let mut handle =
         launch_part(&push_system(&output, &rules), &SystemPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
     let at_once = threads();
@@ -101,7 +101,7 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
         std::thread::yield_now();
     }
     let summary = handle.finish(Duration::ZERO);
-    // The run may be over before its sources send.
+    // The run may end before its sources send.
     let is_lossless = summary.status.reasons.keys().all(|reason| *reason == "nothing");
     assert!(summary.is_balanced() && is_lossless, "{:?}", summary.flows);
     let nowhere = push_system(&output, &rule("farm", 8191));
@@ -132,7 +132,7 @@ fn a_rule_that_matches_no_thread_is_named() {
     assert_eq!(named(Kind::Pool).collect::<Vec<_>>(), pools);
 }
 
-/// One configuration serves a run in one process and one whose nodes are processes.
+/// One configuration serves a run in one process and one whose nodes are separate processes.
 #[test]
 fn a_rule_for_pools_between_nodes_is_used_by_nodes_and_no_slip_elsewhere() {
     let rules = "[[pool]]\nmatch = \"-(received|control)$\"\nnode = 0\n";
@@ -145,12 +145,12 @@ fn a_rule_for_pools_between_nodes_is_used_by_nodes_and_no_slip_elsewhere() {
     assert_eq!(placed("ru0-fragments"), None);
 }
 
-/// The policies of the memory areas of this process, as /proc/self/numa_maps has them: `bind:0` and so on.
+/// Returns the policies of the memory areas of this process, as in /proc/self/numa_maps: `bind:0` and so on.
 fn policies() -> String {
     fs::read_to_string("/proc/self/numa_maps").expect("Linux with NUMA has it")
 }
 
-/// Node 0 is on every machine; what counts is that the kernel was asked and says so.
+/// Every machine has node 0. The test checks that the kernel applied the policy.
 #[test]
 fn pools_lie_on_the_node_that_the_rules_want_and_stay_in_memory() {
     let rules = "[[pool]]\nmatch = \"^ru0-\"\nnode = 0\n[[pool]]\nmatch = \"-records$\"\nlock = true\n";
@@ -160,7 +160,7 @@ fn pools_lie_on_the_node_that_the_rules_want_and_stay_in_memory() {
     assert!(policies().contains("bind:0"), "{}", policies());
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("Linux tells it").trim() != "0 kB";
-    // Without the right to lock, the run goes on and a warning names the missing right.
+    // Without the right to lock, the run continues and a warning names the missing right.
     let refused =
         handle.warnings().iter().any(|warning| warning.contains("bu0-records") && warning.contains("CAP_IPC_LOCK"));
     assert!(locked != refused, "locked {locked}, {:?}", handle.warnings());
@@ -178,7 +178,7 @@ fn a_node_that_is_not_there_ends_the_launch() {
     assert!(error.to_string().starts_with("pool rule 1: there is no NUMA node 999 for this process"), "{error}");
 }
 
-/// The scheduling class of a thread of this process (field 41 of proc_pid_stat(5)).
+/// Returns the scheduling class of a thread of this process (field 41 of proc_pid_stat(5)).
 fn scheduling_class(name: &str) -> u32 {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux has it").map_while(Result::ok);
     let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
@@ -222,7 +222,8 @@ fn a_run_with_automatic_placement_builds_its_events_on_any_machine() {
     assert_eq!(Run { handle }.end().events.written, 50);
 }
 
-/// A whole machine as /proc and /sys show it: two nodes with two CPUs each, a card on node 1, its interrupt on CPU 3.
+/// Returns a machine read from files as in /proc and /sys: two nodes with two CPUs each, a card on node 1, its
+/// interrupt on CPU 3.
 fn two_nodes(root: &std::path::Path) -> ropewalk_host::Machine {
     let write = |path: &str, text: &str| {
         let path = root.join(path);

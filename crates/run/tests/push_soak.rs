@@ -1,8 +1,9 @@
-//! Both flows of paper 1 beside each other, packets lost on purpose, a node that dies and comes back: exactly what was lost is
-//! missing, and nothing else.
+//! Both flows of paper 1 together, with packets lost on purpose and a node that dies and returns: exactly the lost
+//! packets are missing, and nothing else.
 //!
-//! As long and as fast as `ROPEWALK_SOAK` says, in seconds and events a second of the first and the second flow. What the machine
-//! does at most is what it does of far too much (saturation), in packets a second of both flows; it prints them:
+//! `ROPEWALK_SOAK` sets the duration in seconds and the event rates per second of the first and the second flow. The
+//! maximum rate of a machine is its rate under an excessive load (saturation), in packets per second of both flows,
+//! which the test prints:
 //! ```text
 //! ROPEWALK_SOAK="8 1000000 1000000" cargo test --release -p ropewalk-run --test push_soak -- --nocapture
 //! ROPEWALK_SOAK="60 19700 2320" cargo test --release -p ropewalk-run --test push_soak -- --nocapture
@@ -28,7 +29,7 @@ const LOSS: f64 = 0.001;
 /// The id of the second flow's first source.
 const FIRST: u32 = 1000;
 
-/// Seconds, and events a second of each flow.
+/// Returns the duration in seconds, and the events per second of each flow.
 fn load() -> (u64, [u64; 2]) {
     let text = std::env::var("ROPEWALK_SOAK").unwrap_or_else(|_| "2 2000 100".to_owned());
     let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().expect("three numbers")).collect();
@@ -120,7 +121,7 @@ fn what_is_missing_is_exactly_what_was_lost_on_purpose_whatever_becomes_of_a_nod
     expect_what_was_lost(&summary, &sources[1]);
 }
 
-/// Every event of the second flow is written, and lacks exactly the sources whose packets were lost.
+/// Checks that every event of the second flow is written, and lacks exactly the sources whose packets were lost.
 fn expect_what_was_lost(summary: &RunSummary, sources: &MepSourceConfig) {
     let index = RunIndex::build(&[&summary.directory]).expect("the run files can be read");
     let (mut reader, mut next) = (index.reader(), 0);

@@ -11,22 +11,23 @@ use support::{FrontEnd, Held, Setup, expect_everything};
 
 const EVENTS: u64 = 250;
 const WINDOW: u64 = 128;
-/// The fast sources' fragments: far more in all than the pools hold.
+/// Size of the fast sources' fragments: far more in total than the pools hold.
 const FAST_BYTES: usize = 60 << 10;
-/// Between two fragments of the slow source; the fast ones send theirs in microseconds.
+/// Pause between two fragments of the slow source; the fast ones send theirs in microseconds.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The slow one sends when the others have so many more, or all, however slow the machine is.
+/// Lead of the fast sources, in events, at which the slow one sends, however slow the machine is; at the end it sends
+/// regardless.
 const LEAD: u64 = 16;
 
-/// The most memory that this process has had at once, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn high_water_mark() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells");
     line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10
 }
 
-/// The fast ones wait for the slow one: they never lead by more than the window, memory stays what was configured,
-/// nothing dead-locks, and the slow source, which is behind the others for longer than the time-out all the time,
+/// The fast sources wait for the slow one: they never lead by more than the window, memory stays within the configured
+/// size, and nothing dead-locks. The slow source, which is behind the others for longer than the time-out all the time,
 /// is never called silent.
 #[test]
 fn fast_sources_wait_for_a_slow_one() {
@@ -68,7 +69,8 @@ fn fast_sources_wait_for_a_slow_one() {
     });
     let (first, last) = (samples.first().expect("it took a while"), samples.last().expect("it took a while"));
     let rates = Rates::between(first, last).expect("time has gone on");
-    // Who is held back depends on how fast this build checks the large fragments; that all of it is seen does not.
+    // It depends on how fast this build checks the large fragments which source is held back; but all of the rates are
+    // known.
     assert!([1, 2, 3].iter().all(|&id| rates.source(SourceId(id)).is_some_and(|rates| rates.fragments_hz > 0.0)));
     assert!(
         rates.events_hz > 0.0 && rates.bytes_in_per_second > 0.0 && rates.bytes_to_disk_per_second > 0.0,

@@ -23,7 +23,7 @@ fn what_a_dead_readout_unit_held_is_named_as_lost() {
     assert!(snapshot.ledger.is_balanced());
 }
 
-/// The numbers of a report are of one moment: received ones are somewhere.
+/// The numbers of a report are of one moment: every received fragment is accounted for.
 #[test]
 fn a_report_counts_when_it_is_whole() {
     let (node, life) = (NodeId::readout(0), Incarnation(1));
@@ -206,7 +206,8 @@ fn lives_of_a_node_add_up() {
     assert_eq!(RunSnapshot::of(&copy).ledger.events.written, 10);
 }
 
-/// The dead one had written more than it could still report, and less than both together if some was built again.
+/// The dead unit had written more than it could still report, and less than both together if some events were built
+/// again.
 #[test]
 fn what_is_acknowledged_as_written_is_written_whatever_a_dead_builder_unit_reported() {
     let (node, life) = (NodeId::builder(0), Incarnation(1));

@@ -1,5 +1,5 @@
-//! The front ends' connections of a readout unit: how they come, whose they are, what comes over them, and whether there is
-//! room for more.
+//! The front-end connections of a readout unit: how they are opened, which source each belongs to, their data, and
+//! their back-pressure.
 //!
 //! ```text
 //!  connection -> unknown: its first bytes are looked at -> a source's: bytes -> Framer -> fragments -> flow::Readout
@@ -7,16 +7,17 @@
 //!                   +-> turned away: bytes of no source, or   +-> not read while the machine has no room for it, or
 //!                       too few of them for too long              its blocks are out: then the sender waits
 //! ```
-//! Nothing is read, and no block taken, before the source is known. So a source that comes while every block is out is known
-//! to be there, and is not taken for absent.
+//! No data is read, and no block taken, before the source is known. A source that connects while every block is in use
+//! is therefore known to be connected, and does not count as absent.
 //!
-//! A front end need not connect to the service point and say who it is. With an [`Entrance`] the place says whose bytes come:
+//! With an [`Entrance`], a front end need not connect to the service point and identify itself. The entrance determines
+//! the source:
 //! ```text
 //!  listen: a service point of its own ---- each connection to it is the source's
 //!  call:   the board listens ------------- called, and called again when the connection has ended
 //!  adopt:  one end of a local pair ------- a program, or a thread that reads a file, writes into the other end
 //! ```
-//! What the bytes are is said by the source's own framing, where it has one.
+//! The source's own framing, if it has one, defines the meaning of the bytes.
 
 mod recognition;
 
@@ -40,27 +41,27 @@ use std::time::Duration;
 /// One connection of a front end.
 struct Connection {
     framer: Framer,
-    /// Whose it must be, where its place says so.
+    /// The source to which it must belong, if its entrance determines that.
     place: Option<usize>,
-    /// What its first bytes that wait say; they are not read yet.
+    /// The result of inspecting its first waiting bytes, which are not read yet.
     opening: Opening,
-    /// How many of them there were.
+    /// Number of these bytes.
     waiting: usize,
-    /// Bytes of its hello that were looked at and are still to be received.
+    /// Bytes of its hello that were inspected and are still to be received.
     hello_left: usize,
     source: Option<usize>,
-    /// Not read, because the machine has no room.
+    /// Whether it is not read because the machine has no room.
     blocked: bool,
-    /// The peer has closed; what it sent before is still being framed.
+    /// Whether the peer has closed it. Earlier data is still being framed.
     ended: bool,
     since: Instant,
-    /// Connections that were accepted before it: several may come at the same time.
+    /// Number of connections accepted before it. Several may arrive at the same time.
     number: u64,
-    /// Turns in which no bytes had arrived.
+    /// Number of turns in which no bytes had arrived.
     turns: u8,
-    /// Its first bytes were looked for long enough, and it was not recognised.
+    /// Whether the wait for its first bytes was long enough without recognising it.
     is_quiet: bool,
-    /// When its first bytes came, and its last ones until now.
+    /// Times of its first and latest bytes.
     heard: Option<(Instant, Instant)>,
     /// Bytes received.
     received: u64,
@@ -70,18 +71,19 @@ struct Connection {
 }
 
 impl Connection {
-    /// Whose it says that it is, and how it is framed; where bytes are handed over unasked they are with the framer.
+    /// Returns the source that it claims, and its framing. For transports that hand over bytes without a read, the
+    /// bytes are in the framer.
     fn identity(&self) -> Option<(SourceId, Format)> {
         self.framer.identity().or_else(|| self.opening.identity())
     }
 
-    /// Bytes that came and belong to no fragment, as far as they were looked at.
+    /// Returns the number of arrived bytes that belong to no fragment, as far as they were inspected.
     fn left_over(&self) -> u64 {
         (self.waiting + self.framer.buffered()) as u64
     }
 }
 
-/// What came that belongs to no source.
+/// Counts of data that belongs to no source.
 #[derive(Default)]
 struct Counts {
     wire_bytes: u64,
@@ -89,52 +91,52 @@ struct Counts {
     garbage: u64,
 }
 
-/// Every connection of the front ends: see the module's picture.
+/// All front-end connections; see the picture above.
 pub(super) struct FrontEndConnections<S: Dispatcher> {
     endpoints: S,
     service: ServicePoint,
     entrances: Entrances,
     sources: Vec<SourceConfig>,
     connections: EndpointTable<Connection>,
-    /// By source: whose blocks it fills.
+    /// By source: the owner of the blocks it fills.
     owners: Vec<Owner>,
-    /// Of no block: connections that are not known yet are looked at and not read.
+    /// Owner without blocks: unknown connections are inspected but not read.
     no_owner: Owner,
     /// By source: its connection.
     connected: Vec<Option<Endpoint>>,
-    /// By source: what divides its frames, where they hold several events. Nothing waits there unless the source's
-    /// connection is blocked.
+    /// By source: the splitter of its frames, if they hold several events. It is empty unless the source's connection
+    /// is blocked.
     splitters: Vec<Option<Box<SourceSplitter>>>,
-    /// By source: what came last, where that is kept.
+    /// By source: its black box, if configured.
     black_boxes: Vec<Option<Box<BlackBox>>>,
     events: Vec<Event>,
     received: Vec<Received>,
     counts: Counts,
-    /// Framers of connections that have ended, for the next ones; by source the framers that describe its frames.
+    /// Framers of ended connections, to be reused; for sources with a frame description, a list by source.
     spare_framers: Vec<Framer>,
     own_framers: Vec<Vec<Framer>>,
-    /// By source: what describes its frames, where they are described.
+    /// By source: its frame description, if it has one.
     descriptions: Vec<Option<Description>>,
     evacuation: Staging,
     evacuation_due: Instant,
-    /// Connections that are not known, the oldest first: memory for looking at them.
+    /// Unknown connections, the oldest first: scratch memory for inspecting them.
     unknown: Vec<(u64, Unknown)>,
-    /// Connections that were accepted so far.
+    /// Number of connections accepted so far.
     accepted: u64,
-    /// When the next connection that has said too little to be known is turned away, or one that waits is looked at.
+    /// When the next unidentified connection is closed, or a waiting one is checked.
     recognition_due: Option<Instant>,
-    /// When the next event whose frames are gathered is whole if its source stays silent.
+    /// When the next event of gathered frames is complete if its source stays silent.
     gathered_due: Option<Instant>,
     is_closed: bool,
 }
 
-/// What is at the other end of a connection does not matter to who records what came over it.
+/// Peer address for recordings: the peer of a connection does not matter there.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// Fragments framed from one connection before the next has its turn.
+/// Maximum number of fragments framed from one connection before the next has its turn.
 const FRAME_BATCH: usize = 256;
-/// Pause between two looks at whether fragments should move.
+/// Pause between two checks whether fragments should be moved.
 const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
-/// Fragments that move in one turn.
+/// Maximum number of fragments moved in one turn.
 const EVACUATED_AT_ONCE: usize = 256;
 
 impl<S: Dispatcher> FrontEndConnections<S> {
@@ -142,7 +144,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
     /// fragments that must leave that pool.
     ///
     /// # Errors
-    /// If the address cannot be listened on.
+    /// If it cannot listen on the address.
     pub(super) fn new(
         mut endpoints: S,
         address: &str,
@@ -180,15 +182,15 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         })
     }
 
-    /// Where front ends connect to, port filled in.
+    /// Returns the address that front ends connect to, including the port.
     pub(super) fn address(&self) -> String {
         self.endpoints.address_of(self.service).unwrap_or_default()
     }
 
-    /// Another way for a source to come in; returns the address where it listens, port filled in.
+    /// Adds an entrance for a source. Returns the address on which it listens, including the port.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the socket cannot be adopted.
+    /// If it cannot listen on the address, or the socket cannot be adopted.
     pub(super) fn add_entrance(
         &mut self,
         source: SourceId,
@@ -200,19 +202,19 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// From now on the frames of a source, by its index, are divided so.
+    /// Sets the splitter of a source, by its index.
     pub(super) fn set_splitter(&mut self, source: usize, splitter: Box<SourceSplitter>) {
         self.splitters[source] = Some(splitter);
     }
 
-    /// From now on what comes last of a source is kept.
+    /// Adds a black box to a source.
     pub(super) fn add_black_box(&mut self, source: SourceId, black_box: BlackBox) {
         if let Some(source) = self.sources.iter().position(|known| known.id == source) {
             self.black_boxes[source] = Some(Box::new(black_box));
         }
     }
 
-    /// The run is over: what is divided or gathered and waits will not be taken any more.
+    /// Drops, at the end of the run, frames that wait to be gathered or divided.
     pub(super) fn abandon_waiting(&mut self, readout: &mut Readout) {
         for (source, splitter) in self.splitters.iter_mut().enumerate() {
             let Some(splitter) = splitter else { continue };
@@ -232,15 +234,15 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         self.is_closed = true;
     }
 
-    /// The accounts of the pools for what was moved and for what is received, those blocks included that came home by
-    /// now.
+    /// Returns the accounts of the pools for moved and for received data, after collecting the blocks that have been
+    /// returned.
     pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
         let moved = self.evacuation.pool_mut();
         moved.collect();
         [moved.account()].into_iter().chain(received(&mut self.endpoints))
     }
 
-    /// What is counted here, cumulative; beside the connections that were refused here `refused` others.
+    /// Returns the cumulative counters; `refused` is added to the connections refused here.
     pub(super) fn counters(&self, refused: u64) -> [(Counter, u64); 9] {
         let idle = self.connections.iter();
         let idle = idle.filter(|(_, one)| one.source.is_none() && one.heard.is_none() && !one.ended).count() as u64;
@@ -259,7 +261,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         ]
     }
 
-    /// When the next turn is due even if nothing comes.
+    /// Returns when the next turn is due even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let own = [self.recognition_due, self.gathered_due, self.endpoints.next_deadline()];
         let calls = self.entrances.next_deadline().filter(|_| !self.is_closed);
@@ -267,23 +269,23 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         own.into_iter().flatten().chain(calls).chain(splitters).min()
     }
 
-    /// Before the thread sleeps: false if there is something to do right now; arms the wake-up.
+    /// Prepares the thread's sleep and arms the wake-up. Returns false if there is work to do immediately.
     pub(super) fn prepare_wait(&mut self) -> bool {
         self.endpoints.prepare_wait()
     }
 
-    /// Appends what becomes readable when something comes.
+    /// Appends the descriptors that become readable when data arrive.
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.endpoints.wait_descriptor());
         self.splitters.iter().flatten().for_each(|splitter| splitter.descriptors(into));
     }
 
-    /// What is counted of sources whose frames are divided, cumulative.
+    /// Returns the cumulative counters of sources whose frames are divided.
     pub(super) fn divided(&self) -> impl Iterator<Item = (SourceId, Counter, u64)> {
         self.splitters.iter().flatten().flat_map(|splitter| splitter.counters())
     }
 
-    /// Takes what has come. Returns how much happened.
+    /// Processes the available data. Returns the amount of work done.
     pub(super) fn poll(&mut self, now: Instant, readout: &mut Readout) -> usize {
         let mut events = std::mem::take(&mut self.events);
         let mut work = self.endpoints.poll(now, &mut events);
@@ -350,7 +352,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         self.enter(now, endpoint, self.entrances.source_at(service));
     }
 
-    /// A connection stands; `place` is whose it must be, where that is known.
+    /// Enters an established connection; `place` is the source to which it must belong, if that is known.
     fn enter(&mut self, now: Instant, endpoint: Endpoint, place: Option<usize>) {
         let largest = self.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
         let limits = FramerLimits { max_fragment: largest, check_crc: false, gather: None };
@@ -377,11 +379,11 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         self.connections.insert(endpoint, connection);
     }
 
-    /// What frames a connection whose place is this, where any is left.
+    /// Returns a framer for a connection with this place, if any is left.
     fn framer_at(&mut self, place: Option<usize>) -> Option<Framer> {
         match place {
-            // This source has its own frame description. More framers than are kept are needed if it reconnects again
-            // and again without being read.
+            // This source has its own frame description. More framers than the stored ones are needed if it reconnects
+            // repeatedly without being read.
             Some(place) if self.descriptions[place].is_some() => {
                 let more = || own_framer(&self.sources[place], self.descriptions[place].as_ref());
                 self.own_framers[place].pop().or_else(more)
@@ -390,7 +392,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Finds fragments in what a connection has received, as many as the machine has room for.
+    /// Frames the received bytes of a connection, as many fragments as the machine has room for.
     fn frame(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         loop {
             let Some(connection) = self.connections.get_mut(endpoint) else { return };
@@ -419,7 +421,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
                 }
                 readout.framing_lost(source, error);
                 self.endpoints.abort(endpoint);
-                // The fragment that it cost is counted with the error.
+                // The lost fragment is counted with the error.
                 self.end(now, endpoint, false, readout);
                 return;
             }
@@ -442,12 +444,12 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Gives the machine what was framed of a source's connection.
+    /// Gives the framed data of a source's connection to the machine.
     fn deliver(&mut self, now: Instant, endpoint: Endpoint, source: usize, readout: &mut Readout) {
         let Some(connection) = self.connections.get_mut(endpoint) else { return };
         let counts = counts(connection, self.splitters[source].as_deref_mut());
         if self.received.is_empty() {
-            // A source of which no frame is found sends all the same.
+            // A source without a recognised frame is sending all the same.
             if counts != FrameCounts::NONE {
                 readout.note_frames(now, source, counts);
             }
@@ -456,7 +458,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         if let Some(black_box) = &mut self.black_boxes[source] {
             black_box.look(now, &self.received, &counts);
         }
-        // A gap is known before what shows that there was none.
+        // A gap must be known before the fragments that show its end.
         readout.note_frames(now, source, counts);
         readout.receive(now, source, &mut self.received);
         self.received.clear();
@@ -480,7 +482,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         self.keep(connection.framer);
     }
 
-    /// A framer whose connection has ended waits for the next one.
+    /// Keeps the framer of an ended connection for the next one.
     fn keep(&mut self, mut framer: Framer) {
         let source = framer.source().filter(|_| framer.is_described());
         let own = source.and_then(|id| self.sources.iter().position(|source| source.id == id));
@@ -494,7 +496,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Back-pressure: a source without room is not read, so that TCP's window closes and the source waits.
+    /// Applies back-pressure: a source without room is not read, so that TCP's window closes and the source waits.
     fn block(&mut self, now: Instant, endpoint: Endpoint, blocked: bool, readout: &mut Readout) {
         let Some(connection) = self.connections.get_mut(endpoint) else { return };
         if connection.blocked == blocked {
@@ -507,7 +509,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Goes on with sources that have room again. Fragments move for their sake, or because a card wants it.
+    /// Resumes sources that have room again. Fragments are moved for their sake, or because a card needs room.
     pub(super) fn go_on(&mut self, now: Instant, readout: &mut Readout, for_cards: bool) {
         let (mut any_dry, mut any_new, mut any_unknown) = (false, false, false);
         (self.recognition_due, self.gathered_due) = (None, None);
@@ -523,7 +525,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
                 self.block(now, endpoint, false, readout);
                 self.frame(now, endpoint, readout);
             } else if !connection.blocked {
-                // A source whose quota is used up is not read either: that is back-pressure, not absence.
+                // A source whose quota is used up is not read either. That is back-pressure, not absence.
                 let dry = self.endpoints.is_dry(endpoint);
                 readout.set_being_read(now, source, !dry);
                 any_dry |= dry;
@@ -534,7 +536,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
             self.end_silent(now);
         }
         if any_new {
-            // What waits counts as said now: later in this turn the source may be given up.
+            // Waiting data counts as received now: later in this turn the source may be given up.
             self.poll(now, readout);
         }
         if now < self.evacuation_due {
@@ -543,14 +545,14 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         if any_dry || for_cards {
             self.evacuation_due = now.after(EVACUATION_PAUSE);
         }
-        // One held fragment pins its whole block: where what is held would fit into half of the pool, it moves.
+        // One held fragment pins its whole block. If the held data would fit into half of the pool, it is moved.
         let pinned = self.endpoints.pool().map_or(0, |pool| (pool.held() * pool.block_size()) as u64);
         if for_cards || any_dry && readout.held_bytes() * 2 <= pinned {
             self.evacuate(readout);
         }
     }
 
-    /// An event whose frames are gathered is whole where its source was heard, and silent for long enough.
+    /// Completes an event of gathered frames if its source has sent data and has been silent for long enough.
     fn settle(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         let gathers = |connection: &&mut Connection| connection.framer.gathers();
         let Some(connection) = self.connections.get_mut(endpoint).filter(gathers) else { return };
@@ -562,12 +564,12 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         self.gathered_due = self.gathered_due.into_iter().chain(due).min();
     }
 
-    /// Whether no source could get a block.
+    /// Returns whether no source could get a block.
     fn is_pool_empty(&self) -> bool {
         self.endpoints.pool().is_some_and(|pool| self.owners.iter().all(|&owner| pool.available(owner) == 0))
     }
 
-    /// The oldest fragments move to blocks of their own, so that those of the receive pool come back: a copy, and
+    /// Moves the oldest fragments to blocks of their own, so that blocks of the receive pool are freed. The copies are
     /// counted.
     fn evacuate(&mut self, readout: &mut Readout) {
         let (evacuation, mut left) = (&mut self.evacuation, EVACUATED_AT_ONCE);
@@ -583,17 +585,17 @@ impl<S: Dispatcher> FrontEndConnections<S> {
     }
 }
 
-/// What divides the frames of a source, where they hold several events.
+/// Returns the splitter of a source's frames, if they hold several events.
 fn splitter(source: SourceId, description: Option<&Description>) -> Option<Box<SourceSplitter>> {
     SourceSplitter::of(source, description?)
 }
 
-/// Whether another process has to say first into what a source's frames fall apart.
+/// Returns whether another process must first divide the source's frames.
 fn is_pending(splitters: &[Option<Box<SourceSplitter>>], source: usize) -> bool {
     splitters[source].as_ref().is_some_and(|splitter| splitter.is_pending())
 }
 
-/// What was seen beside the frames of a connection since it was asked last.
+/// Returns the counts beside the frames of a connection since the last call.
 fn counts(connection: &mut Connection, splitter: Option<&mut SourceSplitter>) -> FrameCounts {
     let divided = splitter.map_or(0, SourceSplitter::take_divided);
     FrameCounts { divided, ..connection.framer.take_counts() }
@@ -617,14 +619,14 @@ const RETRY: Duration = Duration::from_millis(200);
 pub enum Entrance {
     /// Listens at this address. Any client that connects is the source.
     Listen(String),
-    /// The source listens at this address: it is called, and called again when the connection has ended, unless its end is
-    /// the source's end.
+    /// The source listens at this address. It is called, and called again when the connection has ended, unless that is
+    /// the end of the source.
     Call(String),
-    /// What comes out of this socket is the source's.
+    /// All bytes from this socket are the source's.
     Adopt {
         /// One end of a connected pair.
         socket: OwnedFd,
-        /// What is at the other one, for messages.
+        /// Name of the other end, for messages.
         name: String,
     },
 }
@@ -636,7 +638,7 @@ struct Call {
     address: String,
     endpoint: Option<Endpoint>,
     retry: Instant,
-    /// It has said everything that it had to say.
+    /// Whether it has sent everything.
     is_over: bool,
 }
 
@@ -649,11 +651,11 @@ pub(super) struct Entrances {
 }
 
 impl Entrances {
-    /// Another way for a source to come in; returns the address where it listens, port filled in. Endpoints that are made
-    /// here have `owner`'s quota at first.
+    /// Adds an entrance for a source. Returns the address on which it listens, including the port. Endpoints that are
+    /// made here use `owner`'s quota at first.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the transport has no sockets to adopt.
+    /// If it cannot listen on the address, or the transport has no sockets to adopt.
     pub(super) fn add(
         &mut self,
         endpoints: &mut impl Dispatcher,
@@ -681,12 +683,12 @@ impl Entrances {
         Ok(None)
     }
 
-    /// Whose service point it is; `None` for the shared one.
+    /// Returns the source of a service point; `None` for the shared one.
     fn source_at(&self, service: ServicePoint) -> Option<usize> {
         self.listening.iter().find(|(known, _)| *known == service).map(|(_, source)| *source)
     }
 
-    /// Whose connection it is that was called or adopted, now that it stands.
+    /// Returns the source of a called or adopted connection that is now established.
     pub(super) fn established(&mut self, endpoint: Endpoint) -> Option<usize> {
         let called = self.calls.iter().find(|call| call.endpoint == Some(endpoint)).map(|call| call.source);
         called.or_else(|| {
@@ -695,8 +697,8 @@ impl Entrances {
         })
     }
 
-    /// Connects to the sources that are not connected and whose retry is due. What they send first is stored in
-    /// `owner`'s blocks. Returns the number of connection attempts.
+    /// Connects to the sources that are not connected and whose retry is due. Their first data is stored in `owner`'s
+    /// blocks. Returns the number of connection attempts.
     fn call_due(&mut self, now: Instant, endpoints: &mut impl Dispatcher, owner: Owner) -> usize {
         let is_due = |call: &&mut Call| call.endpoint.is_none() && !call.is_over && now >= call.retry;
         let mut called = 0;
@@ -709,7 +711,7 @@ impl Entrances {
         called
     }
 
-    /// A connection has ended, or did not come to stand. A source that `may_return` is called again after a while.
+    /// Handles the end of a connection, or a failed attempt. A source that `may_return` is called again after a while.
     pub(super) fn ended(&mut self, now: Instant, endpoint: Endpoint, may_return: bool) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.endpoint == Some(endpoint)) {
             call.endpoint = None;
@@ -718,7 +720,7 @@ impl Entrances {
         }
     }
 
-    /// When the next connection attempt is due.
+    /// Returns when the next connection attempt is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let waiting = self.calls.iter().filter(|call| call.endpoint.is_none() && !call.is_over);
         waiting.map(|call| call.retry).min()

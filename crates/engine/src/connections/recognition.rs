@@ -1,5 +1,5 @@
-//! Which source a connection belongs to: from its first bytes, or from the address that it came to. A source's second
-//! connection waits until the first one has ended. Framers are ready before the connection is there.
+//! Assignment of a connection to a source: from its first bytes, or from the address that it connected to. A source's
+//! second connection waits until the first one has ended. Framers are allocated before the connection exists.
 
 use super::{Connection, FrontEndConnections};
 use ropewalk_flow::readout::{Framer, FramerLimits, Opening, Readout, SourceConfig};
@@ -10,22 +10,25 @@ use ropewalk_wire::description::Description;
 use ropewalk_wire::generic::HELLO_BYTES;
 use std::time::Duration;
 
-/// Limits of unknown connections, beside one for each absent source. Above `FEW_UNKNOWN`, connections are closed that were looked at in
-/// `TURNS` turns and for `LOOKED_AT` without being recognised; above `MOST_UNKNOWN`, the oldest is closed.
+/// Limits of unknown connections, in addition to one for each absent source. Above `FEW_UNKNOWN`, connections that were
+/// inspected in `TURNS` turns and for `LOOKED_AT` without being recognised are closed. Above `MOST_UNKNOWN`, the oldest
+/// is closed.
 const FEW_UNKNOWN: usize = 16;
-/// Unrecognised connections that a readout unit keeps at most.
+/// Maximum number of unrecognised connections of a readout unit.
 pub const MOST_UNKNOWN: usize = 64;
 const LOOKED_AT: Duration = Duration::from_millis(100);
 const TURNS: u8 = 16;
-/// An unknown connection may send nothing for this long: it may be a front end that waits for its first trigger.
+/// Time for which an unknown connection may send nothing: it may be a front end that waits for its first trigger.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a connection that has said something may take to identify its source. One that has said nothing yet
-/// may be a front end that waits for its first trigger.
+/// Time in which a connection that has sent something must identify its source. One that has sent nothing yet may be a
+/// front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
-/// The second connection of a source is refused if the first one receives data this long after its socket was empty. Data that a sender
-/// left in the network before it reconnected has arrived by then. If the first one is silent, its sender may be dead.
+/// The second connection of a source is refused if the first one receives data this long after its socket was empty.
+/// Data that a sender left in the network before it reconnected has arrived by then. If the first one is silent, its
+/// sender may be dead.
 const PARKING: Duration = Duration::from_secs(2);
-/// The socket of a fast source is never empty. The first connection counts as live after more bytes than sockets and networks can hold.
+/// The socket of a fast source is never empty. The first connection counts as live after more bytes than sockets and
+/// networks can hold.
 const IN_FLIGHT: u64 = 256 << 20;
 /// If two checks are further apart than this, the process did not run, and the clock of [`PARKING`] starts again.
 const STALLED: Duration = Duration::from_millis(250);
@@ -35,15 +38,15 @@ const STALLED: Duration = Duration::from_millis(250);
 pub(super) struct Parked {
     /// Since when the first connection is known to be empty and read.
     since: Instant,
-    /// The first connection was empty at a check.
+    /// Whether the first connection was empty at a check.
     was_empty: bool,
-    /// The last check.
+    /// Time of the last check.
     looked: Instant,
     /// Bytes received over the first connection before this one arrived.
     received: u64,
 }
 
-/// A connection that is not known yet.
+/// A connection that is not yet identified.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Unknown {
     endpoint: Endpoint,
@@ -52,11 +55,11 @@ pub(super) struct Unknown {
     is_unheard: bool,
 }
 
-/// How a source's connection that is read looks to its next one.
+/// State of a source's current connection, from the view of its next one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum First {
     /// There is no connection, or it has ended, or its peer has closed it, or it is not read and its end cannot be
-    /// seen. What came over it before may still be processed, which may take long.
+    /// seen. Earlier data may still be processed, which may take long.
     MayBeOver,
     /// It is read, and may be dead.
     Unclear,
@@ -65,7 +68,7 @@ enum First {
 }
 
 impl<S: Dispatcher> FrontEndConnections<S> {
-    /// Makes room for one more connection that is not known yet.
+    /// Makes room for one more unknown connection.
     pub(super) fn make_room(&mut self, now: Instant) {
         self.end_quiet(now);
         if let Some(stranger) = self.look_for_unknown(MOST_UNKNOWN, true) {
@@ -73,8 +76,8 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Closes the oldest of too many connections that were looked at and are not known. Those of a source that reconnects often while
-    /// this process does not run were not looked at yet.
+    /// Closes the oldest excess connections that were inspected and not recognised. Connections of a source that
+    /// reconnects often while this process does not run were not inspected yet.
     fn end_quiet(&mut self, now: Instant) {
         while let Some(stranger) = self.look_for_unknown(FEW_UNKNOWN, true).filter(|unknown| unknown.is_quiet) {
             if stranger.is_unheard && self.endpoints.has_waiting(stranger.endpoint) {
@@ -84,7 +87,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Looks at the first bytes of a connection that is not known yet.
+    /// Inspects the first bytes of an unknown connection.
     pub(super) fn look_at(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         let mut first = [0; Opening::BYTES];
         let waiting = self.endpoints.peek(endpoint, &mut first);
@@ -104,7 +107,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         self.frame(now, endpoint, readout);
     }
 
-    /// Finds out whose connection it is from its first bytes; false if more bytes are needed or it was refused.
+    /// Identifies a connection by its first bytes. Returns false if more bytes are needed or it was refused.
     pub(super) fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
         let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(now, endpoint));
         let received =
@@ -138,7 +141,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
                 readout.source_connected(now, source);
                 true
             }
-            // What it brings waits, even if it has ended, until what came before it is worked off.
+            // Its data waits, even if it has ended, until all earlier data is processed.
             Some(_) if first != First::GoesOn => {
                 let new = Parked { since: now, was_empty: false, looked: now, received };
                 let parked = connection.parked.get_or_insert(new);
@@ -149,7 +152,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
                 self.endpoints.set_reading(endpoint, false);
                 false
             }
-            // Of no source here, or a second connection where the first goes on.
+            // It belongs to no source here, or is a second connection while the first is live.
             _ => {
                 self.turn_away(now, endpoint);
                 false
@@ -157,18 +160,18 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// The source of this connection, and that source's connection that is read.
+    /// Returns the source of this connection, and that source's current connection.
     fn source_and_first(&mut self, endpoint: Endpoint) -> Option<(usize, Endpoint)> {
         let (id, _) = self.connections.get_mut(endpoint)?.identity()?;
         let source = self.sources.iter().position(|source| source.id == id)?;
         Some((source, self.connected.get(source).copied().flatten()?))
     }
 
-    /// How the source's connection that is read stands to this other one.
+    /// Returns the state of the source's current connection.
     fn first_connection(&mut self, now: Instant, endpoint: Endpoint) -> First {
         let Some((_, first)) = self.source_and_first(endpoint) else { return First::MayBeOver };
         let parked = self.connections.get_mut(endpoint).and_then(|connection| connection.parked);
-        // Its sender may have ended it, and what it sent before still waits to be read.
+        // Its sender may have ended it while earlier data still waits to be read.
         let is_over = self.endpoints.is_dry(first) || self.endpoints.peer_has_ended(first);
         let is_over = is_over || !parked.is_some_and(|parked| parked.was_empty) && self.endpoints.has_waiting(first);
         match (self.connections.get_mut(first), parked) {
@@ -186,9 +189,9 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// A source that events have waited for long enough, that says nothing over its connection and has come back over
-    /// another one, is believed there: the first is dead, and the network has not noticed yet. (Where no event
-    /// waits for the source, it may be silent because nothing is triggered.)
+    /// Ends a silent first connection. If events have waited for a source long enough, and it is silent on one
+    /// connection and has returned over another, the first one is dead and the network has not detected it yet. (If no
+    /// event waits for the source, it may be silent because there are no triggers.)
     fn end_silent_first(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         let Some((source, first)) = self.source_and_first(endpoint) else { return };
         if !readout.is_overdue(now, source) || self.first_connection(now, endpoint) != First::Unclear {
@@ -203,8 +206,9 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Whether no older connection of the same source waits: a source's connections are taken one after the other. An older one whose
-    /// first bytes were not looked at yet may be the same source's; where each source has a place of its own, for longer.
+    /// Returns whether no older connection of the same source waits: a source's connections are taken in order. An
+    /// older one at the same place may belong to the same source as long as its first bytes may not have been inspected
+    /// yet, and, if the place belongs to one source, until it is older than [`PARKING`].
     fn is_next(&mut self, now: Instant, endpoint: Endpoint) -> bool {
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         let (identity, place, number) = (connection.identity(), connection.place, connection.number);
@@ -222,7 +226,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         })
     }
 
-    /// Looks again at a source's second connection.
+    /// Checks a source's second connection again.
     fn unpark(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         self.end_silent_first(now, endpoint, readout);
         if self.identify(now, endpoint, readout) {
@@ -231,7 +235,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Ends a connection that is no source's.
+    /// Closes a connection that belongs to no source.
     fn turn_away(&mut self, now: Instant, endpoint: Endpoint) {
         if let Some(stranger) = self.connections.remove(endpoint) {
             self.counts.garbage += stranger.left_over();
@@ -242,8 +246,8 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// If this many connections or more are unknown beyond one for each missing source: the oldest beyond those, since
-    /// the first ones may be the sources'. Connections that have said something count only with `all`.
+    /// Returns the oldest of the excess unknown connections, if there are this many or more beyond one for each missing
+    /// source; the first ones may belong to those sources. Connections that have sent something count only with `all`.
     fn look_for_unknown(&mut self, most: usize, all: bool) -> Option<Unknown> {
         self.unknown.clear();
         for (endpoint, connection) in self.connections.iter() {
@@ -260,7 +264,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         oldest.filter(|_| self.unknown.len() >= missing + most)
     }
 
-    /// Closes connections that sent nothing for too long and are not known to be a source.
+    /// Closes unrecognised connections that have sent nothing for too long.
     pub(super) fn end_silent(&mut self, now: Instant) {
         self.end_quiet(now);
         while let Some(stranger) = self.look_for_unknown(1, false) {
@@ -273,8 +277,8 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         }
     }
 
-    /// Looks at a connection that is not known yet, or that waits for its source's first one; closes one that has said
-    /// too little for too long. True where it is a source's from now on.
+    /// Inspects an unknown connection, or one that waits for its source's first one. Closes one that has sent too
+    /// little for too long. Returns true if it now belongs to a source.
     pub(super) fn go_on_with_unknown(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
         if self.connections.get_mut(endpoint).is_some_and(|connection| connection.parked.is_some()) {
             self.unpark(now, endpoint, readout);
@@ -285,7 +289,7 @@ impl<S: Dispatcher> FrontEndConnections<S> {
         if connection.source.is_some() {
             return true;
         }
-        // Bytes that wait show after some turns, however long those take.
+        // Waiting bytes become visible after some turns, however long those take.
         if connection.heard.is_some() || !self.endpoints.has_waiting(endpoint) {
             connection.turns = connection.turns.saturating_add(1);
             connection.is_quiet |= connection.turns >= TURNS && now >= connection.since.after(LOOKED_AT);
@@ -304,12 +308,12 @@ impl<S: Dispatcher> FrontEndConnections<S> {
     }
 }
 
-/// Framers for two connections of each source, as there are for a moment when one comes back.
+/// Creates framers for two connections of each source: both exist for a moment when a source reconnects.
 pub(crate) fn spare_framers(sources: usize) -> Vec<Framer> {
     (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false, gather: None })).collect()
 }
 
-/// What describes the frames of a source; `None` if it says itself how it is framed.
+/// Returns the frame description of a source; `None` if its bytes identify their own framing.
 pub(crate) fn described<'a>(
     source: &SourceConfig,
     descriptions: &'a [(SourceId, Description)],
@@ -317,7 +321,7 @@ pub(crate) fn described<'a>(
     descriptions.iter().find(|(id, _)| *id == source.id).map(|(_, description)| description)
 }
 
-/// Framers for two connections of a source whose frames are described; none of another one.
+/// Creates framers for two connections of a source with a frame description; none for another one.
 pub(crate) fn own_framers(source: &SourceConfig, description: Option<&Description>) -> Vec<Framer> {
     (0..2).filter_map(|_| own_framer(source, description)).collect()
 }
@@ -326,7 +330,7 @@ pub(crate) fn own_framer(source: &SourceConfig, description: Option<&Description
     Some(Framer::described(source.id, description?.clone(), limits(source)).counting_from(source.first))
 }
 
-/// What a source's fragments are held to.
+/// Returns the framing limits of a source.
 pub(crate) const fn limits(source: &SourceConfig) -> FramerLimits {
     let SourceConfig { max_fragment, check_crc, gather, .. } = *source;
     FramerLimits { max_fragment, check_crc, gather }

@@ -1,5 +1,5 @@
-//! A file of events with its document: the document is there before the file is. Each is there as a whole or not at all: it
-//! is written under another name, then renamed.
+//! An event file and its document. The document appears before the file. Each appears atomically: it is written under
+//! another name and then renamed.
 
 use ropewalk_io::disk::{Completion, Disk, DiskCause, FileToken, NewFile};
 use ropewalk_memory::Slice;
@@ -9,23 +9,23 @@ use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Events and pieces of them for which a file has room before it asks for memory.
+/// Initial capacities of a file, in events and in pieces.
 const EVENTS: usize = 1024;
 const PIECES: usize = 16 << 10;
 
-/// One file of events while it is written. Used again for the next one, with its memory.
+/// One event file while it is written. It is reused, with its memory, for the next one.
 #[derive(Debug)]
 pub(super) struct EventFile {
-    /// Its events. The header is written last, when its content is known.
+    /// The event data. The header is written last, when the content is known.
     pub(super) raw: WholeFile,
-    /// What is in it, as a document.
+    /// The document that describes the content.
     pub(super) account: WholeFile,
     pub(super) lumisection: u32,
     pub(super) opened: Instant,
-    /// Where its events are in the builder unit.
+    /// The events' slots in the builder unit.
     pub(super) slots: Vec<u32>,
     pub(super) events: u64,
-    /// Bytes of it, its header included.
+    /// Size in bytes, including the header.
     pub(super) bytes: u64,
 }
 
@@ -42,7 +42,7 @@ impl EventFile {
         }
     }
 
-    /// Begins with events of a lumisection; the names of both files are set already.
+    /// Begins a file of a lumisection. The names of both files are set already.
     pub(super) fn begin(&mut self, now: Instant, lumisection: u32) {
         (self.lumisection, self.opened) = (lumisection, now);
         (self.events, self.bytes) = (0, FILE_HEADER_BYTES as u64);
@@ -58,7 +58,7 @@ impl EventFile {
         self.raw.data.append(pieces);
     }
 
-    /// Nothing more is added: the file begins with this header, and its document is this.
+    /// Closes the file: it gets this header and this document.
     pub(super) fn close(&mut self, header: Slice, account: Slice) {
         self.raw.data.insert(0, header);
         self.account.data.push(account);
@@ -66,26 +66,26 @@ impl EventFile {
         self.account.close();
     }
 
-    /// Gives the disk what is next.
+    /// Gives the disk the next step.
     pub(super) fn flush(&mut self, now: Instant, disk: &mut impl Disk) {
-        // A document that has its name without a file in `open` is one of a file that has its name, too: so the next life tells
-        // what counts.
+        // A document with its final name whose file is not in `open` belongs to a file with its final name. This tells
+        // the next incarnation which files count.
         self.account.flush(now, disk, self.raw.is_written());
         let may_have_its_name = self.account.is_done();
         self.raw.flush(now, disk, may_have_its_name);
     }
 
-    /// Takes what the disk did, if it is about this file; whether it is.
+    /// Takes a completion of the disk if it is about this file. Returns whether it was.
     pub(super) fn take(&mut self, now: Instant, completion: &mut Completion) -> bool {
         self.raw.take(now, completion) || self.account.take(now, completion)
     }
 
-    /// Whether file and document have their names.
+    /// Returns whether file and document have their final names.
     pub(super) fn is_done(&self) -> bool {
         self.raw.is_done() && self.account.is_done()
     }
 
-    /// Whether its events count as written: a file without its name is no filter unit's.
+    /// Returns whether its events count as written. A file without its final name is not visible to filter units.
     pub(super) fn has_reached(&self) -> bool {
         self.is_done()
     }
@@ -102,41 +102,41 @@ impl EventFile {
         self.raw.retry().into_iter().chain(self.account.retry()).min()
     }
 
-    /// Lets go of what the disk has not taken.
+    /// Drops everything that the disk has not taken.
     pub(super) fn give_up(&mut self) {
         self.raw.give_up();
         self.account.give_up();
     }
 }
 
-/// Pause before refused work is offered again.
+/// Pause before a refused operation is retried.
 const RETRY: Duration = Duration::from_millis(500);
-/// Longer paths than this have to grow once.
+/// Initial capacity of paths. Longer ones have to grow once.
 const PATH_BYTES: usize = 1024;
 
-/// What is done next, or being done.
+/// The next step, or the one in progress.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Step {
-    /// It is not known yet what will be in it.
+    /// Its content is not known yet.
     Gather,
     Create,
     Append,
     Publish,
-    /// It has its name.
+    /// It has its final name.
     Done,
 }
 
-/// One file. Used again for the next one, with its memory.
+/// One file. It is reused, with its memory, for the next one.
 #[derive(Debug)]
 pub(super) struct WholeFile {
-    /// What will be in it, or is with the disk.
+    /// Its future content, or the data that is with the disk.
     pub(super) data: Vec<Slice>,
     file: Option<FileToken>,
     path: PathBuf,
-    /// Until it has its name.
+    /// Path until it has its final name.
     open_path: PathBuf,
     step: Step,
-    /// The disk has the step in work.
+    /// Whether the disk is working on the step.
     is_asked: bool,
     retry: Option<Instant>,
     /// Why the disk refuses the step, and since when.
@@ -144,7 +144,7 @@ pub(super) struct WholeFile {
 }
 
 impl WholeFile {
-    /// One that will gather this many pieces.
+    /// Creates a file that will gather this many pieces.
     pub(super) fn new(pieces: usize) -> Self {
         Self {
             data: Vec::with_capacity(pieces),
@@ -158,7 +158,7 @@ impl WholeFile {
         }
     }
 
-    /// Begins with a file of this name in `directory`, which is written in `open`.
+    /// Begins a file of this name in `directory`, which is written in `open`.
     pub(super) fn begin(&mut self, directory: &Path, open: &Path, name: impl Display) {
         set_path(&mut self.path, directory, &name);
         set_path(&mut self.open_path, open, name);
@@ -166,17 +166,17 @@ impl WholeFile {
         (self.file, self.step, self.is_asked, self.retry, self.refused) = (None, Step::Gather, false, None, None);
     }
 
-    /// Its data are all there: it may be written.
+    /// Marks its data as complete: it may be written.
     pub(super) const fn close(&mut self) {
         self.step = Step::Create;
     }
 
-    /// Whether all of it is in the file, which may still have no name.
+    /// Returns whether all data is in the file, which may still lack its final name.
     pub(super) fn is_written(&self) -> bool {
         matches!(self.step, Step::Publish | Step::Done)
     }
 
-    /// Whether it has its name.
+    /// Returns whether it has its final name.
     pub(super) fn is_done(&self) -> bool {
         self.step == Step::Done
     }
@@ -185,17 +185,17 @@ impl WholeFile {
         self.is_asked
     }
 
-    /// Why the disk refuses it, and since when.
+    /// Returns why the disk refuses it, and since when.
     pub(super) const fn refusal(&self) -> Option<(DiskCause, Instant)> {
         self.refused
     }
 
-    /// When refused work is to be offered again.
+    /// Returns when a refused operation is to be retried.
     pub(super) const fn retry(&self) -> Option<Instant> {
         self.retry
     }
 
-    /// Gives the disk its next step, one at a time; the last one only where it `may_have_its_name`.
+    /// Gives the disk its next step, one at a time; the last one only if it `may_have_its_name`.
     pub(super) fn flush(&mut self, now: Instant, disk: &mut impl Disk, may_have_its_name: bool) {
         if self.is_asked || self.retry.is_some_and(|retry| now < retry) {
             return;
@@ -205,7 +205,7 @@ impl WholeFile {
             (Step::Create, _) => self.file = Some(disk.create(&self.open_path, NewFile::default())),
             (Step::Append, Some(file)) => {
                 if disk.append(file, 0, &mut self.data).is_err() {
-                    // The queue is full of other files: at the next turn.
+                    // The queue is full of other files. Retried at the next turn.
                     return;
                 }
             }
@@ -215,7 +215,7 @@ impl WholeFile {
         self.is_asked = true;
     }
 
-    /// Takes what the disk did, if it is about this file; whether it is.
+    /// Takes a completion of the disk if it is about this file. Returns whether it was.
     pub(super) fn take(&mut self, now: Instant, completion: &mut Completion) -> bool {
         let (of, refused, next) = match completion {
             Completion::Created { file, result } => (*file, result.err(), Step::Append),
@@ -244,14 +244,14 @@ impl WholeFile {
         true
     }
 
-    /// Lets go of what the disk has not taken.
+    /// Drops everything that the disk has not taken.
     pub(super) fn give_up(&mut self) {
         self.data.clear();
         (self.file, self.step, self.retry) = (None, Step::Done, None);
     }
 }
 
-/// Sets a path to that of a file in a directory, in the memory that it has.
+/// Sets a path to that of a file in a directory, reusing its memory.
 fn set_path(path: &mut PathBuf, directory: &Path, name: impl Display) {
     path.clear();
     path.push(directory);

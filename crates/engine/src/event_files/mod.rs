@@ -1,13 +1,14 @@
-//! The files of events of one builder unit, for filter units that work on files: events in, acknowledgement levels out.
+//! The event files of one builder unit, for filter units that work on files: events in, acknowledgement levels out.
 //!
 //! ```text
 //! event -> header staged, fragments by reference -> file of its lumisection, gathered -> full, or old enough: closed
 //!          closed: open/NAME.raw and open/NAME.jsn written -> NAME.jsn renamed -> NAME.raw renamed: its events count as written
 //! lumisection: closed when no event of it comes and its files have their names -> EoLS;  the run: when all are closed -> EoR
 //! ```
-//! A file is written at once, when it is known what its header says. So what a builder unit leaves that dies is whole files under
-//! their names, and others in `open` whose events the event manager has not heard of: they are assigned again, and the next life
-//! removes what is in `open`. What the disk refuses is kept and offered again; nothing is acknowledged meanwhile.
+//! A file is written in one go, once the content of its header is known. If a builder unit dies, it leaves whole files
+//! under their final names, and others in `open` that were not reported to the event manager. Their events are assigned
+//! again, and the next incarnation empties `open`. Rejected writes are kept and retried; nothing is acknowledged
+//! meanwhile.
 
 mod event_file;
 #[cfg(test)]
@@ -30,43 +31,44 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a builder unit writes files of events.
+/// Configuration of a builder unit's event files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventFilesConfig {
-    /// Who writes, for the documents: `BU-0` and so on, as CMS's conventions name builder units.
+    /// Name of the writer, for the documents: `BU-0` and so on, as in CMS's conventions for builder units.
     pub writer: String,
-    /// Where the directory of the run is made: this builder unit's alone.
+    /// Parent of the run's directory. It belongs to this builder unit alone.
     pub directory: PathBuf,
     /// The version of the events' headers.
     pub version: Version,
-    /// A file is closed after this many events, 1 or more.
+    /// Number of events after which a file is closed, 1 or more.
     pub file_events: u32,
-    /// Or at this size in bytes.
+    /// Size in bytes at which a file is closed.
     pub file_bytes: u64,
-    /// Or after this time.
+    /// Time after which a file is closed.
     pub file_time: Duration,
-    /// How far the events of a file have come that has its name.
+    /// Acknowledgement level of the events of a file that has its final name.
     pub level: AcknowledgementLevel,
-    /// How full the directory's file system may become; `None`: until it has no room left.
+    /// Limits on the use of the directory's file system; `None`: until it has no room left.
     pub room: Option<RoomLimits>,
-    /// A disk that has done nothing but refuse for this long while the run drains is given up.
+    /// Time after which a disk that rejects everything is given up while the run drains.
     pub give_up_after: Duration,
 }
 
-/// Lumisections of which events are gathered at once: the next one begins while the last events of one before are built.
+/// Maximum number of lumisections whose events are gathered at once: the next one begins while the last events of an
+/// earlier one are built.
 const OPEN: usize = 4;
-/// Files that may be with the disk at once.
+/// Maximum number of files that may be with the disk at once.
 const CLOSING: usize = 8;
-/// Where files are until they have their names.
+/// Directory of files that do not have their final names yet.
 const OPEN_DIRECTORY: &str = "open";
 
-/// The files of events of one builder unit: see the module's picture.
+/// The event files of one builder unit; see the picture above.
 pub struct EventFiles<D: Disk> {
     disk: D,
     config: EventFilesConfig,
     staging: Staging,
     run: RunNumber,
-    /// The directory of the run, and where files are until they have their names.
+    /// The directory of the run, and that of files without their final names.
     directory: PathBuf,
     open_directory: PathBuf,
     next_index: u32,
@@ -81,21 +83,21 @@ pub struct EventFiles<D: Disk> {
     room: Room,
     counts: StorageCounts,
     completions: Vec<Completion>,
-    /// Of one event, or of one document.
+    /// Scratch memory for one event or one document.
     pieces: Vec<Slice>,
     header: Vec<u8>,
     text: String,
     /// Since when the run drains.
     draining: Option<Instant>,
     given_up: bool,
-    /// No event comes any more.
+    /// Whether no further events will be added.
     finishing: bool,
-    /// The document of the run's end is written, or with the disk.
+    /// Whether the document of the run's end is written, or with the disk.
     is_ended: bool,
 }
 
 impl<D: Disk> EventFiles<D> {
-    /// Files that are written through `disk`; headers and documents are staged in `staging`.
+    /// Creates files that are written through `disk`. Headers and documents are staged in `staging`.
     pub fn new(disk: D, config: EventFilesConfig, staging: Staging) -> Self {
         Self {
             disk,
@@ -124,7 +126,7 @@ impl<D: Disk> EventFiles<D> {
         }
     }
 
-    /// Takes up what an earlier life has written.
+    /// Accounts for a file of an earlier incarnation.
     fn recall(&mut self, name: FileName, unnamed: &[String]) {
         let path = self.directory.join(name.to_string());
         match name.kind {
@@ -148,7 +150,7 @@ impl<D: Disk> EventFiles<D> {
         }
     }
 
-    /// Takes an event of a lumisection: its number, and its fragments back to back.
+    /// Adds an event of a lumisection: its number, and its fragments back to back.
     pub fn add(
         &mut self,
         now: Instant,
@@ -157,7 +159,7 @@ impl<D: Disk> EventFiles<D> {
         number: u64,
         fragments: impl Iterator<Item = Slice>,
     ) -> Filed {
-        // What a run has built when it ends is written as long as it goes.
+        // The remaining events of an ending run are written for as long as the disk takes them.
         if self.room.is_short() && self.draining.is_none() {
             return Filed::NoRoom;
         }
@@ -190,7 +192,8 @@ impl<D: Disk> EventFiles<D> {
         Filed::Taken
     }
 
-    /// Makes sure of a file with room for an event of the lumisection: where it stands among the open ones.
+    /// Makes sure that there is a file with room for an event of the lumisection. Returns its place among the open
+    /// ones.
     fn ready(&mut self, now: Instant, lumisection: u32) -> Option<usize> {
         let known = self.open.iter().position(|file| file.lumisection == lumisection);
         match known {
@@ -214,13 +217,13 @@ impl<D: Disk> EventFiles<D> {
         Some(self.open.len() - 1)
     }
 
-    /// A file should be closed before another event.
+    /// Returns whether a file should be closed before another event.
     fn is_due(&self, now: Instant, file: &EventFile) -> bool {
         let EventFilesConfig { file_events, file_bytes, file_time, .. } = self.config;
         file.events >= file_events.into() || file.bytes >= file_bytes || now.since(file.opened) >= file_time
     }
 
-    /// Closes an open file; false if there is no room for its header now.
+    /// Closes an open file. Returns false if there is no room for its header now.
     fn close_file(&mut self, place: usize) -> bool {
         let EventFile { events, bytes, .. } = self.open[place];
         self.text.clear();
@@ -249,7 +252,7 @@ impl<D: Disk> EventFiles<D> {
             || documents.iter_mut().any(|document| document.take(now, completion));
     }
 
-    /// Takes note of files that have their names.
+    /// Collects files that have their final names.
     fn collect(&mut self, progress: &mut Vec<(u32, Progress)>) {
         for _ in 0..self.documents.len() {
             let Some(document) = self.documents.pop_front() else { return };
@@ -277,7 +280,7 @@ impl<D: Disk> EventFiles<D> {
         }
     }
 
-    /// Closes files that are old enough, those of lumisections of which nothing comes, and these lumisections.
+    /// Closes files that are old enough, those of lumisections that are over, and these lumisections.
     fn close_what_is_due(&mut self, now: Instant) {
         for place in (0..self.open.len()).rev() {
             let file = &self.open[place];
@@ -299,7 +302,7 @@ impl<D: Disk> EventFiles<D> {
         }
     }
 
-    /// Begins with a document of this name and the text that was made for it; false if there is no room for it now.
+    /// Begins a document with this name and the prepared text. Returns false if there is no room for it now.
     fn document(&mut self, name: impl Display) -> bool {
         let Some(text) = self.staging.write(self.text.as_bytes()) else { return false };
         let mut document = self.spare_documents.pop().unwrap_or_else(|| WholeFile::new(1));
@@ -316,7 +319,8 @@ impl<D: Disk> EventFiles<D> {
         self.document(N::LEGEND);
     }
 
-    /// Lets go of what the disk has not taken; its events have failed. What is with the disk this very moment ends as it ends.
+    /// Drops everything that the disk has not taken; its events have failed. Operations already with the disk run to
+    /// their end.
     fn give_up(&mut self, progress: &mut Vec<(u32, Progress)>) {
         self.closing.extend(self.open.drain(..));
         for _ in 0..self.closing.len() {
@@ -331,13 +335,14 @@ impl<D: Disk> EventFiles<D> {
         }
     }
 
-    /// Why the disk refuses the oldest work that it refuses, and since when; that it is full, where nothing is offered.
+    /// Returns the oldest current refusal of the disk and its time, or that the disk is full if no operation is
+    /// pending.
     fn refusal(&self) -> Option<(DiskCause, Instant)> {
         let files = self.closing.iter().filter_map(EventFile::refusal);
         files.chain(self.documents.iter().filter_map(WholeFile::refusal)).min_by_key(|&(_, since)| since)
     }
 
-    /// When the disk is given up if it goes on refusing.
+    /// Returns when the disk is given up if it continues to refuse.
     fn give_up_at(&self) -> Option<Instant> {
         let (draining, (_, since)) = (self.draining?, self.refusal()?);
         (!self.given_up).then(|| since.max(draining).after(self.config.give_up_after))
@@ -346,7 +351,7 @@ impl<D: Disk> EventFiles<D> {
 
 impl<D: Disk> EventSink for EventFiles<D> {
     fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, _: StreamSet) -> Filed {
-        // Files of events are written without a farm alone.
+        // Event files are only written without a farm.
         let SinkEvent::Built(decided) = event else { return Filed::Refused(Cause::WriteFailed) };
         if self.given_up {
             return Filed::Refused(Cause::WriteFailed);
@@ -371,12 +376,13 @@ impl<D: Disk> EventSink for EventFiles<D> {
         let names = self.disk.enter_directory(&self.directory);
         let known = |name: &String| name.parse::<FileName>().ok().filter(|name| name.run == run);
         let mut files: Vec<FileName> = names.iter().filter_map(known).collect();
-        // Lumisections' ends come behind their files.
+        // The end document of a lumisection sorts behind its files.
         files.sort_unstable();
         for name in files {
             self.recall(name, &unnamed);
         }
-        // Behind their documents: a life that ends between both must not leave a document that seems to be of a file.
+        // Removed after their documents: an incarnation that dies in between must not leave a document that seems to
+        // belong to a file.
         for name in &unnamed {
             self.disk.remove(&self.open_directory.join(name), 0);
         }
@@ -429,7 +435,7 @@ impl<D: Disk> EventSink for EventFiles<D> {
             return;
         }
         self.close_what_is_due(now);
-        // The run is closed when everything else is.
+        // The run is closed after everything else.
         let is_alone = self.open.is_empty() && self.closing.is_empty() && self.documents.is_empty();
         if is_alone
             && !self.is_ended
@@ -491,13 +497,13 @@ impl<D: Disk> EventSink for EventFiles<D> {
     }
 }
 
-/// One that is not closed yet.
+/// A lumisection that is not closed yet.
 #[derive(Debug, Default)]
 struct Open {
     written: EndOfLumisection,
-    /// Files that have no name yet.
+    /// Number of files without their final names.
     unnamed: u32,
-    /// No event of it comes any more.
+    /// Its totals, once no further events of it will come.
     total: Option<LumisectionTotal>,
 }
 
@@ -510,12 +516,12 @@ struct Lumisections {
 }
 
 impl Lumisections {
-    /// A file is begun.
+    /// Records that a file is begun.
     fn begin_file(&mut self, lumisection: u32) {
         self.open.entry(lumisection).or_default().unnamed += 1;
     }
 
-    /// A file has its name.
+    /// Records that a file has its final name.
     fn file_written(&mut self, lumisection: u32, events: u64, bytes: u64) {
         let open = self.open.entry(lumisection).or_default();
         open.unnamed = open.unnamed.saturating_sub(1);
@@ -524,20 +530,20 @@ impl Lumisections {
         open.written.bytes += bytes;
     }
 
-    /// A life before closed it, and wrote so much in it.
+    /// Records that an earlier incarnation closed it, with these totals.
     fn closed_before(&mut self, lumisection: u32, written: &EndOfLumisection) {
         self.open.remove(&lumisection);
         self.add(lumisection, written);
     }
 
-    /// No event of it comes any more. Told twice it is closed once.
+    /// Ends a lumisection. A second call has no effect.
     fn close(&mut self, lumisection: u32, total: LumisectionTotal) {
         if !self.closed.contains(&lumisection) {
             self.open.entry(lumisection).or_default().total = Some(total);
         }
     }
 
-    /// Whether no event of it comes any more.
+    /// Returns whether the lumisection gets no further events.
     fn is_over(&self, lumisection: u32) -> bool {
         self.open.get(&lumisection).is_none_or(|open| open.total.is_some())
     }
@@ -550,7 +556,7 @@ impl Lumisections {
         }
     }
 
-    /// The first one that no event comes for and whose files all have their names, with what was written in it.
+    /// Returns the first lumisection that is over and whose files all have their final names, with its totals.
     fn next_to_close(&self) -> Option<(u32, EndOfLumisection)> {
         let is_ready = |open: &Open| open.unnamed == 0;
         let (&lumisection, open) = self.open.iter().find(|(_, open)| open.total.is_some() && is_ready(open))?;
@@ -558,7 +564,7 @@ impl Lumisections {
         Some((lumisection, EndOfLumisection { total_events: events, lost_events: lost, ..open.written }))
     }
 
-    /// Its document is being written.
+    /// Records that its document is being written.
     fn closed(&mut self, lumisection: u32) {
         if let Some(open) = self.open.remove(&lumisection) {
             self.add(lumisection, &open.written);
@@ -573,7 +579,7 @@ impl Lumisections {
         self.run.last_lumisection = self.run.last_lumisection.max(lumisection.into());
     }
 
-    /// What was written in the run, once every lumisection is closed.
+    /// Returns the totals of the run, once every lumisection is closed.
     fn end_of_run(&self) -> Option<EndOfRun> {
         self.open.is_empty().then_some(self.run)
     }

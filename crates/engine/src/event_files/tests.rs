@@ -1,4 +1,4 @@
-//! Files of events on a simulated disk. What deaths at any step may do is the `tests/simulated/event_files.rs`.
+//! Event files on a simulated disk. `tests/simulated/event_files.rs` tests deaths at any step.
 
 use super::*;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const RUN: RunNumber = RunNumber(7);
 const WRITTEN: Progress = Progress::Reached(AcknowledgementLevel::Written);
 
-/// A builder unit's files, and where they lie.
+/// A builder unit's files and their directory.
 struct Bench {
     clock: SimulatedClock,
     medium: SimulatedStorage,
@@ -48,7 +48,8 @@ impl Bench {
         Self { clock, medium, event_files, payloads: staging("payloads"), reached: Vec::new() }
     }
 
-    /// Another life of the builder unit: what the one before had not given to the medium is lost.
+    /// Starts another incarnation of the builder unit. Data that the previous one had not synchronised to the medium is
+    /// lost.
     fn die(&mut self) {
         let disk = self.medium.disk(SimulatedDiskConfig::default(), self.clock.clone());
         self.event_files = EventFiles::new(disk, config(), staging("headers"));
@@ -68,7 +69,7 @@ impl Bench {
         self.event_files.poll(self.clock.now(), &mut self.reached);
     }
 
-    /// Until the disk has nothing more to do.
+    /// Turns until the disk has no work left.
     fn settle(&mut self) {
         (0..20).for_each(|_| self.turn());
     }
@@ -94,7 +95,7 @@ impl Bench {
         parse_numbers(&self.read(name)).expect("a document of these numbers")
     }
 
-    /// The numbers of the events in a file, which is checked.
+    /// Checks a file and returns the numbers of its events.
     fn events(&self, name: &str) -> Vec<u64> {
         let bytes = self.read(name);
         let header = FileHeader::parse(bytes.first_chunk().expect("a header")).expect("of version 1");
@@ -151,7 +152,7 @@ fn a_lumisection_is_closed_behind_its_files_and_the_run_behind_its_lumisections(
     assert_eq!(bench.numbers::<EndOfLumisection>("run000007_ls0002_EoLS.jsn"), EndOfLumisection::default());
     bench.add(3, 2);
     bench.finish();
-    // The third one was not closed: only what this builder unit wrote is known.
+    // The third one was not closed: only this builder unit's own events are known.
     assert_eq!(bench.numbers::<EndOfLumisection>("run000007_ls0003_EoLS.jsn").total_events, 1);
     let expected = EndOfRun { events: 2, files: 2, lumisections: 2, last_lumisection: 3 };
     assert_eq!(bench.numbers::<EndOfRun>("run000007_ls0000_EoR.jsn"), expected);

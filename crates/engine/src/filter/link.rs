@@ -1,9 +1,10 @@
-//! What decides on events, as the drive of a builder unit sees it: a function in its thread, or filter units behind a link.
+//! The deciders on events as seen by the drive of a builder unit: a function in its thread, or filter units behind a
+//! link.
 //!
-//! A filter unit on another machine is reached over a connection: events leave as they lie, gathered by the endpoint, and
-//! decisions come back. Each connection is one life of the filter unit. What it had when the connection was lost goes to
-//! others, and what it may still say of that is ignored. A node that is not there yet is called again and again, which counts
-//! against no event.
+//! A filter unit on another machine is reached over a connection: events are sent by reference, gathered by the
+//! endpoint, and decisions are received. Each connection is one incarnation of the filter unit. When it is lost, its
+//! events go to other units, and late decisions on them are ignored. A node that is not reachable is called again and
+//! again, which does not count against any event.
 
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{BuiltinFilter, Decision, Fill, Fills, HistogramShape, LumisectionRecord};
@@ -20,17 +21,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a filter says of an event beside its decision.
+/// The output of a filter on an event, beside its decision.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Said {
-    /// Its own data, which are stored with the event.
+    /// The filter's own data, which is stored with the event.
     pub result: Vec<u8>,
-    /// What it fills into its histograms.
+    /// Entries for its histograms.
     pub fills: Fills,
 }
 
 impl Said {
-    /// Nothing is said.
+    /// Clears the output.
     pub fn clear(&mut self) {
         self.result.clear();
         self.fills.clear();
@@ -39,41 +40,40 @@ impl Said {
 
 /// Stores the counts of each closed lumisection, and never blocks.
 pub trait RecordStore: Send {
-    /// Keeps the record of a lumisection of a run, which is closed; gives it back if there is no room now.
+    /// Stores the record of a closed lumisection of a run. Returns it if there is no room now.
     ///
     /// # Errors
     /// The record, which is offered again.
     fn keep(&mut self, run: RunNumber, record: LumisectionRecord) -> Result<(), LumisectionRecord>;
 
-    /// A record that was kept and is not needed any more.
+    /// Returns a stored record that is no longer needed.
     fn give_back(&mut self) -> Option<LumisectionRecord> {
         None
     }
 }
 
-/// A filter that is a function of this process: it answers at once, and what it does wrong it does to the run.
+/// A filter that is a function of this process. It answers immediately, and its faults affect the run.
 pub trait LocalFilter: Send {
-    /// A run begins.
+    /// Begins a run.
     fn begin(&mut self, _run: RunNumber) {}
 
-    /// The histograms that it fills: what it says names them by their places here.
+    /// Returns the histograms that it fills. Its output identifies them by their place in this list.
     fn histograms(&self) -> &[HistogramShape] {
         &[]
     }
 
-    /// Decides on an event; what else it says of it is appended to `said`, which is empty. `None` if no decision could
-    /// be had.
+    /// Decides on an event. Other output on it is appended to `said`, which is empty. `None` if the decision failed.
     fn decide(&mut self, event: &EventView<'_>, said: &mut Said) -> Option<Decision>;
 
-    /// The run has ended.
+    /// Ends the run.
     fn end(&mut self) {}
 
-    /// Reads the clock to measure how long decisions take; `None` if that is not measured.
+    /// Reads the clock to measure decision times; `None` if they are not measured.
     fn time(&self) -> Option<Instant> {
         None
     }
 
-    /// Bytes of events that were copied for it.
+    /// Returns the number of bytes of events that were copied for it.
     fn copied_bytes(&self) -> u64 {
         0
     }
@@ -85,31 +85,31 @@ impl LocalFilter for BuiltinFilter {
     }
 }
 
-/// What can be seen of a filter unit.
+/// Observed state of a filter unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FilterSight {
-    /// It has become ready.
+    /// Whether it has become ready.
     pub is_ready: bool,
-    /// It was there, and has ended: that is certain.
+    /// Whether it existed and has certainly ended.
     pub has_ended: bool,
-    /// The signal that ended it, unless it was ended for what it did; 0 for none, or where that is not known.
+    /// The signal that ended it, unless it was ended for its own fault; 0 for none, or if it is not known.
     pub signal: u8,
-    /// How many events it takes in all, in this life of it.
+    /// Total number of events that this incarnation accepts.
     pub granted: u64,
-    /// How many decisions it has made in all, in this life of it, taken or not.
+    /// Total number of decisions of this incarnation, taken or not.
     pub decided: u64,
 }
 
-/// A decision as it came from a filter unit.
+/// A decision of a filter unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct UnitDecision {
-    /// The event, as it was offered.
+    /// The slot of the offered event.
     pub slot: u32,
-    /// What was decided; `None` if it says that it cannot decide.
+    /// The decision; `None` if the unit reports that it cannot decide.
     pub decision: Option<Decision>,
 }
 
-/// What became of an offer.
+/// Result of an offer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Offered {
     /// The filter unit has the event.
@@ -120,69 +120,69 @@ pub enum Offered {
     TooLarge,
 }
 
-/// A filter unit in another process or elsewhere, or a substitute for one. It is never waited for.
+/// A filter unit in another process or elsewhere, or a substitute for one. No call waits for it.
 pub trait FilterLink: Send {
-    /// Starts a process; that this failed is seen as its end.
+    /// Starts a process. A failure to start appears as the process's end.
     fn start(&mut self);
 
-    /// Ends the process; when that is certain it is seen.
+    /// Kills the process. Its end becomes visible once it is certain.
     fn kill(&mut self);
 
-    /// The same, of a process that did nothing wrong.
+    /// Ends a process that has no fault.
     fn dismiss(&mut self) {
         self.kill();
     }
 
-    /// A run begins. Every process that is there gets this, and every later one.
+    /// Begins a run. Every existing process and every later one is informed.
     fn begin(&mut self, run: RunNumber);
 
-    /// The run has ended.
+    /// Ends the run.
     fn end(&mut self);
 
-    /// Looks at it.
+    /// Returns the state of the unit.
     fn look(&mut self, now: Instant) -> FilterSight;
 
-    /// Offers an event. What it lies in must be there until it was decided, or the filter unit has ended.
+    /// Offers an event. Its memory must stay valid until it is decided, or the filter unit has ended.
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered;
 
-    /// Lets the filter unit know of what was offered.
+    /// Informs the filter unit of the offered events.
     fn flush(&mut self);
 
-    /// The histograms that it fills, once it is ready: what it says names them by their places here.
+    /// Returns the histograms that it fills, once it is ready. Its output identifies them by their place in this list.
     fn histograms(&self) -> &[HistogramShape] {
         &[]
     }
 
-    /// The next decision; what else was said of the event replaces `said`. An error where what it says cannot be true.
+    /// Returns the next decision. Other output on the event replaces `said`. An error if the decision is invalid.
     fn next_decision(&mut self, said: &mut Said) -> Option<Result<UnitDecision, NotBelieved>>;
 
-    /// Bytes of events that were copied for it.
+    /// Returns the number of bytes of events that were copied for it.
     fn copied_bytes(&self) -> u64;
 
-    /// When it is to be looked at even if nothing becomes readable.
+    /// Returns when to look at it even if nothing becomes readable.
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// To be called before the thread sleeps: false if there is something to look at right now.
+    /// Prepares the thread's sleep. Returns false if there is something to look at right now.
     fn prepare_wait(&mut self) -> bool {
         true
     }
 
-    /// Appends what becomes readable when there is something to look at.
+    /// Appends the descriptors that become readable when there is something to look at.
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
 }
 
-/// What a filter unit says cannot be true; why is its own to tell.
+/// A filter unit's message cannot be valid. The link reports the reason.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct NotBelieved;
 
-/// The pause before a node that is not there is called again.
+/// Pause before a node that is not reachable is called again.
 const RETRY: Duration = Duration::from_millis(200);
-/// Texts that are kept for people.
+/// Maximum number of notes that are kept.
 const MOST_NOTES: usize = 10;
 
-/// Why connections ended, for people: each text once.
+/// Readable reasons why connections ended: each text once.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteNotes(Arc<Mutex<Vec<String>>>);
 
@@ -194,19 +194,19 @@ impl RemoteNotes {
         }
     }
 
-    /// All of them.
+    /// Returns all notes.
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// See the module's text.
+/// A filter unit on another machine; see the module documentation.
 pub struct RemoteUnit<P> {
     peers: P,
     address: String,
-    /// Which filter it is to be.
+    /// Fingerprint of the required filter.
     filter: u64,
-    /// Heads of events, and other messages, on their way.
+    /// Memory for heads of events and other messages in transit.
     staging: Staging,
     notes: RemoteNotes,
     endpoint: Option<Endpoint>,
@@ -215,19 +215,19 @@ pub struct RemoteUnit<P> {
     /// Whether the filter unit is wanted.
     is_wanted: bool,
     retry: Instant,
-    /// Events that it takes at once; `None` before it is ready.
+    /// Number of events that it accepts at once; `None` before it is ready.
     window: Option<u32>,
     has_ended: bool,
     histograms: Vec<HistogramShape>,
     run: Option<RunNumber>,
-    /// What it has, in the order in which it got them.
+    /// The events that it has, in the order of sending.
     offered: VecDeque<(u32, EventKey, Attempt)>,
     taken: u64,
-    /// What it said that was not taken: this many whole decisions, in this many bytes.
+    /// Received data that was not taken: this many whole decisions, in this many bytes.
     bytes: ByteQueue,
     whole: u64,
     scanned: usize,
-    /// Kept for their capacity.
+    /// Scratch lists, kept for their capacity.
     events: Vec<Event>,
     metas: Vec<FragmentMeta>,
     text: Vec<u8>,
@@ -235,7 +235,8 @@ pub struct RemoteUnit<P> {
 }
 
 impl<P: Dispatcher> RemoteUnit<P> {
-    /// The filter unit at this address, which is to be the filter with this fingerprint. Its receive pool is for this one connection.
+    /// Creates the link to the filter unit at this address, which must run the filter with this fingerprint. Its
+    /// receive pool is for this one connection.
     pub fn new(address: String, filter: u64, peers: P, staging: Staging) -> Self {
         Self {
             peers,
@@ -263,12 +264,12 @@ impl<P: Dispatcher> RemoteUnit<P> {
         }
     }
 
-    /// Why connections ended.
+    /// Returns the reasons why connections ended.
     pub fn notes(&self) -> RemoteNotes {
         self.notes.clone()
     }
 
-    /// The connection is of no more use.
+    /// Gives up an unusable connection.
     fn lose(&mut self, now: Instant, why: Option<&str>) {
         if let Some(why) = why {
             self.notes.note(format!("{}: {why}", self.address));
@@ -289,7 +290,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
         }
     }
 
-    /// Queues what was encoded; false if it cannot be, and the connection is of no use then.
+    /// Queues the encoded message. Returns false if that fails: the connection is then unusable.
     fn say(&mut self) -> bool {
         let Some(endpoint) = self.endpoint else { return false };
         self.slices.extend(self.staging.write(&self.text));
@@ -319,7 +320,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
                 Event::Received { slice, .. } => self.bytes.push(slice),
                 Event::ConnectFailed { cause, .. } => self.lose(now, Some(&format!("cannot be reached: {cause:?}"))),
                 Event::Disconnected { .. } | Event::Finished { .. } | Event::Broken { .. } => {
-                    // What it said before counts.
+                    // Its earlier messages count.
                     self.hear_all(now);
                     self.lose(now, self.window.map(|_| "the connection was lost"));
                 }
@@ -377,7 +378,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
         Ok(())
     }
 
-    /// The body of the first message, which has come whole, becomes the text.
+    /// Copies the body of the first message, which is complete, to the text.
     fn take_message(&mut self, length: usize) {
         self.bytes.skip(FRAME_BYTES);
         let body = length - FRAME_BYTES;
@@ -493,7 +494,7 @@ impl<P: Dispatcher + Send> FilterLink for RemoteUnit<P> {
         Offered::Taken
     }
 
-    // What was queued leaves with the next look.
+    // Queued messages are sent at the next look.
     fn flush(&mut self) {}
 
     fn histograms(&self) -> &[HistogramShape] {

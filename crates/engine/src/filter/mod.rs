@@ -1,11 +1,12 @@
-//! From built events to written ones: decided by a filter, taken by streams, in order if a stream wants that.
+//! From built events to written ones: a filter decides, streams select, in order if a stream requires it.
 //!
 //! ```text
 //!  EventMachine ---> LocalFilter, in this thread --------------------------+
 //!             \---> FilterFarm <--orders, decisions--> FilterLink (units) --> Streams --> to write, or to be let go
 //! ```
-//! What a filter says of an event is kept in a pool of its own until the event is written. Without a filter everything is accepted.
-//! What it fills into histograms is added up by lumisection when its decision counts, and goes to a [`RecordStore`].
+//! The output of a filter on an event is kept in a separate pool until the event is written. Without a filter all
+//! events are accepted. Its histogram entries are added up by lumisection when its decision counts, and go to a
+//! [`RecordStore`].
 
 mod link;
 
@@ -33,15 +34,15 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// The most bytes that are kept of what a filter said of an event.
+/// Maximum number of bytes that are kept of a filter's output on an event.
 pub const RESULT_BYTES: usize = HEAD_BYTES + MOST_RESULT_BYTES;
 
-/// Events that a filter of this thread decides on in a turn at most.
+/// Maximum number of events that a filter of this thread decides on in a turn.
 const AT_ONCE: usize = 64;
 
-/// Who decides.
+/// The decider.
 enum Decider {
-    /// No filter: everything is accepted.
+    /// No filter: all events are accepted.
     AcceptAll,
     /// A function of this process.
     Here(Box<dyn LocalFilter>),
@@ -52,11 +53,11 @@ enum Decider {
 /// A filter unit.
 struct Watched {
     link: Box<dyn FilterLink>,
-    /// Where its histograms are found.
+    /// Indices of its histograms.
     histograms: Vec<Option<u16>>,
-    /// Its process has ended, and not all of its decisions were taken yet.
+    /// Whether its process has ended and not all of its decisions were taken yet.
     has_ended: bool,
-    /// It had events to decide on.
+    /// Time in which it had events to decide on.
     busy: BusyTimer,
 }
 
@@ -66,7 +67,7 @@ impl Watched {
     }
 }
 
-/// What was decided of the event in a slot.
+/// The decision on the event in a slot.
 #[derive(Clone, Default)]
 struct Decided {
     streams: StreamSet,
@@ -74,49 +75,49 @@ struct Decided {
     is_set_aside: bool,
 }
 
-/// How events are decided and selected: see the module's picture.
+/// Decision on events and their selection; see the picture above.
 pub struct FilterStage {
     decider: Decider,
     streams: Streams,
     ordering: Ordering,
-    /// Where what filters say is kept; `None` without a filter.
+    /// Memory for the filters' output; `None` without a filter.
     results: Option<Staging>,
-    /// By slot, of events that are to be written.
+    /// By slot, for events that are to be written.
     decided: Box<[Decided]>,
     to_write: VecDeque<u32>,
-    /// Holds nothing between two turns.
+    /// Empty between two turns.
     to_let_go: Vec<(u32, Verdict)>,
-    /// What a filter said last.
+    /// The last output of a filter.
     said: Said,
     monitor: Monitor,
-    /// Decisions of [`LocalFilter`]s that failed.
+    /// Failed decisions of [`LocalFilter`]s.
     failed_here: u64,
     /// The signal that ended the filter process that ended last; 0 for none.
     last_signal: u8,
-    /// From then on no decision is waited for.
+    /// When the wait for decisions ends.
     close_at: Option<Instant>,
-    /// How long a filter of this thread has worked.
+    /// Time for which a filter of this thread has worked.
     busy_here: Duration,
-    /// By slot, when the event went to filter units.
+    /// By slot, when the event was given to filter units.
     given: Box<[Instant]>,
-    /// How long decisions took.
+    /// Decision times.
     times: Recorder,
 }
 
 impl FilterStage {
-    /// From now on a stream keeps one of this many of its events.
+    /// Sets the prescale of a stream: it keeps one of this many of its events from now on.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         self.streams.set_prescale(stream, prescale);
     }
 
-    /// Everything is accepted, by up to `slots` events in work, and streams choose.
+    /// Creates a stage that accepts all events, up to `slots` at a time, which the streams then select.
     pub fn none(streams: Streams, slots: u32) -> Self {
         Self::with(Decider::AcceptAll, streams, None, slots)
     }
 
-    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more.
-    /// If a stream is ordered, there must be one block for each event in work, and one that is filled: events that wait
-    /// for earlier ones hold theirs.
+    /// Creates a stage with a filter in this thread. Its output is kept in `results`, whose blocks have
+    /// [`RESULT_BYTES`] or more. If a stream is ordered, there must be one block for each event in work, and one that
+    /// is being filled: events that wait for earlier ones hold theirs.
     pub fn here(filter: Box<dyn LocalFilter>, streams: Streams, results: Staging, slots: u32) -> Self {
         let shapes = filter.histograms().to_vec();
         let mut this = Self::with(Decider::Here(filter), streams, Some(results), slots);
@@ -124,10 +125,11 @@ impl FilterStage {
         this
     }
 
-    /// These filter units decide, as many as the farm's configuration says. `results` as for [`FilterStage::here`].
+    /// Creates a stage with these filter units, as many as in the farm's configuration. For `results` see
+    /// [`FilterStage::here`].
     ///
     /// # Panics
-    /// If they are not as many.
+    /// If their number differs.
     pub fn units(config: FarmConfig, links: Vec<Box<dyn FilterLink>>, streams: Streams, results: Staging) -> Self {
         let farm = FilterFarm::new(config);
         assert_eq!(farm.units(), links.len(), "each filter unit has a link");
@@ -156,7 +158,7 @@ impl FilterStage {
         }
     }
 
-    /// A run begins.
+    /// Begins a run.
     pub fn begin(&mut self, run: RunNumber) {
         self.streams.restart();
         self.ordering.restart();
@@ -172,12 +174,12 @@ impl FilterStage {
         }
     }
 
-    /// The run drains: after `patience` what has no decision yet is set aside, so that it comes to its end.
+    /// Drains the run: after `patience` events without a decision are set aside, so that they are ended.
     pub(super) fn drain(&mut self, now: Instant, patience: Duration) {
         self.close_at.get_or_insert(now.after(patience));
     }
 
-    /// The run has ended: everything was decided.
+    /// Ends the run: all events were decided.
     pub fn end(&mut self) {
         self.monitor.end();
         match &mut self.decider {
@@ -187,13 +189,13 @@ impl FilterStage {
         }
     }
 
-    /// Every event of a lumisection has ended: what filters counted of it is handed over.
+    /// Closes a lumisection, all of whose events have ended. Its filter counts are handed over.
     pub fn close_lumisection(&mut self, number: u32) {
         self.monitor.close(number);
     }
 
-    /// Takes up to `at_most` events of the machine and goes on with decisions. `see` is called with each event that is taken. Returns
-    /// how much happened.
+    /// Takes up to `at_most` events of the machine and advances decisions. `see` is called with each event that is
+    /// taken. Returns the amount of work done.
     pub fn turn<M: EventMachine>(
         &mut self,
         now: Instant,
@@ -224,8 +226,9 @@ impl FilterStage {
         work
     }
 
-    /// Takes events of the machine: a filter in this thread decides at once; filter units get them. An event stays in the
-    /// machine while that filter has no time for it, or its result has no room. Once the run is over that filter is not called.
+    /// Takes events of the machine. A filter in this thread decides immediately; filter units get the events. An event
+    /// stays in the machine while that filter has no time for it, or there is no room for its output. Once the run is
+    /// over that filter is not called.
     fn take<M: EventMachine>(
         &mut self,
         machine: &mut M,
@@ -266,12 +269,12 @@ impl FilterStage {
         taken
     }
 
-    /// Whether another event can be taken in this turn.
+    /// Returns whether another event can be taken in this turn.
     fn may_take(&mut self, taken: usize) -> bool {
         !matches!(self.decider, Decider::Here(_)) || taken < AT_ONCE && self.has_room()
     }
 
-    /// Whether what a filter says can be kept. Without room the decision is not asked for.
+    /// Returns whether a filter's output can be kept. Without room no decision is requested.
     fn has_room(&mut self) -> bool {
         self.results.as_mut().is_some_and(|results| results.room(RESULT_BYTES).is_some())
     }
@@ -288,7 +291,7 @@ impl FilterStage {
         self.settle(slot, event, decision);
     }
 
-    /// Takes what filter units have decided, and what became of them.
+    /// Takes the decisions of filter units, and handles their state.
     fn look_at_units(&mut self, now: Instant, builder: &impl EventMachine) -> usize {
         let mut work = 0;
         for index in 0.. {
@@ -306,7 +309,7 @@ impl FilterStage {
                 self.last_signal = sight.signal;
             }
             work += usize::from(sight.is_ready || sight.has_ended);
-            // What it had decided before it ended counts, and is taken first.
+            // Its decisions before its end count, and are taken first.
             let (taken, are_all) = self.take_decisions(now, index, builder);
             work += taken;
             if let Decider::Units(farm, links) = &mut self.decider
@@ -326,7 +329,7 @@ impl FilterStage {
         work
     }
 
-    /// Takes decisions of a filter unit: how many, and whether it has no more.
+    /// Takes decisions of a filter unit. Returns their number, and whether there are no more.
     fn take_decisions(&mut self, now: Instant, index: usize, builder: &impl EventMachine) -> (usize, bool) {
         let mut work = 0;
         while self.has_room() {
@@ -365,12 +368,12 @@ impl FilterStage {
                 FarmAction::Dismiss { unit } => links[usize::from(unit)].link.dismiss(),
                 FarmAction::Offer { unit, slot } => {
                     let watched = &mut links[usize::from(unit)];
-                    // One that has ended gets nothing more, while its last decisions wait.
+                    // A unit that has ended gets no further events while its last decisions wait.
                     let offered =
                         if watched.has_ended { Offered::Full } else { watched.link.offer(slot, &builder.event(slot)) };
                     match offered {
                         Offered::Taken => self.given[slot as usize] = now,
-                        // Decisions show that there is room again: until then nothing keeps the thread from sleeping.
+                        // Decisions show that there is room again. Until then nothing keeps the thread from sleeping.
                         Offered::Full => {
                             farm.not_taken(unit);
                             is_work = false;
@@ -387,7 +390,7 @@ impl FilterStage {
         work
     }
 
-    /// An event was decided, or no decision could be made.
+    /// Handles the decision on an event, or its failure.
     fn settle(&mut self, slot: u32, event: &EventView<'_>, decision: Option<Decision>) {
         let (verdict, streams) = match decision {
             Some(Decision { accept: false, .. }) => {
@@ -411,7 +414,7 @@ impl FilterStage {
         self.choose(slot, event.key, Decided { streams, result, is_set_aside });
     }
 
-    /// Streams have chosen.
+    /// Handles the selection of the streams.
     fn choose(&mut self, slot: u32, key: EventKey, decided: Decided) {
         if decided.streams.is_empty() {
             return self.to_let_go.push((slot, Verdict::Unselected));
@@ -424,35 +427,35 @@ impl FilterStage {
         self.decided[slot as usize] = decided;
     }
 
-    /// Events that are not written, with their verdicts.
+    /// Takes the events that are not written, with their verdicts.
     pub fn let_go(&mut self) -> impl ExactSizeIterator<Item = (u32, Verdict)> {
         self.to_let_go.drain(..)
     }
 
-    /// The next event to be written.
+    /// Returns the next event to be written.
     pub fn next_to_write(&self) -> Option<u32> {
         self.to_write.front().copied()
     }
 
-    /// The next event to be written is with storage now. Returns what was decided of it.
+    /// Records that storage has taken the next event to be written. Returns its verdict.
     pub fn taken(&mut self) -> Verdict {
         let slot = self.to_write.pop_front();
         let is_set_aside = slot.is_some_and(|slot| self.decided[slot as usize].is_set_aside);
         if is_set_aside { Verdict::Quarantined } else { Verdict::Accepted }
     }
 
-    /// The streams that an event is to be written to.
+    /// Returns the streams to which an event is to be written.
     pub fn streams_of(&self, slot: u32) -> StreamSet {
         self.decided[slot as usize].streams
     }
 
-    /// An event with what was decided of it.
+    /// Returns an event with its decision.
     pub(super) fn decided<'a>(&'a self, slot: u32, event: EventView<'a>) -> DecidedEvent<'a> {
         let Decided { result, is_set_aside, .. } = &self.decided[slot as usize];
         DecidedEvent { event, result: result.as_ref(), is_set_aside: *is_set_aside }
     }
 
-    /// The event in a slot is written, in all its streams, or could not be.
+    /// Ends the event in a slot: it is written in all its streams, or could not be.
     pub fn ended(&mut self, slot: u32, is_written: bool) {
         let Decided { streams, .. } = std::mem::take(&mut self.decided[slot as usize]);
         if is_written {
@@ -462,29 +465,29 @@ impl FilterStage {
         }
     }
 
-    /// What is counted of each lumisection goes to this one, where it went nowhere before.
+    /// Sets the store of the counts of each lumisection.
     #[must_use]
     pub fn with_record_store(mut self, store: Box<dyn RecordStore>) -> Self {
         self.monitor.set_record_store(store);
         self
     }
 
-    /// How long decisions took; `None` without a filter.
+    /// Returns the decision times; `None` without a filter.
     pub(super) const fn times(&self) -> Option<&Recorder> {
         if let Decider::AcceptAll = self.decider { None } else { Some(&self.times) }
     }
 
-    /// The streams that select events which were decided elsewhere.
+    /// Returns the streams, for the selection of events that were decided elsewhere.
     pub(super) const fn streams_mut(&mut self) -> &mut Streams {
         &mut self.streams
     }
 
-    /// The account of each stream, in order.
+    /// Returns the account of each stream, in order.
     pub fn accounts(&self) -> impl Iterator<Item = StreamAccount> {
         self.streams.accounts().map(|(index, account)| StreamAccount { in_flight: self.in_flight(index), ..account })
     }
 
-    /// Whether nothing waits for a decision or for its turn.
+    /// Returns whether no event waits for a decision or for its turn.
     pub fn is_idle(&self) -> bool {
         let is_decided = match &self.decider {
             Decider::AcceptAll | Decider::Here(_) => true,
@@ -493,14 +496,14 @@ impl FilterStage {
         is_decided && self.ordering.is_empty() && self.to_write.is_empty() && self.to_let_go.is_empty()
     }
 
-    /// The account of the pool in which results are kept.
+    /// Returns the account of the pool of filter output.
     pub(super) fn pool(&mut self) -> Option<PoolAccount> {
         let pool = self.results.as_mut()?.pool_mut();
         pool.collect();
         Some(pool.account())
     }
 
-    /// What it counts as a whole.
+    /// Returns its overall counters.
     pub(super) fn numbers(&self) -> [(Counter, u64); 10] {
         let (units, busy) = match &self.decider {
             Decider::AcceptAll => (0, 0),
@@ -529,7 +532,7 @@ impl FilterStage {
         ]
     }
 
-    /// The numbers for the event manager; those of a stream have its index in place of a source.
+    /// Returns the numbers for the event manager. Those of a stream have its index in place of a source.
     pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> {
         let own = |(counter, value): (Counter, u64)| ReportEntry { source: None, what: counter as u16, value };
         let numbers = self.numbers();
@@ -547,28 +550,29 @@ impl FilterStage {
         numbers.into_iter().map(own).chain(streams)
     }
 
-    /// Events that were selected for a stream and have not come to its files, counted from the table.
+    /// Returns the number of events that were selected for a stream and are not in its files yet, counted from the
+    /// table.
     fn in_flight(&self, stream: StreamIndex) -> u64 {
         self.decided.iter().filter(|decided| decided.streams.contains(stream)).count() as u64
     }
 
-    /// When the next turn is due even if nothing happens.
+    /// Returns when the next turn is due even if nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let Decider::Units(farm, links) = &self.decider else { return None };
         let links = links.iter().filter_map(|unit| unit.link.next_deadline());
-        // Once closed it waits for what becomes readable alone.
+        // Once closed it only waits for descriptors.
         let close = self.close_at.filter(|_| !farm.is_closed());
         farm.next_deadline().into_iter().chain(links).chain(close).min()
     }
 
-    /// False if there is something to do right now.
+    /// Returns false if there is work to do immediately.
     pub(super) fn prepare_wait(&mut self) -> bool {
         let Decider::Units(_, links) = &mut self.decider else { return true };
         // Every link is asked, without a short cut.
         links.iter_mut().filter_map(|unit| (!unit.link.prepare_wait()).then_some(())).count() == 0
     }
 
-    /// Appends what becomes readable when something happens.
+    /// Appends the descriptors that become readable when something happens.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         if let Decider::Units(_, links) = &self.decider {
             links.iter().for_each(|unit| unit.link.descriptors(into));
@@ -576,18 +580,18 @@ impl FilterStage {
     }
 }
 
-/// An event and what was decided of it.
+/// An event and its decision.
 #[derive(Copy, Clone)]
 pub struct DecidedEvent<'a> {
     event: EventView<'a>,
-    /// What the filter said, as it is stored (`wire::filter_result`); `None` without a filter.
+    /// The filter's output, as it is stored (`wire::filter_result`); `None` without a filter.
     result: Option<&'a Slice>,
-    /// No decision could be made.
+    /// Whether no decision could be made.
     is_set_aside: bool,
 }
 
 impl<'a> DecidedEvent<'a> {
-    /// The event as it was built.
+    /// Returns the event as it was built.
     pub const fn event(&self) -> &EventView<'a> {
         &self.event
     }
@@ -623,7 +627,7 @@ impl Recorded for DecidedEvent<'_> {
 /// The counts of a builder unit, and their store. Without a store nothing is counted.
 struct Monitor {
     monitoring: Monitoring,
-    /// Where the histograms of the filter of this thread are found.
+    /// Indices of the histograms of the filter of this thread.
     here: Vec<Option<u16>>,
     store: Option<Box<dyn RecordStore>>,
     run: RunNumber,
@@ -632,7 +636,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// For this many streams.
+    /// Creates a monitor for this many streams.
     fn new(streams: usize) -> Self {
         let (here, store, refused) = (Vec::new(), None, None);
         Self { monitoring: Monitoring::new(streams), here, store, run: RunNumber::default(), refused }
@@ -642,44 +646,44 @@ impl Monitor {
         self.store = Some(store);
     }
 
-    /// What a filter unit declares: where that is found.
+    /// Declares a filter unit's histograms. Returns their indices.
     fn declare(&mut self, shapes: &[HistogramShape]) -> Vec<Option<u16>> {
         self.monitoring.declare(shapes)
     }
 
-    /// What the filter of this thread declares.
+    /// Declares the histograms of the filter of this thread.
     fn declare_here(&mut self, shapes: &[HistogramShape]) {
         self.here = self.monitoring.declare(shapes);
     }
 
-    /// A run begins.
+    /// Begins a run.
     fn begin(&mut self, run: RunNumber) {
         self.monitoring.restart();
         (self.run, self.refused) = (run, None);
     }
 
-    /// An event was decided, or no decision could be made.
+    /// Counts the decision on an event, or its failure.
     fn decided(&mut self, event: &EventView<'_>, verdict: Verdict, triggers: TriggerBits, streams: StreamSet) {
         if self.store.is_some() {
             self.monitoring.decided(&Counted { lumisection: event.lumisection, verdict, triggers, streams });
         }
     }
 
-    /// What came with a decision that counts, of a filter unit whose histograms are found there.
+    /// Adds the histogram entries of a decision that counts, of a filter unit whose histograms have these indices.
     fn fill(&mut self, event: &EventView<'_>, histograms: &[Option<u16>], fills: &Fills) {
         if self.store.is_some() {
             self.monitoring.fill(event.lumisection, histograms, fills);
         }
     }
 
-    /// The same, of the filter of this thread.
+    /// Adds the histogram entries of the filter of this thread.
     fn fill_here(&mut self, event: &EventView<'_>, fills: &Fills) {
         if self.store.is_some() {
             self.monitoring.fill(event.lumisection, &self.here, fills);
         }
     }
 
-    /// No more events of this lumisection follow.
+    /// Closes a lumisection: no more events of it follow.
     fn close(&mut self, lumisection: u32) {
         if self.store.is_some() {
             self.monitoring.close(lumisection);
@@ -687,13 +691,13 @@ impl Monitor {
         }
     }
 
-    /// The run has ended. What is open then is of a run that was ended by force.
+    /// Ends the run. Lumisections that are still open belong to a run that was ended by force.
     fn end(&mut self) {
         self.monitoring.close_all();
         self.hand_over();
     }
 
-    /// Hands over what is closed, as far as there is room.
+    /// Hands over closed lumisections, as far as there is room.
     fn hand_over(&mut self) {
         let Some(store) = &mut self.store else { return };
         while let Some(record) = self.refused.take().or_else(|| self.monitoring.next_closed()) {

@@ -1,5 +1,6 @@
-//! Boards between a gateway's threads and others, which neither side waits at: [`OrderBoard`] holds what run control changes
-//! while a run goes on, [`ThrottleBoard`] shows the throttle's state to the thread that passes it to hardware.
+//! Boards shared between a gateway's threads and others, on which neither side waits: [`OrderBoard`] holds the changes
+//! that run control makes during a run, [`ThrottleBoard`] shows the throttle's state to the thread that passes it to
+//! hardware.
 
 use ropewalk_terms::SourceId;
 use ropewalk_wire::gateway::ThrottleState;
@@ -8,82 +9,83 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Something that changes while a run goes on.
+/// A change during a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// A source takes part no longer, or again.
+    /// Masks a source, or unmasks it.
     Mask(SourceId, bool),
-    /// Sets of a flow, by its place in the configuration, wait this long for their packets.
+    /// Sets the time-out for the packets of a set of a flow, given by its place in the configuration.
     SetTimeout(u16, Duration),
-    /// A stream, by its place in the configuration, keeps one of this many of its events.
+    /// Sets the prescale of a stream, given by its place in the configuration: it keeps one of this many of its events.
     SetPrescale(u16, u64),
 }
 
-/// How far a reader of the board has read.
+/// Position of a reader of the board.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Read {
     changes: u64,
     masks: usize,
 }
 
-/// What was said since the run was set up.
+/// All changes since the run was set up.
 #[derive(Debug, Default)]
 struct Said {
-    /// Each source that was masked or unmasked, in order: a reader that was away in between has to record as many turns
-    /// as all other readers. The number allowed per source keeps the list short.
+    /// Each masked or unmasked source, in order. A reader that was absent in between must record as many changes as all
+    /// other readers. The number allowed per source keeps the list short.
     masks: Vec<(SourceId, bool)>,
-    /// By flow, the last time-out, if there was one.
+    /// The last time-out of each flow, if it was changed.
     timeouts: BTreeMap<u16, Duration>,
-    /// By stream, the last prescale, if there was one.
+    /// The last prescale of each stream, if it was changed.
     prescales: BTreeMap<u16, u64>,
 }
 
-/// A board that all input queues of a process read. Each looks in its turns whether anything was said since, and takes the lock only if so.
+/// A board that all input queues of a process read. In each turn they check for news without the lock, and take the
+/// lock only if there are any.
 #[derive(Debug, Default)]
 pub struct OrderBoard {
     changes: AtomicU64,
     said: Mutex<Said>,
-    /// How often gateways report, in nanoseconds; 0 by default.
+    /// Interval between reports of gateways, in nanoseconds; 0 for the default.
     interval: AtomicU64,
 }
 
 impl OrderBoard {
-    /// How often gateways report by default.
+    /// Default interval between reports of gateways.
     pub const INTERVAL: Duration = Duration::from_millis(50);
 
     fn lock(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was written: who looks from now on sees it.
+    /// Publishes a change: later checks will see it.
     fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// A source takes part no longer, or again.
+    /// Masks or unmasks a source.
     pub fn mask(&self, source: SourceId, is_masked: bool) {
         self.lock().masks.push((source, is_masked));
         self.changed();
     }
 
-    /// Sets of a flow that are begun from now on wait this long for their packets.
+    /// Sets the time-out for packets, for sets of a flow that begin from now on.
     pub fn set_timeout(&self, flow: u16, timeout: Duration) {
         self.lock().timeouts.insert(flow, timeout);
         self.changed();
     }
 
-    /// A stream keeps one of this many of its events from now on.
+    /// Sets the prescale of a stream: it keeps one of this many of its events from now on.
     pub fn set_prescale(&self, stream: u16, prescale: u64) {
         self.lock().prescales.insert(stream, prescale);
         self.changed();
     }
 
-    /// Gateways report this often.
+    /// Sets the interval between reports of gateways.
     pub fn set_interval(&self, interval: Duration) {
         self.interval.store(interval.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// How often gateways report.
+    /// Returns the interval between reports of gateways.
     pub fn interval(&self) -> Duration {
         match self.interval.load(Ordering::Relaxed) {
             0 => Self::INTERVAL,
@@ -91,15 +93,16 @@ impl OrderBoard {
         }
     }
 
-    /// Whether anything was said since.
+    /// Returns whether there are changes after this position.
     #[inline]
     pub fn has_news(&self, read: &Read) -> bool {
         self.changes.load(Ordering::Acquire) != read.changes
     }
 
-    /// Reads on: `hear` gets what was said since, and each time-out and prescale as it is now.
+    /// Passes the changes after this position to `hear`, and the current value of each time-out and prescale. Advances
+    /// the position.
     pub fn read(&self, read: &mut Read, mut hear: impl FnMut(Order)) {
-        // Before what is read: what comes behind it is looked at once more.
+        // Loaded before the changes are read: a later change causes another read.
         read.changes = self.changes.load(Ordering::Acquire);
         let said = self.lock();
         let news = said.masks.get(read.masks..).unwrap_or_default();
@@ -110,24 +113,24 @@ impl OrderBoard {
     }
 }
 
-/// What is on the board.
+/// Content of the board.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shown {
-    /// The state. Before anything was shown, and behind the gateway's end: error.
+    /// The state. Before the first state and after the gateway's end: error.
     pub state: ThrottleState,
-    /// How often it changed.
+    /// Number of changes of the state.
     pub changes: u64,
-    /// The gateway has ended: nothing follows.
+    /// Whether the gateway has ended and no state follows.
     pub is_over: bool,
-    /// How often the state was sent to the hardware.
+    /// Number of times the state was sent to the hardware.
     pub told: u64,
-    /// How often sending it failed.
+    /// Number of failed attempts to send it.
     pub failed: u64,
-    /// Why it failed last.
+    /// Reason of the last failure.
     pub failure: Option<String>,
 }
 
-/// A board with one state. Its lock is taken by the gateway's thread only when the state changes.
+/// A board with one state. The gateway's thread takes its lock only when the state changes.
 #[derive(Debug)]
 pub struct ThrottleBoard {
     shown: Mutex<Shown>,
@@ -147,7 +150,7 @@ impl ThrottleBoard {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another state.
+    /// Shows another state.
     pub fn show(&self, state: ThrottleState) {
         let mut shown = self.lock();
         shown.state = state;
@@ -163,12 +166,12 @@ impl ThrottleBoard {
         self.changed.notify_all();
     }
 
-    /// What is shown.
+    /// Returns the current content.
     pub fn read(&self) -> Shown {
         self.lock().clone()
     }
 
-    /// What is shown as soon as it has changed since this many changes, or after this long.
+    /// Waits until the state has changed since this many changes, or for the maximum time. Returns the current content.
     pub fn wait(&self, changes: u64, most: Duration) -> Shown {
         let is_same = |shown: &mut Shown| shown.changes == changes;
         let waited = self.changed.wait_timeout_while(self.lock(), most, is_same);

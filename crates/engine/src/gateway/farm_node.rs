@@ -1,5 +1,5 @@
-//! A node of the farm: it takes events of every gateway and decides on them, by the triggers of a `[filter]`, or emulated, at
-//! random and after a delay.
+//! A node of the farm. It receives events of every gateway and decides on them: by the triggers of a `[filter]`, or, if
+//! emulated, at random and after a delay.
 
 use super::link::{Link, contiguous, send_over};
 use super::report::Notice;
@@ -22,29 +22,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The configuration of a node.
+/// Configuration of a node.
 #[derive(Clone, Debug)]
 pub struct FarmNodeDriveConfig {
-    /// Its machine's part; the gateway's number is set for each gateway.
+    /// Configuration of its state machine. The gateway's number is set for each gateway.
     pub machine: FarmNodeConfig,
-    /// Where each gateway listens for nodes.
+    /// Address of each gateway for nodes.
     pub gateways: Vec<SocketAddrV4>,
     /// How it decides.
     pub filter: NodeFilterConfig,
-    /// When it is dead.
+    /// Its configured outages.
     pub outages: Vec<Outage>,
-    /// Where chance begins.
+    /// Seed of its random numbers.
     pub seed: u64,
-    /// It ends when this is set.
+    /// Set when the node is to end.
     pub is_over: Arc<AtomicBool>,
 }
 
-/// A time in which a node is dead: it hears nothing, and has forgotten everything when it is back.
+/// A period in which a node is dead: it receives nothing, and returns without any state.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Outage {
-    /// When, after its first turn.
+    /// Beginning, after its first turn.
     pub from: Duration,
-    /// For how long.
+    /// Duration.
     pub lasts: Duration,
 }
 
@@ -70,7 +70,7 @@ account! {
     }
 }
 
-/// A node: see the module's first line.
+/// A node; see the module documentation.
 pub struct FarmNodeDrive<L: Link> {
     config: FarmNodeDriveConfig,
     gateways: Vec<(SocketAddrV4, FarmNode)>,
@@ -80,7 +80,7 @@ pub struct FarmNodeDrive<L: Link> {
     link: L,
     packets: Vec<Packet>,
     message: Vec<u8>,
-    /// The peers that the message still has to go to.
+    /// The peer that the encoded message still has to be sent to.
     unsent: Option<SocketAddrV4>,
     scratch: Vec<u8>,
     report: FarmNodeReport,
@@ -88,7 +88,7 @@ pub struct FarmNodeDrive<L: Link> {
 }
 
 impl<L: Link> FarmNodeDrive<L> {
-    /// A node that receives from gateways and answers over `link`.
+    /// Creates a node that receives from gateways and answers over `link`.
     pub fn new(config: FarmNodeDriveConfig, link: L) -> Self {
         Self {
             gateways: machines(&config),
@@ -106,12 +106,12 @@ impl<L: Link> FarmNodeDrive<L> {
         }
     }
 
-    /// What it has seen.
+    /// Returns its report.
     pub fn notice(&self) -> Notice<FarmNodeReport> {
         self.notice.clone()
     }
 
-    /// Dies and comes back when it is time to. Whether it is dead.
+    /// Dies or returns at the configured times. Returns whether it is dead.
     fn live_or_die(&mut self, now: Instant) -> bool {
         let age = now.since(*self.started.get_or_insert(now));
         let is_dead = self.config.outages.iter().any(|outage| outage.from <= age && age < outage.from + outage.lasts);
@@ -159,7 +159,7 @@ impl<L: Link> FarmNodeDrive<L> {
         work
     }
 
-    /// Events go into the filter, decisions come out.
+    /// Passes events to the filter, and takes its decisions.
     fn decide(&mut self, now: Instant) -> usize {
         let Self { gateways, filter, report, .. } = self;
         let mut work = 0;
@@ -202,7 +202,7 @@ impl<L: Link> FarmNodeDrive<L> {
     }
 }
 
-/// What it is towards each gateway.
+/// Creates the state machine for each gateway.
 fn machines(config: &FarmNodeDriveConfig) -> Vec<(SocketAddrV4, FarmNode)> {
     let machine = |gateway| FarmNode::new(FarmNodeConfig { gateway, ..config.machine });
     (0..).zip(&config.gateways).map(|(number, &at)| (at, machine(number))).collect()
@@ -223,7 +223,7 @@ impl<L: Link> Drive for FarmNodeDrive<L> {
 
     fn next_deadline(&self) -> Option<Instant> {
         if self.is_dead {
-            // What comes meanwhile is thrown away now and then.
+            // Datagrams that arrive meanwhile are discarded now and then.
             return None;
         }
         let machines = self.gateways.iter().map(|(_, machine)| machine.next_deadline());
@@ -246,24 +246,24 @@ impl<L: Link> Drive for FarmNodeDrive<L> {
 /// How a node decides.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NodeFilterConfig {
-    /// By chance, after a while.
+    /// Randomly, after a delay.
     Emulated(EmulatedFilterConfig),
-    /// By triggers, at once.
+    /// By triggers, immediately.
     Triggers(BuiltinFilter),
 }
 
 /// How an emulated node decides.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct EmulatedFilterConfig {
-    /// How long a decision takes.
+    /// Distribution of the decision times.
     pub times: TimeDistribution,
-    /// Decisions that are worked on at the same time.
+    /// Number of decisions in progress at the same time.
     pub at_once: usize,
-    /// The share of events that are accepted.
+    /// Fraction of events that are accepted.
     pub accept: f64,
 }
 
-/// A decision on an event, which the gateway's number and the sequence number there identify.
+/// A decision on an event, identified by the gateway's number and its sequence number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct NodeDecision {
     pub(super) gateway: u16,
@@ -290,7 +290,7 @@ impl NodeFilter {
         }
     }
 
-    /// An event has come from a gateway.
+    /// Adds an event received from a gateway.
     pub(super) fn begin(&mut self, gateway: u16, event: &ReceivedEvent<'_>, now: Instant) {
         let sequence = event.head.sequence;
         match self {
@@ -302,7 +302,7 @@ impl NodeFilter {
         }
     }
 
-    /// The next decision that is due.
+    /// Returns the next due decision.
     pub(super) fn next_decision(&mut self, now: Instant) -> Option<NodeDecision> {
         match self {
             Self::Emulated(filter) => {
@@ -313,7 +313,7 @@ impl NodeFilter {
         }
     }
 
-    /// When the next decision is due.
+    /// Returns when the next decision is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self {
             Self::Emulated(filter) => filter.next_deadline(),
@@ -322,8 +322,8 @@ impl NodeFilter {
     }
 }
 
-/// A pushed event: raw banks, one after the other. The fragment of a source consists of the banks whose headers have its number
-/// (16 bits), headers included.
+/// A pushed event: raw banks, one after the other. The fragment of a source consists of the banks whose headers have
+/// its number (16 bits), including the headers.
 struct PushedEvent<'a>(ReceivedEvent<'a>);
 
 impl TriggerView for PushedEvent<'_> {
@@ -344,7 +344,7 @@ impl TriggerView for PushedEvent<'_> {
     }
 }
 
-/// An event in an emulated filter: which gateway's, under which sequence number.
+/// An event in an emulated filter: gateway and sequence number.
 type Work = (u16, u64);
 
 /// Decides on events at random, after random times.
@@ -357,13 +357,12 @@ pub(super) struct EmulatedFilter {
 }
 
 impl EmulatedFilter {
-    /// A filter without events.
     fn new(config: EmulatedFilterConfig, seed: u64) -> Self {
         let working = BinaryHeap::with_capacity(config.at_once);
         Self { config, random: Random::new(seed, 0xf117), waiting: VecDeque::new(), working }
     }
 
-    /// An event has come.
+    /// Adds an event.
     fn begin(&mut self, gateway: u16, sequence: u64, now: Instant) {
         self.waiting.push_back((gateway, sequence));
         self.work(now);
@@ -377,14 +376,14 @@ impl EmulatedFilter {
         }
     }
 
-    /// The next decision that is due: gateway, sequence number, whether the event is accepted.
+    /// Returns the next due decision: gateway, sequence number, and whether the event is accepted.
     fn next_decision(&mut self, now: Instant) -> Option<(u16, u64, bool)> {
         let &Reverse((until, (gateway, sequence))) = self.working.peek()?;
         if until > now {
             return None;
         }
         self.working.pop();
-        // The worker was free from `until` on, not from `now` on.
+        // The worker became free at `until`, not at `now`.
         self.work(until);
         Some((gateway, sequence, self.random.unit() < self.config.accept))
     }

@@ -1,6 +1,6 @@
-//! How gateways, nodes and readers of decisions reach each other: by datagrams, or over connections.
+//! Transport between gateways, nodes and readers of decisions: datagrams or connections.
 //!
-//! On a connection messages follow each other, each as long as its head says. A message that cannot be sent now is
+//! On a connection messages follow each other; each gives its length in its head. A message that cannot be sent now is
 //! dropped and counted, because no peer is connected or the peer reads too slowly: the machines at both ends expect
 //! lost messages, and one slow node must not hold up the others.
 
@@ -18,9 +18,10 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Carries messages both ways, as datagrams do: whole, but perhaps late, twice or not at all. Calls never block.
+/// Carries messages in both directions. As with datagrams, a message arrives whole, but may be late, duplicated or
+/// lost. Calls never block.
 pub trait Link {
-    /// Appends messages that have come. Returns how many.
+    /// Appends the received messages. Returns their number.
     fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize;
 
     /// Queues a message gathered from slices, which are taken out of the vector.
@@ -29,37 +30,37 @@ pub trait Link {
     /// [`Refusal`]; the slices stay where they are.
     fn send(&mut self, to: SocketAddrV4, message: &mut Vec<Slice>) -> Result<(), Refusal>;
 
-    /// Queues a message of at most `most` bytes, written straight to where it leaves from.
+    /// Queues a message of at most `most` bytes, which `fill` writes directly into the send buffer.
     ///
     /// # Errors
     /// [`Refusal`].
     fn send_with(&mut self, to: SocketAddrV4, most: usize, fill: Fill<'_>) -> Result<(), Refusal>;
 
-    /// Sends what is queued, as far as there is room now. Returns how much was done.
+    /// Sends queued messages, as far as there is room now. Returns the amount of work done.
     fn flush(&mut self, now: Instant) -> usize;
 
-    /// Whether something is queued that has not left yet.
+    /// Returns whether a queued message has not been sent yet.
     fn is_queued(&self) -> bool;
 
-    /// To be called before the thread sleeps: false if there is something to do right now.
+    /// Prepares the thread's sleep. Returns false if there is work to do immediately.
     fn prepare_wait(&mut self) -> bool;
 
-    /// Readable when there is something to do. `None` for simulated links.
+    /// Returns a descriptor that becomes readable when there is work to do. `None` for simulated links.
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// When there is something to do even if the descriptor stays silent.
+    /// Returns when there is work to do even if the descriptor stays silent.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// What was sent.
+    /// Returns the counters of sent messages.
     fn sent(&self) -> SendCounters;
 }
 
-/// Datagrams: a receiver and a sender, which need not have the same address.
+/// Datagrams: a receiver and a sender, which may have different addresses.
 #[derive(Debug)]
 pub struct Datagrams<R, S> {
-    /// Where messages come in.
+    /// Receiver of messages.
     pub receiver: R,
-    /// Where they leave.
+    /// Sender of messages.
     pub sender: S,
 }
 
@@ -139,7 +140,7 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
 }
 
-/// Queues a packet of these bytes; where there is no room, what is queued goes to the system first.
+/// Queues a packet of these bytes. If there is no room, the queued packets are first passed to the system.
 ///
 /// # Errors
 /// [`Refusal`]: the packet was not taken.
@@ -155,7 +156,7 @@ pub(super) fn send_bytes<S: Sender>(
     }
 }
 
-/// The same over a link.
+/// Sends these bytes over a link.
 ///
 /// # Errors
 /// [`Refusal`]: the message was not taken.
@@ -166,7 +167,7 @@ pub(super) fn send_over<L: Link>(link: &mut L, to: SocketAddrV4, bytes: &[u8], n
     }
 }
 
-/// Writes these bytes into the room it is given.
+/// Returns a function that writes these bytes into a buffer.
 fn copy_of(bytes: &[u8]) -> impl FnMut(&mut [u8]) -> usize {
     |room| {
         room[..bytes.len()].copy_from_slice(bytes);
@@ -174,7 +175,7 @@ fn copy_of(bytes: &[u8]) -> impl FnMut(&mut [u8]) -> usize {
     }
 }
 
-/// The bytes of a payload in one piece: where they lie, or put together in `scratch`.
+/// Returns the bytes of a payload in one piece: in place, or copied to `scratch`.
 pub(super) fn contiguous<'a>(payload: &'a Payload, scratch: &'a mut Vec<u8>) -> &'a [u8] {
     if let Some(bytes) = payload.contiguous() {
         return bytes;
@@ -184,20 +185,20 @@ pub(super) fn contiguous<'a>(payload: &'a Payload, scratch: &'a mut Vec<u8>) -> 
     scratch
 }
 
-/// How long after a connection failed the next one is tried.
+/// Pause before a new attempt after a connection failed.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The most connections of subscribers; further ones are refused.
+/// Maximum number of subscriber connections; further ones are refused.
 const MOST_LISTENERS: usize = 64;
 
-/// Who makes connections.
+/// The side that makes connections.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Callers {
-    /// This side does.
+    /// This side connects.
     Nobody,
     /// Peers connect and send something at once. Silent connections are few and short-lived.
     Speaking,
-    /// Peers connect and only listen.
+    /// Peers connect and only receive.
     Listening,
 }
 
@@ -206,24 +207,24 @@ struct Connection {
     peer: SocketAddrV4,
     is_established: bool,
     bytes: ByteQueue,
-    /// When it came, until it says something.
+    /// When it was opened, until it sends something.
     silent_since: Option<Instant>,
 }
 
-/// Connections of a gateway, to which nodes connect, or of a node, which connects to gateways as soon as it has something to
-/// say to them.
+/// Connections of a gateway, to which nodes connect, or of a node, which connects to a gateway as soon as it has a
+/// message for it.
 pub struct Connections<D: Dispatcher> {
     endpoints: D,
     callers: Callers,
     table: EndpointTable<Connection>,
     strangers: Strangers,
     peers: BTreeMap<SocketAddrV4, Endpoint>,
-    /// When a peer may be tried again.
+    /// When each peer may be retried.
     retries: BTreeMap<SocketAddrV4, Instant>,
     staging: Staging,
     slices: Vec<Slice>,
     events: Vec<Event>,
-    /// Something was queued since the endpoints were served.
+    /// Whether something was queued since the endpoints were served.
     has_new: bool,
     cut_off: u64,
     now: Instant,
@@ -231,10 +232,10 @@ pub struct Connections<D: Dispatcher> {
 }
 
 impl<D: Dispatcher> Connections<D> {
-    /// Takes connections at this address; the address as bound. Messages are written to `staging`.
+    /// Accepts connections at this address. Returns the bound address as well. Messages are written to `staging`.
     ///
     /// # Errors
-    /// When the address cannot be listened on.
+    /// If it cannot listen on the address.
     pub fn listen(
         mut endpoints: D,
         address: &str,
@@ -246,7 +247,7 @@ impl<D: Dispatcher> Connections<D> {
         Ok((Self::new(endpoints, staging, callers), bound))
     }
 
-    /// Connects to a peer when something is sent to it.
+    /// Creates connections that are opened when something is sent to a peer.
     pub fn connect(endpoints: D, staging: Staging) -> Self {
         Self::new(endpoints, staging, Callers::Nobody)
     }
@@ -273,11 +274,12 @@ impl<D: Dispatcher> Connections<D> {
         let silent_since = (self.callers == Callers::Speaking).then_some(self.now);
         let connection = Connection { peer, is_established: false, bytes: ByteQueue::new(), silent_since };
         self.table.insert(endpoint, connection);
-        // A node that connects anew is no longer heard over its old connection.
+        // A node that reconnects is no longer heard over its old connection.
         self.peers.insert(peer, endpoint);
     }
 
-    /// Whether a new connection is accepted; if necessary, the connection that has been silent for longest is closed.
+    /// Returns whether a new connection is accepted. If necessary, the connection that has been silent for longest is
+    /// closed.
     fn may_enter(&mut self) -> bool {
         match self.callers {
             Callers::Nobody => false,
@@ -328,7 +330,7 @@ impl<D: Dispatcher> Connections<D> {
                     connection.silent_since = None;
                 }
                 if !is_good {
-                    // What comes behind bytes that are no message cannot be understood either.
+                    // Bytes after an invalid message cannot be interpreted either.
                     self.turn_out(endpoint);
                 }
             }
@@ -344,7 +346,7 @@ impl<D: Dispatcher> Connections<D> {
         }
     }
 
-    /// The established connection to a peer; where it can be made and is not, that is begun.
+    /// Returns the established connection to a peer. If there is none and this side connects, starts to connect.
     fn to(&mut self, peer: SocketAddrV4) -> Option<Endpoint> {
         if let Some(&endpoint) = self.peers.get(&peer) {
             return self.table.get(endpoint).is_some_and(|connection| connection.is_established).then_some(endpoint);
@@ -379,7 +381,7 @@ impl<D: Dispatcher> Connections<D> {
         }
     }
 
-    /// Connections that were ended because their peers took too little.
+    /// Returns the number of connections that were closed because their peers read too slowly.
     pub(super) const fn cut_off(&self) -> u64 {
         self.cut_off
     }
@@ -478,11 +480,11 @@ impl<D: Dispatcher> Link for Connections<D> {
 
 /// A link to the readers of a flow's decisions, which connect at any time and send nothing.
 pub trait DecisionReaders: Link {
-    /// Sends the message to every connected reader. A reader whose queue has no room for the message is cut off: a
+    /// Sends the message to every connected reader. A reader whose queue has no room for the message is disconnected: a
     /// stream with a gap would be worse than its end.
     fn tell(&mut self, message: &[u8]);
 
-    /// How many were cut off.
+    /// Returns the number of disconnected readers.
     fn cut_off(&self) -> u64;
 }
 

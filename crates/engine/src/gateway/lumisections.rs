@@ -1,12 +1,12 @@
-//! Lumisections of the input queues of a process: [`LumisectionDrive`] begins them and adds up what the queues closed.
+//! Lumisections of the input queues of a process: [`LumisectionDrive`] begins them and sums the totals of the queues.
 //!
 //! ```text
 //!  set --> number of its lumisection, the same at every queue --> Farm --closed here--> LumisectionDrive --> account
 //!              ^                                                                        |      |
 //!              +----- begins, where its length is a time -------------------------------+      +--> over: event sinks
 //! ```
-//! Queues and drive share a word for each flow: the newest lumisection and the newest set that entered one. So a lumisection
-//! begins behind all events that are in an earlier one, and no queue waits for another.
+//! Queues and drive share a word for each flow: the newest lumisection and the newest set that entered one. A
+//! lumisection therefore begins after all events that are in an earlier one, and no queue waits for another.
 
 use crate::Drive;
 use ropewalk_flow::gateway::{ClosedLumisection, FlowConfig, LumisectionTotals, Sender};
@@ -20,10 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bits of the shared word for sets; the others are the lumisection's.
+/// Bits of the shared word for the number of sets. The other bits hold the lumisection.
 const SET_BITS: u32 = 40;
 const SETS: u64 = (1 << SET_BITS) - 1;
-/// This many first sets are known; only half of them are looked up, since the next ones take the places of the oldest.
+/// Number of lumisections whose first set is stored. Only half of them are looked up, since new ones overwrite the
+/// oldest.
 const KNOWN: usize = 64;
 
 /// The lumisections of a flow that have begun.
@@ -33,9 +34,9 @@ struct Begun {
     packing: u64,
     /// Sets in a lumisection; `None` if its length is a time.
     sets: Option<u64>,
-    /// The run is one lumisection: queues share nothing.
+    /// Whether the whole run is one lumisection, so that queues share nothing.
     is_one: bool,
-    /// The newest lumisection, and how many sets lie before the end of the newest set.
+    /// The newest lumisection, and the number of sets before the end of the newest set.
     newest: AtomicU64,
     /// The first set of each lumisection, where its length is a time.
     firsts: [AtomicU64; KNOWN],
@@ -61,7 +62,7 @@ impl Begun {
         EventKey::new(0, self.first_event + set * self.packing)
     }
 
-    /// A set enters its lumisection: its number.
+    /// Enters a set in its lumisection and returns the lumisection's number.
     fn enter(&self, first: EventKey) -> u32 {
         if self.is_one {
             return 1;
@@ -72,7 +73,7 @@ impl Begun {
         self.number_of(set, before)
     }
 
-    /// The number of a set's lumisection, as far as this word knows.
+    /// Returns the number of a set's lumisection, according to this word.
     fn number_of(&self, set: u64, word: u64) -> u32 {
         if let Some(sets) = self.sets {
             return u32::try_from(set / sets + 1).unwrap_or(u32::MAX);
@@ -83,14 +84,15 @@ impl Begun {
         (oldest + 1..=newest).rev().find(is_in).unwrap_or(oldest) as u32
     }
 
-    /// The newest lumisection.
+    /// Returns the newest lumisection.
     fn newest(&self) -> u32 {
         let word = self.newest.load(Ordering::Acquire);
         let of_newest_set = self.number_of((word & SETS).saturating_sub(1), word);
         of_newest_set.max((word >> SET_BITS) as u32)
     }
 
-    /// The number of the lumisection of a set that begins with this event; the highest number behind the last event.
+    /// Returns the number of the lumisection of the set that begins with this event, or the highest number behind the
+    /// last event.
     fn at(&self, first: EventKey) -> u32 {
         if first == EventKey::MAX {
             return u32::MAX;
@@ -98,7 +100,7 @@ impl Begun {
         self.number_of(self.set_of(first), self.newest.load(Ordering::Acquire))
     }
 
-    /// Begins the next lumisection behind the newest set. Returns its first set. Only one thread may call it.
+    /// Begins the next lumisection after the newest set. Returns its first set. Only one thread may call it.
     fn begin(&self) -> u64 {
         let mut word = self.newest.load(Ordering::Acquire);
         loop {
@@ -116,7 +118,7 @@ impl Begun {
 /// A lumisection of a flow that every input queue has closed, for the event sinks.
 type Over = (u8, LumisectionEnd);
 
-/// The end of an input queue: see the module's picture.
+/// An input queue's end of the lumisections; see the picture above.
 #[derive(Debug)]
 pub struct LumisectionLine {
     begun: Arc<[Begun]>,
@@ -124,18 +126,18 @@ pub struct LumisectionLine {
     passed: Vec<Passed>,
     closed: Producer<ClosedLumisection>,
     over: Consumer<Over>,
-    /// By flow, the last one that is over everywhere.
+    /// By flow, the last lumisection that is over everywhere.
     told: Vec<u32>,
 }
 
-/// Which lumisections of a flow have no more events to come.
+/// The lumisections of a flow that get no further events.
 #[derive(Debug)]
 struct Passed {
-    /// The time that sets have to come after the first set of a later lumisection.
+    /// Time-out for sets after the first set of a later lumisection.
     timeout: Duration,
-    /// No event before this lumisection comes.
+    /// No event before this lumisection will come.
     below: u32,
-    /// No event before this one comes from then on.
+    /// From `at` on, no event before this lumisection will come.
     next: u32,
     at: Instant,
 }
@@ -153,12 +155,13 @@ impl Passed {
 }
 
 impl LumisectionLine {
-    /// The lumisection of a set of a flow that begins with this event.
+    /// Returns the lumisection of a set of a flow that begins with this event.
     pub(super) fn enter(&self, flow: u8, first: EventKey) -> u32 {
         self.begun.get(usize::from(flow)).map_or(1, |begun| begun.enter(first))
     }
 
-    /// Closes what is over here; with `is_end` no event comes any more. Returns whether there is nothing left to close.
+    /// Closes the lumisections that are over here; with `is_end`, all of them. Returns whether there is nothing left to
+    /// close.
     pub(super) fn close(&mut self, machine: &mut Sender, is_end: bool, now: Instant) -> bool {
         for ((flow, begun), passed) in (0..).zip(self.begun.iter()).zip(&mut self.passed) {
             let newest = begun.newest();
@@ -176,20 +179,20 @@ impl LumisectionLine {
         !self.closed.is_full() || self.closed.is_abandoned()
     }
 
-    /// The next lumisection that every queue has closed.
+    /// Returns the next lumisection that every queue has closed.
     pub(super) fn next_over(&mut self) -> Option<Over> {
         let (flow, end) = self.over.pop().ok()?;
         self.told[usize::from(flow)] = end.number;
         Some((flow, end))
     }
 
-    /// Whether every queue has closed every lumisection.
+    /// Returns whether every queue has closed every lumisection.
     pub(super) fn are_over(&self) -> bool {
         self.begun.iter().zip(&self.told).all(|(begun, &told)| told >= begun.newest()) || self.over.is_abandoned()
     }
 }
 
-/// The lumisections of a run that are over, each with its flow, in order.
+/// The ended lumisections of a run, each with its flow, in order.
 #[derive(Debug, Default)]
 pub struct LumisectionBoard(Mutex<Vec<(u8, LumisectionEnd)>>);
 
@@ -204,16 +207,16 @@ impl LumisectionBoard {
     }
 }
 
-/// An input queue, from the side of the drive.
+/// An input queue, as seen by the drive.
 #[derive(Debug)]
 struct Queue {
     closed: Consumer<ClosedLumisection>,
     over: Producer<Over>,
-    /// What it has no room for.
+    /// Ended lumisections for which it has no room.
     untold: VecDeque<Over>,
 }
 
-/// Begins lumisections and adds up what input queues closed; ends with the last of these.
+/// Begins lumisections and sums the totals of the input queues. It ends with the last of these.
 #[derive(Debug)]
 pub struct LumisectionDrive {
     begun: Arc<[Begun]>,
@@ -222,7 +225,7 @@ pub struct LumisectionDrive {
     /// By flow, the first set of each lumisection that began by time.
     firsts: Vec<Vec<u64>>,
     time: Option<Duration>,
-    /// When the next one begins; `None` before the run does.
+    /// When the next lumisection begins; `None` before the run does.
     due: Option<Instant>,
     is_held: Arc<AtomicBool>,
     board: Arc<LumisectionBoard>,
@@ -230,14 +233,14 @@ pub struct LumisectionDrive {
     is_over: bool,
 }
 
-/// How often closed lumisections are collected.
+/// Interval at which closed lumisections are collected.
 const LOOK: Duration = Duration::from_millis(10);
-/// Closed lumisections that wait to be collected.
+/// Maximum number of closed lumisections that wait to be collected.
 const WAITING: usize = 1024;
 
 impl LumisectionDrive {
-    /// For these flows, and lumisections of a length. No lumisection begins while `is_held` is set. Returns the end of each of
-    /// `queues` input queues, too.
+    /// Creates the drive for these flows and this length of lumisections, with the ends of `queues` input queues. No
+    /// lumisection begins while `is_held` is set.
     pub fn new(
         flows: &[FlowConfig],
         length: LumisectionLength,
@@ -269,12 +272,12 @@ impl LumisectionDrive {
         (drive, lines)
     }
 
-    /// The board on which ended lumisections are published.
+    /// Returns the board on which ended lumisections are published.
     pub fn board(&self) -> Arc<LumisectionBoard> {
         Arc::clone(&self.board)
     }
 
-    /// Begins another lumisection of every flow if it is time. Whether it was.
+    /// Begins another lumisection of every flow if it is time. Returns whether it did.
     fn begin(&mut self, now: Instant) -> bool {
         let Some(time) = self.time.filter(|_| !self.is_held.load(Ordering::Acquire)) else { return false };
         let is_due = self.due.is_some_and(|due| now >= due);
@@ -326,7 +329,7 @@ impl LumisectionDrive {
 impl Drive for LumisectionDrive {
     fn turn(&mut self, now: Instant) -> usize {
         self.look_at = now.after(LOOK);
-        // Before the lines are read: behind their end nothing more comes.
+        // Checked before the lines are read: nothing follows their end.
         let have_ended = self.queues.iter().all(|queue| queue.closed.is_abandoned());
         let work = usize::from(self.begin(now)) + self.collect();
         self.tell();
@@ -409,7 +412,7 @@ mod tests {
         });
         for (set, number) in found.into_iter().flatten() {
             let own = firsts.partition_point(|&first| first <= set) as u32;
-            // A queue that is far behind the other one knows no earlier one.
+            // A queue that is far behind the other one knows no earlier lumisection.
             let oldest_known = firsts.len() as u32 - own >= KNOWN as u32 / 2 && number > own;
             assert!(number == own || oldest_known, "set {set}: {number} is not {own} of {}", firsts.len());
         }

@@ -1,4 +1,4 @@
-//! Drives of a push system: what connects `flow::gateway`'s machines to `io::packet`.
+//! Drives of a push system: they connect `flow::gateway`'s state machines to `io::packet`.
 //!
 //! ```text
 //!  PacketSourceDrive --multi-event packets--> GatewayDrive --events--> FarmNodeDrive
@@ -6,11 +6,12 @@
 //!   of one flow          decision stream--------+    |
 //!                                               accepted events -> EventSink -> io::disk
 //! ```
-//! Everything travels in datagrams that may be lost; the machines know that. So nothing else is promised where gateways and
-//! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
+//! All messages are datagrams that may be lost, which the state machines expect. TCP between gateways and nodes
+//! ([`Connections`]) therefore gives no stronger guarantee. Nodes need not be configured: a gateway replies to the
+//! address from which a node's credit came.
 //!
-//! An input queue of a gateway has two halves: `receiving` makes sets of events out of packets, `sending` takes them to nodes,
-//! hears decisions, stores events, and copies events for viewers; without a farm it decides through an
+//! An input queue of a gateway has two halves. `receiving` assembles sets of events from packets. `sending` sends them
+//! to nodes, receives decisions, stores events, and copies events for viewers; without a farm it decides through an
 //! [`EventOutput`](super::EventOutput), as a builder unit does. `queue` runs both to completion on one thread,
 //! `threads` gives each a thread.
 
@@ -62,7 +63,7 @@ pub enum Gathering {
 }
 
 impl Gathering {
-    /// How an event is copied to where it leaves from, if it is.
+    /// Returns how an event is copied into the send buffer, if it is.
     const fn copying(self) -> Option<Copying> {
         match self {
             Self::Iovec => None,
@@ -72,37 +73,37 @@ impl Gathering {
     }
 }
 
-/// What the drives of an input queue get before the run.
+/// Configuration of the drives of an input queue.
 #[derive(Debug)]
 pub struct GatewayDriveConfig {
-    /// The machine's part.
+    /// Configuration of the state machine.
     pub machine: GatewayConfig,
-    /// How events are put together.
+    /// How events are assembled.
     pub gathering: Gathering,
-    /// Where each flow's trigger listens, if there is one.
+    /// Address of each flow's trigger, if it has one.
     pub triggers: Vec<Option<SocketAddrV4>>,
-    /// The trigger waits to be asked for packets.
+    /// Whether the trigger waits for requests for packets.
     pub requests: bool,
-    /// The run that it takes.
+    /// The current run.
     pub run: RunNumber,
-    /// The time of day when the monotonic clock stood at zero.
+    /// Time of day at zero of the monotonic clock.
     pub epoch: Utc,
-    /// How far each flow's trigger has come, where that is known: behind its last event the flow has ended.
+    /// Progress of each flow's trigger, if it is known. After its last event the flow has ended.
     pub gates: Vec<Option<Arc<TriggerGate>>>,
-    /// Run control holds the trigger while this is set: before the run begins, and while it is paused.
+    /// Whether run control holds the trigger: before the run begins, and while it is paused.
     pub is_held: Arc<AtomicBool>,
     /// Orders of run control during the run.
     pub orders: Arc<OrderBoard>,
-    /// Where the contents of users' histograms are reported.
+    /// Report of the contents of users' histograms.
     pub histograms: Notice<GatewayHistograms>,
-    /// The other flows have ended when this is set.
+    /// Set when the other flows have ended.
     pub is_over: Arc<AtomicBool>,
-    /// How long it may take to end behind that.
+    /// Time-out for the end after that.
     pub drain: Duration,
-    /// Packets that an input hands on at most.
+    /// Maximum number of packets that an input hands on at once.
     pub batch: usize,
-    /// Memory of each input that packets are received into, in bytes: the throttle watches the fullest.
+    /// Receive memory of each input, in bytes. The throttle watches the fullest.
     pub memory: u64,
-    /// Above this share of held memory, in percent, packets are copied out of it.
+    /// Share of held memory, in percent, above which packets are copied out of it.
     pub evacuate_above: usize,
 }

@@ -15,25 +15,25 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How far its end is.
+/// Phase of its end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Running,
-    /// Every flow has ended; until then, packets may be in flight.
+    /// Every flow has ended. Until this time, packets may be in flight.
     Draining(Instant),
-    /// No packet is taken any more. Queued data is sent if its receiver takes it until this time.
+    /// No packets are accepted. Queued data is sent if its receiver takes it until this time.
     Closing(Instant),
     Over,
 }
 
 impl Phase {
-    /// Whether packets are taken.
+    /// Returns whether packets are accepted.
     pub(super) const fn receives(self) -> bool {
         matches!(self, Self::Running | Self::Draining(_))
     }
 }
 
-/// A gateway's input queue: see the module's picture.
+/// A gateway's input queue; see the picture of the parent module.
 pub struct GatewayDrive<R: Receiver, L: Link, S: Sender> {
     receiving: Receiving<R, S>,
     sending: Sending<L, S>,
@@ -45,10 +45,10 @@ pub struct GatewayDrive<R: Receiver, L: Link, S: Sender> {
 }
 
 impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
-    /// A gateway that receives by some parts and speaks with nodes by others.
+    /// Creates a gateway from the parts for receiving and the parts for communication with nodes.
     ///
     /// # Errors
-    /// What is wrong with the machine's configuration.
+    /// If the configuration of the state machine is invalid.
     pub fn new(
         config: GatewayDriveConfig,
         receiving: ReceivingParts<R, S>,
@@ -62,30 +62,30 @@ impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
         Ok(Self { receiving, sending, drain, phase: Phase::Running, notice, telling, renew_at: Instant::ZERO })
     }
 
-    /// Its report.
+    /// Returns its report.
     pub fn notice(&self) -> Notice<GatewayReport> {
         self.notice.clone()
     }
 
-    /// The machine's halves, for who looks on.
+    /// Returns the state machine's halves, for observers.
     pub const fn machines(&self) -> (&machine::Receiver, &machine::Sender) {
         (self.receiving.machine(), self.sending.machine())
     }
 
-    /// How much of each input's memory is held, for who looks on.
+    /// Returns the use of each input's memory, for observers.
     pub fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
         self.receiving.memory_in_use()
     }
 
-    /// The run's directory is entered.
+    /// Begins the run: enters its directory.
     pub fn begin(&mut self, now: Instant) {
         self.sending.begin(now);
     }
 
-    /// Finished sets go over to the other half, empty ones come back.
+    /// Passes finished sets to the sending half, and empty ones back.
     fn hand_over(&mut self, now: Instant) {
         let Self { receiving, sending, .. } = self;
-        // Empty ones first: a set that is closed now may be in want of one.
+        // Empty ones first: a set that is closed now may need one.
         core::iter::from_fn(|| sending.take_empty()).for_each(|set| receiving.give_back(set));
         receiving.on_time(sending.has_nodes(), now);
         while let Some(set) = receiving.take_set() {
@@ -94,7 +94,7 @@ impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
         core::iter::from_fn(|| sending.take_empty()).for_each(|set| receiving.give_back(set));
     }
 
-    /// Goes through the end: flows stop, what is open drains, files close.
+    /// Advances the end of the run: flows stop, open sets drain, files close.
     fn end(&mut self, now: Instant) {
         match self.phase {
             Phase::Running => {
@@ -152,7 +152,7 @@ impl<R: Receiver, L: Link, S: Sender> Drive for GatewayDrive<R, L, S> {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        // Both, in any case: each arms what wakes it.
+        // Both are called in any case: each arms its own wake-up.
         let (receiving, sending) = (self.receiving.prepare_wait(), self.sending.prepare_wait());
         receiving && sending
     }

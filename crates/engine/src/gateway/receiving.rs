@@ -1,4 +1,5 @@
-//! The receiving half of an input queue: packets become sets of events, the throttle speaks to the triggers.
+//! The receiving half of an input queue: it assembles sets of events from packets, and sends the throttle's state to
+//! the triggers.
 
 use super::GatewayDriveConfig;
 use super::boards::{Order, Read, ThrottleBoard};
@@ -17,52 +18,53 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What the receiving half of an input queue works with.
+/// The parts of the receiving half of an input queue.
 #[derive(Debug)]
 pub struct ReceivingParts<R, S> {
-    /// Where packets come in: a receiver for each flow, or one for all of them, whose packets say by the number of the
-    /// address that they were sent to ([`Packet::to`](ropewalk_io::packet::Packet::to)) whose they are.
+    /// Inputs of packets: a receiver for each flow, or one for all of them. In the latter case the number of the
+    /// address that a packet was sent to ([`Packet::to`](ropewalk_io::packet::Packet::to)) determines its flow.
     pub inputs: Vec<R>,
-    /// Where the throttle's state and requests leave to triggers.
+    /// Output of the throttle's state and of requests to triggers.
     pub triggers: S,
-    /// Where the throttle's state is shown to hardware.
+    /// Board that shows the throttle's state to hardware.
     pub board: Option<Arc<ThrottleBoard>>,
-    /// Memory for packets that are moved, because too much of where they came in is held.
+    /// Memory for packets that are moved, because too much of their receive memory is held.
     pub evacuated: Staging,
 }
 
-/// The receiving half: see the module's first line.
+/// The receiving half; see the module documentation.
 pub(super) struct Receiving<R, S> {
     config: Arc<GatewayDriveConfig>,
     machine: machine::Receiver,
     inputs: Vec<Input<R>>,
     triggers: S,
     board: Option<Arc<ThrottleBoard>>,
-    /// The state that the board shows.
+    /// The state shown on the board.
     shown: Option<ThrottleState>,
-    /// How far the orders were read.
+    /// Position up to which orders were read.
     read: Read,
     staging: Staging,
-    /// An encoded message, and the peers that it still has to go to.
+    /// An encoded message, and the peers that it still has to be sent to.
     message: Vec<u8>,
     unsent: Vec<SocketAddrV4>,
-    /// Flows that have got their last event.
+    /// Flows whose last event is known.
     stopped: Vec<bool>,
-    /// From then on nothing more comes behind the last event, unless something comes before.
+    /// Time from which on no packets are in flight after the last event, unless one arrives before.
     quiet_from: Instant,
     ask_at: Instant,
-    /// When to look again how much waits in front of the inputs, and the most that did.
+    /// When to measure the queues in front of the inputs again, and the maximum so far.
     look_at: Instant,
     most_waiting: QueueInUse,
 }
 
-/// How often the kernel is asked what it lost.
+/// Interval of the queries to the kernel about lost packets.
 const ASK: Duration = Duration::from_secs(1);
-/// How often to measure what waits in front of the inputs. Sockets ask the kernel, at the price of a packet or two.
+/// Interval of the measurement of the queues in front of the inputs. Sockets ask the kernel, at the cost of a packet or
+/// two.
 const LOOK: Duration = Duration::from_micros(200);
-/// After this long without a packet behind the last event, no packets are in flight.
+/// Time without a packet after the last event, after which no packets are in flight.
 const QUIET: Duration = Duration::from_millis(200);
-/// Messages of one turn.
+/// Maximum number of messages in one turn.
 const MESSAGES: usize = 16;
 
 impl<R: Receiver, S: Sender> Receiving<R, S> {
@@ -96,20 +98,20 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         }
     }
 
-    /// The machine.
+    /// Returns the state machine.
     pub(super) const fn machine(&self) -> &machine::Receiver {
         &self.machine
     }
 
-    /// How much of each input's memory is held.
+    /// Returns the use of each input's memory.
     pub(super) fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
         self.inputs.iter_mut().map(|input| input.receiver.memory_in_use())
     }
 
-    /// Takes a batch of packets from each input.
+    /// Receives a batch of packets from each input.
     pub(super) fn receive(&mut self, now: Instant) -> usize {
         let (mut work, mut fullest) = (0, 0);
-        // Packets behind one that waits for a set have not been looked at.
+        // Packets behind one that waits for a set were not inspected yet.
         let had_waiting = self.inputs.iter().any(Input::is_waiting);
         for input in &mut self.inputs {
             let used = input.receiver.memory_in_use();
@@ -127,7 +129,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         work
     }
 
-    /// How much waits in front of the inputs.
+    /// Measures the queues in front of the inputs.
     fn look_at_queues(&mut self, now: Instant) {
         self.look_at = now.after(LOOK);
         let Self { inputs, machine, most_waiting, .. } = self;
@@ -141,11 +143,11 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         machine.on_queues(queues, now);
     }
 
-    /// Time passes. Without nodes nothing can be done with what comes, so that triggers are stopped.
+    /// Advances the time. Without nodes no packets can be processed, so that triggers are stopped.
     pub(super) fn on_time(&mut self, has_nodes: bool, now: Instant) {
         self.machine.on_time(now);
         self.machine.set_error(!has_nodes, now);
-        // Before the orders: what was said before a run begins holds from its first event on.
+        // Before the orders: those given before a run begins apply from its first event on.
         self.machine.set_held(self.config.is_held.load(Ordering::Acquire), now);
         if self.config.orders.has_news(&self.read) {
             self.read_orders(now);
@@ -159,34 +161,34 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         }
     }
 
-    /// When to report again.
+    /// Returns when to report again.
     pub(super) fn renews(&self, now: Instant) -> Instant {
         now.after(self.config.orders.interval())
     }
 
-    /// Reads the orders that run control has given since.
+    /// Reads the new orders of run control.
     #[cold]
     fn read_orders(&mut self, now: Instant) {
         let Self { config, machine, read, .. } = self;
         config.orders.read(read, |order| match order {
             Order::Mask(source, is_masked) => machine.mask(source, is_masked),
             Order::SetTimeout(flow, timeout) => machine.set_timeout(flow as u8, timeout, now),
-            // The other half's.
+            // For the other half.
             Order::SetPrescale(..) => {}
         });
     }
 
-    /// The next finished set, for the other half.
+    /// Returns the next finished set, for the other half.
     pub(super) fn take_set(&mut self) -> Option<EventSet> {
         self.machine.take_set()
     }
 
-    /// A set comes back empty.
+    /// Takes back an empty set.
     pub(super) fn give_back(&mut self, set: EventSet) {
         self.machine.give_back(set);
     }
 
-    /// Says what is to be said to triggers.
+    /// Sends messages to triggers.
     pub(super) fn tell(&mut self, now: Instant) -> usize {
         for told in 0..MESSAGES {
             while let Some(&to) = self.unsent.last() {
@@ -203,7 +205,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false if no message waits.
+    /// Encodes the next message. Returns false if no message waits.
     fn next_message(&mut self, now: Instant) -> bool {
         if let Some(throttle) = self.machine.next_throttle(now) {
             self.unsent.extend(self.config.triggers.iter().flatten());
@@ -230,8 +232,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.triggers.flush(now)
     }
 
-    /// Whether all flows have ended; each gets its last event once that is known. What was triggered last may be under
-    /// way then, even after a long silence.
+    /// Returns whether all flows have ended. Each flow gets its last event once that is known. The packets of the last
+    /// triggers may be in flight then, even after a long silence.
     pub(super) fn have_stopped(&mut self, now: Instant) -> bool {
         for (flow, gate) in (0u8..).zip(&self.config.gates) {
             let stopped = &mut self.stopped[usize::from(flow)];
@@ -255,17 +257,17 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         have_all
     }
 
-    /// Whether every set is here and empty, and no packet waits for one.
+    /// Returns whether all sets are here and empty, and no packet waits for one.
     pub(super) fn is_empty(&self) -> bool {
         self.machine.is_empty() && !self.inputs.iter().any(Input::is_waiting)
     }
 
-    /// Whether nothing has come for so long that no packets can be in flight.
+    /// Returns whether nothing has arrived for so long that no packets can be in flight.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now >= self.quiet_from
     }
 
-    /// What is in assembly is finished as it is, and what waits for a set is refused.
+    /// Finishes incomplete sets as they are, and refuses packets that wait for a set.
     pub(super) fn close(&mut self, now: Instant) {
         self.machine.close_all(Cause::DrainTimedOut);
         for input in &mut self.inputs {
@@ -273,12 +275,13 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         }
     }
 
-    /// Whether everything was said and has left.
+    /// Returns whether all messages were sent.
     pub(super) fn has_told(&self) -> bool {
         self.unsent.is_empty() && self.triggers.queued() == 0
     }
 
-    /// Its part of the report; the inputs' own counters and users' histograms now and then, or because it is the last one.
+    /// Adds this half's part to the report. The inputs' own counters and users' histograms are added periodically, and
+    /// to the last report.
     pub(super) fn report(&mut self, report: &mut GatewayReport, is_last: bool, now: Instant) {
         let asks = is_last || now >= self.ask_at;
         if asks {
@@ -323,17 +326,17 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     }
 }
 
-/// The packets of one receiver, mostly those of one flow. Those for which there is no set yet wait here, and all behind them
-/// where they are: in the kernel, whose buffer is larger than a gateway's table needs to be.
+/// The packets of one receiver, mostly those of one flow. Packets for which there is no set yet wait here. All later
+/// ones stay in the kernel, whose buffer is larger than a gateway's table needs to be.
 pub(super) struct Input<R> {
     pub(super) receiver: R,
     /// The flow of each of the receiver's addresses.
     pub(super) flows: Vec<u8>,
-    /// Packets that the receiver hands on at most.
+    /// Maximum number of packets that the receiver hands on at once.
     batch: usize,
     packets: Vec<Packet>,
     waiting: VecDeque<Packet>,
-    /// Packets that were copied because too much of their memory was held.
+    /// Number of packets that were copied because too much of their memory was held.
     pub(super) evacuated: u64,
 }
 
@@ -343,7 +346,7 @@ impl<R: Receiver> Input<R> {
         Self { receiver, flows, batch, packets, waiting, evacuated: 0 }
     }
 
-    /// Whether packets wait for a set.
+    /// Returns whether packets wait for a set.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -357,7 +360,7 @@ impl<R: Receiver> Input<R> {
         evacuation: Option<&mut Staging>,
         now: Instant,
     ) -> usize {
-        // What waits longest goes first: a ring stops in front of it.
+        // The oldest waiting packets go first, because a ring stops at them.
         let left = evacuation.and_then(|room| {
             let moved: u64 = self.flows.iter().map(|&flow| machine.evacuate(flow, room)).sum();
             self.evacuated += moved;
@@ -387,7 +390,7 @@ impl<R: Receiver> Input<R> {
         received
     }
 
-    /// Offers what waits; false if there is still no set for it.
+    /// Offers waiting packets. Returns false if there is still no set for them.
     fn offer_waiting(&mut self, machine: &mut gateway::Receiver, now: Instant) -> bool {
         while let Some(Packet { from, to, payload, came }) = self.waiting.pop_front() {
             let flow = self.flows.get(usize::from(to)).copied().unwrap_or(u8::MAX);
@@ -399,7 +402,7 @@ impl<R: Receiver> Input<R> {
         true
     }
 
-    /// Copies packets, so that where they came in is free again.
+    /// Copies packets, to free their receive memory.
     fn evacuate(&mut self, staging: &mut Staging) {
         for packet in &mut self.packets {
             let Some(copy) = packet.payload.evacuate(staging) else { return };
@@ -409,7 +412,7 @@ impl<R: Receiver> Input<R> {
     }
 }
 
-/// Sources have IPv4 addresses; another one is of no source.
+/// Sources have IPv4 addresses. Any other address belongs to no source.
 fn address(from: SocketAddr) -> Address {
     let from = over_v4(from);
     Address { ip: *from.ip(), port: from.port() }

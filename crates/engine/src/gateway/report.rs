@@ -1,4 +1,4 @@
-//! What a gateway reports while it runs, and what users' histograms of an input queue hold.
+//! Reports of a running gateway, and the content of users' histograms of an input queue.
 
 use super::GatewayDriveConfig;
 use super::queue::Phase;
@@ -17,43 +17,43 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A source that was masked in mid-run.
+/// A source that was masked during the run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MaskedSource {
-    /// Which one, by its place in the configuration.
+    /// Its place in the configuration.
     pub source: u16,
-    /// The events at which it was masked and took part again, in turns.
+    /// The events at which it was masked and unmasked, alternating.
     pub turns: Vec<EventKey>,
 }
 
 impl MaskedSource {
-    /// Whether it takes no part now.
+    /// Returns whether it is masked now.
     pub const fn is_out(&self) -> bool {
         self.turns.len() % 2 == 1
     }
 }
 
-/// One flow of a gateway.
+/// Report on one flow of a gateway.
 #[derive(Clone, Debug, Default)]
 pub struct FlowReport {
-    /// What became of its packets.
+    /// Account of its packets.
     pub packets: FlowAccount,
-    /// And of those of each source, in the order of the configuration.
+    /// Account of the packets of each source, in the order of the configuration.
     pub by_source: Vec<SourceAccount>,
-    /// Its sources that were ever masked in mid-run.
+    /// Its sources that were ever masked during the run.
     pub masked: Vec<MaskedSource>,
-    /// How many turns these had.
+    /// Number of changes in `masked`.
     turns: usize,
-    /// What became of its events.
+    /// Account of its events.
     pub events: FarmAccount,
-    /// Finished sets that the sending half had not got when it reported.
+    /// Finished sets that the sending half had not received when it reported.
     pub unclaimed: u64,
-    /// The finished sets that the sending half has got, by its own count; 0 if one thread does both.
+    /// Finished sets that the sending half has received, by its own count; 0 if one thread does both.
     pub(super) claimed: u64,
 }
 
 impl FlowReport {
-    /// Whether every set that is finished has come to the half that sends, or is on its way there.
+    /// Returns whether every finished set has been passed to the sending half, or is on its way there.
     pub fn is_handed_over(&self, packing: u16) -> bool {
         let packets = &self.packets;
         let finished = packets.complete + packets.incomplete + packets.dropped.total();
@@ -69,22 +69,22 @@ impl FlowReport {
         }
     }
 
-    /// Whether a source takes no part now, by its place in the configuration.
+    /// Returns whether a source, by its place in the configuration, is masked now.
     fn is_out(&self, source: u16) -> bool {
         self.masked.iter().any(|one| one.source == source && one.is_out())
     }
 }
 
-/// A gateway, or one input queue of it.
+/// Report of a gateway, or of one of its input queues.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayReport {
     /// Its flows.
     pub flows: Vec<FlowReport>,
-    /// What its inputs counted: one for each flow, or one for all of them together.
+    /// Counters of its inputs: one for each flow, or one for all of them together.
     pub received: Vec<ReceiveCounters>,
-    /// What was sent to nodes: events and messages.
+    /// Counters of the events and messages sent to nodes.
     pub sent: SendCounters,
-    /// What was written; `None` if nothing is to be written.
+    /// Counts of written data; `None` if nothing is to be written.
     pub storage: Option<StorageCounts>,
     /// Accepted events that could not be written: the disk was given up.
     pub not_written: u64,
@@ -94,35 +94,35 @@ pub struct GatewayReport {
     pub left_out: u64,
     /// The account of each stream, by its index.
     pub streams: Vec<StreamAccount>,
-    /// What the filter of a gateway that decides itself counts.
+    /// Counters of the filter, if the gateway decides itself.
     pub filter: Vec<(Counter, u64)>,
-    /// What the throttle says.
+    /// State of the throttle.
     pub state: ThrottleState,
-    /// How long triggers could come.
+    /// Time in which triggers could come.
     pub live: Duration,
-    /// How long they could not.
+    /// Time in which they could not.
     pub dead: Duration,
-    /// How long each level stopped the trigger, and how often: the flows, the memory, the queue in front of it, out of
-    /// sync, error, run control.
+    /// Time for which each level stopped the trigger, and number of stops: the flows, the memory, the queue in front of
+    /// it, out of sync, error, run control.
     pub stops: Vec<(Duration, u64)>,
-    /// Sets of events in use now, of all flows, and how many there are.
+    /// Sets of events in use now, of all flows, and their total number.
     pub sets: (u64, u64),
-    /// In front of an input: the most that was ever found waiting there, and how much room there was.
+    /// Maximum of the queue in front of an input, and its capacity.
     pub most_waiting: QueueInUse,
     /// Packets that were copied because too much of their memory was held.
     pub evacuated: u64,
-    /// Readers of decisions that were cut off because they took too little.
+    /// Readers of decisions that were disconnected because they read too slowly.
     pub cut_off: u64,
     /// Nodes of the farm that were connected and fell silent.
     pub nodes_away: u64,
-    /// When it reported last; of two threads the one that has been silent for longer.
+    /// Time of the last report. With two threads, that of the thread that has been silent for longer.
     pub at: Option<Instant>,
-    /// It has ended: nothing is in flight, files are closed.
+    /// Whether it has ended: nothing is in flight, files are closed.
     pub is_over: bool,
 }
 
 impl GatewayReport {
-    /// Of a gateway with these flows, which has done nothing.
+    /// Creates the report of a new gateway with these flows.
     pub fn new(flows: &[FlowConfig]) -> Self {
         let report = |flow: &FlowConfig| {
             let by_source = vec![SourceAccount::default(); flow.sources.len()];
@@ -139,29 +139,29 @@ impl GatewayReport {
         }
     }
 
-    /// What the input of one flow counted; `None` if one input serves all flows.
+    /// Returns the counters of one flow's input; `None` if one input serves all flows.
     pub fn received_apart(&self, flow: usize) -> Option<ReceiveCounters> {
         self.received.get(flow).copied().filter(|_| self.received.len() == self.flows.len())
     }
 
-    /// What the input of all flows counted; `None` if each has its own.
+    /// Returns the counters of the common input of all flows; `None` if each has its own.
     pub fn received_together(&self) -> Option<ReceiveCounters> {
         self.received.first().copied().filter(|_| self.received.len() != self.flows.len())
     }
 
-    /// What it counts as a whole, and its filter.
+    /// Returns its overall counters, including the filter.
     pub fn all_numbers(&self) -> impl Iterator<Item = (Counter, u64)> {
         self.numbers().into_iter().chain(self.filter.iter().copied())
     }
 
-    /// What it counts as a whole.
+    /// Returns its overall counters.
     pub fn numbers(&self) -> [(Counter, u64); 29] {
         let mut events = EventAccount::default();
         self.flows.iter().for_each(|flow| events.merge(&flow.events.events));
         let farm = |count: fn(&FarmAccount) -> u64| -> u64 { self.flows.iter().map(|flow| count(&flow.events)).sum() };
         let storage = self.storage.unwrap_or_default();
         let is_full = storage.refused == Some(DiskCause::Full);
-        // Behind the sets of each flow: the memory, the queue, out of sync, error.
+        // After the sets of each flow: the memory, the queue, out of sync, error.
         let (sets, others) = self.stops.split_at(self.flows.len().min(self.stops.len()));
         let stopped = |time: Option<&(Duration, u64)>| time.map_or(0, |(time, _)| time.as_nanos() as u64);
         [
@@ -197,13 +197,13 @@ impl GatewayReport {
         ]
     }
 
-    /// The number of the error of a disk that fails; a full one does not.
+    /// Returns the error number of a failing disk. A full disk does not count as failing.
     pub fn disk_error(&self) -> Option<i32> {
         let cause = self.storage?.refused.filter(|&cause| cause != DiskCause::Full)?;
         Some(cause.number())
     }
 
-    /// Takes over what another one says of nodes, decisions and files.
+    /// Copies the numbers on nodes, decisions and files from another report.
     pub(super) fn take_sent(&mut self, other: &Self) {
         for (own, other) in self.flows.iter_mut().zip(&other.flows) {
             (own.events, own.claimed) = (other.events, other.claimed);
@@ -216,7 +216,7 @@ impl GatewayReport {
     }
 }
 
-/// How a gateway's page shows a report.
+/// Writes a report to a gateway's page.
 #[derive(Debug)]
 pub(super) struct Telling {
     run: RunNumber,
@@ -225,14 +225,14 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// Of a gateway with this configuration.
+    /// Creates it for a gateway with this configuration.
     pub(super) fn new(config: &GatewayDriveConfig) -> Self {
         let sources =
             config.machine.flows.iter().flat_map(|flow| flow.sources.iter().map(|source| source.id)).collect();
         Self { run: config.run, sources }
     }
 
-    /// How far the run is.
+    /// Writes the phase of the run.
     pub(super) fn stands(&self, phase: Phase, page: &NodePage) {
         let phase = match phase {
             Phase::Running => RunPhase::Running,
@@ -242,7 +242,7 @@ impl Telling {
         page.stands(self.run, phase);
     }
 
-    /// All numbers of the report.
+    /// Writes all numbers of the report.
     pub(super) fn tell(&self, report: &GatewayReport, page: &mut NodePage) {
         let mut count = |source, what, value| page.count(&ReportEntry { source, what, value });
         report.all_numbers().for_each(|(counter, value)| count(None, counter as u16, value));
@@ -267,7 +267,7 @@ impl Telling {
     }
 }
 
-/// A value that a thread renews and others read.
+/// A value that one thread updates and others read.
 #[derive(Debug, Default)]
 pub struct Notice<T>(Arc<Mutex<T>>);
 
@@ -278,14 +278,14 @@ impl<T> Clone for Notice<T> {
 }
 
 impl Notice<GatewayReport> {
-    /// Of a gateway that has done nothing.
+    /// Creates the notice of a new gateway.
     pub(super) fn of_gateway(config: &GatewayDriveConfig) -> Self {
         Self(Arc::new(Mutex::new(GatewayReport::new(&config.machine.flows))))
     }
 }
 
 impl<T: Clone> Notice<T> {
-    /// What was said last.
+    /// Returns the latest value.
     pub fn read(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -295,13 +295,13 @@ impl<T: Clone> Notice<T> {
         look(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Renews it in place: held for a copy of some numbers, twenty times a second.
+    /// Updates the value in place. The lock is held for a copy of some numbers, twenty times a second.
     pub(super) fn renew(&self, renew: impl FnOnce(&mut T)) {
         renew(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Of each source its histograms, by their place in the configuration: the cells in which there is something, with how much.
+/// The histograms of each source, by their place in the configuration: the non-empty cells with their content.
 pub type CellsBySource = BTreeMap<SourceId, BTreeMap<u8, BTreeMap<u16, u64>>>;
 
 /// The histogram of one source.
@@ -318,7 +318,7 @@ struct ToldHistogram {
 pub struct GatewayHistograms(Vec<ToldHistogram>);
 
 impl GatewayHistograms {
-    /// Those of a machine, with room for all that they will ever hold.
+    /// Creates the histograms of a state machine, with room for all their future content.
     pub(super) fn of(config: &GatewayConfig, machine: &Receiver) -> Self {
         let told = (0..).zip(&config.flows).flat_map(|(flow, known)| {
             machine.histograms(flow).map(move |(source, index, counts)| ToldHistogram {
@@ -330,7 +330,7 @@ impl GatewayHistograms {
         Self(told.collect())
     }
 
-    /// Tells them anew, if there are any.
+    /// Updates the histograms, if there are any.
     pub(super) fn renew(told: &Notice<Self>, flows: u8, machine: &Receiver) {
         let now = || (0..flows).flat_map(|flow| machine.histograms(flow));
         if now().next().is_some() {

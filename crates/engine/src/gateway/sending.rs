@@ -1,5 +1,6 @@
-//! The sending half of an input queue: events out, decisions in, accepted events to files, other decisions to the trigger.
-//! Viewers get samples of events from finished sets, before the events leave.
+//! The sending half of an input queue: it sends events to nodes, receives decisions, writes accepted events to files,
+//! and sends the decisions on the others to the trigger. Viewers get samples of events from finished sets, before the
+//! events are sent.
 
 use super::GatewayDriveConfig;
 use super::boards::{Order, Read};
@@ -20,46 +21,46 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the sending half of an input queue works with.
+/// The parts of the sending half of an input queue.
 pub struct SendingParts<L, S> {
-    /// To and from nodes.
+    /// Link to nodes.
     pub farm: L,
-    /// Where decisions leave in the order of events.
+    /// Output of decisions in the order of events.
     pub triggers: S,
-    /// Who else reads a flow's decisions.
+    /// Further readers of each flow's decisions.
     pub readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
     /// Memory for heads of events that the kernel gathers.
     pub heads: Staging,
-    /// Where copies of events are asked for, and whose they are then.
+    /// Tap for copies of events, and the node in whose name they are shown.
     pub tap: Option<(NodeId, Tap)>,
     /// The lumisections of all input queues. `None` if the whole run is one lumisection.
     pub lumisections: Option<LumisectionLine>,
-    /// Selects accepted events and writes them. Without a farm it decides, too.
+    /// Selects accepted events and writes them. Without a farm it also decides.
     pub output: EventOutput,
 }
 
-/// Who a message is for.
+/// Receiver of a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum To {
     Node(SocketAddrV4),
     Trigger(SocketAddrV4),
 }
 
-/// The sending half: see the module's first line.
+/// The sending half; see the module documentation.
 pub(super) struct Sending<L, S> {
     config: Arc<GatewayDriveConfig>,
     machine: machine::Sender,
     farm: L,
     triggers: S,
     readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
-    /// Where each node was heard last.
+    /// Address at which each node was last heard.
     nodes: Vec<Option<SocketAddrV4>>,
-    /// How far the orders were read.
+    /// Position up to which orders were read.
     read: Read,
     staging: Staging,
     packets: Vec<Packet>,
     slices: Vec<Slice>,
-    /// An encoded message, and the peers that it still has to go to.
+    /// An encoded message, and the peers that it still has to be sent to.
     message: Vec<u8>,
     unsent: Option<To>,
     scratch: Vec<u8>,
@@ -73,11 +74,11 @@ pub(super) struct Sending<L, S> {
     is_local: bool,
 }
 
-/// Pushes of one turn, so that packets are received again before their socket is full.
+/// Maximum number of pushes in one turn, so that packets are received again before their socket is full.
 const PUSHES: usize = 256;
-/// Messages of one turn.
+/// Maximum number of messages in one turn.
 const MESSAGES: usize = 64;
-/// Events to storage of one turn.
+/// Maximum number of events to storage in one turn.
 const STORED: usize = 64;
 
 impl<L: Link, S: Sender> Sending<L, S> {
@@ -111,22 +112,22 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
     }
 
-    /// When to report again.
+    /// Returns when to report again.
     pub(super) fn renews(&self, now: Instant) -> Instant {
         now.after(self.config.orders.interval())
     }
 
-    /// The machine.
+    /// Returns the state machine.
     pub(super) const fn machine(&self) -> &machine::Sender {
         &self.machine
     }
 
-    /// The run's directory is entered.
+    /// Begins the run: enters its directory.
     pub(super) fn begin(&mut self, now: Instant) {
         self.output.begin(now, self.config.run, self.config.machine.incarnation);
     }
 
-    /// What nodes say.
+    /// Handles the messages of nodes.
     pub(super) fn hear(&mut self, now: Instant) -> usize {
         let work = self.farm.receive(now, &mut self.packets);
         for Packet { from, payload, .. } in self.packets.drain(..) {
@@ -146,7 +147,8 @@ impl<L: Link, S: Sender> Sending<L, S> {
         self.end_lumisections(false, now);
     }
 
-    /// Closes lumisections, and tells the output which are over everywhere. Whether all are closed, where no event comes any more.
+    /// Closes lumisections, and informs the output of those that are over everywhere. With `is_end` no further event
+    /// will come. Returns whether all are closed.
     fn end_lumisections(&mut self, is_end: bool, now: Instant) -> bool {
         let Some(line) = &mut self.lumisections else { return true };
         let are_closed = line.close(&mut self.machine, is_end, now);
@@ -160,12 +162,12 @@ impl<L: Link, S: Sender> Sending<L, S> {
         are_closed
     }
 
-    /// Whether a node is connected.
+    /// Returns whether a node is connected.
     pub(super) fn has_nodes(&mut self) -> bool {
         self.machine.farm().has_nodes()
     }
 
-    /// A finished set comes.
+    /// Takes a finished set.
     pub(super) fn on_set(&mut self, mut set: EventSet, now: Instant) {
         let Self { machine, watching, sources, lumisections, .. } = self;
         if let Some(line) = lumisections {
@@ -176,12 +178,12 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
     }
 
-    /// The next set whose events have all left.
+    /// Returns the next set whose events have all been sent.
     pub(super) fn take_empty(&mut self) -> Option<EventSet> {
         self.machine.take_empty()
     }
 
-    /// Events to nodes.
+    /// Sends events to nodes.
     pub(super) fn push(&mut self, now: Instant) -> usize {
         for pushed in 0..PUSHES {
             let Some(node) = self.machine.farm().next_push() else { return pushed };
@@ -213,7 +215,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
     }
 
-    /// Says what is to be said to nodes and triggers.
+    /// Sends messages to nodes and triggers.
     pub(super) fn tell(&mut self, now: Instant) -> usize {
         for told in 0..MESSAGES {
             if let Some(to) = self.unsent {
@@ -234,7 +236,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         MESSAGES
     }
 
-    /// Encodes the next message; false if no message waits.
+    /// Encodes the next message. Returns false if no message waits.
     fn next_message(&mut self, now: Instant) -> bool {
         let Some(outgoing) = self.machine.next_message(now) else { return false };
         match outgoing {
@@ -251,7 +253,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
                     readers.tell(&self.message);
                 }
             }
-            // The other half's.
+            // For the other half.
             Outgoing::Throttle(_) => {}
         }
         true
@@ -263,12 +265,12 @@ impl<L: Link, S: Sender> Sending<L, S> {
         let Self { config, read, output, .. } = self;
         config.orders.read(read, |order| match order {
             Order::SetPrescale(stream, prescale) => output.set_prescale(stream, prescale),
-            // The other half's.
+            // For the other half.
             Order::Mask(..) | Order::SetTimeout(..) => {}
         });
     }
 
-    /// Accepted events to the sink.
+    /// Passes accepted events to the sink.
     pub(super) fn store(&mut self, now: Instant) -> usize {
         if self.config.orders.has_news(&self.read) {
             self.read_orders();
@@ -285,20 +287,21 @@ impl<L: Link, S: Sender> Sending<L, S> {
         let mut work = self.farm.flush(now) + self.triggers.flush(now);
         for readers in self.readers.iter_mut().flatten() {
             work += readers.receive(now, &mut self.packets) + readers.flush(now);
-            // They have nothing to say.
+            // Readers send no messages.
             self.packets.clear();
         }
         work
     }
 
-    /// Every flow has stopped. From now on a disk that is short of space is written all the same, and one that refuses is given up some time
-    /// later: sets that wait for it hold room for the packets that are still in the kernel.
+    /// Drains the output after every flow has stopped. From now on a disk that is short of space is written all the
+    /// same, and a disk that rejects everything is given up some time later: sets that wait for it occupy the room for
+    /// packets that are still in the kernel.
     pub(super) fn drain(&mut self, now: Instant) {
         self.output.drain(now);
     }
 
-    /// Ends, once no set is held any more: closes files, and sends queued data if its receiver takes it until `until`.
-    /// Returns whether all of that is done.
+    /// Ends, once no set is held: closes files, and sends queued data if its receiver takes it until `until`. Returns
+    /// whether all of that is done.
     pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {
         if !self.machine.farm().is_empty() || !self.end_lumisections(true, now) {
             return false;
@@ -321,7 +324,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         is_closed && (!is_queued || now >= until)
     }
 
-    /// Its part of the report.
+    /// Adds this half's part to the report.
     pub(super) fn report(&self, report: &mut GatewayReport) {
         for (flow, known) in (0..).zip(&mut report.flows) {
             known.events = self.machine.account(flow);
@@ -365,15 +368,15 @@ impl<L: Link, S: Sender> Sending<L, S> {
     }
 }
 
-/// A message in a datagram; `None` if it is not a whole message of a kind for gateways.
+/// Decodes a message in a datagram; `None` if it is not a whole message of a kind for gateways.
 fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
     let bytes = contiguous(payload, scratch);
     let (kind, body, _) = Frame::split(bytes).ok()?;
     Message::decode(kind, body).ok()
 }
 
-/// After a set without a match for every request, no other set is looked at for this long: a request that nothing
-/// matches must not cost a walk through every packet.
+/// Pause after a set that did not match every request. A request without a match must not cost an inspection of every
+/// packet.
 const REST: Duration = Duration::from_millis(1);
 
 /// Shows events to the tap while a viewer asks for one.
@@ -382,14 +385,14 @@ pub(super) struct Watching {
     unit: NodeId,
     tap: Tap,
     places: FragmentPlaces,
-    /// The event of the next set that is shown first. It changes each time; otherwise viewers would only ever see the
+    /// The first event of the next set that is shown. It changes each time; otherwise viewers would only ever see the
     /// first event.
     next: u16,
     rests_until: Instant,
 }
 
 impl Watching {
-    /// For sets of this many sources.
+    /// Creates it for sets of this many sources.
     pub(super) fn new(unit: NodeId, tap: Tap, sources: usize) -> Self {
         Self { unit, tap, places: FragmentPlaces::new(sources), next: 0, rests_until: Instant::ZERO }
     }
@@ -433,8 +436,8 @@ mod tests {
         Address::of(Ipv4Addr::from_bits(0x0A00_0000 + source))
     }
 
-    /// A set of two events, the first of them `first`: of source n the (n - 99)fold of 4 bytes, in the second event twice as many. Only these
-    /// sources have sent something.
+    /// Returns a set of two events, of which the first is `first`. Source n has (n - 99) times 4 bytes, and twice as
+    /// many in the second event. Only the given sources have sent something.
     fn set(first: u64, sources: &[u32]) -> EventSet {
         let source = |id| PacketSource { id: SourceId(id), address: address(id) };
         let config = GatewayConfig::new(0, vec![FlowConfig::new(SOURCES.map(source).to_vec(), 2)], FarmConfig::new(1));
@@ -506,7 +509,7 @@ mod tests {
         assert_eq!(any.take().expect("it has rested").key, EventKey::new(0, 5));
         assert!(huge.take().is_none());
         drop(huge);
-        // Complete sets are no reason to rest for who wants incomplete ones.
+        // Complete sets are no reason to pause for a viewer that requests incomplete ones.
         let mut incomplete = asked(&tap, EventSelection { is_incomplete: true, ..EventSelection::default() });
         watching.look(&mut set(6, &SOURCES), &ids, at(10));
         watching.look(&mut set(8, &[100]), &ids, at(10));

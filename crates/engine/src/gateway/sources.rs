@@ -1,4 +1,4 @@
-//! The trigger and all sources of one flow, emulated: sets of packets to the gateways that the trigger names.
+//! The emulated trigger and sources of one flow: they send sets of packets to the gateways that the trigger assigns.
 
 use super::link::{contiguous, send_bytes};
 use super::report::Notice;
@@ -18,56 +18,56 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The configuration of the emulated sources of a flow.
+/// Configuration of the emulated sources of a flow.
 #[derive(Clone, Debug)]
 pub struct PacketSourceDriveConfig {
-    /// The machines' parts.
+    /// Configuration of their state machines.
     pub sources: MepSourceConfig,
-    /// How gateways are named.
+    /// How the trigger assigns gateways.
     pub trigger: TriggerConfig,
-    /// How often events come.
+    /// Rate of events.
     pub rate: TriggerRate,
-    /// Where each gateway takes this flow's packets.
+    /// Address of each gateway for this flow's packets.
     pub gateways: Vec<SocketAddrV4>,
-    /// Up to which event triggers may come.
+    /// Gate that limits the triggers.
     pub gate: Arc<TriggerGate>,
 }
 
-/// What trigger and sources of a flow did.
+/// Report of a flow's trigger and sources.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PacketSourceReport {
-    /// Sets of events that were triggered.
+    /// Triggered sets of events.
     pub sets: u64,
-    /// Packets that were sent, second copies included.
+    /// Packets that were sent, including duplicates.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Packets that were lost on purpose.
     pub lost: u64,
     /// Packets that were sent twice.
     pub duplicates: u64,
-    /// Packets that the system refused for good, or that were too long for it: none of them was sent.
+    /// Packets that the system finally refused, or that were too long for it. None of them was sent.
     pub failed: u64,
-    /// Decisions that came in the order of events.
+    /// Decisions that arrived in the order of events.
     pub decisions: u64,
-    /// Of them, wanted events.
+    /// Accepted events among them.
     pub accepted: u64,
-    /// Decisions that did not come, or not in order.
+    /// Decisions that did not arrive, or not in order.
     pub missed: u64,
-    /// How long triggers could come.
+    /// Time in which triggers could come.
     pub live: Duration,
-    /// How long gateways let none come.
+    /// Time in which gateways allowed none.
     pub dead: Duration,
-    /// Everything was sent.
+    /// Whether everything was sent.
     pub is_over: bool,
 }
 
-/// Trigger and sources of a flow: see the module's first line.
+/// Trigger and sources of a flow; see the module documentation.
 pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     sources: MepSources,
     trigger: Trigger,
     sequence: TriggerSequence,
-    /// When the next set is due after the start, dead time left out.
+    /// When the next set is due after the start, without dead time.
     due: Duration,
     /// Time in which no trigger could come.
     held_up: Duration,
@@ -80,7 +80,7 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     control: R,
     /// By source.
     senders: Vec<S>,
-    /// How many packets of each source the system had refused when it was asked last.
+    /// Number of packets of each source that the system had refused at the last query.
     refused: Vec<u64>,
     /// Sources whose senders have something queued.
     queued: Vec<u16>,
@@ -93,21 +93,21 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     packets: Vec<Packet>,
     bytes: Vec<u8>,
     scratch: Vec<u8>,
-    /// Where each gateway speaks from.
+    /// The address from which each gateway sends.
     speakers: Vec<Option<SocketAddrV4>>,
-    /// By gateway: which life of it speaks, and how many decisions it has reported so far.
+    /// By gateway: its current incarnation, and the number of decisions it has reported so far.
     told: Vec<(Incarnation, u64)>,
     report: PacketSourceReport,
     notice: Notice<PacketSourceReport>,
 }
 
-/// Packets of one turn.
+/// Maximum number of packets in one turn.
 const PACKETS: usize = 512;
-/// How long it sleeps at most while the trigger waits for a gateway.
+/// Maximum sleep while the trigger waits for a gateway.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
-    /// Sources that send by `senders`, one for each; messages of gateways come by `control`.
+    /// Creates sources that send through `senders`, one for each. Messages of gateways arrive through `control`.
     pub fn new(config: PacketSourceDriveConfig, control: R, senders: Vec<S>) -> Self {
         let gateways = config.gateways.len();
         let mut sequence = TriggerSequence::new(config.sources.seed, config.rate);
@@ -141,12 +141,12 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         }
     }
 
-    /// What it did.
+    /// Returns its report.
     pub fn notice(&self) -> Notice<PacketSourceReport> {
         self.notice.clone()
     }
 
-    /// What gateways say.
+    /// Handles the messages of gateways.
     fn hear(&mut self, now: Instant) -> usize {
         let work = self.control.receive(now, &mut self.packets);
         let Self { packets, trigger, scratch, report, told, speakers, .. } = self;
@@ -167,14 +167,14 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
                 && let Some(gateway) =
                     speakers.iter().position(|speaker| speaker.is_some_and(|one| is_same(one, over_v4(from))))
             {
-                // A request does not say whose it is; what a gateway says of its state does.
+                // A request does not name its gateway. A throttle message does, so that its sender address is known.
                 trigger.on_request(gateway as u16, &request);
             }
         }
         work
     }
 
-    /// Triggers what is due and sends its packets; at most so much as fits a turn.
+    /// Triggers due sets and sends their packets, up to the limit of a turn.
     fn send(&mut self, now: Instant) -> usize {
         let started = *self.started.get_or_insert(now);
         let mut sent = 0;
@@ -192,7 +192,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         sent
     }
 
-    /// The next packet that is to be sent now.
+    /// Returns the next packet that is to be sent now.
     fn next_packet(&mut self, now: Instant) -> Option<EmulatedPacket> {
         if let Some(Reverse((due, ..))) = self.later.peek()
             && *due <= now
@@ -215,7 +215,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         }
     }
 
-    /// False if there is no room for it.
+    /// Sends a packet. Returns false if there is no room for it.
     fn send_packet(&mut self, packet: &EmulatedPacket, now: Instant) -> bool {
         self.bytes.clear();
         self.sources.encode(packet, &mut self.bytes);
@@ -287,12 +287,12 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
     }
 }
 
-/// A set is due when its last event is.
+/// Returns when a set is due: with its last event.
 fn due_of_set(sequence: &mut TriggerSequence, packing: u16) -> Duration {
     (0..packing).map(|_| sequence.next_trigger().at).last().unwrap_or_default()
 }
 
-/// Whether a gateway that speaks from one address does from the other: queues of a gateway may have ports of one host.
+/// Returns whether two addresses belong to the same gateway queue: queues of a gateway may have ports of one host.
 fn is_same(one: SocketAddrV4, other: SocketAddrV4) -> bool {
     one.ip() == other.ip() && (one.port() == other.port() || is_planted(Flaw::SpeakerByHost))
 }
@@ -301,7 +301,7 @@ fn note_decisions(stream: &Stream, told: &mut [(Incarnation, u64)], report: &mut
     let Some((life, before)) = told.get_mut(usize::from(stream.gateway)) else { return };
     let entries = stream.entries.len() as u64;
     if stream.incarnation > *life {
-        // It begins to count again.
+        // The new incarnation counts from zero.
         (*life, *before) = (stream.incarnation, 0);
     }
     if stream.incarnation < *life || stream.before < *before {
@@ -342,7 +342,7 @@ impl<R: Receiver, S: Sender> Drive for PacketSourceDrive<R, S> {
     }
 
     fn is_done(&self) -> bool {
-        // Decisions still come behind the last packet: it goes on until its thread ends.
+        // Decisions still arrive after the last packet: the drive continues until its thread ends.
         false
     }
 }

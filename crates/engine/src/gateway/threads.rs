@@ -5,8 +5,8 @@
 //!  packets --> ReceivingDrive == sets ==> SendingDrive --> events, decisions, files
 //!                            <== empty ==
 //! ```
-//! A finished set goes over, and comes back empty: nothing is shared at the rate of packets. A half that sleeps is woken by a
-//! bell.
+//! A finished set is passed on, and returned empty: nothing is shared at the rate of packets. A bell wakes a half that
+//! sleeps.
 
 use super::GatewayDriveConfig;
 use super::link::Link;
@@ -29,13 +29,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Why a gateway's halves cannot be.
+/// Why a gateway's halves cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum HalvesError {
-    /// The machine's configuration is wrong.
+    /// The configuration of the state machine is invalid.
     #[error(transparent)]
     Machine(#[from] GatewayConfigError),
-    /// The system gives no bell.
+    /// The system cannot provide a bell.
     #[error("no bell between two threads: {0}")]
     Bell(#[from] io::Error),
 }
@@ -43,7 +43,7 @@ pub enum HalvesError {
 /// The drives of a gateway's input queue.
 pub type Halves<R, L, S> = (ReceivingDrive<R, S>, SendingDrive<L, S>);
 
-/// The two halves of a gateway's input queue, each for a thread of its own.
+/// Creates the two halves of a gateway's input queue, each for a thread of its own.
 ///
 /// # Errors
 /// [`HalvesError`].
@@ -76,16 +76,16 @@ pub fn halves<R: Receiver, L: Link, S: Sender>(
     Ok((receiving, SendingDrive { half, end: there, taken, drain, phase, told, telling, renew_at }))
 }
 
-/// The half that receives. It gives the account of both: what the other half reported some time ago, and what it has
-/// itself now, so that every set is found on one side or between them.
+/// The receiving half. It gives the account of both halves: what the other half reported some time ago, and its own
+/// current state, so that every set is found on one side or between them.
 pub struct ReceivingDrive<R: Receiver, S: Sender> {
     half: Receiving<R, S>,
     end: End,
-    /// Sets of each flow that went over.
+    /// Number of sets of each flow that were passed on.
     handed: Vec<u64>,
     drain: Duration,
     phase: Phase,
-    /// What the other half reported.
+    /// The report of the other half.
     told: Notice<GatewayReport>,
     notice: Notice<GatewayReport>,
     telling: Telling,
@@ -93,23 +93,23 @@ pub struct ReceivingDrive<R: Receiver, S: Sender> {
 }
 
 impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
-    /// The machine's half, for who looks on.
+    /// Returns the receiving half of the state machine, for observers.
     pub const fn machine(&self) -> &machine::Receiver {
         self.half.machine()
     }
 
-    /// How much of each input's memory is held, for who looks on.
+    /// Returns the use of each input's memory, for observers.
     pub fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
         self.half.memory_in_use()
     }
 
-    /// While its thread would sleep: whether something has woken it. For who turns it without a thread, after
-    /// [`Drive::prepare_wait`].
+    /// Returns, while its thread would sleep, whether something has woken it. For callers that turn it without a
+    /// thread, after [`Drive::prepare_wait`].
     pub fn is_woken(&mut self) -> bool {
         self.end.has_rung() || !self.half.prepare_wait()
     }
 
-    /// The gateway's report: both halves.
+    /// Returns the gateway's report, of both halves.
     pub fn notice(&self) -> Notice<GatewayReport> {
         self.notice.clone()
     }
@@ -134,7 +134,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
 
     fn end(&mut self, now: Instant) {
         match self.phase {
-            // The other half closes first only where its thread panicked: nothing comes back from there any more.
+            // The other half closes first only if its thread panicked. Nothing is returned from there any more.
             Phase::Running | Phase::Draining(_) if self.end.is_closed() => self.close(now),
             Phase::Running => {
                 if self.half.have_stopped(now) {
@@ -149,7 +149,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
                 }
             }
             Phase::Closing(until) => {
-                // Closed by the other half when it had given everything back, and made its last report.
+                // The other half closes after it has returned everything and made its last report.
                 if self.end.is_closed() && (self.half.has_told() || now >= until) {
                     self.take_back();
                     self.phase = Phase::Over;
@@ -160,7 +160,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
         }
     }
 
-    /// Nothing is received any more: what is in assembly goes over as it is, and nothing behind it.
+    /// Stops receiving: incomplete sets are passed on as they are, and nothing after them.
     fn close(&mut self, now: Instant) {
         self.half.close(now);
         self.hand_over();
@@ -173,7 +173,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
         let Self { half, handed, told, notice, phase, .. } = self;
         let is_over = *phase == Phase::Over;
         notice.renew(|report| {
-            // The other half's report first: everything in it was handed over before.
+            // The other half's report first: everything in it was passed on before.
             told.renew(|told| report.take_sent(told));
             half.report(report, is_over, now);
             for (known, handed) in report.flows.iter_mut().zip(handed) {
@@ -224,11 +224,11 @@ impl<R: Receiver, S: Sender> Drive for ReceivingDrive<R, S> {
     }
 }
 
-/// The half that sends.
+/// The sending half.
 pub struct SendingDrive<L: Link, S: Sender> {
     half: Sending<L, S>,
     end: End,
-    /// Sets of each flow that came over.
+    /// Number of sets of each flow that were taken.
     taken: Vec<u64>,
     drain: Duration,
     phase: Phase,
@@ -239,18 +239,18 @@ pub struct SendingDrive<L: Link, S: Sender> {
 }
 
 impl<L: Link, S: Sender> SendingDrive<L, S> {
-    /// The machine's half, for who looks on.
+    /// Returns the sending half of the state machine, for observers.
     pub const fn machine(&self) -> &machine::Sender {
         self.half.machine()
     }
 
-    /// While its thread would sleep: whether something has woken it. For who turns it without a thread, after
-    /// [`Drive::prepare_wait`].
+    /// Returns, while its thread would sleep, whether something has woken it. For callers that turn it without a
+    /// thread, after [`Drive::prepare_wait`].
     pub fn is_woken(&mut self) -> bool {
         self.end.has_rung() || !self.half.prepare_wait()
     }
 
-    /// The run's directory is entered.
+    /// Begins the run: enters its directory.
     pub fn begin(&mut self, now: Instant) {
         self.half.begin(now);
     }
@@ -294,7 +294,7 @@ impl<L: Link, S: Sender> Drive for SendingDrive<L, S> {
             self.phase = Phase::Draining(now);
             self.half.drain(now);
         }
-        // Before the queue is looked at: behind this nothing more comes.
+        // Checked before the queue is read: nothing follows the closing.
         if matches!(self.phase, Phase::Draining(_)) && self.end.is_closed() {
             self.phase = Phase::Closing(now.after(self.drain));
         }
@@ -340,14 +340,14 @@ impl<L: Link, S: Sender> Drive for SendingDrive<L, S> {
     }
 }
 
-/// What one end says to the other one beside its sets.
+/// State that one end publishes to the other one in addition to its sets.
 #[derive(Debug, Default)]
 struct Word {
-    /// Nothing more comes from there.
+    /// Whether nothing more will be given.
     is_closed: AtomicBool,
-    /// A node is connected.
+    /// Whether a node is connected.
     has_nodes: AtomicBool,
-    /// Every flow has stopped.
+    /// Whether every flow has stopped.
     is_draining: AtomicBool,
 }
 
@@ -360,13 +360,13 @@ pub(super) struct End {
     other_bell: Arc<Doorbell>,
     own_word: Arc<Word>,
     other_word: Arc<Word>,
-    /// What the other end had said when this turn began: closed, nodes, draining.
+    /// The other end's state when this turn began: closed, nodes, draining.
     seen: (bool, bool, bool),
-    /// It said that it sleeps.
+    /// Whether it announced that it sleeps.
     is_asleep: bool,
 }
 
-/// A line with room for all sets of the gateway, `sets`, in either direction.
+/// Creates a line with room for all sets of the gateway, `sets`, in each direction.
 pub(super) fn line(sets: usize) -> io::Result<(End, End)> {
     let ((to_there, from_here), (to_here, from_there)) = (RingBuffer::new(sets), RingBuffer::new(sets));
     let bells = [Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?)];
@@ -397,18 +397,18 @@ impl End {
         }
     }
 
-    /// The next set that the other end gave.
+    /// Returns the next set that the other end gave.
     pub(super) fn take(&mut self) -> Option<EventSet> {
         self.from.pop().ok()
     }
 
-    /// Nothing more is given from here, and what was is there.
+    /// Closes this end: everything was given.
     pub(super) fn close(&self) {
         self.own_word.is_closed.store(true, Ordering::Release);
         self.ring();
     }
 
-    /// Whether the other end has closed: what it gave is all there is.
+    /// Returns whether the other end has closed: everything it gave is available.
     pub(super) fn is_closed(&self) -> bool {
         self.other_word.is_closed.load(Ordering::Acquire)
     }
@@ -423,7 +423,7 @@ impl End {
         }
     }
 
-    /// Whether the other end says that a node is connected.
+    /// Returns whether a node is connected, according to the other end.
     pub(super) fn has_nodes(&self) -> bool {
         self.other_word.has_nodes.load(Ordering::Relaxed)
     }
@@ -434,26 +434,26 @@ impl End {
         self.ring();
     }
 
-    /// Whether the other end says that every flow has stopped.
+    /// Returns whether every flow has stopped, according to the other end.
     fn is_draining(&self) -> bool {
         self.other_word.is_draining.load(Ordering::Relaxed)
     }
 
-    /// What the other end says beside its sets.
+    /// Returns the other end's published state.
     fn said(&self) -> (bool, bool, bool) {
         (self.is_closed(), self.has_nodes(), self.is_draining())
     }
 
-    /// Before the thread sleeps: false if something is here to be taken, or the other end has said something since this turn
-    /// began.
+    /// Prepares the thread's sleep. Returns false if a set is available, or the other end's state has changed since
+    /// this turn began.
     fn fall_asleep(&mut self) -> bool {
         self.own_bell.arm();
         self.is_asleep = true;
-        // Check again after arming the bell: the other end rings for anything it hands over or says later.
+        // Checked again after arming the bell: the other end rings for anything that it hands over or publishes later.
         self.from.is_empty() && self.said() == self.seen
     }
 
-    /// The thread is awake, and its turn begins.
+    /// Begins the turn of the awake thread.
     pub(super) fn wake(&mut self) {
         self.seen = self.said();
         if core::mem::take(&mut self.is_asleep) {
@@ -462,19 +462,19 @@ impl End {
         }
     }
 
-    /// Whether the other end has rung since this one fell asleep.
+    /// Returns whether the other end has rung since this one fell asleep.
     fn has_rung(&self) -> bool {
         self.own_bell.has_rung()
     }
 
-    /// Readable when the other end has rung.
+    /// Returns a descriptor that becomes readable when the other end has rung.
     pub(super) fn wait_descriptor(&self) -> BorrowedFd<'_> {
         self.own_bell.descriptor()
     }
 }
 
 impl Drop for End {
-    /// Closes the line even if the thread panicked without a word: the other half must not wait for it.
+    /// Closes the line even if the thread panicked without a notice: the other half must not wait for it.
     fn drop(&mut self) {
         self.close();
     }
@@ -511,12 +511,12 @@ mod tests {
         SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
     }
 
-    /// A gateway of one source; nothing was sent yet, and it ends when `is_over` is set.
+    /// Returns a gateway of one source without any data, which ends when `is_over` is set.
     fn gateway(network: &PacketNetwork, is_over: &Arc<AtomicBool>) -> Parts {
         gateway_with(network, is_over, Arc::default())
     }
 
-    /// The same, which reads this board.
+    /// Returns the same gateway, with this board.
     fn gateway_with(network: &PacketNetwork, is_over: &Arc<AtomicBool>, orders: Arc<OrderBoard>) -> Parts {
         let hears = |port| network.receiver(ReceiveConfig::new(Flow::Udp, place(port)), memory()).expect("it is free");
         let speaks = || network.sender(SendConfig::new(Flow::Udp, place(3)), Staging::new(memory()));
@@ -591,7 +591,7 @@ mod tests {
             for now in 0..300 {
                 receiving.turn(at(now));
                 sending.turn(at(now));
-                // Without nodes its triggers stand still, and each report says for how long.
+                // Without nodes its triggers are stopped, and each report gives the duration.
                 let said = receiving.notice().read().dead;
                 if dead.replace(said) != Some(said) {
                     times.push(now);
@@ -601,7 +601,7 @@ mod tests {
         }
     }
 
-    /// Nothing has come for a long time when the end is known, and the last packet is in flight.
+    /// Nothing has arrived for a long time when the end is known, and the last packet is in flight.
     #[test]
     fn what_was_triggered_last_still_comes_after_a_long_silence() {
         let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::<AtomicBool>::default());

@@ -1,11 +1,12 @@
-//! Pages of numbers: each node writes its own into memory that others read without asking it, while it runs, hangs, or is gone.
+//! Pages of numbers: each node writes its counters into memory that others read without a request, while it runs,
+//! hangs, or after it ended.
 //!
 //! ```text
 //!  drive --numbers--> NodePage: a file in memory, by relaxed stores of its thread --read--> PageReading: `ropewalk counters`
 //!            Label: who writes it and what each cell is, once, at its head
 //! ```
-//! A page has the state of its thread first (when it turned last), and behind that a row of numbers for the node, and one for each
-//! of its sources or streams. Every row has all numbers, so that none is ever without a place.
+//! A page contains the state of its thread (time of the last turn), then a row of numbers for the node, and one for
+//! each of its sources or streams. Every row has all numbers, so that each always has a place.
 //!
 //! `page` is the writer's side and the directory of pages; `reading` is the reader's side, and pages as JSON.
 

@@ -1,5 +1,5 @@
-//! A page as its node writes it: the label at its head, which says who writes it and what each cell is; the numbers behind it;
-//! and the directory that pages are in.
+//! The writer's side of a page: the label at its head, which names the writer and the meaning of each cell; the numbers
+//! after it; and the directory of pages.
 
 use super::reading::PageReading;
 use ropewalk_flow::control::RunPhase;
@@ -17,40 +17,40 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The form of the label and of what the first cells are. Which numbers there are the label says itself.
+/// Version of the label's format and of the first cells. The label itself lists the numbers.
 const FORM: &str = "ropewalk-counters-1";
 
-/// The cells of the state, before the first row: those of two cache lines, which the numbers do not share.
+/// Number of state cells before the first row: two cache lines, which the numbers do not share.
 pub(super) const STATE_CELLS: usize = 16;
 
-/// What a cell of the state says.
+/// Meaning of a state cell.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum StateCell {
     /// When the last turn began, in nanoseconds of the machine's monotonic clock; 0 before the first.
     Turned,
-    /// Turns that began.
+    /// Number of turns that began.
     Begun,
-    /// Turns that ended.
+    /// Number of turns that ended.
     Ended,
-    /// What was done in all turns.
+    /// Amount of work of all turns.
     Work,
     /// When all numbers were last published, by the same clock.
     Told,
-    /// The run.
+    /// The run number.
     Run,
-    /// How far it is: the index of a name in the label.
+    /// The phase of the run: the index of a name in the label.
     Phase,
 }
 
-/// Whose numbers a row has.
+/// The owner of a row's numbers.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerKind {
-    /// The node's own.
+    /// The node itself.
     Node,
-    /// Those of a source of the node.
+    /// A source of the node.
     Source,
-    /// Those of a stream, as the node has it.
+    /// A stream, as the node has it.
     Stream,
 }
 
@@ -67,12 +67,12 @@ pub struct OwnerLabel {
 }
 
 impl OwnerLabel {
-    /// The row of a source.
+    /// Returns the row of a source.
     pub const fn source(id: SourceId) -> Self {
         Self { of: OwnerKind::Source, id: id.0, name: String::new() }
     }
 
-    /// The row of a stream.
+    /// Returns the row of a stream.
     pub fn stream(index: StreamIndex, name: &str) -> Self {
         Self { of: OwnerKind::Stream, id: u32::from(index.0), name: name.to_owned() }
     }
@@ -81,17 +81,17 @@ impl OwnerLabel {
 /// A number that every row has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NumberLabel {
-    /// Its stable name; of what has a cause `dropped:`, `missing:` or `lost:` with that.
+    /// Its stable name. A number by cause has the prefix `dropped:`, `missing:` or `lost:` before the cause.
     pub name: String,
-    /// What it counts in: `count`, `bytes`, `nanoseconds`.
+    /// Its unit: `count`, `bytes`, `nanoseconds`.
     pub unit: String,
-    /// It says how much there is now, and may fall.
+    /// Whether it is a current level, which may fall.
     pub level: bool,
-    /// The sum over several rows means something.
+    /// Whether the sum over several rows is meaningful.
     pub adds_up: bool,
 }
 
-/// What a node with a page is.
+/// The role of a node with a page.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PageRole {
     /// A readout unit.
@@ -108,7 +108,7 @@ impl PageRole {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::Readout, Self::Builder, Self::Manager, Self::Gateway];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Readout => "readout",
@@ -122,19 +122,19 @@ impl PageRole {
 /// The head of a page, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Label {
-    /// The form.
+    /// The format version.
     pub form: String,
     /// The version of the program that writes it.
     pub program: String,
-    /// The node's name; where two threads share its work, with that of the thread.
+    /// The node's name; if two threads share its work, with that of the thread.
     pub node: String,
-    /// What it is: the name of its [`PageRole`].
+    /// The name of its [`PageRole`].
     pub role: String,
-    /// The directory in which it makes its run directories.
+    /// The parent of its run directories.
     pub output: String,
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// Which life of the node.
+    /// The incarnation of the node.
     pub incarnation: u64,
     /// Civil time when the monotonic clock stood at zero, in nanoseconds since 1970.
     pub utc_at_zero_ns: i64,
@@ -149,15 +149,15 @@ pub struct Label {
 /// Phases, in the order of their numbers.
 pub(super) const PHASES: [&str; 5] = ["initial", "configured", "running", "draining", "ended"];
 
-/// The number that a page has for a phase.
+/// Returns the number of a phase on a page.
 pub(super) fn number_of(phase: &str) -> u64 {
     PHASES.iter().position(|name| *name == phase).unwrap_or_default() as u64
 }
 
-/// Numbers of every row: each counter, and what was dropped, never came, and was lost for each cause.
+/// Count of the numbers of every row: each counter, and the dropped, missing and lost fragments for each cause.
 pub(super) const NUMBERS: usize = Counter::COUNT + 3 * Cause::COUNT;
 
-/// The column of an entry in a row; `None` if pages do not have it.
+/// Returns the column of an entry in a row; `None` if pages do not have it.
 pub(super) fn column(entry: &ReportEntry) -> Option<usize> {
     let by_cause = |part: usize, cause: Cause| Counter::COUNT + part * Cause::COUNT + cause as usize;
     entry
@@ -168,7 +168,7 @@ pub(super) fn column(entry: &ReportEntry) -> Option<usize> {
         .or_else(|| entry.as_lost().map(|cause| by_cause(2, cause)))
 }
 
-/// The numbers of every row, in their order.
+/// Returns the numbers of every row, in order.
 fn numbers() -> Vec<NumberLabel> {
     let counters = COUNTERS.iter().map(|counter| NumberLabel {
         name: counter.name().to_owned(),
@@ -188,7 +188,7 @@ fn numbers() -> Vec<NumberLabel> {
     counters.chain(by_cause).collect()
 }
 
-/// Which node a label is for.
+/// The node of a label.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Who<'a> {
     pub(super) node: &'a str,
@@ -199,7 +199,7 @@ pub(super) struct Who<'a> {
 }
 
 impl Label {
-    /// That of a page of this program, with rows for the node and these.
+    /// Creates the label of a page of this program, with rows for the node and these owners.
     pub(super) fn new(who: Who<'_>, rows: impl IntoIterator<Item = OwnerLabel>) -> Self {
         let own = OwnerLabel { of: OwnerKind::Node, id: 0, name: String::new() };
         Self {
@@ -217,15 +217,15 @@ impl Label {
         }
     }
 
-    /// How many cells its page has.
+    /// Returns the number of cells of its page.
     pub(super) const fn cells(&self) -> usize {
         STATE_CELLS + self.rows.len() * self.numbers.len()
     }
 
-    /// Reads a label, and holds it against the number of cells that the page has.
+    /// Reads a label, and checks it against the number of cells of the page.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub(super) fn read(text: &str, cells: usize) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Form {
@@ -246,7 +246,7 @@ impl Label {
     }
 }
 
-/// The page of a node. Its thread writes it by stores that never wait; no function allocates or makes a system call.
+/// The page of a node. Its thread writes it by stores that never wait. No function allocates or makes a system call.
 #[derive(Debug)]
 pub struct NodePage {
     page: CounterPage,
@@ -254,15 +254,15 @@ pub struct NodePage {
     path: PathBuf,
     /// The sources or streams whose rows follow the node's, ascending.
     ids: Vec<u32>,
-    /// Where the last one was: reports of one owner come together.
+    /// The index of the last owner: entries of one owner follow each other.
     last: usize,
 }
 
 impl NodePage {
-    /// Makes the file.
+    /// Creates the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn create(path: &Path, mut label: Label) -> io::Result<Self> {
         label.rows[1..].sort_by_key(|row| row.id);
         let text = serde_json::to_string(&label)?;
@@ -275,31 +275,31 @@ impl NodePage {
         self.page.set(cell as usize, value);
     }
 
-    /// A turn begins. A page with a long past beginning and no end shows that the thread hangs in the turn.
+    /// Begins a turn. A page with a beginning long ago and no end shows that the thread hangs in the turn.
     pub fn turn_begins(&self, now: Instant) {
         self.state(StateCell::Turned, now.as_nanoseconds());
         self.page.add(StateCell::Begun as usize, 1);
     }
 
-    /// It ends, and so much was done.
+    /// Ends a turn with this amount of work.
     pub fn turn_ends(&self, work: usize) {
         self.page.add(StateCell::Work as usize, work as u64);
         self.page.add(StateCell::Ended as usize, 1);
     }
 
-    /// The run, and how far it is as the node has it.
+    /// Sets the run and its phase as the node has it.
     pub fn stands(&self, run: RunNumber, phase: RunPhase) {
         self.state(StateCell::Run, run.0.into());
         self.state(StateCell::Phase, number_of(phase.name()));
     }
 
-    /// A number of the node, or of a source or stream that it has.
+    /// Sets a number of the node, or of one of its sources or streams.
     pub fn count(&mut self, entry: &ReportEntry) {
         let (Some(row), Some(column)) = (self.row(entry), column(entry)) else { return };
         self.page.set(STATE_CELLS + row * NUMBERS + column, entry.value);
     }
 
-    /// All numbers are updated.
+    /// Records that all numbers are up to date.
     pub fn told(&self, now: Instant) {
         self.state(StateCell::Told, now.as_nanoseconds());
     }
@@ -314,30 +314,30 @@ impl NodePage {
 }
 
 impl Drop for NodePage {
-    /// What ended in order has an account. Only what did not leaves its page behind.
+    /// A node that ended in order has an account. Only one that did not leaves its page.
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // It is of no more use, also where it cannot be removed.
+            // It is useless, even if it cannot be removed.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Memory that is a directory on every Linux, and empty after a restart of the machine.
+/// Directory in memory that every Linux has, and that is empty after a restart of the machine.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// What directories in it begin with, before the user's number.
+/// Prefix of the directories in it, before the user's number.
 const BEGIN: &str = "ropewalk-";
-/// What pages' names end with.
+/// Extension of page names.
 const END: &str = "page";
-/// A page of a process that is gone stays this long, unless its node starts again.
+/// Time for which the page of an ended process is kept, unless its node starts again.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// The default directory of this user's nodes' pages.
+/// Returns the default directory of pages of this user's nodes.
 fn usual_directory() -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("{BEGIN}{}", rustix::process::geteuid().as_raw()))
 }
 
-/// The default directory of pages of any user's nodes on this machine.
+/// Returns the default directories of pages of all users' nodes on this machine.
 pub fn usual_directories() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
     let is_one = |path: &PathBuf| {
@@ -348,12 +348,13 @@ pub fn usual_directories() -> Vec<PathBuf> {
     found
 }
 
-/// The directory in which nodes of this process make their pages. What cannot be is done without, and said once.
+/// The directory in which nodes of this process create their pages. A failure is reported once, and the nodes run
+/// without pages.
 #[derive(Debug)]
 pub struct PageDirectory {
     /// `None` if no pages are wanted, or if they cannot be made.
     path: RefCell<Option<PathBuf>>,
-    /// The pages that were there when it was opened.
+    /// The pages that existed when it was opened.
     before: Vec<PathBuf>,
     /// The output directory of the runs.
     output: String,
@@ -397,12 +398,12 @@ impl PageDirectory {
         opened
     }
 
-    /// The page of a node, with rows for the node and these; `None` if it cannot be made. It replaces what an earlier
-    /// life of the node left behind.
+    /// Creates the page of a node, with rows for the node and these owners; `None` if that fails. The page replaces
+    /// those of earlier incarnations of the node.
     pub fn page(&self, node: &str, role: PageRole, rows: impl IntoIterator<Item = OwnerLabel>) -> Option<NodePage> {
         let directory = self.path.borrow().clone()?;
         let names = self.names_begin(node);
-        // Of hundreds that tests or accidents have left behind but those are read that may be its own.
+        // There may be hundreds of left-over pages. Only those that may be its own are read.
         let has_such_a_name =
             |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&names));
         for path in self.before.iter().filter(has_such_a_name) {
@@ -414,17 +415,18 @@ impl PageDirectory {
         let (now, utc) = (MonotonicClock.now(), MonotonicClock.utc());
         let utc_at_zero_ns = utc.0 - now.as_nanoseconds() as i64;
         let who = Who { node, role, output: &self.output, incarnation: self.incarnation, utc_at_zero_ns };
-        // No other process of the machine has this name, and no other life.
+        // No other process of the machine and no other incarnation has this name.
         let path = directory.join(format!("{names}{}-{:x}.{END}", std::process::id(), self.incarnation.0));
         NodePage::create(&path, Label::new(who, rows)).inspect_err(|error| self.fail(&path, error)).ok()
     }
 
-    /// What the names of a node's pages begin with, in all of its lives: the node, and a checksum of the output directory.
+    /// Returns the common prefix of the names of a node's pages in all its incarnations: the node, and a checksum of
+    /// the output directory.
     fn names_begin(&self, node: &str) -> String {
         format!("{node}-{:08x}-", ropewalk_kernels::crc32c(0, self.output.as_bytes()))
     }
 
-    /// Why pages cannot be written, if so. The caller reports it once, and nodes run without pages.
+    /// Returns why pages cannot be written, if so. The caller reports it once, and nodes run without pages.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.borrow().clone()
     }
@@ -448,21 +450,21 @@ fn without_old(directory: &Path, now: Utc) -> Vec<PathBuf> {
     pages
 }
 
-/// Whether the writing process is gone and its thread had its last turn too long ago. A recently modified page is not
-/// even read.
+/// Returns whether the writing process is gone and its thread had its last turn too long ago. A recently modified page
+/// is not even read.
 fn is_old(path: &Path, now: Utc) -> bool {
     let written = path.metadata().and_then(|known| known.modified()).ok();
     if written.and_then(|written| written.elapsed().ok()).is_none_or(|age| age < KEPT) {
         return false;
     }
     let Ok(page) = PageReading::read(path) else { return false };
-    // One that never turned was made when its life began.
+    // A page without a turn was created when its incarnation began.
     let last = page.turned_utc().unwrap_or(Utc(page.label().incarnation as i64));
     let age = Duration::from_nanos(now.0.saturating_sub(last.0).max(0) as u64);
     !page.is_written() && age >= KEPT
 }
 
-/// The files in a directory that are named as pages, in order.
+/// Returns the files in a directory that have names of pages, in order.
 pub(super) fn pages_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
     let mut pages: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();

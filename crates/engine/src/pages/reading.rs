@@ -1,4 +1,4 @@
-//! A page as it was found: its writer, whether that still lives and turns, and its numbers.
+//! The reader's side of a page: its writer, the state of its writer, and its numbers.
 
 use super::page::{
     Label, NumberLabel, OwnerKind, OwnerLabel, PHASES, PageRole, STATE_CELLS, StateCell, pages_in, usual_directories,
@@ -14,32 +14,33 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A thread that has nothing to do turns twenty times a second. One that has not for so long does not turn any more.
+/// Time after the last turn at which a thread counts as hanging or standing still. A thread without work turns twenty
+/// times a second.
 const STILL: Duration = Duration::from_secs(1);
 
 /// Why a page cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// The system does not let it be read, or it is no page.
+    /// A system error, or the file is not a page.
     #[error("{}: {error}", file.display())]
     System {
         /// The file or directory.
         file: PathBuf,
-        /// What was said.
+        /// The error.
         error: io::Error,
     },
-    /// It says something else than this program can read.
+    /// The label is not readable by this program.
     #[error("{}: this page of numbers cannot be read: {reason}", file.display())]
     Label {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl PageError {
-    /// There is nothing of that name.
+    /// Returns whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::System { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
@@ -48,18 +49,19 @@ impl PageError {
 /// The name of a phase that the page does not contain.
 const UNKNOWN_PHASE: &str = "unknown";
 
-/// What the thread of a node does.
+/// The state of a node's thread.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PageState {
     /// It takes its turns.
     Turns,
-    /// It began a turn so long ago, and has not ended it.
+    /// It has not ended its last turn, which began this long ago.
     Hangs(Duration),
-    /// It ended its last turn, and has begun none for this long: it is not let run, or others on its thread hang.
+    /// It ended its last turn this long ago and has begun none since: it is not scheduled, or others on its thread
+    /// hang.
     Stands(Duration),
     /// The node has ended its run in order.
     Ended,
-    /// The process is gone, and has not ended its run.
+    /// The process ended before the end of its run.
     Gone,
 }
 
@@ -68,7 +70,7 @@ impl PageState {
     pub const ALL: [Self; 5] =
         [Self::Turns, Self::Hangs(Duration::ZERO), Self::Stands(Duration::ZERO), Self::Ended, Self::Gone];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Turns => "turns",
@@ -80,18 +82,18 @@ impl PageState {
     }
 }
 
-/// A number that is not 0.
+/// A number other than 0.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Shown<'a> {
-    /// What it is.
+    /// Its label.
     pub number: &'a NumberLabel,
-    /// How much.
+    /// Its value.
     pub value: u64,
-    /// How much a second since an earlier reading, where there is one and the number grows.
+    /// Its rate per second since an earlier reading, if there is one and the number grows.
     pub rate: Option<f64>,
 }
 
-/// A page at one moment. Each number is right; together they may be of slightly different moments.
+/// A page at one moment. Each number is consistent; different numbers may be of slightly different moments.
 #[derive(Debug)]
 pub struct PageReading {
     file: PathBuf,
@@ -101,7 +103,7 @@ pub struct PageReading {
 }
 
 impl PageReading {
-    /// Reads a page. Its writer notices nothing.
+    /// Reads a page, without an effect on its writer.
     ///
     /// # Errors
     /// [`PageError`].
@@ -110,23 +112,23 @@ impl PageReading {
         let page = CounterPage::open(file).map_err(system)?;
         let wrong = |reason| PageError::Label { file: file.to_owned(), reason };
         let label = Label::read(page.text(), page.cells()).map_err(wrong)?;
-        // In this order: of a process that is gone the numbers are its last.
+        // In this order: the numbers of an ended process are then its last.
         let is_written = page.is_written().map_err(system)?;
         let cells = page.snapshot().map_err(system)?;
         Ok(Self { file: file.to_owned(), label, cells, is_written })
     }
 
-    /// Its file.
+    /// Returns its file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Who writes it, and what the numbers are.
+    /// Returns the label: the writer, and the meaning of the numbers.
     pub const fn label(&self) -> &Label {
         &self.label
     }
 
-    /// The process that writes it lives.
+    /// Returns whether its writing process is alive.
     pub const fn is_written(&self) -> bool {
         self.is_written
     }
@@ -135,27 +137,27 @@ impl PageReading {
         self.cells[cell as usize]
     }
 
-    /// The run; 0 before it has one.
+    /// Returns the run number; 0 before the first run.
     pub fn run(&self) -> u64 {
         self.cell(StateCell::Run)
     }
 
-    /// How far it is, as the node has it.
+    /// Returns the phase of the run, as the node has it.
     pub fn phase(&self) -> &str {
         self.label.phases.get(self.cell(StateCell::Phase) as usize).map_or(UNKNOWN_PHASE, String::as_str)
     }
 
-    /// Turns that its thread began, and what was done in them.
+    /// Returns the number of turns that its thread began, and the amount of their work.
     pub fn turns(&self) -> (u64, u64) {
         (self.cell(StateCell::Begun), self.cell(StateCell::Work))
     }
 
-    /// When its last turn began, by civil time; `None` before the first.
+    /// Returns when its last turn began, in civil time; `None` before the first.
     pub fn turned_utc(&self) -> Option<Utc> {
         self.utc(StateCell::Turned)
     }
 
-    /// When all numbers were last updated, by civil time; `None` before the first time.
+    /// Returns when all numbers were last updated, in civil time; `None` before the first time.
     pub fn told_utc(&self) -> Option<Utc> {
         self.utc(StateCell::Told)
     }
@@ -165,7 +167,7 @@ impl PageReading {
         (time > 0).then(|| Utc(self.label.utc_at_zero_ns.saturating_add_unsigned(time)))
     }
 
-    /// What its thread does, at `now` of the clock that it has from the machine.
+    /// Returns the state of its thread at `now`, by the machine's monotonic clock.
     pub fn state(&self, now: Instant) -> PageState {
         let turned = self.cell(StateCell::Turned);
         let still = now.since(Instant::from_nanoseconds(turned));
@@ -198,13 +200,13 @@ impl PageReading {
         self.cells[STATE_CELLS + row * self.label.numbers.len() + number]
     }
 
-    /// What a number is for the node as a whole: its own, and the sum over its sources and streams where that means something.
+    /// Returns a number of the node as a whole: its own, or the sum over its sources and streams if that is meaningful.
     fn total(&self, number: usize) -> u64 {
         let rows = if self.label.numbers[number].adds_up { self.label.rows.len() } else { 1 };
         (0..rows).fold(0, |sum: u64, row| sum.saturating_add(self.value(row, number)))
     }
 
-    /// Seconds between the last updates in an earlier reading of the same life and in this one.
+    /// Returns the seconds between the last updates in an earlier reading of the same incarnation and in this one.
     fn seconds_since(&self, earlier: &Self) -> Option<f64> {
         let is_same = self.label == earlier.label && self.file == earlier.file;
         let passed = self.cell(StateCell::Told).checked_sub(earlier.cell(StateCell::Told)).filter(|&passed| passed > 0);
@@ -223,26 +225,27 @@ impl PageReading {
         shown.filter(|shown| shown.value > 0).collect()
     }
 
-    /// What is not 0 for the node as a whole, with rates since an earlier reading of its page where there is one.
+    /// Returns the non-zero numbers of the node as a whole, with rates since an earlier reading of its page if there is
+    /// one.
     pub fn numbers(&self, earlier: Option<&Self>) -> Vec<Shown<'_>> {
         self.shown(earlier, Self::total)
     }
 
-    /// What is not 0 of each source or stream.
+    /// Returns the non-zero numbers of each source or stream.
     pub fn rows(&self, of: OwnerKind, earlier: Option<&Self>) -> impl Iterator<Item = (&OwnerLabel, Vec<Shown<'_>>)> {
         let rows = self.label.rows.iter().enumerate().filter(move |(_, row)| row.of == of);
         rows.map(move |(index, row)| (row, self.shown(earlier, |page, number| page.value(index, number))))
     }
 }
 
-/// What was found, and what could not be read.
+/// The pages found, and the errors.
 #[derive(Debug)]
 pub struct Findings {
-    /// When, by the clock that writers have from the machine.
+    /// Time of the search, by the machine's monotonic clock.
     pub at: Instant,
     /// The pages, in the order of places and names.
     pub pages: Vec<PageReading>,
-    /// What exists and cannot be read.
+    /// Files that exist and cannot be read.
     pub errors: Vec<PageError>,
 }
 
@@ -274,7 +277,7 @@ pub fn find(places: &[PathBuf]) -> Findings {
     }
     // Living nodes first, then the ones that ended last.
     found.pages.sort_by_key(|page| (!page.is_written).then(|| Reverse(page.turned_utc())));
-    // Behind all readings: what turned in the meantime has turned.
+    // Taken after all readings, so that it is not before any turn that was read.
     found.at = MonotonicClock.now();
     found
 }
@@ -297,7 +300,7 @@ pub struct PagesReport {
 }
 
 impl PagesReport {
-    /// What was read, with rates since what was read earlier of the same pages.
+    /// Creates the report of these readings, with rates since earlier readings of the same pages.
     pub fn new(pages: &[PageReading], earlier: &[PageReading], now: Instant) -> Self {
         let before = |page: &PageReading| earlier.iter().find(|earlier| earlier.file() == page.file());
         let pages = pages.iter().map(|page| PageReport::new(page, before(page), now)).collect();
@@ -354,7 +357,7 @@ pub struct PageReport {
     pub streams: BTreeMap<u32, ByName>,
 }
 
-/// How far a run may be.
+/// Returns the names of all phases of a run.
 fn phases() -> Vec<&'static str> {
     PHASES.into_iter().chain([UNKNOWN_PHASE]).collect()
 }

@@ -1,4 +1,4 @@
-//! Pages from one end to the other: written, read, left behind, damaged.
+//! Pages from writer to reader: written, read, left behind, damaged.
 
 use super::*;
 use ropewalk_flow::control::RunPhase;
@@ -8,7 +8,7 @@ use ropewalk_terms::{Cause, Counter, Incarnation, Instant, RunNumber, SourceId, 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A directory of one test, gone with it.
+/// A directory of one test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -28,7 +28,7 @@ impl Scratch {
         found.pages
     }
 
-    /// Puts back what a page's end in order takes away: as if the process had been killed.
+    /// Restores the page that an orderly end removes, as if the process had been killed.
     fn killed(&self, page: NodePage) -> PathBuf {
         let living = self.found().into_iter().find(PageReading::is_written);
         let file = living.expect("it is the only one that lives").file().to_owned();
@@ -162,7 +162,7 @@ fn of_what_others_left_behind_nothing_is_read() {
     let begin = |file: &Path| file.file_name().and_then(|name| name.to_str()).map(|name| name[..12].to_owned());
     assert_ne!(begin(&files[0]), begin(&files[1]), "names tell output directories apart");
     let fifo = files[1].with_file_name(format!("{}-1-1.page", begin(&files[1]).expect("a name")));
-    // Opening it waits for a writer that never comes.
+    // Opening it would wait for a writer that never comes.
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
     drop(scratch.open("/data", 2).page("bu0", PageRole::Builder, []).expect("a page"));
     std::fs::remove_file(fifo).expect("it is there");
@@ -185,9 +185,9 @@ fn what_was_left_behind_for_a_day_goes_when_any_node_starts() {
     let page = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("it can be made");
     page.turn_begins(MonotonicClock.now());
     let recent = scratch.killed(page);
-    // It never turned, and its life began when the clock of the machine stood at one nanosecond.
+    // It never turned, and its incarnation began when the clock of the machine was at one nanosecond.
     let old = scratch.killed(scratch.open("/data", 1).page("zz", PageRole::Builder, []).expect("it can be made"));
-    // Files of yesterday, as both would be; but the first one's thread had a turn just now.
+    // Yesterday's files, as both would be. But the first one's thread had a turn just now.
     let yesterday = std::time::SystemTime::now() - Duration::from_secs(25 * 3600);
     for file in [&recent, &old] {
         let file = std::fs::File::options().append(true).open(file).expect("it is there");

@@ -1,7 +1,7 @@
-//! What is decided before a run, and the looks at the disk while it runs.
+//! Configuration of storage before a run, and the checks of the disk while it runs.
 //!
-//! Above the high water mark nothing more is taken, until there is room down to the low one. Closed segments are looked for
-//! now and then, and all of them at the end: events of deleted ones do not count as written.
+//! Above the high water mark no events are accepted, until there is room down to the low one. The existence of closed
+//! segments is checked periodically, and of all of them at the end: events of deleted ones do not count as written.
 
 use super::segment::{Closed, Places, set_path};
 use ropewalk_io::disk::{Disk, DiskCause, NewFile};
@@ -13,70 +13,74 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How a builder unit writes.
+/// Configuration of a builder unit's storage.
 #[derive(Clone, Debug)]
 pub struct StorageConfig {
-    /// Who writes.
+    /// The node that writes.
     pub writer: NodeId,
-    /// The time of day when the monotonic clock stood at zero.
+    /// Time of day at zero of the monotonic clock.
     pub epoch: Utc,
-    /// Where the run directory is.
+    /// Parent of the run directory.
     pub output: PathBuf,
-    /// Directories on further disks, each with a run directory of the same name: segments go to all of them in turn.
+    /// Directories on further disks, each with a run directory of the same name. Segments are distributed to all of
+    /// them in turn.
     pub more_outputs: Vec<PathBuf>,
-    /// A segment's checksum is written beside it when it is closed.
+    /// Whether a segment's checksum is written beside it when it is closed.
     pub checksums: bool,
-    /// Closed segments are moved here, in the same file system: from each output, where this is no absolute path.
+    /// Directory to which closed segments are moved, in the same file system. A relative path is relative to each
+    /// output.
     pub hand_over: Option<PathBuf>,
-    /// Closed segments are taken away on purpose, so that a missing one is no loss.
+    /// Whether closed segments are removed on purpose by others, so that a missing one is no loss.
     pub taken_away: bool,
-    /// How full a disk may become; `None`: until it has no room left.
+    /// Limits on the use of a disk; `None`: until it has no room left.
     pub room: Option<RoomLimits>,
     /// The run's sources, for the segment header.
     pub sources: Vec<SourceEntry>,
-    /// The streams, each in segments of its own, by their index: one at least, at most
+    /// The streams by their index, each in segments of its own: at least one, at most
     /// [`StreamIndex::MOST`](ropewalk_terms::StreamIndex::MOST).
     pub streams: Vec<StreamStorage>,
-    /// What an acknowledgement promises, for the segment header.
+    /// The guarantee of an acknowledgement, for the segment header.
     pub level: AcknowledgementLevel,
-    /// Every batch is synced.
+    /// Whether every batch is synced.
     pub sync_batches: bool,
-    /// A segment is closed at this size in bytes.
+    /// Size in bytes at which a segment is closed.
     pub segment_bytes: u64,
-    /// How many threads pack for each stream that is packed, at least one; [`StorageConfig::disk_threads`] are others.
+    /// Number of compression threads for each compressed stream, at least one, in addition to
+    /// [`StorageConfig::disk_threads`].
     pub packing_threads: u8,
-    /// While the disk is at work, this many bytes of a segment are gathered for its next piece:
+    /// Number of bytes of a segment that are gathered for its next write while the disk is busy:
     /// [`StorageConfig::BATCH_BYTES`], or less.
     pub batch_bytes: u64,
-    /// Room for this many bytes is set aside when a segment is opened.
+    /// Whether space for `segment_bytes` is reserved when a segment is opened.
     pub preallocate: bool,
-    /// Or after this many events.
+    /// Number of events after which a segment is closed.
     pub segment_events: u64,
-    /// Or after this time.
+    /// Time after which a segment is closed.
     pub segment_time: Option<Duration>,
-    /// Closed segments of all streams are kept up to this many bytes; the oldest go first.
+    /// Total bytes of closed segments of all streams that are kept. The oldest are deleted first.
     pub keep: Option<u64>,
-    /// A disk that has done nothing but refuse for this long while the run drains is given up.
+    /// Time after which a disk that rejects everything is given up while the run drains.
     pub give_up_after: Duration,
 }
 
-/// How a stream is written.
+/// Configuration of a stream's files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamStorage {
-    /// In the names of its segments; [`StreamName::UNNAMED`] where it is the only one.
+    /// Its name in the names of its segments; [`StreamName::UNNAMED`] if it is the only one.
     pub name: StreamName,
-    /// Not every event is meant to come here: keys that are missing in it are no loss.
+    /// Whether only selected events go to this stream: keys that are missing in it are no loss.
     pub selected: bool,
-    /// How its segments are packed.
+    /// Compression of its segments.
     pub compression: Compression,
-    /// Where its run directories are: segments go to them in turn; to those of all streams if there are none.
+    /// Parents of its run directories. Segments are distributed to them in turn; if empty, to those of all streams.
     pub outputs: Vec<PathBuf>,
-    /// Where its closed segments are moved to; `None`: where those of all streams are.
+    /// Directory to which its closed segments are moved; `None`: that of all streams.
     pub hand_over: Option<PathBuf>,
 }
 
 impl StorageConfig {
-    /// One stream without a name, in files of [`SEGMENT_BYTES`](Self::SEGMENT_BYTES) under `output`.
+    /// Creates a configuration with one stream without a name, in files of [`SEGMENT_BYTES`](Self::SEGMENT_BYTES) under
+    /// `output`.
     pub fn new(writer: NodeId, output: impl Into<PathBuf>) -> Self {
         Self {
             writer,
@@ -105,7 +109,7 @@ impl StorageConfig {
     /// The default size in bytes at which a segment is closed.
     pub const SEGMENT_BYTES: u64 = 512 << 20;
 
-    /// Where a stream's run directories are, disk by disk, and where its closed segments are moved to.
+    /// Returns a stream's run directories, disk by disk, and the directory to which its closed segments are moved.
     pub fn places_of<'a>(&'a self, stream: &'a StreamStorage) -> (Vec<&'a PathBuf>, Option<&'a PathBuf>) {
         let own: Vec<_> = stream.outputs.iter().collect();
         let outputs =
@@ -113,7 +117,7 @@ impl StorageConfig {
         (outputs, stream.hand_over.as_ref().or(self.hand_over.as_ref()))
     }
 
-    /// So much is worth one piece of work; staging has room for several of them.
+    /// Size of a write operation that is worthwhile. Staging has room for several of them.
     pub const BATCH_BYTES: u64 = 4 << 20;
 
     /// Batches of a stream's segment in use by the disk: one being written, the next one and one behind it, so that the
@@ -126,18 +130,19 @@ impl StorageConfig {
         }
     }
 
-    /// Bytes of all batches that may be on their way to the disk at once.
+    /// Returns the bytes of all batches that may be with the disk at once.
     pub fn batched_bytes(&self) -> u64 {
         let streams = (0..self.streams.len() as u8).map(StreamIndex);
         streams.map(|stream| self.batches(stream) as u64 * self.batch_bytes).sum()
     }
 
-    /// Threads that the disk should have: one for what is written as it is, and one for each stream that is packed.
+    /// Returns the number of threads that the disk should have: one for uncompressed data, and one for each compressed
+    /// stream.
     pub fn disk_threads(&self) -> u8 {
         1 + self.streams.iter().filter(|stream| stream.compression != Compression::None).count() as u8
     }
 
-    /// How a segment of a stream is begun, and which of these threads writes it.
+    /// Returns how a segment of a stream is opened, and which of these threads writes it.
     pub(super) fn new_file(&self, stream: StreamIndex) -> NewFile {
         let packed = |stream: &StreamStorage| stream.compression != Compression::None;
         let stream = usize::from(stream.0);
@@ -154,15 +159,15 @@ impl StorageConfig {
     }
 }
 
-/// How often the disk is asked.
+/// Interval of the queries of the disk.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Room that is to stay free on each disk.
+/// Space that is to stay free on each disk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RoomLimits {
-    /// With less free bytes than this nothing more is taken.
+    /// Free bytes below which no events are accepted.
     pub least: u64,
-    /// With so many free bytes it goes on.
+    /// Free bytes at which events are accepted again.
     pub resume: u64,
 }
 
@@ -186,13 +191,13 @@ impl OutputRoom {
         self.0.store(free.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// The free bytes that were set last; `None` if they are not known.
+    /// Returns the free bytes that were set last; `None` if they are not known.
     pub(crate) fn bytes(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNKNOWN)
     }
 }
 
-/// Whether there is room.
+/// Whether the disk has enough space.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     limits: Option<RoomLimits>,
@@ -205,12 +210,13 @@ impl Room {
         Self { limits, asked: None, is_short: false }
     }
 
-    /// Nothing more should be taken now.
+    /// Returns whether no events should be accepted now.
     pub(crate) const fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Asks the disk, if it is time to. What cannot be asked is not short: writing will say what is wrong with it.
+    /// Queries the disk, if it is time to. A failed query does not count as a shortage: writing will report the
+    /// problem.
     pub(crate) fn look<'a>(&mut self, now: Instant, disk: &mut impl Disk, directories: impl Iterator<Item = &'a Path>) {
         let Some(RoomLimits { least, resume }) = self.limits else { return };
         if self.asked.is_some_and(|asked| now < asked.after(INTERVAL)) {
@@ -222,37 +228,37 @@ impl Room {
         self.is_short = free.any(|free| free < wanted);
     }
 
-    /// When to ask the disk again, while writing waits for space.
+    /// Returns when to query the disk again, while writing waits for space.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.asked.filter(|_| self.is_short).map(|asked| asked.after(INTERVAL))
     }
 }
 
-/// Each is looked for so often, as long as there are few.
+/// Interval between two checks of the same file, if there are few.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// And no more than this many in that time.
+/// Maximum number of checks within that interval.
 const MOST: usize = 20;
 
-/// Looks for closed segments, one after the other.
+/// Checks the existence of closed segments, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// The place of the file to look for next.
+    /// Place of the file to check next.
     next: usize,
     is_asked: bool,
-    /// The next one is looked for then, while the run goes on.
+    /// When the next one is checked, while the run continues.
     due: Instant,
-    /// Every segment is closed, and from the first on they are looked for once more.
+    /// Whether all segments are closed and are being checked a last time from the first on.
     is_last_round: bool,
     is_done: bool,
 }
 
 impl Watch {
-    /// Whether every segment was looked for when all of them were closed.
+    /// Returns whether all segments were checked after all of them were closed.
     pub(super) const fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Asks for the next segment. `is_over` where no further one will be closed.
+    /// Starts the check of the next segment. `is_over` means that no further segment will be closed.
     pub(super) fn look(
         &mut self,
         now: Instant,
@@ -262,7 +268,7 @@ impl Watch {
         is_over: bool,
     ) {
         if is_over != self.is_last_round {
-            // One that is asked for is taken as the first of the new round.
+            // A check in progress counts as the first of the new round.
             *self = Self { next: 0, is_asked: self.is_asked, is_last_round: is_over, ..Self::default() };
         }
         if self.is_asked || self.is_done || !is_over && now < self.due {
@@ -278,7 +284,7 @@ impl Watch {
         self.due = now.after(LOOK_INTERVAL / closed.len().clamp(1, MOST) as u32);
     }
 
-    /// The disk has looked. Takes out what is not there.
+    /// Handles the result of a check. Takes out a missing segment.
     pub(super) fn looked(
         &mut self,
         cookie: u64,
@@ -286,7 +292,7 @@ impl Watch {
         closed: &mut VecDeque<(StreamIndex, Closed)>,
     ) -> Option<(StreamIndex, Closed)> {
         self.is_asked = false;
-        // The oldest ones may have been deleted meanwhile to stay within `keep`.
+        // The oldest segments may have been deleted meanwhile to stay within `keep`.
         let place = closed.iter().position(|(stream, segment)| segment_cookie(*stream, segment) == cookie)?;
         self.next = place + 1;
         if result != Err(DiskCause::NotFound) {
@@ -297,7 +303,7 @@ impl Watch {
     }
 }
 
-/// Segments of each stream that may be deleted at once before writing waits for that.
+/// Segments of each stream that may be in deletion before writing waits.
 const MOST_REMOVALS: usize = 2;
 
 /// Segments that are being deleted, the oldest first.
@@ -305,49 +311,50 @@ const MOST_REMOVALS: usize = 2;
 pub(super) struct Removals {
     under_way: VecDeque<(StreamIndex, Closed)>,
     bytes: u64,
-    /// The disk refused to delete one: the next closed segment is the occasion to try again.
+    /// Whether the disk rejected a deletion. It is retried when the next segment is closed.
     is_refused: bool,
 }
 
 impl Removals {
-    /// None; room for as many as there usually are at most.
+    /// Creates an empty list with the usual maximum capacity.
     pub(super) fn new(streams: usize) -> Self {
         Self { under_way: VecDeque::with_capacity(2 * MOST_REMOVALS * streams), bytes: 0, is_refused: false }
     }
 
-    /// Forgets those of the run before.
+    /// Clears the list for a new run.
     pub(super) fn clear(&mut self) {
         self.under_way.clear();
         (self.bytes, self.is_refused) = (0, false);
     }
 
-    /// Bytes of the segments.
+    /// Returns the total size of the segments.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether another segment may be deleted now.
+    /// Returns whether another deletion may begin now.
     pub(super) const fn may_begin(&self) -> bool {
         !self.is_refused
     }
 
-    /// Whether files come faster than they go, so that the disk would hold much more than it should.
+    /// Returns whether files are written faster than deleted, so that the disk would hold much more than allowed.
     pub(super) fn are_behind(&self, streams: usize) -> bool {
         self.under_way.len() > MOST_REMOVALS * streams
     }
 
-    /// Whether none is under way.
+    /// Returns whether no deletion is in progress.
     pub(super) fn are_done(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// The disk was asked to delete a segment.
+    /// Records that the disk was asked to delete a segment.
     pub(super) fn begun(&mut self, stream: StreamIndex, segment: Closed) {
         self.bytes += segment.bytes;
         self.under_way.push_back((stream, segment));
     }
 
-    /// The disk has deleted the segment with this number, or failed to; `None` for another answer.
+    /// Handles the end of the deletion with this number, successful or not. `None` if the number is of another
+    /// operation.
     pub(super) fn ended(&mut self, cookie: u64) -> Option<(StreamIndex, Closed)> {
         let mut segments = self.under_way.iter();
         let place = segments.position(|(stream, segment)| segment_cookie(*stream, segment) == cookie)?;
@@ -356,18 +363,18 @@ impl Removals {
         Some((stream, segment))
     }
 
-    /// The disk refused to delete one.
+    /// Records that the disk rejected a deletion.
     pub(super) const fn refused(&mut self) {
         self.is_refused = true;
     }
 
-    /// Another segment was closed.
+    /// Allows a retry after another segment was closed.
     pub(super) const fn try_again(&mut self) {
         self.is_refused = false;
     }
 }
 
-/// A number for a segment, among those of its writer.
+/// Returns a number that identifies a segment among those of its writer.
 pub(super) fn segment_cookie(stream: StreamIndex, segment: &Closed) -> u64 {
     u64::from(segment.name.run.0) << 40 | u64::from(stream.0) << 32 | u64::from(segment.name.segment)
 }

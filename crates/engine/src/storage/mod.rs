@@ -5,11 +5,11 @@
 //!                                                                   +-> batch of stream 1 -+
 //! segment: header, begin of run, events, [end of run], footer -> renamed; the oldest go when `keep` is reached
 //! ```
-//! Each stream has a series of segments of its own. A record is staged once, and its bytes are shared by the streams that
-//! it goes to; its event has come as far as the last of its copies. A few batches of a segment are with the disk, and
-//! end in their order, while the next is gathered. What the disk refuses, because it is full or fails, is kept and offered again; nothing is
-//! acknowledged meanwhile, so that back-pressure reaches the sources.
-//! Only while the run drains is a disk given up that does nothing but refuse: its events then fail, each by name.
+//! Each stream has its own series of segments. A record is staged once, and its bytes are shared by its streams. The
+//! progress of its event is that of its slowest copy. A few batches of a segment are with the disk and complete in
+//! order, while the next is gathered. Batches that the disk rejects, because it is full or fails, are kept and retried.
+//! Nothing is acknowledged meanwhile, so that back-pressure reaches the sources. Only while the run drains is a disk
+//! that rejects everything given up: its events then fail, each by name.
 
 mod config;
 mod segment;
@@ -33,34 +33,34 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The run files of one builder unit: see the module's picture.
+/// The run files of one builder unit; see the picture above.
 pub struct Storage<D: Disk> {
     tools: Tools<D>,
     incarnation: Incarnation,
     /// By the index of the stream.
     series: Vec<Series>,
     copies: Copies,
-    /// Closed segments of all streams, the oldest first, unless they are taken away on purpose.
+    /// Closed segments of all streams, the oldest first. Not kept if segments are removed on purpose by others.
     kept: VecDeque<(StreamIndex, Closed)>,
-    /// Bytes of these, and of segments that are being deleted.
+    /// Bytes of these segments, and of those that are being deleted.
     kept_bytes: u64,
     removals: Removals,
     watch: Watch,
-    /// The path of the segment that was deleted or looked for last.
+    /// Path of the segment that was last deleted or checked.
     path: PathBuf,
     completions: Vec<Completion>,
     scratch: Vec<u8>,
     /// Further references to a record's bytes.
     shared: Vec<Slice>,
     room: Room,
-    /// How long batches took to be written.
+    /// Times that batches took to be written.
     times: Recorder,
     /// Since when the run drains.
     draining: Option<Instant>,
     given_up: bool,
 }
 
-/// What all series write with.
+/// Resources shared by all series.
 struct Tools<D> {
     disk: D,
     config: StorageConfig,
@@ -69,25 +69,25 @@ struct Tools<D> {
     started: Utc,
     /// By the index of the stream.
     places: Vec<Places>,
-    /// The bytes before and after the events of a segment.
+    /// Scratch memory for the bytes before and after the events of a segment.
     frame: Vec<u8>,
-    /// A record's bytes.
+    /// Scratch list of a record's slices.
     pieces: Vec<Slice>,
 }
 
-/// Collects how far events have come.
+/// Collects the progress of events.
 struct Acknowledgements<'a> {
     copies: &'a mut Copies,
     progress: &'a mut Vec<(u32, Progress)>,
 }
 
-/// Closed segments that are remembered; with `keep` there may be more, and their list grows.
+/// Capacity, in closed segments. With `keep` there may be more, and the list grows.
 const KEPT: usize = 4096;
-/// Pause before a refused batch is offered again.
+/// Pause before a rejected batch is retried.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl<D: Disk> Storage<D> {
-    /// Storage that writes through `disk`; heads and tails of records are staged in `staging`.
+    /// Creates storage that writes through `disk`. Heads and tails of records are staged in `staging`.
     pub fn new(disk: D, config: StorageConfig, staging: Staging) -> Self {
         let kept = VecDeque::with_capacity(KEPT + 1);
         let series: Vec<_> =
@@ -131,7 +131,7 @@ impl<D: Disk> Storage<D> {
             return Filed::Refused(Cause::WriteFailed);
         }
         let Self { tools, series, .. } = self;
-        // What a run has built when it ends is written as long as it goes.
+        // The remaining events of an ending run are written for as long as the disk takes them.
         if (self.room.is_short() || self.removals.are_behind(series.len())) && self.draining.is_none() {
             return Filed::NoRoom;
         }
@@ -162,8 +162,8 @@ impl<D: Disk> Storage<D> {
         Filed::Taken
     }
 
-    /// Takes a record that is no event, in its file format, into the first stream; false if there is no room for it
-    /// now.
+    /// Adds a record that is not an event, in its file format, to the first stream. Returns false if there is no room
+    /// for it now.
     pub fn add_record(&mut self, now: Instant, record: &[u8]) -> bool {
         let Self { tools, series, .. } = self;
         let Some(series) = series.first_mut() else { return false };
@@ -215,7 +215,7 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// Takes note of closed segments, and deletes the oldest where there are too many.
+    /// Collects closed segments, and deletes the oldest if there are too many.
     fn collect_closed(&mut self) {
         for (stream, series) in (0..).map(StreamIndex).zip(&mut self.series) {
             let is_taken_away = self.tools.config.taken_away
@@ -235,7 +235,7 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// Looks for closed segments that may have been deleted.
+    /// Checks for closed segments that have been deleted.
     fn look_for_closed(&mut self, now: Instant) {
         let is_over = self.tools.run != RunNumber(0) && self.series.iter().all(Series::is_closed);
         let Self { watch, tools, kept, path, .. } = self;
@@ -249,7 +249,7 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// A segment is deleted, or its disk refuses to delete it; of a checksum nothing is to be done.
+    /// Handles the result of a deletion. That of a checksum file needs no action.
     fn removed(&mut self, cookie: u64, result: Result<(), DiskCause>) {
         let Some((stream, closed)) = self.removals.ended(cookie) else { return };
         let counts = &mut self.series[usize::from(stream.0)].counts;
@@ -279,18 +279,18 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// Why the disk refuses the oldest work that it refuses, and since when.
+    /// Returns the oldest current rejection of the disk, and its time.
     fn refusal(&self) -> Option<(DiskCause, Instant)> {
         self.series.iter().filter_map(Series::refusal).min_by_key(|&(_, since)| since)
     }
 
-    /// When the disk is given up if it goes on refusing.
+    /// Returns when the disk is given up if it continues to reject everything.
     fn give_up_at(&self) -> Option<Instant> {
         let (draining, (_, since)) = (self.draining?, self.refusal()?);
         (!self.given_up).then(|| since.max(draining).after(self.tools.config.give_up_after))
     }
 
-    /// What was written and deleted in each stream, by its index.
+    /// Returns the counts of written and deleted data of each stream, by index.
     pub fn streams(&self) -> impl Iterator<Item = StorageCounts> {
         self.series.iter().map(|series| series.counts)
     }
@@ -419,45 +419,45 @@ impl<D: Disk> EventSink for Storage<D> {
 }
 
 impl<D> Tools<D> {
-    /// The time of day, for records.
+    /// Returns the time of day, for records.
     const fn utc(&self, now: Instant) -> Utc {
         Utc(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()))
     }
 }
 
 impl Acknowledgements<'_> {
-    /// A record has come so far.
+    /// Records the progress of a record.
     fn tell(&mut self, ticket: Ticket, reached: Progress) {
         self.copies.tell(ticket, reached, self.progress);
     }
 }
 
-/// Who is waiting for the progress of a record.
+/// Identifies the event whose progress depends on a record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Ticket {
-    /// The only record of this slot's event.
+    /// The slot of the event, of which this is the only copy.
     Only(u32),
-    /// One of several: the place of the event among those.
+    /// The place of the event in the table of events with several copies.
     Shared(u32),
 }
 
 #[derive(Copy, Clone, Debug)]
 struct Shared {
     slot: u32,
-    /// Copies of which nothing was said yet.
+    /// Number of copies without a result yet.
     left: u8,
-    /// The least that was said of the others.
+    /// The lowest progress of the other copies.
     least: Option<Progress>,
 }
 
-/// The events with several copies under way.
+/// The events with several copies in progress.
 #[derive(Debug)]
 struct Copies {
     shared: Vec<Shared>,
     free: Vec<u32>,
 }
 
-/// Events with several copies that may be under way: more than fit into the batches of two segments.
+/// Maximum number of events with several copies in progress: more than fit into the batches of two segments.
 const EVENTS: u32 = 1 << 14;
 
 impl Copies {
@@ -467,7 +467,7 @@ impl Copies {
         Self { shared: vec![nothing; events as usize], free: (0..events).rev().collect() }
     }
 
-    /// A ticket for each of `copies` copies of an event, at least one; `None` if too many are under way.
+    /// Returns a ticket for the `copies` copies of an event, at least one; `None` if too many are in progress.
     fn enter(&mut self, slot: u32, copies: u8) -> Option<Ticket> {
         if copies <= 1 {
             return Some(Ticket::Only(slot));
@@ -477,7 +477,7 @@ impl Copies {
         Some(Ticket::Shared(place))
     }
 
-    /// A copy has come so far. Appends what is thereby known of its event, if anything is.
+    /// Records the progress of a copy. Appends the resulting progress of its event, if it is final.
     fn tell(&mut self, ticket: Ticket, reached: Progress, progress: &mut Vec<(u32, Progress)>) {
         let place = match ticket {
             Ticket::Only(slot) => return progress.push((slot, reached)),

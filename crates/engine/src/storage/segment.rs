@@ -1,7 +1,8 @@
-//! One stream's segments, one after the other: while one is filled, others are being closed. They lie on several disks in
-//! turn.
+//! The segments of one stream, one after the other: while one is filled, others are being closed. They are distributed
+//! over several disks in turn.
 //!
-//! A segment is one run file while it is written: what is gathered, what is with the disk, what comes next.
+//! A segment is one run file while it is written: its gathered data, the data that is with the disk, and its next
+//! operation.
 
 use super::{Acknowledgements, Progress, StorageConfig, StorageCounts, StreamStorage, Ticket, Tools};
 use crate::record::stage;
@@ -25,7 +26,7 @@ pub(super) struct Closed {
     pub(super) events: u64,
 }
 
-/// Records that go to the disk together.
+/// Records that are written to the disk together.
 #[derive(Debug)]
 struct Batch {
     data: Vec<Slice>,
@@ -48,15 +49,15 @@ enum Work {
     Closed,
 }
 
-/// Events in a segment at most: the index has room for this many and is never grown while data flow.
+/// Maximum number of events in a segment. The index has this capacity and never grows during data taking.
 const INDEX_EVENTS: usize = 1 << 17;
-/// Before the first file.
+/// Name before the first file.
 const NO_NAME: SegmentName =
     SegmentName { run: RunNumber(0), writer: NodeId::builder(0), stream: StreamName::UNNAMED, segment: 0 };
-/// Longer paths than this have to grow once.
+/// Initial capacity of paths. Longer ones have to grow once.
 pub(super) const PATH_BYTES: usize = 1024;
 
-/// Sets a path to that of a file in a directory, in the memory that it has.
+/// Sets a path to that of a file in a directory, reusing its memory.
 pub(super) fn set_path(path: &mut PathBuf, directory: &Path, name: impl Display) {
     path.clear();
     path.push(directory);
@@ -65,44 +66,45 @@ pub(super) fn set_path(path: &mut PathBuf, directory: &Path, name: impl Display)
     let _ = write!(path.as_mut_os_string(), "{name}");
 }
 
-/// A run file while it is written. Used again for the next one, with its buffers.
+/// A run file while it is written. It is reused, with its buffers, for the next one.
 #[derive(Debug)]
 pub(super) struct SegmentWriter {
     file: Option<FileToken>,
-    /// The file could not be created: that is tried again before the next piece of work.
+    /// Whether the file could not be created. That is retried before the next operation.
     uncreated: bool,
     name: SegmentName,
     path: PathBuf,
-    /// While it is being written.
+    /// Path while it is being written.
     open_path: PathBuf,
     how: NewFile,
     pub(super) index: SegmentIndex,
     length: u64,
     opened: Instant,
     gathered: Batch,
-    /// Batches whose events are not acknowledged, the oldest first: this many of them as `with_disk` says are with the
-    /// disk, and of these it has given the first `refused_batches` back. They end in this order. During a sync the
+    /// Batches whose events are not acknowledged, the oldest first. The first `with_disk` of them are with the disk,
+    /// and the disk has returned the first `refused_batches` of these. They complete in this order. During a sync the
     /// first one is in the file.
     under_way: VecDeque<Batch>,
-    /// How many of them there may be.
+    /// Maximum number of these batches.
     batches: usize,
     with_disk: usize,
     refused_batches: usize,
     spare: Vec<Batch>,
     work: Work,
     retry: Option<Instant>,
-    /// Why the disk refuses this segment's work, and since when; `None` once it works again.
+    /// Why the disk rejects this segment's operations, and since when; `None` once it works again.
     refused: Option<(DiskCause, Instant)>,
-    /// The file was deleted by another program, and could not be written again yet.
+    /// Whether another program deleted the file, and it could not be rewritten yet.
     is_deleted: bool,
     closing: bool,
 }
 
 impl SegmentWriter {
-    /// The end of the longest segment, after its events, takes less: an end of run without text, and the footer.
+    /// Upper limit of the end of a segment after its events: an end of run without text, and the footer of the longest
+    /// segment.
     pub(super) const FOOTER_BYTES: usize = 4096 + footer_bytes(INDEX_EVENTS);
 
-    /// Of which this many batches are with the disk at once.
+    /// Creates a writer of which this many batches may be with the disk at once.
     pub(super) fn new(batches: usize) -> Self {
         Self {
             file: None,
@@ -170,12 +172,12 @@ impl SegmentWriter {
         self.length += length;
     }
 
-    /// Nothing more is added: when all is written, the file is renamed.
+    /// Closes the segment: when all is written, the file is renamed.
     pub(super) const fn close(&mut self) {
         self.closing = true;
     }
 
-    /// The segment should be closed before another event.
+    /// Returns whether the segment should be closed before another event.
     pub(super) fn is_due(&self, now: Instant, config: &StorageConfig) -> bool {
         let old = config.segment_time.is_some_and(|time| now.since(self.opened) >= time);
         let events = self.index.entries().len() as u64;
@@ -185,18 +187,18 @@ impl SegmentWriter {
             || (old && events > 0)
     }
 
-    /// Bytes that wait to be handed to the disk.
+    /// Returns the bytes that wait to be handed to the disk.
     pub(super) const fn gathered(&self) -> u64 {
         self.gathered.bytes
     }
 
-    /// Events in this segment that the disk has not taken yet.
+    /// Returns the number of events in this segment that are not yet on disk.
     pub(super) fn pending_events(&self) -> u64 {
         let written = usize::from(self.work == Work::Sync);
         self.under_way.iter().skip(written).chain([&self.gathered]).map(|batch| batch.tickets.len() as u64).sum()
     }
 
-    /// Bytes of the segment, written or not.
+    /// Returns the length of the segment in bytes, including unwritten data.
     pub(super) const fn length(&self) -> u64 {
         self.length
     }
@@ -205,13 +207,13 @@ impl SegmentWriter {
         self.file == Some(file)
     }
 
-    /// The file could not be created, so that everything else with it is refused too.
+    /// Records that the file could not be created. All its other operations are then rejected too.
     pub(super) fn not_created(&mut self, now: Instant, cause: DiskCause) {
         self.uncreated = true;
         self.refused.get_or_insert((cause, now)).0 = cause;
     }
 
-    /// Why the disk refuses this segment's work, and since when.
+    /// Returns why the disk rejects this segment's operations, and since when.
     pub(super) const fn refusal(&self) -> Option<(DiskCause, Instant)> {
         self.refused
     }
@@ -220,16 +222,16 @@ impl SegmentWriter {
         self.retry
     }
 
-    /// Whether the disk has something of it to do.
+    /// Returns whether the disk has work to do for it.
     pub(super) fn is_writing(&self) -> bool {
         let is_alone_with_disk = matches!(self.work, Work::Sync | Work::Publish) && self.retry.is_none();
         self.with_disk > self.refused_batches || is_alone_with_disk
     }
 
-    /// Gives the disk what it may have now. Appends end in their order, so that their ends need no number; a sync or the publication
-    /// is alone with the disk.
+    /// Gives the disk its next operations. Appends complete in order, so that they need no number. A sync or the
+    /// publication is the only operation with the disk.
     pub(super) fn flush(&mut self, disk: &mut impl Disk, now: Instant, config: &StorageConfig) {
-        // Behind a refused batch the later ones come back as well; they are offered again together, in their order.
+        // After a rejected batch the later ones are returned as well. All are retried together, in order.
         if self.refused_batches > 0 || self.retry.is_some_and(|retry| now < retry) {
             return;
         }
@@ -246,10 +248,10 @@ impl SegmentWriter {
         }
     }
 
-    /// Hands batches over, or begins to publish what has ended.
+    /// Hands batches over, or begins the publication of a finished segment.
     fn append(&mut self, file: FileToken, disk: &mut impl Disk, now: Instant, config: &StorageConfig) {
         let is_first = self.under_way.is_empty();
-        // A sync says of one batch that it is safe. What is only gathered waits for more while the disk has something to do.
+        // A sync confirms one batch. Gathered data waits for more while the disk has work to do.
         let has_room = is_first || (!config.sync_batches && self.under_way.len() < self.batches);
         let is_worth_it = is_first || self.closing || self.gathered.bytes >= config.batch_bytes;
         if has_room
@@ -261,7 +263,7 @@ impl SegmentWriter {
         }
         while let Some(batch) = self.under_way.get_mut(self.with_disk) {
             if disk.append(file, 0, &mut batch.data).is_err() {
-                // The queue is full of other segments' work: at the next turn.
+                // The queue is full of other segments' operations. Retried at the next turn.
                 self.retry = Some(now);
                 return;
             }
@@ -273,7 +275,7 @@ impl SegmentWriter {
         }
     }
 
-    /// The disk has done its oldest piece of work.
+    /// Handles the completion of the oldest operation.
     pub(super) fn completed(
         &mut self,
         config: &StorageConfig,
@@ -292,7 +294,7 @@ impl SegmentWriter {
         }
     }
 
-    /// The oldest batch is in the file.
+    /// Handles the completed append of the oldest batch.
     fn appended(
         &mut self,
         config: &StorageConfig,
@@ -313,7 +315,7 @@ impl SegmentWriter {
         }
     }
 
-    /// The events of the oldest batch have come so far.
+    /// Acknowledges the events of the oldest batch at this level.
     fn acknowledge(&mut self, level: AcknowledgementLevel, acknowledgements: &mut Acknowledgements<'_>) {
         let Some(mut batch) = self.under_way.pop_front() else { return };
         batch.tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Reached(level)));
@@ -321,7 +323,7 @@ impl SegmentWriter {
         self.spare.push(batch);
     }
 
-    /// The disk refused its oldest piece of work and gave the data back: it is offered again at `retry`.
+    /// Handles the rejection of the oldest operation, whose data was returned. It is retried at `retry`.
     pub(super) fn refused(&mut self, now: Instant, retry: Instant, cause: DiskCause, mut data: Vec<Slice>) {
         if self.work == Work::Append
             && let Some(batch) = self.under_way.get_mut(self.refused_batches)
@@ -337,15 +339,16 @@ impl SegmentWriter {
         }
         self.is_deleted |= cause == DiskCause::Deleted;
         let known = self.refused.get_or_insert((cause, now));
-        // Of a file that could not be created everything is refused as not open: why it could not be says more.
+        // All operations on a file that could not be created are rejected as not open. The cause of the failed creation
+        // is more informative.
         if cause != DiskCause::NotOpen {
             known.0 = cause;
         }
         self.retry = Some(retry);
     }
 
-    /// Gives up the data that the disk has not taken; its events have failed. Data that it had taken is lost with the
-    /// deleted file. Returns false while the result of a disk operation is outstanding.
+    /// Gives up the data that is not on disk; its events have failed. Data that was written is lost with the deleted
+    /// file. Returns false while the result of a disk operation is outstanding.
     pub(super) fn give_up(&mut self, counts: &mut StorageCounts, acknowledgements: &mut Acknowledgements<'_>) -> bool {
         if self.with_disk > 0 || self.is_writing() {
             return false;
@@ -365,7 +368,7 @@ impl SegmentWriter {
         true
     }
 
-    /// What was closed, once.
+    /// Returns the closed segment, once.
     pub(super) fn take_closed(&mut self) -> Option<Closed> {
         if !self.closing || self.work != Work::Closed {
             return None;
@@ -379,11 +382,11 @@ impl SegmentWriter {
 /// The segments of one stream.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// That of the newest segment.
+    /// Header of the newest segment.
     header: SegmentHeader,
-    /// Which stream it is.
+    /// Index of the stream.
     index: StreamIndex,
-    /// How a segment's file is begun.
+    /// How a segment's file is opened.
     how: NewFile,
     current: Option<SegmentWriter>,
     closing: VecDeque<SegmentWriter>,
@@ -423,7 +426,8 @@ impl Series {
         }
     }
 
-    /// The run begins for this life of the node: segments are numbered behind those in `names`, of an earlier life.
+    /// Begins the run in this incarnation of the node. Segments are numbered after those in `names`, which an earlier
+    /// incarnation wrote.
     pub(super) fn begin<D: Disk>(&mut self, tools: &Tools<D>, incarnation: Incarnation, names: &[String]) {
         let header = &mut self.header;
         (header.run, header.incarnation) = (tools.run, incarnation);
@@ -436,7 +440,7 @@ impl Series {
         (self.finishing, self.ended) = (false, false);
     }
 
-    /// Makes sure of a segment with room.
+    /// Makes sure that there is a segment with room.
     pub(super) fn ready<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) -> bool {
         if let Some(segment) = &self.current {
             if !segment.is_due(now, &tools.config) {
@@ -449,7 +453,7 @@ impl Series {
         self.open(now, tools)
     }
 
-    /// Adds an event's record to the segment that [`Series::ready`] made sure of.
+    /// Adds an event's record to the segment that [`Series::ready`] provided.
     pub(super) fn add(
         &mut self,
         ticket: Ticket,
@@ -460,7 +464,7 @@ impl Series {
     ) {
         let Some(segment) = &mut self.current else { return pieces.clear() };
         segment.add(ticket, index, length, pieces);
-        // Another event manager goes on with a run that had ended: it ends once more, behind this event.
+        // Another event manager continues a run that had ended. It ends once more, after this event.
         (self.finishing, self.ended) = (false, false);
         self.last = self.last.max(Some(key));
     }
@@ -493,7 +497,7 @@ impl Series {
         true
     }
 
-    /// Puts end-of-run (at the end) and footer behind the last record; false if there is no room for them yet.
+    /// Appends end-of-run (at the end) and footer to the last record. Returns false if there is no room for them yet.
     fn close_current<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) -> bool {
         let utc = tools.utc(now);
         let Some(segment) = &mut self.current else { return true };
@@ -516,20 +520,20 @@ impl Series {
         true
     }
 
-    /// Hands gathered batches to the disk, as many as it may have.
+    /// Hands gathered batches to the disk, up to its limit.
     pub(super) fn flush<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) {
         for segment in self.segments_mut() {
             segment.flush(&mut tools.disk, now, &tools.config);
         }
     }
 
-    /// No event comes any more: the last segment gets its end-of-run record and is closed.
+    /// Ends the events: the last segment gets its end-of-run record and is closed.
     pub(super) fn finish<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) {
         self.finishing = true;
         if self.ended {
             return;
         }
-        // Also a stream without events leaves a file that says so.
+        // A stream without events also leaves a file, which says so.
         if self.current.is_none() && !self.open(now, tools) {
             return;
         }
@@ -537,12 +541,12 @@ impl Series {
         self.flush(now, tools);
     }
 
-    /// All its segments are closed and renamed.
+    /// Returns whether all its segments are closed and renamed.
     pub(super) fn is_closed(&self) -> bool {
         self.ended && self.current.is_none() && self.closing.is_empty()
     }
 
-    /// The oldest segment that was closed, once.
+    /// Returns the oldest closed segment, once.
     pub(super) fn take_closed(&mut self) -> Option<Closed> {
         let closed = self.closing.front_mut()?.take_closed()?;
         self.counts.segments += 1;
@@ -550,7 +554,7 @@ impl Series {
         Some(closed)
     }
 
-    /// The disk has done the file's piece of work; false if the file is not of this stream.
+    /// Handles the completion of the file's operation. Returns false if the file is not of this stream.
     pub(super) fn completed(
         &mut self,
         file: FileToken,
@@ -563,29 +567,29 @@ impl Series {
         true
     }
 
-    /// The segment that this file is, and the counts of the stream.
+    /// Returns the segment of this file, and the counts of the stream.
     pub(super) fn segment_of(&mut self, file: FileToken) -> Option<(&mut SegmentWriter, &mut StorageCounts)> {
         let Self { closing, current, counts, .. } = self;
         let segment = closing.iter_mut().chain(current).find(|segment| segment.is_of(file))?;
         Some((segment, counts))
     }
 
-    /// Why the disk refuses the oldest work that it refuses, and since when.
+    /// Returns the oldest current rejection of the disk, and its time.
     pub(super) fn refusal(&self) -> Option<(DiskCause, Instant)> {
         self.segments().find_map(SegmentWriter::refusal)
     }
 
-    /// Whether the disk has something of it to do.
+    /// Returns whether the disk has work to do for it.
     pub(super) fn is_writing(&self) -> bool {
         self.segments().any(SegmentWriter::is_writing)
     }
 
-    /// When refused work is to be offered again.
+    /// Returns when a rejected operation is to be retried.
     pub(super) fn retry(&self) -> Option<Instant> {
         self.segments().filter_map(SegmentWriter::retry).min()
     }
 
-    /// Lets go of what the disk has not taken. What is with the disk this very moment ends as it ends.
+    /// Drops everything that is not on disk. Operations already with the disk run to their end.
     pub(super) fn give_up(&mut self, acknowledgements: &mut Acknowledgements<'_>) {
         for _ in 0..self.closing.len() {
             let Some(mut segment) = self.closing.pop_front() else { return };
@@ -604,12 +608,12 @@ impl Series {
         }
     }
 
-    /// Nothing more is written: what is not closed stays open.
+    /// Stops writing: segments that are not closed stay open.
     pub(super) const fn end_as_it_is(&mut self) {
         self.ended = true;
     }
 
-    /// Events that the disk has not taken yet.
+    /// Returns the number of events that are not yet on disk.
     #[cfg(test)]
     pub(super) fn pending_events(&self) -> u64 {
         self.segments().map(SegmentWriter::pending_events).sum()
@@ -627,9 +631,9 @@ impl Series {
 /// The directories of one stream of a run.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Where segments are written: one directory on each disk.
+    /// Directories in which segments are written: one on each disk.
     open: Vec<PathBuf>,
-    /// Where closed ones go, disk by disk; nothing if they stay.
+    /// Directories to which closed ones are moved, disk by disk; empty if they stay.
     handed_over: Vec<PathBuf>,
 }
 
@@ -638,37 +642,37 @@ impl Places {
         let name = run_directory_name(run);
         let (disks, hand_over) = config.places_of(stream);
         let open = disks.iter().map(|disk| disk.join(&name)).collect();
-        // One that is named from the root stays what it is.
+        // An absolute path is used unchanged.
         let handed_over = hand_over.iter().flat_map(|place| disks.iter().map(move |disk| disk.join(place))).collect();
         Self { open, handed_over }
     }
 
-    /// Makes the directories that are not there; returns the names of what is in any of them.
+    /// Creates missing directories. Returns the names of the files in all of them.
     pub(super) fn enter(&self, disk: &mut impl Disk) -> Vec<String> {
         self.open.iter().chain(&self.handed_over).flat_map(|directory| disk.enter_directory(directory)).collect()
     }
 
-    /// One directory on each disk.
+    /// Returns one directory on each disk.
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
         self.open.iter().map(PathBuf::as_path)
     }
 
-    /// Whether closed segments are handed over.
+    /// Returns whether closed segments are handed over.
     pub(super) const fn hands_over(&self) -> bool {
         !self.handed_over.is_empty()
     }
 
-    /// Where this segment is written.
+    /// Returns the directory in which this segment is written.
     pub(super) fn open(&self, segment: u32) -> &Path {
         self.turn(&self.open, segment)
     }
 
-    /// Where it is when it is closed.
+    /// Returns the directory of this segment once it is closed.
     pub(super) fn closed(&self, segment: u32) -> &Path {
         self.turn(if self.handed_over.is_empty() { &self.open } else { &self.handed_over }, segment)
     }
 
-    /// Segments go to the disks in turn; they are counted from 1.
+    /// Selects the directory of a segment: segments are distributed to the disks in turn, counted from 1.
     fn turn<'a>(&self, directories: &'a [PathBuf], segment: u32) -> &'a Path {
         let disks = self.open.len().max(1);
         directories.get((segment.max(1) as usize - 1) % disks).map_or(Path::new(""), PathBuf::as_path)

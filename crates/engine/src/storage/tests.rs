@@ -1,4 +1,4 @@
-//! Streams on a simulated disk. What refusals, deaths and power cuts may do is the simulator's campaign `storing`.
+//! Streams on a simulated disk. The simulator's campaign `storing` tests rejections, deaths and power cuts.
 
 use super::*;
 use crate::record::{Filed, Recorded};
@@ -16,7 +16,7 @@ const RUN: RunNumber = RunNumber(1);
 const STREAMS: [&str; 3] = ["physics", "calibration", "error"];
 const SOURCE: SourceId = SourceId(7);
 
-/// An event whose payload follows from its number.
+/// An event whose payload is derived from its number.
 struct TestEvent {
     number: u64,
     payload: Vec<u8>,
@@ -76,7 +76,7 @@ fn streams(indices: &[u8]) -> StreamSet {
     indices.iter().copied().map(StreamIndex).collect()
 }
 
-/// The numbers of the events in each file, by stream.
+/// Returns the numbers of the events in each file, by stream.
 fn found(medium: &SimulatedStorage) -> Vec<(String, Vec<u64>)> {
     let file = |path: PathBuf| {
         let name: SegmentName = path.file_name()?.to_str()?.parse().ok()?;
@@ -178,12 +178,12 @@ fn a_disk_that_is_nearly_full_takes_nothing_more_until_there_is_room() {
     assert!(add(&mut storage), "what is built when the run ends is written");
 }
 
-/// Bytes of all files.
+/// Returns the total size of all files.
 fn found_bytes(medium: &SimulatedStorage) -> u64 {
     medium.paths().iter().filter_map(|path| medium.read(path).ok()).map(|bytes| bytes.len() as u64).sum()
 }
 
-/// An event of more bytes than a record can have: so many need not be there to be refused.
+/// An event of more bytes than a record can have. The bytes need not exist to be refused.
 struct HugeEvent(TestEvent);
 
 impl Recorded for HugeEvent {
@@ -204,7 +204,7 @@ impl Recorded for HugeEvent {
     }
 }
 
-/// Such an event was offered for ever, and nothing behind it was written.
+/// Earlier, such an event was offered for ever, and nothing after it was written.
 #[test]
 fn an_event_that_no_record_can_hold_is_refused_and_the_next_one_is_taken() {
     let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
@@ -279,7 +279,7 @@ fn closed_segments_are_handed_over_from_each_disk() {
     assert_eq!(medium.paths(), expected, "each with its checksum");
 }
 
-/// A storage that keeps about three segments of one event each and has written this number of events.
+/// Returns a storage that keeps about three segments of one event each and has written this number of events.
 fn kept(medium: &SimulatedStorage, clock: &SimulatedClock, events: u32) -> Storage<SimulatedDisk> {
     let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
     let pool = Pool::new(PoolConfig::heap("records", 4 << 10, 64)).expect("there is memory");
@@ -328,7 +328,7 @@ fn segments_that_are_deleted_count_as_kept_until_they_are_gone() {
 fn writing_waits_where_files_come_faster_than_they_are_deleted() {
     let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
     let mut storage = kept(&medium, &clock, 5);
-    // Removals take a second each from here on, and everything else what it took.
+    // From here on removals take a second each, and all other operations the usual time.
     let mut number = 5;
     let begin = clock.now();
     storage.removals.begun(StreamIndex(0), never_gone(1));
@@ -344,13 +344,13 @@ fn writing_waits_where_files_come_faster_than_they_are_deleted() {
     assert_eq!(storage.add(clock.now(), number, &TestEvent::new(9, 100), streams(&[0])), Filed::Taken);
 }
 
-/// A segment that the disk was never asked to delete.
+/// Returns a segment that the disk was never asked to delete.
 fn never_gone(segment: u32) -> Closed {
     let name = SegmentName { run: RunNumber(9), writer: NodeId::builder(0), stream: StreamName::UNNAMED, segment };
     Closed { name, bytes: 0, events: 0 }
 }
 
-/// The disk has three batches, refuses one, and gives those behind it back with it: they are written in their order.
+/// The disk has three batches, rejects one, and returns the ones after it as well. They are written in order.
 #[test]
 fn several_batches_are_with_the_disk_and_end_in_their_order() {
     let one_byte_short = DiskFaults { capacity: 0, ..DiskFaults::default() };

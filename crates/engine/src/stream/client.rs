@@ -1,4 +1,4 @@
-//! A subscriber: connects, says what it wants, takes chunks, and comes back when the connection breaks.
+//! A subscriber: it connects, subscribes, receives chunks, and reconnects when the connection breaks.
 
 use super::{StreamIncoming, StreamReader};
 use crate::Drive;
@@ -10,54 +10,54 @@ use ropewalk_wire::stream::{ChunkHead, Down, DownRefused, End, Hello, Loss, Mess
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a [`StreamClient`] is to be.
+/// Configuration of a [`StreamClient`].
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The server.
+    /// Address of the server.
     pub address: String,
-    /// Its name, for people.
+    /// Readable name.
     pub name: String,
-    /// What it wants.
+    /// The subscription.
     pub wanted: Subscribe,
-    /// What it sends to e-links, once.
+    /// Messages sent to e-links, once.
     pub down: Vec<Down>,
-    /// How long it waits before it connects again; without, the first end is the end.
+    /// Pause before it reconnects; `None`: it does not reconnect.
     pub reconnect: Option<Duration>,
-    /// It leaves after this many chunks.
+    /// Number of chunks after which it disconnects.
     pub chunks: Option<u64>,
-    /// Longer chunks are malformed.
+    /// Maximum chunk length. Longer chunks are malformed.
     pub most_chunk_bytes: u32,
 }
 
-/// Where it stands.
+/// State of the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientState {
     /// Not connected; tries again at this time.
     Away(Instant),
-    /// Connected, and not yet subscribed.
+    /// Connected, not yet subscribed.
     Asking,
-    /// Chunks come.
+    /// Subscribed: chunks are being received.
     Subscribed,
-    /// It has what it wanted, or the server has said the end.
+    /// Complete: it has the requested chunks, or the server has announced the end.
     Done,
-    /// It was refused.
+    /// Refused by the server.
     Refused(RefuseReason),
-    /// The connection failed or broke, for this reason, and it does not come back.
+    /// The connection failed or broke for this reason, and the client does not reconnect.
     Lost(String),
 }
 
-/// What it got.
+/// Account of received data.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientReport {
-    /// Chunks.
+    /// Received chunks.
     pub chunks: u64,
-    /// Their bytes.
+    /// Received bytes.
     pub bytes: u64,
-    /// How often it subscribed.
+    /// Number of subscriptions.
     pub connections: u64,
-    /// What the server dropped, as far as it said so; of all connections.
+    /// Chunks that the server dropped, as far as it reported them; of all connections.
     pub lost: Loss,
-    /// What the server said at the end.
+    /// The server's announcement of the end.
     pub end: Option<End>,
     /// Messages to e-links that the server refused, and the first of them.
     pub down_refused: u64,
@@ -65,7 +65,7 @@ pub struct ClientReport {
     pub first_down_refused: Option<DownRefused>,
 }
 
-/// Takes chunks from a server and gives them to `take`.
+/// Receives chunks from a server and passes them to `take`.
 pub struct StreamClient<D, F> {
     config: ClientConfig,
     endpoints: D,
@@ -76,12 +76,12 @@ pub struct StreamClient<D, F> {
     reader: StreamReader,
     state: ClientState,
     report: ClientReport,
-    /// What the server dropped over this connection, as it said last.
+    /// Chunks dropped by the server over this connection, as last reported.
     lost: Loss,
 }
 
 impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
-    /// Connects at the first turn.
+    /// Creates a client. It connects at the first turn.
     pub fn new(config: ClientConfig, endpoints: D, staging: Staging, take: F) -> Self {
         let reader = StreamReader::new(config.most_chunk_bytes);
         Self {
@@ -98,17 +98,17 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
         }
     }
 
-    /// Where it stands.
+    /// Returns its state.
     pub const fn state(&self) -> &ClientState {
         &self.state
     }
 
-    /// What it got so far.
+    /// Returns its account so far.
     pub const fn report(&self) -> &ClientReport {
         &self.report
     }
 
-    /// It has enough.
+    /// Stops the client.
     pub fn stop(&mut self) {
         if let Some(endpoint) = self.endpoint.take() {
             self.endpoints.abort(endpoint);
@@ -131,7 +131,7 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
         }
     }
 
-    /// The connection is gone.
+    /// Handles the loss of the connection.
     fn lose(&mut self, why: String, now: Instant) {
         self.endpoint = None;
         if matches!(self.state, ClientState::Asking | ClientState::Subscribed | ClientState::Away(_)) {
@@ -142,14 +142,14 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
         }
     }
 
-    /// Says several things at once; where there is no room now there never will be: the queue is empty.
+    /// Sends several messages at once. If there is no room now there never will be: the queue is empty.
     fn say(&mut self, messages: &[Message]) {
         let mut bytes = Vec::new();
         messages.iter().for_each(|message| message.encode(&mut bytes));
         let slices: Option<Vec<Slice>> =
             bytes.chunks(self.staging.largest()).map(|piece| self.staging.write(piece)).collect();
         if let (Some(mut slices), Some(endpoint)) = (slices, self.endpoint) {
-            // The end of an endpoint comes as an event.
+            // The end of an endpoint is reported as an event.
             let _ = self.endpoints.send(endpoint, &mut slices);
         }
     }

@@ -1,5 +1,5 @@
-//! Messages of a chunk stream. Out: what waits for a subscriber, its heads, and its bytes by reference or copied. In: received
-//! from a stream of slices.
+//! Messages of a chunk stream. Output: the queue of a subscriber, with chunk heads, and chunk bytes by reference or
+//! copied. Input: decoded from a stream of slices.
 
 use ropewalk_flow::stream::{Router, SubscriberId};
 use ropewalk_memory::{ByteQueue, Payload, Slice, Staging};
@@ -10,27 +10,28 @@ use ropewalk_wire::stream::{
 };
 use std::ops::ControlFlow;
 
-/// Chunks that are smaller on average are copied: each piece of a list of pieces costs the system more than that. Over
-/// loopback copies were 1.25 times as fast as pieces at 512 B, 1.08 times at 768 B and 1 KB, 1.04 at 2 KB and 0.97 at 4 KB
-/// (`bench felix --case figure=subscriber` with other sizes, six pairs): beyond a block of 1 KiB they gain next to nothing.
+/// Chunks with a smaller average size are copied, because each piece of a scatter-gather list costs the system more
+/// than the copy. Over loopback copies were 1.25 times as fast as pieces at 512 B, 1.08 times at 768 B and 1 KB, 1.04
+/// at 2 KB and 0.97 at 4 KB (`bench felix --case figure=subscriber` with other sizes, six pairs): beyond a block of 1
+/// KiB they gain next to nothing.
 const COPIED_BELOW: u64 = 1024;
-/// A block with less room is not begun to fill with copies.
+/// Minimum room of a block in which copies are begun.
 const LEAST_COPY: usize = 16 << 10;
-/// For this many pieces there is room from the start.
+/// Initial capacity, in pieces.
 const USUAL_PIECES: usize = 4 * MOST_CHUNKS;
 
-/// What came of a message.
+/// Result of gathering a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Gathered {
-    /// It is there.
+    /// The message is ready.
     Message,
-    /// Not now: there is no room in the transport, or nowhere to write the heads.
+    /// There is no room in the transport now, or no memory for the heads.
     NoRoom,
-    /// The oldest chunk must be copied, and there is nowhere to copy it to.
+    /// The oldest chunk must be copied, and there is no memory for the copy.
     Uncopied,
 }
 
-/// Makes messages; the memory for it is used again.
+/// Makes messages, reusing its memory.
 pub(super) struct Gatherer {
     heads: Vec<ChunkHead>,
     encoded: Vec<u8>,
@@ -50,8 +51,8 @@ impl Gatherer {
         }
     }
 
-    /// Takes a message of at most `room` bytes for a subscriber. If it may lose chunks it must not hold the card's memory:
-    /// all that it is sent lies in `staging`.
+    /// Gathers a message of at most `room` bytes for a subscriber. A subscriber that may lose chunks must not hold the
+    /// card's memory: all its data lies in `staging`.
     pub(super) fn gather(
         &mut self,
         router: &mut Router,
@@ -81,7 +82,7 @@ impl Gatherer {
         if must_copy { self.copy_large(router, id, room, staging) } else { Gathered::NoRoom }
     }
 
-    /// Copies chunks into one block, and leaves room for their heads there.
+    /// Copies chunks into one block, leaving room for their heads.
     fn copy(
         &mut self,
         router: &mut Router,
@@ -111,7 +112,7 @@ impl Gatherer {
         self.slices.extend(copied);
     }
 
-    /// Takes chunks where they lie; with `must_copy`, only chunks that were copied.
+    /// Adds chunks by reference; with `must_copy`, only chunks that were copied.
     fn refer(&mut self, router: &mut Router, id: SubscriberId, room: usize, must_copy: bool) {
         router.take_each(id, room, |chunk| {
             if must_copy && !chunk.is_copy() {
@@ -147,10 +148,10 @@ impl Gatherer {
     }
 }
 
-/// One thing that came.
+/// A received message or chunk.
 #[derive(Debug)]
 pub enum StreamIncoming {
-    /// A message that is not chunks.
+    /// A message other than chunks.
     Control(Message),
     /// A chunk.
     Chunk(ChunkHead, Payload),
@@ -164,7 +165,7 @@ enum State {
     Chunks,
 }
 
-/// Reads the messages of one connection. A chunk is cut from the stream where it lies.
+/// Reads the messages of one connection. A chunk is cut from the stream in place.
 pub struct StreamReader {
     bytes: ByteQueue,
     state: State,
@@ -175,7 +176,7 @@ pub struct StreamReader {
 }
 
 impl StreamReader {
-    /// A reader of a new connection. A longer chunk is malformed.
+    /// Creates a reader of a new connection. A longer chunk is malformed.
     pub fn new(most_chunk_bytes: u32) -> Self {
         let (bytes, scratch, heads) = (ByteQueue::new(), Vec::new(), Vec::new());
         Self { bytes, state: State::Frame, scratch, heads, next: 0, most_chunk_bytes }
@@ -186,10 +187,10 @@ impl StreamReader {
         self.bytes.push(slice);
     }
 
-    /// The next message or chunk; `None` if more bytes are needed.
+    /// Returns the next message or chunk; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If the bytes are no messages: the connection is of no more use.
+    /// If the bytes are not messages. The connection is then unusable.
     pub fn next_incoming(&mut self) -> Result<Option<StreamIncoming>, FrameError> {
         loop {
             match self.state {
@@ -238,7 +239,7 @@ impl StreamReader {
         }
     }
 
-    /// The first `length` bytes in one piece, if they all came.
+    /// Returns the first `length` bytes in one piece, if all of them have arrived.
     fn gather(&mut self, length: usize) -> Option<&[u8]> {
         if self.bytes.front().len() < length {
             self.scratch.resize(length, 0);

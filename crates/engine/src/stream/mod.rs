@@ -6,11 +6,11 @@
 //!                                  | loop-back    |  +----Subscribe, Down---+
 //!                                  +-- DownLink <-+
 //! ```
-//! [`CardServer`] is `StreamInput` and `StreamServer` together. Where a readout unit reads the card it decodes once for
-//! its events and for the subscribers, and has a `StreamServer` alone.
+//! [`CardServer`] combines `StreamInput` and `StreamServer`. A readout unit that reads the card decodes once for its
+//! events and for the subscribers, and has only a `StreamServer`.
 //!
-//! The heads of a message are staged in one piece; the chunks' bytes follow as slices of the ring, by reference, or copied
-//! in one piece if they are small.
+//! The heads of a message are staged in one piece. The chunks' bytes follow as slices of the ring, by reference, or are
+//! copied into one piece if they are small.
 
 mod client;
 mod message;

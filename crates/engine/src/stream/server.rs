@@ -1,5 +1,5 @@
-//! The router on endpoints: subscribers come and go, chunks leave. The reader of the card gives them to the router;
-//! [`CardServer`] reads one card itself.
+//! The router on endpoints: it handles subscribers and sends chunks. The reader of the card gives the chunks to the
+//! router; [`CardServer`] reads one card itself.
 
 use super::message::{Gathered, Gatherer};
 use super::{StreamIncoming, StreamReader};
@@ -21,31 +21,33 @@ use ropewalk_wire::stream::{
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Messages sent in one turn at most.
+/// Maximum number of messages sent in one turn.
 const MESSAGES_A_TURN: usize = 64;
-/// Connections beside those of subscribers: they have not said what they want yet, or are refused.
+/// Maximum number of connections beside those of subscribers: not yet subscribed, or refused.
 const STRANGERS: usize = 16;
-/// A connection without a hello after this time is closed.
+/// Time-out for a connection's hello.
 const HELLO_TIME: Duration = Duration::from_secs(5);
-/// Bytes of a block that heads and copies are staged in.
+/// Size of a block in which heads and copies are staged, in bytes.
 const STAGING_BLOCK: usize = 128 << 10;
-/// Blocks beside the ones that can be in the transport: none of them is ever quite full.
+/// Number of blocks in addition to those that can be in the transport: none of them is ever quite full.
 const STAGING_SPARE: usize = 8;
-/// Chunks of several pieces that wait with references of their own, for groups and while the card has no room.
+/// Number of chunks of several pieces that wait with references of their own, for groups and while the card has no
+/// room.
 const CHAINS: usize = 4 << 10;
-/// Bytes for e-links that wait for the card.
+/// Maximum number of bytes for e-links that wait for the card.
 const DOWN_BYTES: usize = 1 << 20;
 
-/// What a [`StreamServer`] is to be.
+/// Configuration of a [`StreamServer`].
 #[derive(Copy, Clone, Debug)]
 pub struct ServerConfig {
-    /// Its queues.
+    /// Configuration of its queues.
     pub router: RouterConfig,
-    /// Nothing is read from the card before this many subscribers want something.
+    /// Number of subscribers that must have subscribed before the card is read.
     pub wait_for: u32,
-    /// What is sent to e-links comes back as if front ends had said it. Without, there is no down-link: it is refused.
+    /// Whether messages to e-links are returned as if front ends had sent them. Otherwise there is no down-link: such
+    /// messages are refused.
     pub loop_back: bool,
-    /// The most bytes in the transport of one subscriber.
+    /// Maximum number of bytes in the transport of one subscriber.
     pub transport_bytes: usize,
 }
 
@@ -55,31 +57,32 @@ impl Default for ServerConfig {
     }
 }
 
-/// What a server did.
+/// Account of a server.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ServerReport {
-    /// Chunks that were received.
+    /// Received chunks.
     pub received: u64,
     /// Received chunks that no subscriber wanted.
     pub unwanted: u64,
-    /// All subscribers together, those included who left.
+    /// Sum over all subscribers, including those that left.
     pub subscribers: SubscriberAccount,
-    /// Subscribers that came.
+    /// Subscribers that joined.
     pub joined: u64,
     /// Bytes copied: of small chunks, and for subscribers that may lose chunks.
     pub copied_bytes: u64,
-    /// Connections that were refused, or said what makes no sense.
+    /// Connections that were refused, or sent invalid messages.
     pub refused: u64,
     /// Messages to e-links: accepted and refused.
     pub down: (u64, u64),
 }
 
-/// Serves the chunks that its router is given. Its turn has two halves, between which the card is read.
+/// Serves the chunks that its router gets. A turn has two halves, between which the card is read.
 pub struct StreamServer<D> {
     endpoints: D,
     events: Vec<Event>,
     router: Router,
-    /// Where messages to e-links go: into the blocks of an emulated card, which says them back. None without a down-link.
+    /// The down-link: messages to e-links go into the blocks of an emulated card, which returns them. `None` without a
+    /// down-link.
     loop_back: Option<(DownLink, Decoder)>,
     /// Messages to e-links: accepted and refused.
     down: (u64, u64),
@@ -93,14 +96,14 @@ pub struct StreamServer<D> {
     transport_bytes: usize,
     joined: u64,
     refused: u64,
-    /// For queues, when the card needed its memory.
+    /// Bytes copied for queues when the card needed its memory.
     evacuated_bytes: u64,
     gatherer: Gatherer,
 }
 
 impl<D: Dispatcher> StreamServer<D> {
-    /// Serves a card of such blocks on `endpoints`, which listen already. What is looped back is staged in `staging`,
-    /// whose blocks have 64 KiB at least.
+    /// Serves a card with blocks of this format on `endpoints`, which listen already. Looped-back data is staged in
+    /// `staging`, whose blocks have at least 64 KiB.
     pub fn new(config: ServerConfig, format: BlockFormat, endpoints: D, staging: Staging) -> Self {
         prepare_chains(CHAINS);
         Self {
@@ -125,7 +128,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// Where the chunks go that the card brings.
+    /// Returns the router, which takes the card's chunks.
     pub const fn router_mut(&mut self) -> &mut Router {
         &mut self.router
     }
@@ -139,19 +142,19 @@ impl<D: Dispatcher> StreamServer<D> {
         work
     }
 
-    /// Whether there were as many subscribers as it waits for: before that nothing is to be read from the card.
+    /// Returns whether all awaited subscribers have subscribed. Before that nothing is to be read from the card.
     pub const fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// The second half: sends what is due.
+    /// The second half of a turn: sends due data.
     pub fn send_all(&mut self, now: Instant) -> usize {
         let work = self.send(now);
         self.tend(now);
         work
     }
 
-    /// Whether a subscriber that must lose nothing has not taken everything that it was given.
+    /// Returns whether a subscriber that must not lose chunks has not taken all of its chunks.
     pub fn holds_card(&self) -> bool {
         self.connections.iter().flatten().any(|one| {
             let waits = |id| self.router.account(id).is_some_and(|account| account.queued > 0);
@@ -159,13 +162,13 @@ impl<D: Dispatcher> StreamServer<D> {
         })
     }
 
-    /// Whether no chunk waits for a subscriber.
+    /// Returns whether no chunk waits for a subscriber.
     pub fn is_settled(&self) -> bool {
         self.router.is_empty()
     }
 
-    /// Ends the connections for which something waits. What no other subscriber takes of it is dropped. Returns how
-    /// many.
+    /// Closes the connections with queued chunks. Chunks that no other subscriber takes are dropped. Returns the number
+    /// of connections.
     pub fn cut_off_holders(&mut self, now: Instant) -> usize {
         let holds =
             |one: &Connection| one.id.is_some_and(|id| self.router.queued(id).chunks > 0).then_some(one.endpoint);
@@ -177,41 +180,41 @@ impl<D: Dispatcher> StreamServer<D> {
         holders.len()
     }
 
-    /// Subscribers that the router knows and whose connection is gone, for checkers: there are none.
+    /// Returns the number of subscribers in the router without a connection, for checkers. It must be 0.
     pub fn absent(&self) -> usize {
         let connected = self.connections.iter().flatten().filter(|one| one.id.is_some()).count();
         self.router.subscriber_count().abs_diff(connected)
     }
 
-    /// The card delivers no more data: sends queued chunks, then reports the end to all subscribers.
+    /// Ends the input: sends queued chunks, then reports the end to all subscribers.
     pub const fn end(&mut self) {
         self.is_ending = true;
         self.router.finish();
     }
 
-    /// Whether all subscribers have got the end and have gone.
+    /// Returns whether all subscribers have received the end and disconnected.
     pub fn is_done(&self) -> bool {
         self.is_over() && self.connections.iter().all(Option::is_none)
     }
 
-    /// When the next turn is due even if nothing happens.
+    /// Returns when the next turn is due even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
         let strangers = self.connections.iter().flatten().filter(|one| one.id.is_none() && !one.is_ending);
         let hello = strangers.map(|one| one.since.after(HELLO_TIME)).min();
         [self.endpoints.next_deadline(), self.router.next_deadline(), hello].into_iter().flatten().min()
     }
 
-    /// Before the thread sleeps: false if there is something to do right now.
+    /// Prepares the thread's sleep. Returns false if there is work to do immediately.
     pub fn prepare_wait(&mut self) -> bool {
         self.endpoints.prepare_wait()
     }
 
-    /// Becomes readable when a peer connects, sends something, or has room again.
+    /// Returns a descriptor that becomes readable when a peer connects, sends something, or has room again.
     pub fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.endpoints.wait_descriptor()
     }
 
-    /// What it did so far.
+    /// Returns the account so far.
     pub fn report(&self) -> ServerReport {
         let (received, unwanted) = self.router.received();
         ServerReport {
@@ -267,7 +270,7 @@ impl<D: Dispatcher> StreamServer<D> {
 
     fn established(&mut self, endpoint: Endpoint, now: Instant) {
         let index = endpoint.index();
-        // A staging pool for each: a subscriber that does not read must not keep the blocks of others.
+        // Each subscriber has its own staging pool: one that does not read must not keep the blocks of others.
         let blocks = self.transport_bytes.div_ceil(STAGING_BLOCK) + STAGING_SPARE;
         let Ok(pool) = Pool::new_untouched(PoolConfig::anonymous("subscriber", STAGING_BLOCK, blocks)) else {
             self.refused += 1;
@@ -290,7 +293,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// Ends a connection that is of no use: nothing more is said to it.
+    /// Aborts an unusable connection without a further message.
     fn abort(&mut self, endpoint: Endpoint, now: Instant) {
         self.refused += 1;
         self.endpoints.abort(endpoint);
@@ -315,7 +318,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// What a subscriber says; an error where it makes no sense from it, or now.
+    /// Handles a message of a subscriber. An error means that it is invalid in the present state.
     fn hear(&mut self, endpoint: Endpoint, message: Message, now: Instant) -> Result<(), FrameError> {
         let connection = self.connection(endpoint).ok_or(FrameError::Meaning)?;
         let answer = match message {
@@ -359,7 +362,7 @@ impl<D: Dispatcher> StreamServer<D> {
         if connection.say(&answer) { Ok(()) } else { Err(FrameError::Long) }
     }
 
-    /// Takes bytes for an e-link, or says why not.
+    /// Takes bytes for an e-link, or returns the reason of the refusal.
     fn send_down(&mut self, down: &Down) -> Result<(), DownRefusal> {
         let taken = match &mut self.loop_back {
             None => Err(DownRefusal::NoDownLink),
@@ -370,7 +373,7 @@ impl<D: Dispatcher> StreamServer<D> {
         taken
     }
 
-    /// What was sent to e-links comes back from the emulated card.
+    /// Returns messages to e-links as data of the emulated card.
     fn loop_back(&mut self, now: Instant) {
         let Some((down, decoder)) = &mut self.loop_back else { return };
         let (router, staging) = (&mut self.router, &mut self.staging);
@@ -423,13 +426,13 @@ impl<D: Dispatcher> StreamServer<D> {
         let gathered = self.gatherer.gather(&mut self.router, id, room, &mut connection.staging);
         connection.blocked_with = (gathered != Gathered::Message).then_some(has_room);
         match gathered {
-            // It has room, as was seen; if it has ended meanwhile that is the next event, and what it was sent is lost
-            // with it.
+            // There is room, as checked. If it has ended meanwhile that is the next event, and the message is lost with
+            // it.
             Gathered::Message => self.endpoints.send(endpoint, &mut self.gatherer.slices).is_ok(),
             Gathered::NoRoom => false,
             Gathered::Uncopied => {
                 if is_empty {
-                    // All blocks are free, and they are not enough.
+                    // All blocks are free, and still not enough.
                     self.router.drop_oldest(id);
                 }
                 false
@@ -437,7 +440,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// The card has no room: takes its memory back from subscribers that may lose chunks.
+    /// Frees the card's memory when it has no room: copies the queued chunks of subscribers that may lose chunks.
     pub fn relieve(&mut self) {
         if is_planted(Flaw::MonitorHoldsCard) {
             return;
@@ -454,7 +457,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// Looks after connections: unblocks, cuts off silent ones, and announces the end.
+    /// Maintains the connections: unblocks, closes silent ones, and announces the end.
     fn tend(&mut self, now: Instant) {
         let is_over = self.is_over();
         for index in 0..self.connections.len() {
@@ -479,7 +482,7 @@ impl<D: Dispatcher> StreamServer<D> {
                 }
                 self.endpoints.close(endpoint);
             } else if let (Some(blocked_with), Some(id)) = (connection.blocked_with, id) {
-                // Half of the queue is free again, and more than was not enough; or all of it.
+                // Half of the queue is free again, with more room than was insufficient before; or all of it is free.
                 let (queued, room) = (self.endpoints.queued(endpoint), self.endpoints.send_room(endpoint));
                 if queued == 0 || queued <= room && room > blocked_with {
                     connection.blocked_with = None;
@@ -489,27 +492,27 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// Whether nothing more will come and nothing waits.
+    /// Returns whether no further chunk will come and none waits.
     fn is_over(&self) -> bool {
         self.is_ending && self.router.is_empty()
     }
 }
 
-/// Bytes of the messages to a subscriber while chunks flow.
+/// Usual size of the messages to a subscriber while chunks flow.
 const USUAL_BYTES: usize = 256;
 
-/// What a server knows about a connection.
+/// State of a connection.
 pub(super) struct Connection {
     pub(super) endpoint: Endpoint,
-    /// Where its heads, messages and copies are staged.
+    /// Memory for its heads, messages and copies.
     pub(super) staging: Staging,
     pub(super) reader: StreamReader,
-    /// When it came to stand.
+    /// When it was opened.
     pub(super) since: Instant,
     pub(super) is_welcome: bool,
-    /// From its first subscription on.
+    /// Set from its first subscription on.
     pub(super) id: Option<SubscriberId>,
-    /// Dropped chunks that were reported to the subscriber.
+    /// Number of dropped chunks that were reported to the subscriber.
     pub(super) told: u64,
     /// Bytes in the transport's queue when it had no room for the next message.
     blocked_with: Option<usize>,
@@ -517,7 +520,7 @@ pub(super) struct Connection {
     pub(super) is_ending: bool,
     /// Encoded messages that wait for room.
     outgoing: Vec<u8>,
-    /// Their slice on its way; empty, and made once.
+    /// Scratch list for their slice; empty, and allocated once.
     slices: Vec<Slice>,
 }
 
@@ -538,7 +541,7 @@ impl Connection {
         }
     }
 
-    /// Queues a message, to be sent as soon as there is room. Returns false if too much is queued already: the
+    /// Queues a message, to be sent as soon as there is room. Returns false if too much is queued already, because the
     /// subscriber does not read.
     pub(super) fn say(&mut self, message: &Message) -> bool {
         message.encode(&mut self.outgoing);
@@ -569,7 +572,7 @@ pub struct CardServer<D> {
 }
 
 impl<D: Dispatcher> CardServer<D> {
-    /// Serves what `input` brings; the rest is as for [`StreamServer::new`].
+    /// Serves the chunks of `input`. For the other arguments see [`StreamServer::new`].
     pub fn new(config: ServerConfig, input: StreamInput, endpoints: D, staging: Staging) -> Self {
         let server = StreamServer::new(config, input.format(), endpoints, staging);
         Self { input, server, is_stopped: false }
@@ -580,7 +583,7 @@ impl<D: Dispatcher> CardServer<D> {
         self.is_stopped = true;
     }
 
-    /// Counts of the chunks read from the card, and of what subscribers got of them.
+    /// Returns the counts of the chunks read from the card, and of their delivery to subscribers.
     pub fn report(&self) -> (StreamCounts, ServerReport) {
         (self.input.counts(), self.server.report())
     }

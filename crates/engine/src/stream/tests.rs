@@ -1,4 +1,4 @@
-//! Subscribers over the simulated network and real sockets: who gets what, who waits, who goes and comes back.
+//! Subscribers over the simulated network and real sockets: delivery, waiting, leaving and reconnecting.
 
 use super::*;
 use crate::Drive;
@@ -23,7 +23,7 @@ use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant as SystemInstant};
 
-/// Longer than anything here takes.
+/// Longer than any test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const FORMAT: BlockFormat = BlockFormat::NARROW;
@@ -36,7 +36,7 @@ fn tcp() -> Tcp {
     let config = TcpConfig {
         mechanism: Mechanism::Epoll,
         send_queue_bytes: 128 << 10,
-        // Small, so that a subscriber that does not read is felt soon.
+        // Small, so that a subscriber that does not read soon has an effect.
         socket_send_buffer: 16 << 10,
         socket_receive_buffer: 16 << 10,
         ..TcpConfig::default()
@@ -86,7 +86,7 @@ impl Host {
         Self { server, address, writer, card, blocks: Vec::new(), turns }
     }
 
-    /// The card writes as much as there is room for; then the server has its turn.
+    /// Turns the host: the card writes as much as there is room for, then the server has its turn.
     fn turn(&mut self) {
         loop {
             if self.blocks.is_empty() && self.card.turns() < self.turns {
@@ -121,7 +121,7 @@ impl Host {
     }
 }
 
-/// The numbers of the chunks that came, by e-link.
+/// The numbers of the received chunks, by e-link.
 type Came = Rc<RefCell<BTreeMap<u16, Vec<u64>>>>;
 
 /// Notes a chunk, and checks that its bytes are the ones that the card sent.
@@ -203,7 +203,7 @@ fn a_slow_monitor_loses_chunks_of_its_own_and_learns_how_many() {
     let (came, slow_came) = (Came::default(), Came::default());
     let mut one = client(config(&host, wants(1, 3)), note(&came));
     let mut slow = client(config(&host, Subscribe { policy: Policy::Drop, ..wants(1, 3) }), note(&slow_came));
-    // The monitor subscribes, then sleeps until the other one has everything.
+    // The monitor subscribes, then sleeps until the other one has received everything.
     host.until("the end of the fast one", || {
         one.turn(MonotonicClock.now());
         if *slow.state() != ClientState::Subscribed {
@@ -232,7 +232,7 @@ fn a_slow_subscriber_with_back_pressure_holds_the_card_up_and_loses_nothing() {
         slow.turn(MonotonicClock.now());
         *slow.state() == ClientState::Subscribed
     });
-    // It sleeps; the server goes on until it stands still.
+    // It sleeps; the server continues until it makes no more progress.
     let mut still = 0;
     while still < 1000 {
         let before = host.server.report().1.received;
@@ -266,12 +266,12 @@ fn a_member_of_a_group_that_is_killed_is_followed_by_the_others() {
     let (came, killed_came) = (came.borrow(), killed_came.borrow());
     let total = host.server.report().1.subscribers;
     assert!(total.is_balanced() && total.dropped.total() == 0, "{total:?}");
-    // Each event's three chunks went to the same one, as far as all its e-links had come when it was killed.
+    // Each event's three chunks went to the same subscriber, as far as all its e-links had arrived when it was killed.
     let last = (1..=3).filter_map(|elink| killed_came[&elink].last()).min().expect("500 chunks came");
     for number in killed_came[&3].iter().filter(|number| *number <= last) {
         assert!((1..=2).all(|elink| killed_came[&elink].contains(number)), "{number}");
     }
-    // What is in neither list was on its way to the one that was killed, in its transport.
+    // Chunks in neither list were in the transport of the killed subscriber.
     let got = came.values().chain(killed_came.values()).flatten().count() as u64;
     assert!(got <= 9000 && total.sent == 9000 && came.values().all(|numbers| numbers.contains(&3000)), "{got}");
 }
@@ -288,7 +288,7 @@ fn a_client_that_is_cut_off_comes_back_and_goes_on() {
         one.turn(MonotonicClock.now());
         count() > 100
     });
-    // The server is gone, and one with the same address comes.
+    // The server is gone, and another one starts at the same address.
     let address = host.address.clone();
     drop(host);
     let mut next = Host::at(&address, u64::MAX, 0);

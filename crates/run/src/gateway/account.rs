@@ -1,4 +1,4 @@
-//! What gateways add to the account of a run: gateways, the farm, and the equations that do not hold.
+//! The part of a run's account on gateways: gateways, the farm, and the equations that do not hold.
 
 use super::flow_summary::{FlowSummary, FlowTotals, SENT, is_explained};
 use super::snapshot::GatewaySnapshot;
@@ -12,21 +12,21 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What gateways, farm nodes and emulated sources of this process add to the account of a run.
+/// The part of a run's account on the gateways, farm nodes and emulated sources of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayAccount {
     pub(crate) flows: BTreeMap<String, FlowSummary>,
     pub(crate) gateways: BTreeMap<String, GatewaySummary>,
-    /// None without a farm node in this process.
+    /// `None` without a farm node in this process.
     pub(crate) farm: Option<FarmNodeReport>,
     pub(crate) failing_disks: Vec<FailingDisk>,
     pub(crate) unbalanced: Vec<UnbalancedSummary>,
-    /// What happened to packets and events, for the exit status.
+    /// Facts on packets and events, for the exit status.
     pub(crate) facts: Facts,
 }
 
 impl GatewayAccount {
-    /// From what is known now. `running`: from start to stop.
+    /// Creates the account of the current state. `running` is the time from start to stop.
     pub(crate) fn new(snapshot: &GatewaySnapshot, flows: &[FlowSection], running: Duration) -> Self {
         let each = flows.iter().enumerate();
         let totals: Vec<FlowTotals> = each.map(|(index, flow)| FlowTotals::new(snapshot, index, flow)).collect();
@@ -57,7 +57,7 @@ impl GatewayAccount {
     }
 }
 
-/// Losses at addresses that flows share, and events that were not written.
+/// Returns the losses at addresses that flows share, and the events that were not written.
 fn facts_of(gateway: &GatewayReport) -> [(Fact, u64); 2] {
     let lost = gateway.received_together().map_or(0, |input| input.lost.total());
     [(Fact::DatagramsLost, lost), (Fact::Unwritten, gateway.not_written)]
@@ -67,7 +67,7 @@ fn of_gateway(equation: &str, gateway: &str) -> UnbalancedSummary {
     UnbalancedSummary { gateway: Some(gateway.to_owned()), ..UnbalancedSummary::new(equation) }
 }
 
-/// The equation of a gateway's files, if it does not hold.
+/// Returns the equation of a gateway's files, if it does not hold.
 fn unwritten((name, report): &(String, GatewayReport)) -> Option<UnbalancedSummary> {
     report.storage.filter(|_| report.is_over)?;
     let stored: u64 = report.flows.iter().map(|flow| flow.events.stored).sum();
@@ -75,14 +75,15 @@ fn unwritten((name, report): &(String, GatewayReport)) -> Option<UnbalancedSumma
     (stored != report.written + report.not_written + report.left_out).then(|| of_gateway(equation, name))
 }
 
-/// The equation of a gateway's streams, if it does not hold for one of them.
+/// Returns the equation of a gateway's streams, if it does not hold for one of them.
 fn streams_unbalanced((name, report): &(String, GatewayReport)) -> Option<UnbalancedSummary> {
     let holds = |stream: &StreamAccount| stream.selected == stream.accounted();
     let equation = "selected by a stream = prescaled away + written + failed + in flight";
     (!report.streams.iter().all(holds)).then(|| of_gateway(equation, name))
 }
 
-/// The equation of a gateway's inputs, if it does not hold. Their counts are read now and then, and once more at the end.
+/// Returns the equation of a gateway's inputs, if it does not hold. Their counts are read periodically, and once more
+/// at the end.
 fn not_taken((name, report): &(String, GatewayReport)) -> Option<UnbalancedSummary> {
     let handed_on: u64 = report.received.iter().map(|input| input.packets).sum();
     let received: u64 = report.flows.iter().map(|flow| flow.packets.packets.received).sum();
@@ -90,8 +91,8 @@ fn not_taken((name, report): &(String, GatewayReport)) -> Option<UnbalancedSumma
     (report.is_over && handed_on != received).then(|| of_gateway(equation, name))
 }
 
-/// The equation of what was sent, of all flows together, where some of them share an input. It needs the number of packets
-/// that each of those flows sent, which only the process of its sources knows.
+/// Returns the equation of sent packets for all flows together, if some of them share an input. It needs the number of
+/// packets that each of those flows sent, which only the process of its sources knows.
 fn unexplained_together(snapshot: &GatewaySnapshot, flows: &[FlowTotals]) -> Option<UnbalancedSummary> {
     let is_over = snapshot.gateways.iter().all(|(_, gateway)| gateway.is_over);
     let mut mixed = flows.iter().filter(|flow| flow.is_mixed).peekable();
@@ -238,7 +239,7 @@ pub struct WritingSummary {
 }
 
 impl GatewaySummary {
-    /// Of a gateway with these flows, and with hardware or without.
+    /// Creates the summary of a gateway with these flows, and with or without hardware.
     pub(super) fn new(report: &GatewayReport, hardware: Option<&Shown>, flows: &[FlowSection]) -> Self {
         let together = report.received_together().unwrap_or_default();
         let written = report.storage.unwrap_or_default();
@@ -282,7 +283,7 @@ impl ThrottleSummary {
     }
 }
 
-/// The events of a gateway in which sources were masked in mid-run.
+/// Returns the events of a gateway in which sources were masked during the run.
 fn masked(report: &GatewayReport, flows: &[FlowSection]) -> BTreeMap<String, Vec<MaskedSummary>> {
     let mut masked = BTreeMap::new();
     for (known, section) in report.flows.iter().zip(flows) {

@@ -1,4 +1,4 @@
-//! From a configuration to running threads: sockets, pools, drives, wiring.
+//! From a configuration to running threads: sockets, pools, drives and their connections.
 
 use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
@@ -35,16 +35,16 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The part of a system with gateways that is in this process.
+/// The part of a system with gateways that runs in this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SystemPart {
-    /// Everything, emulators included.
+    /// Everything, including emulators.
     Whole,
     /// One gateway, by its name.
     Gateway(String),
-    /// The emulated sources of these flows, by their names; of all if none is named.
+    /// The emulated sources of these flows, given by name; of all flows if none is named.
     Sources(Vec<String>),
-    /// These emulated nodes, by their numbers.
+    /// These emulated nodes, given by number.
     Nodes(core::ops::Range<u16>),
 }
 
@@ -62,30 +62,31 @@ impl SystemPart {
     }
 }
 
-/// Memory for what nodes say and what is sent: block and blocks.
+/// Memory for messages of nodes and for sent data: block size and number of blocks.
 pub(super) const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
 /// Memory of a gateway's or a node's sender.
 pub(super) const SEND_MEMORY: (usize, usize) = (256 << 10, 16);
-/// Memory of an emulated source's sender: one for each source, and there may be hundreds.
+/// Memory of an emulated source's sender. There is one for each source, and there may be hundreds.
 const SOURCE_MEMORY: (usize, usize) = (32 << 10, 4);
-/// Packets that a source queues before it calls the system.
+/// Number of packets that a source queues before it calls the system.
 const SOURCE_BATCH: usize = 16;
 /// Memory for records on their way to the disk, and for packets that are moved.
 const RECORDS_MEMORY: (usize, usize) = (256 << 10, 128);
-/// Blocks of it for the batch that is gathered meanwhile.
+/// Number of its blocks for the batch that is gathered meanwhile.
 const SPARE_RECORDS: usize = 16;
-/// Packets that a system call receives or sends at most.
+/// Maximum number of packets in one receive or send call.
 pub(super) const BATCH: usize = 256;
-/// What the kernel may hold for a receiver of messages.
+/// Size of the kernel's buffer for a receiver of messages.
 pub(super) const SOCKET_BUFFER: usize = 32 << 20;
-/// Above this share of held memory, in percent, packets are copied out of it.
+/// Share of held memory, in percent, above which packets are copied out of it.
 ///
-/// Above the mark at which the throttle stops the trigger: it is for what the trigger cannot stop any more.
+/// It is above the mark at which the throttle stops the trigger: it is meant for packets that the trigger can no longer
+/// stop.
 const EVACUATE_ABOVE: usize = 90;
 
 /// The addresses of all parts.
 struct Places {
-    /// By input queue: nodes.
+    /// By input queue: address for nodes.
     control: Vec<SocketAddrV4>,
     /// By input queue, by flow.
     listen: Vec<Vec<SocketAddrV4>>,
@@ -97,7 +98,7 @@ pub(super) fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, 
     Ok(Pool::new_untouched(PoolConfig::anonymous(name, block, blocks))?)
 }
 
-/// What is shared while everything is set up.
+/// State shared during the setup.
 struct Assembly<'a> {
     configuration: &'a Configuration,
     incarnation: Incarnation,
@@ -107,21 +108,21 @@ struct Assembly<'a> {
     pages: PageDirectory,
     base: RunBase,
     running: Gateways,
-    /// Where copies of events are requested.
+    /// Tap for copies of events.
     tap: Tap,
     /// By input queue of this process.
     lumisections: std::vec::IntoIter<LumisectionLine>,
-    /// What keeps the counts of filters.
+    /// Stores the counts of filters.
     archive: Archive,
-    /// Threads that are started once all of them can be: sources last, so that no receiver is late.
+    /// Threads that are started once all of them can be. Sources are last, so that every receiver exists before.
     gateways: Vec<Unit>,
     emulators: Vec<Unit>,
 }
 
-/// A thread's name and what it turns.
+/// A thread's name and its drives.
 type Unit = (String, Vec<DriveWithPage>);
 
-/// A part of a system with gateways, whose trigger they stop until the run starts.
+/// Sets up a part of a system with gateways, which stop the trigger until the run starts.
 pub(crate) fn prepare(
     configuration: &Configuration,
     part: &SystemPart,
@@ -155,7 +156,7 @@ pub(crate) fn prepare(
     assembly.start()
 }
 
-/// How far each flow's trigger has come, where it is in this process.
+/// Returns the gate of each flow's trigger, if it is in this process.
 fn gates(configuration: &Configuration, part: &SystemPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
     let events = events.or(configuration.run.events);
     let gate = |(index, flow): (usize, &FlowSection)| {
@@ -225,7 +226,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Where the triggers of this process receive from gateways.
+    /// Creates the receivers of messages from gateways for the triggers of this process.
     fn trigger_receivers(&self, part: &SystemPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
         let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &FlowSection)| {
             if gate.is_none() {
@@ -244,7 +245,7 @@ impl Assembly<'_> {
         self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
     }
 
-    /// What divides the run into lumisections.
+    /// Sets up the division of the run into lumisections.
     fn divide(&mut self, part: &SystemPart) -> Result<(), RunError> {
         let length = lumisection_length(self.configuration);
         if *part != SystemPart::Whole && self.configuration.gateway.len() > 1 {
@@ -264,7 +265,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// What watches the disks and transfers closed files.
+    /// Sets up the thread that watches the disks and the transfer of closed files.
     fn keep_files(&mut self, part: &SystemPart) -> Result<(), RunError> {
         if !self.configuration.writes_to_disk() {
             return Ok(());
@@ -280,7 +281,7 @@ impl Assembly<'_> {
         self.base.keep_files(self.configuration, &writers, &event_files, Vec::new())
     }
 
-    /// An input queue of a gateway.
+    /// Sets up an input queue of a gateway.
     fn queue(&mut self, queue: &InputQueue<'_>, mut inputs: Inputs, places: &mut Places) -> Result<(), RunError> {
         let (section, name, number) = (queue.gateway, queue.name(), queue.number);
         for (flow, address) in self.configuration.flow.iter().zip(&inputs.addresses) {
@@ -343,7 +344,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Where readers of a queue's decisions connect, by flow.
+    /// Sets up the links for readers of a queue's decisions, by flow.
     fn readers(&mut self, queue: &InputQueue<'_>) -> Result<Vec<Option<Box<dyn DecisionReaders + Send>>>, RunError> {
         let mut readers = Vec::new();
         for flow in &self.configuration.flow {
@@ -357,7 +358,7 @@ impl Assembly<'_> {
         Ok(readers)
     }
 
-    /// Where hardware reads the throttle's state, if `tell` is configured.
+    /// Sets up the report of the throttle's state to hardware, if `tell` is configured.
     fn hardware(&mut self, queue: &InputQueue<'_>) -> Result<Option<Arc<ThrottleBoard>>, RunError> {
         let Some(tell) = &queue.gateway.throttle.tell else { return Ok(None) };
         let name = queue.name();
@@ -371,7 +372,7 @@ impl Assembly<'_> {
         Ok(Some(board))
     }
 
-    /// Has one thread do all of an input queue's work, or two.
+    /// Assigns the work of an input queue to one thread, or to two.
     fn turn_on<R, L, S>(
         &mut self,
         architecture: Architecture,
@@ -402,7 +403,7 @@ impl Assembly<'_> {
                 let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.with_page(&receiver, receiving);
-                // The other half reports what it counts.
+                // The other half reports its counts.
                 let sending = DriveWithPage::new(Box::new(sending), self.pages.page(&sender, PageRole::Gateway, []));
                 self.gateways.push((receiver, vec![receiving]));
                 self.gateways.push((sender, vec![sending]));
@@ -411,19 +412,19 @@ impl Assembly<'_> {
         }
     }
 
-    /// An input queue with its page.
+    /// Returns an input queue with its page.
     fn with_page(&self, name: &str, drive: impl Drive + Send + 'static) -> DriveWithPage {
         let sources = self.configuration.flow.iter().flat_map(|flow| flow.sources.entries(false));
         let page = self.pages.page(name, PageRole::Gateway, sources.map(|(id, _)| OwnerLabel::source(SourceId(id))));
         DriveWithPage::new(Box::new(drive), page)
     }
 
-    /// The input queues of the gateways that are in this process.
+    /// Returns the input queues of the gateways in this process.
     fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = InputQueue<'_>> {
         self.configuration.input_queues().filter(move |queue| part.has_gateway(&queue.gateway.name))
     }
 
-    /// How an input queue writes.
+    /// Returns the storage configuration of an input queue.
     fn storage_config(&self, queue: &InputQueue<'_>) -> StorageConfig {
         let stored = self.configuration.flow.iter().filter(|flow| flow.output == Output::Storage);
         let entries = stored.flat_map(|flow| {
@@ -451,30 +452,30 @@ impl Assembly<'_> {
         }
     }
 
-    /// The output of an input queue that decides itself.
+    /// Creates the output of an input queue that decides itself.
     fn output(&mut self, queue: &InputQueue<'_>, sink: Option<Box<dyn EventSink>>) -> Result<EventOutput, RunError> {
         let Self { configuration, placement, archive, base, .. } = self;
         let slots = inputs::local_events(configuration);
         let of_unit = (NodeId::builder(queue.number), configuration.run.output.as_path());
         let filters = Filters { configuration, placement };
         let filter = filters.stage(&queue.name(), slots, of_unit, &mut base.watched, archive)?;
-        // In good time before the drive gives up what is left.
+        // Before the drive gives up the remaining events.
         let patience = configuration.timeouts.drain.0 / 2;
         Ok(EventOutput::new(sink, slots).with_filter(filter, patience))
     }
 
-    /// How an input queue writes files of events; `None` without `[file_based]`.
+    /// Returns how an input queue writes event files; `None` without `[file_based]`.
     fn event_files_config(&self, queue: &InputQueue<'_>) -> Option<EventFilesConfig> {
         let (configuration, name) = (self.configuration, queue.name());
         let own = (configuration.input_queues().count() > 1).then_some(name.as_str());
         event_files_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 
-    /// What takes its accepted events; `None` if nothing is written.
+    /// Creates the sink of its accepted events; `None` if nothing is written.
     fn sink(&self, queue: &InputQueue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
         let name = queue.name();
         let records = |config: &StorageConfig| {
-            // Fragments are copied into records: what is on its way to the disk lies here.
+            // Fragments are copied into records. Data on its way to the disk lies here.
             let (block, least) = RECORDS_MEMORY;
             let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
             let config = PoolConfig::anonymous(&pool_of(&name, Purpose::Records), block, blocks);
@@ -484,7 +485,7 @@ impl Assembly<'_> {
         sink(self.configuration, &name, configs, &self.placement, records)
     }
 
-    /// The nodes of this process, on one thread.
+    /// Sets up the nodes of this process, on one thread.
     fn nodes(&mut self, part: &SystemPart, places: &Places) -> Result<(), RunError> {
         let farm = Farm {
             section: &self.configuration.farm,
@@ -501,7 +502,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// The emulated trigger and sources of a flow, on a thread.
+    /// Sets up the emulated trigger and sources of a flow, on one thread.
     fn sources(&mut self, flow: usize, control: SocketReceiver, places: &Places) -> Result<(), RunError> {
         let section = &self.configuration.flow[flow];
         let (Some((sources, rate)), Some(gate)) = (inputs::sources(section), self.gates[flow].clone()) else {
@@ -513,7 +514,7 @@ impl Assembly<'_> {
             let Some(address) = section.sources.address.of(number) else { continue };
             let address = SocketAddrV4::new(address.ip, address.port);
             let config = SendConfig { batch: SOURCE_BATCH, ..SendConfig::new(carrier(section), address) };
-            // From the heap: there may be hundreds, and a mapping of its own takes the system a millisecond.
+            // From the heap: there may be hundreds, and a separate mapping takes the system a millisecond.
             let (block, blocks) = SOURCE_MEMORY;
             let staging = Staging::new(Pool::new_untouched(PoolConfig::heap(&name, block, blocks))?);
             senders.push(SocketSender::new(config, staging).map_err(packet_error(&name))?);
@@ -529,7 +530,7 @@ impl Assembly<'_> {
     }
 }
 
-/// A socket for what a gateway says to triggers.
+/// Creates a socket for a gateway's messages to triggers.
 fn trigger_sender(name: &str) -> Result<SocketSender, RunError> {
     let staging = Staging::new(pool(&format!("{name}-triggers"), CONTROL_MEMORY)?);
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);

@@ -1,4 +1,4 @@
-//! The farm: what gateways and nodes reach each other by, and the nodes.
+//! The farm: the links between gateways and nodes, and the nodes.
 
 use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemPart, pool};
 use super::inputs;
@@ -22,22 +22,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The longest message to a trigger, a gateway or a node; pushes are such messages.
+/// Maximum size of a message to a trigger, a gateway or a node, including pushed events.
 const LARGEST_MESSAGE: usize = 65_507;
-/// Memory for messages that come in over a socket: block and blocks.
+/// Memory for messages received over a socket: block size and number of blocks.
 const MESSAGES_MEMORY: (usize, usize) = (256 << 10, 16);
-/// Blocks that connections are received into, and how many each of them may hold.
+/// Memory for received data of connections: block size, and maximum number of blocks of each connection.
 const CONNECTION_MEMORY: (usize, usize) = (16 << 10, 16);
 /// Memory for decisions that readers have not taken: more than the queues of a few of them.
 const DECISIONS_MEMORY: (usize, usize) = (256 << 10, 64);
-/// How often a node gives a sign of life.
+/// Interval of a node's heartbeat.
 const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
-/// How long a node waits for the rest of an event.
+/// Time-out of a node for the rest of an event.
 const NODE_PATIENCE: Duration = Duration::from_millis(100);
-/// The longest event that a node takes.
+/// Maximum size of an event that a node accepts.
 const LARGEST_EVENT: u32 = 16 << 20;
 
-/// A socket for what nodes, gateways and triggers say to each other.
+/// Creates a socket for messages between nodes, gateways and triggers.
 pub(super) fn messages(name: &str, flow: Flow, address: SocketAddrV4) -> Result<SocketReceiver, RunError> {
     let memory = PacketMemory::pool(pool(&format!("{name}-control"), MESSAGES_MEMORY)?);
     let config =
@@ -51,8 +51,8 @@ fn endpoints(name: &str, peers: u16) -> Result<Tcp, RunError> {
     Tcp::new(TcpConfig::default(), pool).map_err(endpoint(name))
 }
 
-/// The way of a gateway's input queue to its nodes, and where they find it. `transmit` is what leaves through the queue of a
-/// card where packets come in.
+/// Creates the link of a gateway's input queue to its nodes. Returns it with its address. `transmit` sends through the
+/// queue of a card that receives the packets.
 pub(super) fn gateway_link(
     configuration: &Configuration,
     queue: &InputQueue<'_>,
@@ -81,7 +81,7 @@ pub(super) fn gateway_link(
     Ok((Box::new(Datagrams { receiver, sender }), address))
 }
 
-/// A sender, and the most bytes that a packet of it has.
+/// Returns a sender with its maximum packet size.
 fn sized<S: Sender + Send + 'static>(sender: S) -> (Box<dyn Sender + Send>, usize) {
     let largest = sender.largest();
     (Box::new(sender), largest)
@@ -106,7 +106,7 @@ fn sending_socket(
         Flow::Udp => inputs::send(queue.gateway.send),
         Flow::Ip(_) => SendMechanism::SendMmsg,
     };
-    // What leaves straight over IP says by its address alone who sent it.
+    // Over IP without ports only the address identifies the sender.
     let from = match flow {
         Flow::Udp => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
         Flow::Ip(_) => address,
@@ -116,7 +116,7 @@ fn sending_socket(
     SocketSender::new(config, staging).map_err(packet_error(&name))
 }
 
-/// A node's way to this many gateways.
+/// Creates a node's link to this many gateways.
 fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Link + Send>, RunError> {
     let name = format!("node-{node}");
     let staging = Staging::new(pool(&format!("{name}-send"), CONTROL_MEMORY)?);
@@ -136,7 +136,7 @@ fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Lin
     Ok(Box::new(Datagrams { receiver, sender: sender.map_err(packet_error(&name))? }))
 }
 
-/// Takes connections of readers of decisions at this address; the address as bound.
+/// Accepts connections of readers of decisions at this address. Returns the bound address as well.
 pub(super) fn decision_readers(
     name: &str,
     address: SocketAddrV4,
@@ -147,13 +147,13 @@ pub(super) fn decision_readers(
     Ok((Box::new(readers), bound))
 }
 
-/// What nodes are made of.
+/// Parameters of the nodes.
 pub(super) struct Farm<'a> {
     pub(super) section: &'a FarmSection,
-    /// By what they decide; without it they are emulated.
+    /// The filter with which they decide; without it they are emulated.
     pub(super) filter: Option<&'a FilterSection>,
     pub(super) incarnation: Incarnation,
-    /// Where each gateway is.
+    /// Address of each gateway.
     pub(super) gateways: &'a [SocketAddrV4],
     pub(super) is_over: &'a Arc<AtomicBool>,
 }
@@ -162,7 +162,7 @@ pub(super) struct Farm<'a> {
 pub(super) type Nodes = (Vec<DriveWithPage>, Vec<Notice<FarmNodeReport>>);
 
 impl Farm<'_> {
-    /// The nodes that are in this process, if any.
+    /// Creates the nodes that are in this process, if any.
     pub(super) fn nodes(&self, part: &SystemPart) -> Result<Nodes, RunError> {
         let nodes = self.section.nodes;
         let numbers = match part {

@@ -258,7 +258,7 @@ impl PacketSourceSummary {
     }
 }
 
-/// One flow over all gateways, and the equations that it breaks.
+/// Totals of one flow over all gateways, and the equations that it violates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FlowTotals {
     packets: FlowAccount,
@@ -266,10 +266,10 @@ pub(super) struct FlowTotals {
     events: FarmAccount,
     pub(super) lost: ByCause,
     around: ByCause,
-    /// It shares an address with other flows: losses there are not known by flow.
+    /// Whether it shares an address with other flows, so that losses there are not known by flow.
     pub(super) is_mixed: bool,
     sources: Option<PacketSourceReport>,
-    /// A gateway of this process receives it.
+    /// Whether a gateway of this process receives it.
     is_received_here: bool,
     pub(super) unbalanced: Vec<UnbalancedSummary>,
 }
@@ -313,25 +313,25 @@ impl FlowTotals {
         summary
     }
 
-    /// Whether this process both sends and receives it, so that the numbers can be compared.
+    /// Returns whether this process both sends and receives it, so that the numbers can be compared.
     pub(super) const fn is_comparable(&self) -> bool {
         self.sources.is_some() && self.is_received_here
     }
 
-    /// Packets sent that neither arrived nor have a cause; 0 if this process does not know both numbers.
-    /// If flows share an address, their common losses are included. Packets of strangers are left out.
+    /// Returns the number of packets sent that neither arrived nor have a cause; 0 if this process does not know both
+    /// numbers. If flows share an address, their common losses are included. Packets of unknown senders are left out.
     pub(super) fn unexplained(&self) -> i64 {
         let Some(sources) = self.sources.filter(|_| self.is_received_here) else { return 0 };
         let received = self.packets.packets.received - self.strangers();
         sources.packets as i64 - received as i64 - self.lost.total() as i64
     }
 
-    /// Packets of senders that are no source.
+    /// Returns the number of packets of unknown senders.
     pub(super) const fn strangers(&self) -> u64 {
         self.packets.packets.dropped.get(Cause::UnknownSource)
     }
 
-    /// Its account.
+    /// Returns its account.
     pub(super) fn summary(&self, section: &FlowSection, running: Duration) -> FlowSummary {
         let (packets, events) = (&self.packets, &self.events);
         let ids = section.sources.entries(false).map(|(id, _)| id.to_string());
@@ -355,7 +355,7 @@ impl FlowTotals {
         }
     }
 
-    /// Facts for the exit status.
+    /// Returns the facts for the exit status.
     pub(super) fn facts(&self) -> Facts {
         let (flow, farm) = (&self.packets, &self.events);
         let dropped = flow.packets.dropped.total() - flow.packets.dropped.get(Cause::Masked);
@@ -382,7 +382,7 @@ impl FlowTotals {
 /// The equation of a flow's sources.
 pub(super) const SENT: &str = "packets sent = received + lost by a named cause";
 
-/// Whether it holds. If strangers send as well, some of the lost packets may have been theirs.
+/// Returns whether it holds. If there are unknown senders as well, some of the lost packets may have been theirs.
 pub(super) fn is_explained(unexplained: i64, strangers: u64, lost: u64) -> bool {
     unexplained == 0 || (unexplained < 0 && strangers > 0 && unexplained.unsigned_abs() <= lost)
 }

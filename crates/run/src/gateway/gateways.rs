@@ -1,4 +1,5 @@
-//! Gateways, farm nodes and emulated packet sources of this process, and the threads that report the throttle to hardware.
+//! The gateways, farm nodes and emulated packet sources of this process, and the threads that report the throttle to
+//! hardware.
 
 use super::snapshot::GatewaySnapshot;
 use crate::summary_sections::LumisectionSummary;
@@ -29,13 +30,13 @@ pub(super) struct RunningGateway {
     pub(super) notice: Notice<GatewayReport>,
     /// The histograms of sources.
     pub(super) histograms: Notice<GatewayHistograms>,
-    /// From which trigger hardware reads the throttle's state.
+    /// Board from which trigger hardware reads the throttle's state.
     pub(super) board: Option<Arc<ThrottleBoard>>,
     /// The last failure of the hardware that `take_hardware_failures` returned.
     pub(super) failure: Option<String>,
 }
 
-/// Trigger and sources of a flow.
+/// The trigger and sources of a flow.
 #[derive(Debug)]
 pub(super) struct FlowSource {
     /// The index of the flow.
@@ -53,9 +54,9 @@ pub(crate) struct Gateways {
     pub(crate) hardware: Vec<Hardware>,
     pub(super) nodes_are_over: Arc<AtomicBool>,
     pub(crate) flows: Vec<FlowSection>,
-    /// Gateways stop the trigger: the run has not begun, or is paused.
+    /// Whether gateways stop the trigger, because the run has not begun or is paused.
     pub(super) is_held: Arc<AtomicBool>,
-    /// The lumisections that are over.
+    /// The ended lumisections.
     pub(super) lumisections: Arc<LumisectionBoard>,
     /// Commands to gateways during the run.
     pub(crate) orders: Arc<OrderBoard>,
@@ -86,7 +87,7 @@ impl Gateways {
         }
     }
 
-    /// What they report now.
+    /// Returns their current reports.
     pub(crate) fn snapshot(&self) -> GatewaySnapshot {
         GatewaySnapshot {
             first_unit: self.queues.first().map_or(0, |queue| queue.number),
@@ -97,37 +98,37 @@ impl Gateways {
         }
     }
 
-    /// The lumisections that are over.
+    /// Returns the ended lumisections.
     pub(crate) fn lumisections(&self) -> Vec<LumisectionSummary> {
         let name = |flow: u8| self.flows.get(usize::from(flow)).map(|flow| flow.name.clone());
         let summary = |(flow, end)| LumisectionSummary { flow: name(flow), ..LumisectionSummary::new(&end) };
         self.lumisections.read().into_iter().map(summary).collect()
     }
 
-    /// The counts of all histograms.
+    /// Returns the counts of all histograms.
     pub(crate) fn histogram_cells(&self) -> CellsBySource {
         let mut all = CellsBySource::new();
         self.queues.iter().for_each(|queue| queue.histograms.read().add_to(&mut all));
         all
     }
 
-    /// Whether gateways stop the trigger.
+    /// Returns whether gateways stop the trigger.
     pub(crate) fn are_held(&self) -> bool {
         self.is_held.load(Ordering::Relaxed)
     }
 
-    /// Has gateways stop the trigger, or let it go on. They take the packets in flight.
+    /// Makes gateways stop the trigger, or release it. Packets in flight are still accepted.
     pub(crate) fn hold(&self, workers: &[Worker], is_held: bool) {
         self.is_held.store(is_held, Ordering::Release);
         workers.iter().for_each(Worker::wake);
     }
 
-    /// The sources of a flow have sent the last event that they were to send.
+    /// Returns whether the sources of a flow have sent their last event.
     pub(crate) fn are_sources_exhausted(&self) -> bool {
         self.gates.iter().any(|gate| gate.last().is_some())
     }
 
-    /// Stops the triggers: everything up to the last one is still built and decided.
+    /// Stops the triggers. Everything up to the last one is still built and decided.
     pub(crate) fn stop(&self, workers: &[Worker]) {
         for gate in &self.gates {
             gate.close();
@@ -137,7 +138,7 @@ impl Gateways {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Masks a source from the next set on that each queue begins, or takes it back: the snapshot has the event.
+    /// Masks or unmasks a source from the next set on that each queue begins. The snapshot has the event.
     pub(crate) fn mask(&self, workers: &[Worker], source: SourceId, is_masked: bool) {
         self.orders.mask(source, is_masked);
         workers.iter().for_each(Worker::wake);
@@ -155,7 +156,7 @@ impl Gateways {
         workers.iter().for_each(Worker::wake);
     }
 
-    /// New failures of the hardware that stops the trigger.
+    /// Returns new failures of the hardware that stops the trigger.
     pub(crate) fn take_hardware_failures(&mut self) -> Vec<String> {
         let mut news = Vec::new();
         for queue in &mut self.queues {
@@ -168,7 +169,8 @@ impl Gateways {
         news
     }
 
-    /// The gateways have ended. A process without one has ended when it was stopped and its sources have sent everything.
+    /// Returns whether the gateways have ended. A process without one has ended when it was stopped and its sources
+    /// have sent everything.
     pub(crate) fn have_ended(&self, workers: &[Worker], is_stopped: bool) -> bool {
         if self.queues.is_empty() {
             is_stopped && self.sources.iter().all(|source| source.notice.read().is_over)
@@ -188,15 +190,15 @@ impl Gateways {
     }
 }
 
-/// A command that takes longer is killed.
+/// Time-out of a command, after which it is killed.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a thread sleeps when there is nothing to send.
+/// Maximum sleep of a thread that has nothing to send.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// How the throttle state is sent to the hardware.
 #[derive(Clone, Debug)]
 pub(crate) enum Way {
-    /// Datagrams to this address, at each change and after each such time.
+    /// Datagrams to this address, at each change and repeated after this time.
     Datagrams(SocketAddrV4, Duration),
     /// A command with its arguments, at each change.
     Command(Vec<String>),
@@ -210,10 +212,10 @@ pub(crate) struct Hardware {
 }
 
 impl Hardware {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// If the system gives no socket or no thread.
+    /// If the system provides no socket or no thread.
     pub(crate) fn start(gateway: &str, way: Way, board: Arc<ThrottleBoard>) -> io::Result<Self> {
         let (gateway, read) = (gateway.to_owned(), Arc::clone(&board));
         let builder = std::thread::Builder::new().name(format!("{gateway}-tts"));
@@ -222,7 +224,7 @@ impl Hardware {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
                 builder.spawn(move || tell(&read, repeat, |shown, _| Some(send(&socket, to, &gateway, shown))))
             }
-            // Of states that came and went during a call only the last one counts.
+            // Of the states during a call only the last one is reported.
             Way::Command(words) => builder.spawn(move || {
                 tell(&read, LONGEST_WAIT, |shown, is_new| is_new.then(|| call(&words, &gateway, shown)));
             }),
@@ -233,7 +235,7 @@ impl Hardware {
     /// Closes the board, and waits until the final state is sent.
     pub(super) fn finish(self) {
         self.board.close();
-        // A thread that panicked has nothing more to tell.
+        // A thread that panicked has nothing more to report.
         let _ = self.thread.join();
     }
 }
@@ -258,7 +260,7 @@ fn send(socket: &UdpSocket, to: SocketAddrV4, gateway: &str, shown: &Shown) -> R
     socket.send_to(text.as_bytes(), to).map(drop).map_err(|error| format!("{to}: {error}"))
 }
 
-/// Calls the command with `{gateway}` and `{state}` filled in, and waits for its end.
+/// Runs the command with `{gateway}` and `{state}` filled in, and waits for its end.
 fn call(words: &[String], gateway: &str, shown: &Shown) -> Result<(), String> {
     let fill = |word: &String| word.replace("{gateway}", gateway).replace("{state}", shown.state.name());
     let words: Vec<String> = words.iter().map(fill).collect();

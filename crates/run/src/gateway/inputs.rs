@@ -1,4 +1,4 @@
-//! From the sections of gateways and flows to input queues: machines, sockets and rings.
+//! From the sections of gateways and flows to input queues: state machines, sockets and rings.
 
 use super::assemble::{BATCH, SEND_MEMORY, pool};
 use crate::error::{RunError, packet_error};
@@ -24,32 +24,32 @@ use ropewalk_terms::{Incarnation, RunNumber, SourceId};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-/// The largest blocks of the memory that packets are received into.
+/// Maximum block size of packet memory.
 const PACKET_BLOCK: usize = 256 << 10;
-/// The smallest blocks of a ring.
+/// Minimum block size of a ring.
 const RING_BLOCK: usize = 16 << 10;
-/// Memory for packets of a flow that do not come in at their queue of the card: fragments, mostly.
+/// Memory for packets of a flow that do not arrive at their queue of the card: fragments, mostly.
 const DETOUR_MEMORY: usize = 4 << 20;
-/// Bytes of a card's frames.
+/// Frame size of a card, in bytes.
 const FRAME: usize = 4096;
-/// The fewest frames of a card's queue.
+/// Minimum number of frames of a card's queue.
 const LEAST_FRAMES: usize = 64;
 
-/// Where the packets of an input queue come in.
+/// The inputs of an input queue.
 pub(super) struct Inputs {
     /// A receiver for each flow, or one for all.
     pub(super) receivers: Vec<Box<dyn Receiver + Send>>,
-    /// Where each flow's packets have to be sent.
+    /// Address of each flow for its packets.
     pub(super) addresses: Vec<SocketAddrV4>,
     /// Memory of each receiver, in bytes.
     pub(super) memory: u64,
-    /// What can leave through the same queue of a card.
+    /// Sender through the same queue of the card.
     pub(super) transmit: Option<FrameSender<XdpTransmit>>,
 }
 
 impl Inputs {
-    /// Where less can wait to be received than may come until the trigger stops a gateway that it does not hear: what is lost
-    /// then, and what is to be done.
+    /// Returns a warning, with the remedy, for each receive buffer that is too small: it cannot hold the packets that
+    /// may arrive until the trigger stops a gateway that has fallen silent.
     pub(super) fn short_queues(
         &mut self,
         name: &str,
@@ -86,7 +86,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
-/// The inputs of a gateway's queues.
+/// Creates the inputs of a gateway's queues.
 ///
 /// # Errors
 /// If memory, an address, a card or a right cannot be obtained.
@@ -103,15 +103,15 @@ pub(super) fn inputs(
     }
 }
 
-/// Blocks of so much memory for packets, and how many: enough of them that the throttle sees how full it is, each with room
-/// for some packets.
+/// Returns the size and number of blocks for this much packet memory: enough blocks for the throttle to measure its
+/// use, each with room for some packets.
 fn packet_blocks(memory: usize, largest_packet: usize) -> (usize, usize) {
     let least = (4 * largest_packet).next_power_of_two();
     let block = (memory / 32).next_power_of_two().min(PACKET_BLOCK).max(least);
     (block, (memory / block).max(2))
 }
 
-/// Receivers with so much memory, one for each flow.
+/// Creates inputs with a receiver for each flow and this much memory each.
 fn apart<R: Receiver + Send + 'static>(receivers: impl IntoIterator<Item = R>, memory: usize) -> Inputs {
     let boxed = |receiver| -> Box<dyn Receiver + Send> { Box::new(receiver) };
     let receivers: Vec<_> = receivers.into_iter().map(boxed).collect();
@@ -119,7 +119,7 @@ fn apart<R: Receiver + Send + 'static>(receivers: impl IntoIterator<Item = R>, m
     Inputs { receivers, addresses, memory: memory as u64, transmit: None }
 }
 
-/// A socket for each flow of a queue.
+/// Opens a socket for each flow of a queue.
 fn sockets(
     configuration: &Configuration,
     queue: &InputQueue<'_>,
@@ -135,7 +135,7 @@ fn sockets(
     Ok(apart(sockets, memory))
 }
 
-/// A ring for each flow of each queue, all of one group: the card is theirs together.
+/// Opens a ring for each flow of each queue. All rings belong to one group, because the card is common to them.
 fn rings(flows: &[FlowSection], queues: &[InputQueue<'_>]) -> Result<Vec<Inputs>, RunError> {
     let memory = |queue: &InputQueue<'_>| queue.memory() / flows.len();
     let each = queues.iter().flat_map(|queue| flows.iter().map(move |flow| ring(queue, flow, memory(queue))));
@@ -145,7 +145,7 @@ fn rings(flows: &[FlowSection], queues: &[InputQueue<'_>]) -> Result<Vec<Inputs>
     Ok(queues.iter().map(|queue| apart(rings.by_ref().take(flows.len()), memory(queue))).collect())
 }
 
-/// Memory for packets: such that processes of a filter can read events where they lie.
+/// Returns the kind of packet memory, such that filter processes can read events in place.
 pub(super) fn memory_kind(configuration: &Configuration) -> MemoryKind {
     let filter = configuration.filter.as_ref().filter(|_| configuration.decides_itself());
     if filter.is_some_and(FilterSection::has_processes) { MemoryKind::Memfd } else { MemoryKind::Anonymous }
@@ -165,7 +165,7 @@ fn socket(queue: &InputQueue<'_>, flow: &FlowSection, pool: Pool) -> Result<Sock
 
 fn ring(queue: &InputQueue<'_>, flow: &FlowSection, memory: usize) -> RingConfig {
     let largest = flow.largest_packet.0 as usize;
-    // Small ones: the kernel closes each after a millisecond, and a ring stops at the first one that is held.
+    // Small blocks: the kernel closes each after a millisecond, and a ring stops at the first one that is held.
     let block_size = (4 * largest).next_power_of_two().max(RING_BLOCK);
     let blocks = (memory / block_size).max(2);
     let card = queue.gateway.interface.as_deref().unwrap_or_default();
@@ -173,7 +173,7 @@ fn ring(queue: &InputQueue<'_>, flow: &FlowSection, memory: usize) -> RingConfig
     RingConfig { batch: BATCH, largest, block_size, blocks, ..config }
 }
 
-/// The queues of a card, each with a receiver for all flows.
+/// Opens the queues of a card, each with a receiver for all flows.
 fn card(configuration: &Configuration, queues: &[InputQueue<'_>]) -> Result<Vec<Inputs>, RunError> {
     let Some(InputQueue { gateway, .. }) = queues.first() else { return Ok(Vec::new()) };
     let (name, flows) = (&gateway.name, &configuration.flow);
@@ -218,12 +218,12 @@ fn card_queue(card: &Arc<XdpCard>, queue: &InputQueue<'_>, flows: usize) -> Resu
     })
 }
 
-/// What carries the packets of a flow.
+/// Returns the protocol that carries the packets of a flow.
 pub(super) fn carrier(flow: &FlowSection) -> Flow {
     flow.protocol.map_or(Flow::Udp, Flow::Ip)
 }
 
-/// How often a second packets of a flow come at most, where its sources are emulated.
+/// Returns the maximum packet rate of a flow per second, if its sources are emulated.
 fn rate_of(flow: &FlowSection) -> f64 {
     match flow.emulate.as_ref().and_then(|emulate| emulate.rate).map(|rate| rate.0) {
         Some(TriggerRate::Periodic { hertz } | TriggerRate::Poisson { hertz }) => hertz,
@@ -252,19 +252,20 @@ fn flow(section: &FlowSection, histograms: &[HistogramConfig]) -> FlowConfig {
     }
 }
 
-/// Events that an input queue has in work at once where it decides itself: those of a file of events are until it is closed.
+/// Returns the number of events in work of an input queue that decides itself. Events in an event file are in work
+/// until it is closed.
 pub(super) fn local_events(configuration: &Configuration) -> u32 {
     let of_files = configuration.file_based.as_ref().map_or(0, |section| section.file_events.saturating_mul(4));
     of_files.clamp(1024, 1 << 16)
 }
 
-/// The flows, in order.
+/// Returns the configuration of the flows, in order.
 pub(super) fn flows(configuration: &Configuration) -> Vec<FlowConfig> {
     let histograms = configuration.histogram_configs();
     configuration.flow.iter().map(|section| flow(section, &histograms)).collect()
 }
 
-/// A gateway's machine.
+/// Returns the configuration of a gateway's state machine.
 pub(super) fn machine(
     configuration: &Configuration,
     gateway: u16,
@@ -292,7 +293,7 @@ pub(super) fn machine(
     GatewayConfig { incarnation, run: run.0, throttle, ..GatewayConfig::new(gateway, flows, farm) }
 }
 
-/// How a socket receives packets.
+/// Returns how a socket receives packets.
 pub(super) const fn receive(choice: ReceiveChoice) -> ReceiveMechanism {
     match choice {
         ReceiveChoice::Recvfrom => ReceiveMechanism::RecvFrom,
@@ -301,7 +302,7 @@ pub(super) const fn receive(choice: ReceiveChoice) -> ReceiveMechanism {
     }
 }
 
-/// How a socket sends events.
+/// Returns how a socket sends events.
 pub(super) const fn send(choice: SendChoice) -> SendMechanism {
     match choice {
         SendChoice::Sendto => SendMechanism::SendTo,
@@ -310,18 +311,19 @@ pub(super) const fn send(choice: SendChoice) -> SendMechanism {
     }
 }
 
-/// What carries messages between gateways and nodes, where connections do not.
+/// Returns the protocol that carries messages between gateways and nodes, if connections do not.
 pub(super) const fn farm_carrier(transport: TransportChoice) -> Flow {
     if matches!(transport, TransportChoice::RawIp) { Flow::Ip(FARM_PROTOCOL) } else { Flow::Udp }
 }
 
-/// What frames carry that a gateway sends, and from where: not the port that receives from nodes.
+/// Returns the protocol of the frames that a gateway sends, and their source address, which is not the port that
+/// receives from nodes.
 pub(super) fn frames(configuration: &Configuration, queue: &InputQueue<'_>) -> (Flow, SocketAddrV4) {
     let transport = configuration.farm.transport;
     (farm_carrier(transport), SocketAddrV4::new(*queue.control(transport).ip(), 0))
 }
 
-/// The emulated sources of a flow, and how often its events come; `None` without emulated sources.
+/// Returns the emulated sources of a flow, and the rate of its events; `None` without emulated sources.
 pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, TriggerRate)> {
     let emulate = section.emulate.as_ref()?;
     let sources = MepSourceConfig {
@@ -338,7 +340,7 @@ pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, Trigger
     Some((sources, emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0)))
 }
 
-/// The trigger of each flow.
+/// Returns the trigger of each flow.
 pub(super) fn trigger(configuration: &Configuration) -> TriggerConfig {
     TriggerConfig {
         gateways: configuration.input_queues().count() as u16,

@@ -1,12 +1,13 @@
 //! Gateways in a run: configuration in, running threads out.
 //!
 //! ```text
-//! assemble   configuration -> drives on threads     inputs    sections -> input queues: machines, sockets, rings
+//! assemble   configuration -> drives on threads     inputs    sections -> input queues: state machines, sockets, rings
 //! gateways   the running gateways, farm nodes and emulated sources
 //! snapshot   their reports, in the terms of every run
 //! account    gateways and farm in run.json          flow_summary   flows in run.json
 //! ```
-//! A thread (or two) for each input queue of a gateway, one for the emulated sources of each flow, one for all farm nodes.
+//! There are one or two threads for each input queue of a gateway, one for the emulated sources of each flow, and one
+//! for all farm nodes.
 
 mod account;
 mod assemble;

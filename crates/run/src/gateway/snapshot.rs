@@ -1,5 +1,5 @@
-//! What gateways report, in the terms of every run: an input queue of a gateway is a builder unit, `bu0` and so on as in the names of its run
-//! files; a packet is a fragment, a set of events a buffer.
+//! The reports of gateways in the terms of every run: an input queue of a gateway is a builder unit, `bu0` and so on as
+//! in the names of its run files; a packet is a fragment, a set of events a buffer.
 
 use ropewalk_config::FlowSection;
 use ropewalk_engine::gateway::{CellsBySource, FarmNodeReport, GatewayReport, PacketSourceReport, Shown};
@@ -11,22 +11,22 @@ use ropewalk_terms::{ByCause, Cause, Counter, EventKey, FragmentAccount, NodeId,
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What gateways, farm nodes and emulated sources of this process report.
+/// The reports of the gateways, farm nodes and emulated sources of this process.
 #[derive(Clone, Debug, Default)]
 pub struct GatewaySnapshot {
-    /// The number of the first input queue of this process among all of the system; the others follow it.
+    /// The number of this process's first input queue among all of the system. The others follow it.
     pub first_unit: u16,
     /// The input queues of gateways, by name.
     pub gateways: Vec<(String, GatewayReport)>,
     /// The throttle state sent to the trigger hardware of each queue, if it has any.
     pub hardware: Vec<Option<Shown>>,
-    /// Emulated sources: the index of their flow, and what they did.
+    /// Emulated sources: the index of their flow, and their report.
     pub sources: Vec<(usize, PacketSourceReport)>,
     /// Farm nodes.
     pub nodes: Vec<FarmNodeReport>,
 }
 
-/// What became of the packets of each source, over all gateways, and how many bytes they have.
+/// Returns the account of each source's packets, over all gateways, and their bytes.
 fn sources(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, (FragmentAccount, u64)> {
     let mut sources: BTreeMap<SourceId, (FragmentAccount, u64)> = BTreeMap::new();
     for (_, gateway) in &snapshot.gateways {
@@ -42,9 +42,9 @@ fn sources(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<Source
     sources
 }
 
-/// Where the packets of a source went. Each complete set in which it took part has one of them; the others that were finished have one unless
-/// it is missing. Those of sets that were dropped count as those of incomplete ones. Late, early and duplicate packets are in the account of
-/// the flow alone.
+/// Returns the account of a source's packets. Each complete set in which it took part has one of them. The other
+/// finished sets have one unless it is missing. Packets of dropped sets count as those of incomplete ones. Late, early
+/// and duplicate packets are only in the account of the flow.
 fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount {
     let in_complete_events = flow.complete.saturating_sub(account.left_out_of_complete);
     let other = (flow.incomplete + flow.dropped.total()).saturating_sub(account.left_out_of_incomplete);
@@ -65,8 +65,8 @@ fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount 
     }
 }
 
-/// Restarts of each source's numbering. Every queue sees them: those of the one that saw most count. A queue knows the numbers of the last
-/// one.
+/// Returns the restarts of each source's numbering. Every queue sees them; those of the queue that saw most count. A
+/// queue knows the numbers of the last one.
 fn numbering(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, Vec<NumberingAnomaly>> {
     let mut sources: BTreeMap<SourceId, SourceAccount> = BTreeMap::new();
     for (_, gateway) in &snapshot.gateways {
@@ -87,8 +87,8 @@ fn numbering(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<Sour
     sources.into_iter().map(|(source, account)| (source, anomalies(account))).collect()
 }
 
-/// What masks have done to each source that was masked in mid-run. Each queue chose its own events: an interval goes from the first one of
-/// theirs to the last one, so that outside of it the source took part everywhere.
+/// Returns the effects of masks on each source that was masked during the run. Each queue chose its own events. An
+/// interval extends from the first to the last one of them, so that outside of it the source took part in every queue.
 fn masks(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, MaskRecord> {
     let mut turns: BTreeMap<SourceId, Vec<&[EventKey]>> = BTreeMap::new();
     for (index, section) in flows.iter().enumerate() {
@@ -107,7 +107,7 @@ fn masks(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId
     turns.into_iter().map(|(source, turns)| (source, record_of(&turns))).collect()
 }
 
-/// What the turns of a source in each queue come to. All get the same, some of them a moment later.
+/// Combines the mask changes of a source in each queue. All queues get the same changes, some of them a moment later.
 fn record_of(turns: &[&[EventKey]]) -> MaskRecord {
     let lengths = || turns.iter().map(|turns| turns.len());
     let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
@@ -124,25 +124,25 @@ fn record_of(turns: &[&[EventKey]]) -> MaskRecord {
     MaskRecord { part, intervals: (0..most).step_by(2).filter_map(interval).collect() }
 }
 
-/// The queues, each with its number as a builder unit.
+/// Returns the queues, each with its number as a builder unit.
 fn queues(snapshot: &GatewaySnapshot) -> impl Iterator<Item = (NodeId, &GatewayReport)> {
     (snapshot.first_unit..).zip(&snapshot.gateways).map(|(number, (_, report))| (NodeId::builder(number), report))
 }
 
-/// What was lost in front of all of them.
+/// Returns the losses before all queues.
 fn lost(snapshot: &GatewaySnapshot) -> ByCause {
     let mut lost = ByCause::default();
     snapshot.gateways.iter().flat_map(|(_, gateway)| &gateway.received).for_each(|input| lost.merge(&input.lost));
     lost
 }
 
-/// How long all gateways stopped the trigger at the same time, at most.
+/// Returns the maximum time in which all gateways stopped the trigger simultaneously.
 fn dead(snapshot: &GatewaySnapshot) -> Duration {
     snapshot.gateways.iter().map(|(_, gateway)| gateway.dead).min().unwrap_or_default()
 }
 
 impl GatewaySnapshot {
-    /// The snapshot of a run. `empty` has its number and phase.
+    /// Returns the snapshot of a run. `empty` has its number and phase.
     pub(crate) fn run_snapshot(&self, flows: &[FlowSection], empty: RunSnapshot) -> RunSnapshot {
         let mut run = empty;
         for (node, gateway) in queues(self) {
@@ -164,7 +164,7 @@ impl GatewaySnapshot {
                 run.ledger.events.merge(&flow.events.events);
             }
         }
-        // Sets are lent to events and come back, like blocks of a pool.
+        // Sets are lent to events and returned, like blocks of a pool.
         run.ledger.pools.held = run.counter(Counter::PoolHeld);
         let flows_of_all = self.gateways.iter().flat_map(|(_, gateway)| &gateway.flows);
         let lent: u64 = flows_of_all.map(|flow| flow.packets.opened).sum();
@@ -178,7 +178,8 @@ impl GatewaySnapshot {
         run
     }
 
-    /// The numbers of each gateway and source, and the histogram cells of each source. `empty` has the run, its phase and the time.
+    /// Returns the numbers of each gateway and source, and the histogram cells of each source. `empty` has the run, its
+    /// phase and the time.
     pub(crate) fn sample(&self, flows: &[FlowSection], mut cells: CellsBySource, empty: Sample) -> Sample {
         let mut sample = empty;
         for (node, gateway) in queues(self) {
@@ -195,7 +196,7 @@ impl GatewaySnapshot {
         }
         let held_back = dead(self).as_nanos() as u64;
         let (masks, numbering) = (masks(self, flows), numbering(self, flows));
-        // As reports of readout units have it.
+        // As in the reports of readout units.
         let masked = |source: SourceId| match masks.get(&source).map(|record| record.part) {
             None | Some(Part::Takes) => 0,
             Some(Part::Masked) => 1,
@@ -286,7 +287,7 @@ mod tests {
     fn the_packets_of_a_source_that_was_out_for_a_while_are_all_somewhere() {
         let mut flow = FlowAccount { complete: 10, incomplete: 3, ..FlowAccount::default() };
         flow.dropped.add(Cause::AfterStop, 1);
-        // Of ten complete sets it has six, of four others one; two lie in open sets.
+        // It has six of ten complete sets, and one of four others; two lie in open sets.
         let account = SourceAccount {
             packets: 9,
             bytes: 900,

@@ -34,14 +34,14 @@ pub struct Told {
     pub text: Option<String>,
 }
 
-/// Why a request was refused.
+/// The reason for the refusal of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RequestRefusal {
     /// Another operator has control.
     HeldByAnother(String),
-    /// Nothing has this name.
+    /// Unknown name.
     Unknown(String),
-    /// The request does not fit.
+    /// The request is invalid in the present state or configuration.
     Unfit(String),
     /// Run control has ended.
     Over,
@@ -60,7 +60,7 @@ pub(super) enum By {
 
 /// A request to the run controller.
 pub(super) enum Order {
-    /// With the fields of the run that it starts.
+    /// A command, with the fields of the run that it starts.
     Command {
         command: Command,
         fields: Fields,
@@ -94,7 +94,7 @@ pub(super) enum Order {
 pub(super) struct Shared {
     view: Mutex<Arc<SessionView>>,
     journal: Mutex<Journal>,
-    /// Why the last attempt to set up a run failed.
+    /// The error of the last attempt to set up a run.
     error: Mutex<Option<RunError>>,
     /// Names of alarms that an operator acknowledged or shelved.
     quiet_alarms: Mutex<BTreeSet<String>>,
@@ -137,18 +137,18 @@ pub struct ControlHandle {
 }
 
 impl ControlHandle {
-    /// A handle that is used by this system user, whom the journal records.
+    /// Returns a handle for this system user, whom the journal records.
     #[must_use]
     pub fn for_user(&self, user: Option<String>) -> Self {
         Self { user, ..self.clone() }
     }
 
-    /// The latest view.
+    /// Returns the latest view.
     pub fn view(&self) -> Arc<SessionView> {
         self.shared.view()
     }
 
-    /// The entries after the one with this number, the oldest first. The last thousand entries are kept.
+    /// Returns the entries after the one with this number, the oldest first. The last thousand entries are kept.
     pub fn journal_after(&self, number: u64) -> Vec<Entry> {
         self.shared.journal(|journal| journal.after(number))
     }
@@ -165,7 +165,7 @@ impl ControlHandle {
         self.shared.journal(|journal| journal.add(at, EntryKind::Note, Some(RunNumber(run)), Some(by), text));
     }
 
-    /// Adds an entry to the journal about something that is not as it should be, beside the run.
+    /// Adds an entry to the journal about a problem that is not part of the run.
     pub fn incident(&self, text: String) {
         let view = self.view();
         self.shared.journal(|journal| journal.add(view.at, EntryKind::Incident, view.run, None, text));
@@ -176,12 +176,12 @@ impl ControlHandle {
         *self.shared.quiet_alarms.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
-    /// The names of the alarms that an operator acknowledged or shelved.
+    /// Returns the names of the alarms that an operator acknowledged or shelved.
     pub fn quiet_alarms(&self) -> BTreeSet<String> {
         self.shared.quiet_alarms.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the run failed because its nodes obey a younger event manager: this one is of no more use.
+    /// Returns whether the run failed because its nodes obey a newer event manager. This one is then superseded.
     pub fn is_superseded(&self) -> bool {
         let error = self.shared.error.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(&*error, Some(RunError::Refused(refusal)) if refusal.reason == RefuseReason::OldEpoch)
@@ -254,7 +254,7 @@ impl ControlHandle {
 
     fn order(&self, order: Order) {
         let Err(unsent) = self.orders.send((order, self.user.clone())) else { return };
-        // The thread has ended, and with it run control.
+        // The thread has ended, and run control with it.
         match unsent.0.0 {
             Order::Command { command, reply, .. } => {
                 let state = OperationState::Over;
@@ -285,27 +285,28 @@ impl ControlHandle {
 /// The state of a sequence of runs at one moment.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// The moment.
+    /// Time of the view.
     pub at: Utc,
     /// The state.
     pub state: OperationState,
-    /// Since when.
+    /// Start of the state.
     pub since: Utc,
     /// The task under way.
     pub task: Option<Task>,
     /// Why the sequence is in [`OperationState::Error`].
     pub fault: Option<Fault>,
-    /// The last trouble, for people. A fault or a refusal stays until the next command is carried out.
+    /// The last problem, as text. A fault or a refusal stays until the next command is carried out.
     pub trouble: Option<String>,
     /// The run that is set up or under way.
     pub run: Option<RunNumber>,
     /// Its directory.
     pub directory: Option<PathBuf>,
-    /// How long it has lasted.
+    /// Its age.
     pub age: Duration,
-    /// Its numbers.
+    /// Its snapshot.
     pub snapshot: RunSnapshot,
-    /// The same by node and source, for monitoring; updated twice a second, or once with many sources ([`super::SamplingInterval`]).
+    /// Its numbers by node and source, for monitoring; updated twice a second, or once with many sources
+    /// ([`super::SamplingInterval`]).
     pub sample: Arc<Sample>,
     /// The space left on the disks.
     pub disk_left: Option<DiskLeft>,
@@ -315,7 +316,7 @@ pub struct SessionView {
     pub addresses: Vec<(String, String)>,
     /// Where copies of the run's events can be requested; `None` if no builder unit of the run is in this process.
     pub tap: Option<Tap>,
-    /// What is counted of sources' fragments in the run that was set up last. The sample has the numbers.
+    /// The histograms of sources in the run that was set up last. The sample has the numbers.
     pub histograms: Arc<[HistogramDefinition]>,
     /// The number of sources.
     pub sources: usize,
@@ -327,13 +328,13 @@ pub struct SessionView {
     pub operator: Option<Holder>,
     /// Fields that a run must be given at its start.
     pub required_fields: Arc<[String]>,
-    /// The fields of the run that is under way.
+    /// The fields of the current run.
     pub fields: Fields,
     /// Masked sources.
     pub masked: Arc<BTreeSet<SourceId>>,
     /// Parameters that can be changed during a run.
     pub parameters: Arc<[LiveParameter]>,
-    /// The configuration by which the next run is, or was, set up: TOML, as it is kept with each run.
+    /// The configuration of the current or next run: TOML, as stored with each run.
     pub configuration: Arc<str>,
     /// The number of the last entry in the journal.
     pub last_entry: u64,
@@ -371,7 +372,7 @@ impl SessionView {
         }
     }
 
-    /// The commands that are possible now.
+    /// Returns the commands that are possible now.
     pub const fn allowed(&self) -> &'static [Command] {
         self.state.allowed()
     }
@@ -391,12 +392,12 @@ pub struct Holder {
 pub enum ControlsRequest {
     /// Takes control, or keeps it: a sign of life.
     Take {
-        /// Even if another operator holds them.
+        /// Whether to take it even if another operator has it.
         is_forced: bool,
     },
-    /// To release them, or to hand them over.
+    /// Releases control, or hands it over.
     Give {
-        /// The operator who gets them; none: control is free.
+        /// The operator who gets it; `None`: control is free.
         to: Option<String>,
     },
 }
@@ -404,13 +405,13 @@ pub enum ControlsRequest {
 /// The answer to a [`ControlsRequest`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlsTold {
-    /// Who holds them now.
+    /// The operator who has control now.
     pub holder: Option<Holder>,
     /// Why the request was refused; `None` if it was granted.
     pub refusal: Option<String>,
 }
 
-/// The controls, and since when their holder has had them.
+/// The control of a sequence of runs, and since when its holder has had it.
 pub(super) struct Rota {
     controls: Controls,
     silence: Duration,
@@ -418,12 +419,12 @@ pub(super) struct Rota {
 }
 
 impl Rota {
-    /// The controls are free. A holder who gives no sign for `silence` will lose them.
+    /// Creates a free control. A holder who is silent for `silence` will lose it.
     pub(super) const fn new(silence: Duration) -> Self {
         Self { controls: Controls::new(silence), silence, holder: None }
     }
 
-    /// Sets how long a holder of control may be silent from now on.
+    /// Sets the maximum silence of a holder of control from now on.
     pub(super) const fn set_silence(&mut self, silence: Duration) {
         self.silence = silence;
         self.controls.set_silence(silence);
@@ -433,7 +434,7 @@ impl Rota {
         self.holder.as_ref()
     }
 
-    /// Why this operator's command is refused; `None` if it is accepted.
+    /// Returns why this operator's command is refused; `None` if it is accepted.
     pub(super) fn refusal(&mut self, now: Instant, by: &str) -> Option<String> {
         self.controls.permit(now, by).err().map(|refusal| self.why(&refusal))
     }
@@ -456,7 +457,7 @@ impl Rota {
         (ControlsTold { holder: self.holder.clone(), refusal }, entry)
     }
 
-    /// Takes control from a holder who was silent for too long; returns the journal's entry on it.
+    /// Takes control from a holder who was silent for too long. Returns the journal's entry on it.
     pub(super) fn tick(&mut self, now: Instant, utc: Utc) -> Option<String> {
         self.controls.tick(now).map(|change| self.note(utc, &change))
     }
@@ -486,12 +487,12 @@ impl Rota {
     }
 }
 
-/// The system user, as the end of a line of the journal; nothing if the operator `by` has that name.
+/// Returns the system user, as the end of a journal line; nothing if the operator `by` has that name.
 pub(super) fn suffix(user: Option<&str>, by: &str) -> String {
     user.filter(|user| *user != by).map_or_else(String::new, |user| format!(" (system user {user})"))
 }
 
-/// What kind of thing happened.
+/// The kind of an entry.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// An operator's note on a run.
@@ -500,14 +501,14 @@ pub enum EntryKind {
     State,
     /// An operator gave a command, or control changed hands.
     Command,
-    /// A command could not be carried out, or nothing goes on.
+    /// A command failed, or the run came to a standstill.
     Fault,
-    /// Something is not as it should be, and the run goes on.
+    /// An unexpected event that did not stop the run.
     Incident,
 }
 
 impl EntryKind {
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -518,7 +519,7 @@ impl EntryKind {
         }
     }
 
-    /// The least log level at which it is printed.
+    /// Returns the lowest log level at which it is printed.
     const fn level(self) -> LogLevel {
         match self {
             Self::Fault => LogLevel::Error,
@@ -528,26 +529,26 @@ impl EntryKind {
     }
 }
 
-/// One thing that happened.
+/// An entry of the journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// They are numbered from 1.
+    /// Its number, counted from 1.
     pub number: u64,
-    /// When, in nanoseconds since 1970 UTC.
+    /// Time, in nanoseconds since 1970 UTC.
     pub at_ns: i64,
-    /// What kind of thing.
+    /// Its kind.
     pub kind: EntryKind,
-    /// During which run; null outside of runs.
+    /// The run; null outside of runs.
     pub run: Option<u32>,
-    /// Who gave the command, as they call themselves; `None` for the program itself.
+    /// The operator who gave the command, by the given name; `None` for the program itself.
     pub by: Option<String>,
-    /// For people.
+    /// Its text.
     pub text: String,
-    /// The log level that held then has it.
+    /// Whether it is within the log level at its time.
     pub is_told: bool,
 }
 
-/// Entries that are kept; older ones are forgotten.
+/// Maximum number of entries. The oldest are dropped.
 const MOST: usize = 1000;
 
 /// The last entries.
@@ -574,12 +575,12 @@ impl Journal {
         }
     }
 
-    /// The number of the last entry.
+    /// Returns the number of the last entry.
     pub(super) const fn last(&self) -> u64 {
         self.last
     }
 
-    /// Those behind the one with this number, the oldest first.
+    /// Returns the entries after the one with this number, the oldest first.
     pub(super) fn after(&self, number: u64) -> Vec<Entry> {
         let known = self.entries.iter().rev().take_while(|entry| entry.number > number).count();
         self.entries.iter().skip(self.entries.len() - known).cloned().collect()

@@ -1,5 +1,5 @@
-//! How runs are set up: by one configuration, which may be read again between two of them; as a whole system, one gateway, or the event
-//! manager alone.
+//! The setup of runs from one configuration, which may be read again between two runs: a whole system, one gateway, or
+//! the event manager alone.
 
 use super::limits::{RunLimits, task_limits};
 use super::masks::MaskRules;
@@ -25,31 +25,31 @@ pub trait Launch: Send + Sync {
     /// If something that it needs is not available.
     fn launch(&self) -> Result<RunHandle, RunError>;
 
-    /// How the next run goes, according to its configuration.
+    /// Returns the settings of the next run, according to its configuration.
     fn settings(&self) -> RunSettings;
 
     /// Reads the configuration again, if it came from a file. Returns the differences.
     ///
     /// # Errors
-    /// If it cannot be read, or changes something that outlives runs. The previous configuration holds then.
+    /// If it cannot be read, or changes something that outlives runs. The previous configuration then stays in effect.
     fn read_again(&self) -> Result<Differences, RunError> {
         Ok(Differences::new())
     }
 
-    /// Advice for the next run, drawn from a run's account.
+    /// Returns advice for the next run, drawn from a run's account.
     fn advice(&self, _account: &RunSummary) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What a configuration says about its runs, in both topologies.
+/// The settings of a configuration for its runs, in both topologies.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// When a run ends by itself.
+    /// Limits at which a run ends by itself.
     pub limits: RunLimits,
-    /// What follows then; `None` if it does not say.
+    /// What follows then; `None` if not configured.
     pub then: Option<AfterRun>,
-    /// Timeouts of the steps of a run.
+    /// Time-outs of the steps of a run.
     pub timeouts: TimeoutSection,
     /// Fields that a run must be given at its start.
     pub required_fields: Vec<String>,
@@ -61,7 +61,7 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// The settings of a configuration.
+    /// Returns the settings of a configuration.
     pub fn of(configuration: &Configuration) -> Self {
         Self {
             limits: RunLimits::of(configuration),
@@ -76,12 +76,12 @@ impl RunSettings {
     }
 }
 
-/// How long the steps of a run may take.
+/// Time limits of the steps of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Patience {
     /// As configured.
     Configured,
-    /// The same, but for the beginning: nodes that are separate processes come when a user starts them.
+    /// As configured, except for the start: nodes in separate processes connect when a user starts them.
     ForNodes,
     /// No limit: the user decides.
     Unlimited,
@@ -103,7 +103,7 @@ impl Patience {
 pub struct SessionConfig {
     /// What follows a run that ends by itself, if the configuration does not say.
     pub after_run: AfterRun,
-    /// There is only one run: a stop ends the session.
+    /// Whether there is only one run: a stop ends the session.
     pub is_single: bool,
     /// The limits for the steps of a run.
     pub patience: Patience,
@@ -111,13 +111,13 @@ pub struct SessionConfig {
     pub fields: Fields,
 }
 
-/// What a configuration says of its runs, and what the session makes of that.
+/// The settings of a configuration, combined with those of the session.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) settings: RunSettings,
     /// What follows a run.
     pub(super) after_run: AfterRun,
-    /// How long tasks may take.
+    /// Time limits of tasks.
     pub(super) tasks: TaskLimits,
 }
 
@@ -133,7 +133,7 @@ pub trait System: Send + 'static {
     /// State that stays from run to run, until the configuration is read again.
     type Service: Default + Send;
 
-    /// Its configuration.
+    /// Returns its configuration.
     fn configuration(&self) -> &Configuration;
 
     /// Sets up a run.
@@ -143,7 +143,8 @@ pub trait System: Send + 'static {
     fn launch(&self, service: &mut Self::Service) -> Result<RunHandle, RunError>;
 }
 
-/// All nodes of a system. Front ends under run control stay connected from run to run: their service opens with the first run.
+/// All nodes of a system. Front ends under run control stay connected from run to run: their service opens with the
+/// first run.
 impl System for Configuration {
     type Service = Option<Option<FrontEndService>>;
 
@@ -201,11 +202,11 @@ struct Present<S: System> {
     service: S::Service,
 }
 
-/// Settings of the program, not of a run: they stay as they were when the program was started.
+/// Settings of the program, not of a run. They keep the values from the start of the program.
 const PROGRAM_SETTINGS: [&str; 7] = ["run.output", "control.", "alarm[", "alarms.", "logbook.", "monitor.", "version"];
 
 impl<S: System> Launcher<S> {
-    /// Sets up runs of this system.
+    /// Creates a launcher of runs of this system.
     pub fn new(system: S) -> Self {
         Self { read: None, present: Mutex::new(Present { system, service: S::Service::default() }) }
     }
@@ -247,7 +248,7 @@ impl<S: System> Launch for Launcher<S> {
             return Err(RunError::Unfit(why));
         }
         if !differences.is_empty() {
-            // The nodes that it waits for, and their addresses, may have changed.
+            // The expected nodes, and their addresses, may have changed.
             *present = Present { system, service: S::Service::default() };
         }
         Ok(differences)
@@ -259,11 +260,11 @@ impl<S: System> Launch for Launcher<S> {
 pub struct ManagerProcess {
     /// The whole system.
     pub configuration: Configuration,
-    /// Where its nodes listen.
+    /// Addresses of its nodes.
     pub addresses: Addresses,
-    /// Which of the configured event managers it is.
+    /// Its index among the configured event managers.
     pub index: u16,
-    /// Whether the first run is one that continues after it lost its event manager.
+    /// Whether the first run is a continuation of a run that lost its event manager.
     pub takes_over: bool,
 }
 
@@ -272,7 +273,7 @@ pub struct ManagerProcess {
 pub struct ManagerService {
     /// The service for front ends under run control, if there are any; `None` before the first run.
     front_ends: Option<Option<FrontEndService>>,
-    /// Where the last run's event manager listened, and in which epoch.
+    /// Address and epoch of the last run's event manager.
     last: Option<(String, u32)>,
 }
 
@@ -305,7 +306,7 @@ impl System for ManagerProcess {
     }
 }
 
-/// Where the event manager of a run listens, and in which epoch.
+/// Returns the address and the epoch of a run's event manager.
 fn listens(run: &RunHandle) -> (String, u32) {
     let address = run.addresses().iter().find(|(name, _)| name == crate::MANAGER);
     (address.map(|(_, address)| address.clone()).unwrap_or_default(), run.epoch().map_or(0, |epoch| epoch.0))

@@ -1,4 +1,4 @@
-//! When a run ends by itself, and how often it is sampled.
+//! Limits at which a run ends by itself, and the interval of its samples.
 
 use crate::RunHandle;
 use ropewalk_config::{Configuration, TimeoutSection};
@@ -7,13 +7,14 @@ use ropewalk_flow::control::operation::TaskLimits;
 use ropewalk_terms::{Counter, Instant, Role};
 use std::time::Duration;
 
-/// How long each step may take for nodes that keep the configured times, so that only slower nodes are left behind.
+/// Returns the time limits of each step. Nodes within the configured time-outs are always fast enough, so that only
+/// slower nodes are left behind.
 pub(super) fn task_limits(times: &TimeoutSection) -> TaskLimits {
     let nodes = times.manager.0 + 2 * times.drain.0;
     TaskLimits {
         prepare: times.prepare.0,
         begin: times.begin.0,
-        // Front ends under run control are waited for before the event manager is.
+        // Front ends under run control are awaited before the event manager is.
         pause: times.manager.0 + times.front_end.0,
         // The event manager asks for the last event, drains, and waits for nodes to finish; front ends get the stop
         // before and after.
@@ -23,21 +24,21 @@ pub(super) fn task_limits(times: &TimeoutSection) -> TaskLimits {
     }
 }
 
-/// When a run ends by itself.
+/// Limits at which a run ends by itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct RunLimits {
-    /// After this time.
+    /// Maximum duration.
     pub duration: Option<Duration>,
-    /// After exactly this many triggers.
+    /// Exact number of triggers.
     pub events: Option<u64>,
-    /// When this many bytes of fragments were received.
+    /// Number of bytes of received fragments.
     pub bytes: Option<u64>,
-    /// When every source has connected and all connections have ended.
+    /// Whether it ends when every source has connected and all connections have ended.
     pub until_sources_end: bool,
 }
 
 impl RunLimits {
-    /// The limits of a configuration.
+    /// Returns the limits of a configuration.
     pub fn of(configuration: &Configuration) -> Self {
         let run = &configuration.run;
         Self {
@@ -54,7 +55,7 @@ impl RunLimits {
 pub(super) struct RunWatch {
     /// When event building began.
     began: Option<std::time::Instant>,
-    /// How long the run had gone on under another event manager.
+    /// Age of the run at its takeover from another event manager.
     before: Duration,
     deserted: Deserted,
 }
@@ -67,10 +68,10 @@ struct Deserted {
 }
 
 impl Deserted {
-    /// How long to wait for such sources to reconnect.
+    /// Time-out for such sources to reconnect.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// How many connections are given up.
+    /// Returns the number of connections that are given up.
     fn given_up(&mut self, now: std::time::Instant, snapshot: &RunSnapshot) -> u64 {
         let missing = snapshot.orphans.values().sum();
         let are_back = snapshot.nodes.iter().all(|(node, is_there)| *is_there || node.role != Role::Readout);
@@ -89,7 +90,7 @@ impl RunWatch {
         Self { began: None, before, deserted: Deserted { since: None } }
     }
 
-    /// Whether the run is to end now.
+    /// Returns whether the run is to end now.
     pub(super) fn is_over(&mut self, limits: &RunLimits, run: &RunHandle, snapshot: &RunSnapshot) -> bool {
         if snapshot.phase.is_running() {
             self.began.get_or_insert_with(std::time::Instant::now);
@@ -104,12 +105,12 @@ impl RunWatch {
     }
 }
 
-/// The pause after a reading is this many times as long as the reading took: a reading of 700 sources takes a millisecond.
+/// Pause after a reading, as a multiple of its duration. A reading of 700 sources takes a millisecond.
 const PAUSE: u32 = 500;
-/// Numbers are never older than this, however long a reading takes.
+/// Maximum age of the numbers, however long a reading takes.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// When to read again.
+/// The interval of readings.
 #[derive(Clone, Debug)]
 pub struct SamplingInterval {
     usual: Duration,
@@ -117,28 +118,28 @@ pub struct SamplingInterval {
 }
 
 impl SamplingInterval {
-    /// How often the state of a run is read if that takes next to no time.
+    /// Interval of the readings of a run's state, if a reading takes next to no time.
     pub const NUMBERS: Duration = Duration::from_millis(100);
-    /// How often every number of every source is read.
+    /// Interval of the readings of all numbers of every source.
     pub const SAMPLES: Duration = Duration::from_millis(500);
 
-    /// An interval of this time, a second at most, if a reading takes next to no time. The first reading is due at
-    /// once.
+    /// Creates an interval of this time, at most a second, if a reading takes next to no time. The first reading is due
+    /// immediately.
     pub fn new(usual: Duration) -> Self {
         Self { usual, due: Instant::ZERO }
     }
 
-    /// Whether a reading is due.
+    /// Returns whether a reading is due.
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.due
     }
 
-    /// Makes the next reading due at once.
+    /// Makes the next reading due immediately.
     pub fn hurry(&mut self) {
         self.due = Instant::ZERO;
     }
 
-    /// Notes that the last reading took this time.
+    /// Records the duration of the last reading.
     pub fn was_read(&mut self, begun: Instant, ended: Instant) {
         let pause = ended.since(begun).saturating_mul(PAUSE);
         self.due = begun.after(pause.clamp(self.usual, self.usual.max(LONGEST)));

@@ -1,5 +1,5 @@
-//! Which sources take part in runs, as operators choose. A choice holds for the current run, from a recorded event on,
-//! and for the runs that follow.
+//! The participation of sources in runs, as chosen by operators. A choice applies to the current run, from a recorded
+//! event on, and to the following runs.
 
 use super::control_handle::RequestRefusal;
 use ropewalk_config::Configuration;
@@ -8,7 +8,7 @@ use ropewalk_terms::SourceId;
 use ropewalk_wire::message::ReportEntry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The sources, and which of them must or never take part.
+/// The sources, and whether each may be masked and unmasked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MaskRules {
     /// Why a source cannot be masked or unmasked; `None` if it can.
@@ -18,7 +18,7 @@ pub(super) struct MaskRules {
 }
 
 impl MaskRules {
-    /// The rules for the sources of readout units, or of flows.
+    /// Returns the rules for the sources of readout units, or of flows.
     pub(super) fn of(configuration: &Configuration) -> Self {
         const MASKED: Option<&str> = Some("the configuration masks it in every run");
         let rule = |(trigger, requirement): (bool, Requirement)| match requirement {
@@ -55,7 +55,7 @@ impl MaskRules {
 pub struct MaskRequest {
     /// The sources.
     pub sources: Vec<SourceId>,
-    /// True to mask them, false to unmask them.
+    /// Whether to mask them. False unmasks them.
     pub is_masked: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Masks {
     masked: BTreeSet<SourceId>,
     /// Sources that were ever masked or unmasked.
     mentioned: BTreeSet<SourceId>,
-    /// How often each source was masked and unmasked in the current run; none between runs.
+    /// Number of mask changes of each source in the current run; `None` between runs.
     turns: Option<BTreeMap<SourceId, usize>>,
 }
 
@@ -75,7 +75,7 @@ impl Masks {
         Self { rules, masked: BTreeSet::new(), mentioned: BTreeSet::new(), turns: None }
     }
 
-    /// The set of sources has changed. Masks of sources that stay and may be masked still hold.
+    /// Applies a changed set of sources. Masks of sources that remain and may be masked are kept.
     pub(super) fn follow(&mut self, rules: MaskRules) {
         let may_be = |source: &SourceId| matches!(rules.sources.get(source), Some(None));
         self.masked.retain(may_be);
@@ -83,24 +83,24 @@ impl Masks {
         self.rules = rules;
     }
 
-    /// Masked sources.
+    /// Returns the masked sources.
     pub(super) const fn masked(&self) -> &BTreeSet<SourceId> {
         &self.masked
     }
 
-    /// Whether each source that was ever mentioned is masked. Each run must be told, because front ends stay connected
-    /// from run to run and may have missed a change between two.
+    /// Returns whether each source that was ever mentioned is masked. Each run must be informed, because front ends
+    /// stay connected from run to run and may have missed a change in between.
     fn said(&self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
         self.mentioned.iter().map(|&source| (source, self.masked.contains(&source)))
     }
 
-    /// A run begins. Returns its masks: whether each source that was ever mentioned is masked.
+    /// Begins a run. Returns its masks: whether each source that was ever mentioned is masked.
     pub(super) fn begin(&mut self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
         self.turns = Some(self.masked.iter().map(|&source| (source, 1)).collect());
         self.said()
     }
 
-    /// The run is over.
+    /// Ends the run.
     pub(super) fn end(&mut self) {
         self.turns = None;
     }
@@ -171,7 +171,7 @@ mod tests {
         masks.ask(&MaskRequest { sources: ids(sources), is_masked })
     }
 
-    /// Rules by which all these sources may be masked.
+    /// Returns rules by which all these sources may be masked.
     fn all(ids: &[u32]) -> MaskRules {
         MaskRules { sources: ids.iter().map(|&id| (SourceId(id), None)).collect(), ..MaskRules::default() }
     }

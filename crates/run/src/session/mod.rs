@@ -1,13 +1,14 @@
-//! Runs of one configuration, one after the other: an operator's commands in, views out.
+//! A sequence of runs of one configuration: an operator's commands in, views out.
 //!
 //! ```text
 //!  ControlHandle --commands--> run controller's thread: flow's `Operation` --tasks--> RunHandle (launch, start, stop, finish)
 //!    ^                                |
 //!    +-----------view, answers--------+
 //! ```
-//! Threads of their own do what blocks, such as setting up memory, so that a command is accepted within milliseconds. Any number of
-//! handles may send commands. While an operator has control, commands of other operators are refused. The program itself and
-//! the user at its terminal may always send commands, so that a run can be stopped there.
+//! Blocking work, such as setting up memory, is done on separate threads, so that a command is accepted within
+//! milliseconds. Any number of handles may send commands. While an operator has control, commands of other operators
+//! are refused. The program itself and the user at its terminal may always send commands, so that a run can be stopped
+//! there.
 
 mod control_handle;
 mod launch;

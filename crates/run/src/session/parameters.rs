@@ -16,7 +16,7 @@ const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(24 *
 /// Below the lower bound reports would dominate the work; above the upper one, viewers would wait too long.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(10)];
 
-/// What a parameter changes.
+/// The subject of a parameter.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// The behaviour of nodes.
@@ -26,7 +26,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// A description for people.
+    /// Returns a readable description.
     pub const fn help(self) -> &'static str {
         match self {
             Self::Nodes(parameter) => parameter.help(),
@@ -43,20 +43,20 @@ impl Subject {
 pub struct LiveParameter {
     /// Its name: `timeouts.readout`, `stream.physics.prescale`, or `flow.hlt.timeout`.
     pub name: String,
-    /// What it is.
+    /// Its subject.
     pub subject: Subject,
-    /// Its value now, in its unit.
+    /// Its current value, in its unit.
     pub value: u64,
-    /// As it was configured.
+    /// Its configured value.
     pub configured: u64,
-    /// Of which stream or flow.
+    /// Index of its stream or flow.
     of: u16,
-    /// It has to be less than this: how long a flow's sets wait for decisions.
+    /// Exclusive upper limit: the time-out of a flow's sets for decisions.
     below: Option<u64>,
 }
 
 impl LiveParameter {
-    /// A value in the syntax of a configuration.
+    /// Returns a value in the syntax of a configuration.
     pub fn text(&self, value: u64) -> String {
         match self.subject {
             Subject::Nodes(Parameter::Prescale) => value.to_string(),
@@ -65,7 +65,7 @@ impl LiveParameter {
         }
     }
 
-    /// The setting for nodes; `None` if the parameter is not for them.
+    /// Returns the setting for nodes; `None` if the parameter is not for them.
     const fn setting(&self) -> Option<Setting> {
         match self.subject {
             Subject::Nodes(parameter) => Some(Setting { parameter, of: self.of, value: self.value }),
@@ -99,7 +99,7 @@ impl LiveParameter {
 /// Names and new values, as in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParameterRequest {
-    /// All of them are changed, or none.
+    /// The changes, of which all are made, or none.
     pub changes: Vec<(String, String)>,
 }
 
@@ -108,7 +108,7 @@ pub struct ParameterRequest {
 pub(super) struct Parameters(Vec<LiveParameter>);
 
 impl Parameters {
-    /// The parameters of a configuration.
+    /// Returns the parameters of a configuration.
     pub(super) fn of(configuration: &Configuration) -> Self {
         if configuration.has_gateways() {
             return Self::of_gateways(configuration);
@@ -129,7 +129,7 @@ impl Parameters {
             time(Parameter::DrainTimeout, times.drain.0),
             time(Parameter::ReportInterval, REPORT_INTERVAL),
         ];
-        // Filter units that get events as files choose streams themselves, and read their task once.
+        // Filter units that get events as files select streams themselves, and read their task once.
         let prescales = prescales(&configuration.stream, &streams).filter(|_| configuration.file_based.is_none());
         Self(times.into_iter().chain(prescales).chain([log(configuration.monitor.log_level)]).collect())
     }
@@ -149,12 +149,12 @@ impl Parameters {
         Self((0..).zip(&configuration.flow).map(timeout).chain([interval]).chain(prescales).chain([log]).collect())
     }
 
-    /// All parameters.
+    /// Returns all parameters.
     pub(super) fn all(&self) -> &[LiveParameter] {
         &self.0
     }
 
-    /// Takes over a changed configuration. A parameter that was changed meanwhile keeps its value if its configured
+    /// Applies a changed configuration. A parameter that was changed by an operator keeps its value if its configured
     /// value is the same.
     pub(super) fn follow(&mut self, configured: &Self) {
         let before = std::mem::replace(self, configured.clone());
@@ -167,12 +167,12 @@ impl Parameters {
         }
     }
 
-    /// Parameters that differ from their configured value.
+    /// Returns the parameters that differ from their configured value.
     pub(super) fn changed(&self) -> impl Iterator<Item = Setting> + '_ {
         self.0.iter().filter(|one| one.value != one.configured).filter_map(LiveParameter::setting)
     }
 
-    /// Applies all changes or none. Returns the settings for nodes, and each change in words.
+    /// Applies all changes or none. Returns the settings for nodes, and a description of each change.
     pub(super) fn ask(&mut self, request: &ParameterRequest) -> Result<Vec<(Option<Setting>, String)>, RequestRefusal> {
         let mut next = self.0.clone();
         let mut told = Vec::new();
@@ -195,8 +195,8 @@ impl Parameters {
     }
 }
 
-/// The prescales that can be changed. Excludes streams that take every event: `verify` would report the events that they leave out as
-/// missing.
+/// Returns the prescales that can be changed. Streams that take every event are excluded: `verify` would report the
+/// events that they leave out as missing.
 fn prescales<'a>(sections: &'a [StreamSection], streams: &'a Streams) -> impl Iterator<Item = LiveParameter> + 'a {
     let may_change = |(index, _): &(u16, _)| !streams.takes_all(StreamIndex(*index as u8));
     (0..).zip(sections).filter(may_change).map(|(index, stream): (u16, &StreamSection)| {
@@ -205,13 +205,13 @@ fn prescales<'a>(sections: &'a [StreamSection], streams: &'a Streams) -> impl It
     })
 }
 
-/// How often nodes report their numbers now.
+/// Returns the current interval of nodes' reports.
 pub(super) fn report_interval(parameters: &Parameters) -> Duration {
     let known = parameters.0.iter().find(|one| one.subject == Subject::Nodes(Parameter::ReportInterval));
     known.map_or(REPORT_INTERVAL, |one| Duration::from_nanos(one.value))
 }
 
-/// The log level now.
+/// Returns the current log level.
 pub(super) fn log_level(parameters: &Parameters) -> LogLevel {
     let known = parameters.0.iter().find(|one| one.subject == Subject::Log);
     known.map_or_else(LogLevel::default, |one| level(one.value))
@@ -229,7 +229,7 @@ fn level(value: u64) -> LogLevel {
     LogLevel::ALL.get(value as usize).copied().unwrap_or_default()
 }
 
-/// Each time-out waits for the one before it, as in a configuration.
+/// Checks that each time-out is longer than the one before it, as in a configuration.
 fn fit(parameters: &[LiveParameter]) -> Result<(), String> {
     let too_long = parameters.iter().find_map(|one| Some((one, one.below.filter(|below| one.value >= *below)?)));
     if let Some((one, below)) = too_long {

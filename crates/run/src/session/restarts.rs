@@ -1,5 +1,4 @@
-//! Sources that are restarted during a run: masked, and unmasked as soon as the event from which on they were out is
-//! known.
+//! Restarts of sources during a run: they are masked, and unmasked as soon as the first event without them is known.
 
 use super::control_handle::RequestRefusal;
 use ropewalk_config::{Configuration, RestartChoice};
@@ -8,24 +7,24 @@ use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
 use ropewalk_terms::{EventKey, Instant, SourceId};
 use std::collections::BTreeMap;
 
-/// Restarts that may be under way at once.
+/// Maximum number of concurrent restarts.
 const MOST: usize = 32;
 
-/// What is known of a restarted source.
+/// State of a restarted source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Restarted {
     /// The source.
     pub source: SourceId,
-    /// The event from which on it is out, until it sends again; `None` if its readout unit has not reported it.
+    /// The first event without it, until it sends again; `None` if its readout unit has not reported it.
     pub from: Option<EventKey>,
 }
 
 /// How a restart ended. With any outcome its sources take part again as soon as they send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RestartOutcome {
-    /// The event from which on each of them was out is known.
+    /// The first event without each of them is known.
     Done,
-    /// Not known for all of them in time.
+    /// It was not known for all of them in time.
     Late,
     /// The run ended before it was known.
     RunOver,
@@ -40,7 +39,7 @@ pub struct RestartTold {
     pub sources: Vec<Restarted>,
 }
 
-/// Called once.
+/// Called once with the result.
 pub(super) type RestartReply = Box<dyn FnOnce(Result<RestartTold, RequestRefusal>) + Send>;
 
 /// Sources that are masked for a restart, to be unmasked later.
@@ -51,14 +50,14 @@ struct Restart<R> {
     reply: R,
 }
 
-/// A restart that has ended: who asked for it, the result, and the callback for the result.
+/// A restart that has ended: the operator who requested it, the result, and the callback for the result.
 pub(super) struct Ended<R> {
     pub(super) by: String,
     pub(super) told: RestartTold,
     pub(super) reply: R,
 }
 
-/// Restarts that are under way.
+/// The current restarts.
 pub(super) struct Restarts<R> {
     under_way: Vec<Restart<R>>,
 }
@@ -68,7 +67,7 @@ impl<R> Restarts<R> {
         Self { under_way: Vec::new() }
     }
 
-    /// Whether another one may begin.
+    /// Checks that another one may begin.
     pub(super) fn expect_room(&self) -> Result<(), RequestRefusal> {
         if self.under_way.len() < MOST {
             return Ok(());
@@ -76,12 +75,13 @@ impl<R> Restarts<R> {
         Err(RequestRefusal::Unfit(format!("{MOST} restarts are under way: wait until one of them has ended")))
     }
 
-    /// Begins a restart: the run has the request to mask these sources. The reply comes at `until` at the latest.
+    /// Begins a restart, after the run got the request to mask these sources. The reply follows at `until` at the
+    /// latest.
     pub(super) fn begin(&mut self, sources: Vec<SourceId>, by: String, until: Instant, reply: R) {
         self.under_way.push(Restart { sources, by, until, reply });
     }
 
-    /// Takes the restarts that end now, judged by the masks that the run reports, if there is a run.
+    /// Takes the restarts that end now, according to the masks that the run reports, if there is a run.
     pub(super) fn take_ended(
         &mut self,
         now: Instant,
@@ -111,17 +111,17 @@ impl<R> Restarts<R> {
     }
 }
 
-/// What the configuration says of sources that restart their numbering.
+/// Settings for sources that restart their numbering.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RestartRules {
-    /// What to do then.
+    /// The reaction to a restart.
     pub(super) choice: RestartChoice,
-    /// Sources' names, with their ids.
+    /// The sources' names with their ids.
     names: BTreeMap<SourceId, String>,
 }
 
 impl RestartRules {
-    /// The rules of a configuration. Sources of flows have no names but their ids.
+    /// Returns the settings of a configuration. Sources of flows have no names but their ids.
     pub(super) fn of(configuration: &Configuration) -> Self {
         let label = |source: &ropewalk_config::SourceSection| {
             let name = source.name.as_ref()?;
@@ -131,26 +131,26 @@ impl RestartRules {
     }
 }
 
-/// For each source, how many restarts of its numbering in this run were reported, and how many recoveries.
+/// For each source, the number of restarts and recoveries of its numbering in this run that were reported.
 #[derive(Debug, Default)]
 pub(super) struct Recounts(BTreeMap<SourceId, (usize, u64)>);
 
-/// A restart of a source's numbers.
+/// A restart of a source's numbering.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Recount {
-    /// Whose, and what happened.
+    /// Description with the name of the source.
     pub(super) text: String,
-    /// Its fragments are in no event from there on.
+    /// Whether its fragments are in no event from there on.
     pub(super) is_lost: bool,
 }
 
 impl Recounts {
-    /// Another run begins.
+    /// Clears the counts for another run.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The restarts of numbering that were not reported yet, in words.
+    /// Returns the restarts of numbering that were not reported yet.
     pub(super) fn news(&mut self, snapshot: &RunSnapshot, rules: &RestartRules) -> Vec<Recount> {
         let mut news = Vec::new();
         for (source, anomalies) in &snapshot.numbering {

@@ -28,16 +28,16 @@ use std::time::Duration;
 
 /// The first key of every run: the sources' first counter values are unwrapped to 1.
 const FIRST: EventKey = EventKey::new(0, 1);
-/// How long nodes may take to leave when a run has ended, before their threads are ended.
+/// Time-out for nodes to leave after the end of a run, before their threads are ended.
 const LEAVING: Duration = Duration::from_secs(5);
-/// How often a run is examined.
+/// Interval at which a run is examined.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often the view is renewed if nothing happens.
+/// Interval at which the view is updated if nothing happens.
 const PUBLISH: Duration = Duration::from_millis(100);
-/// The most values that are listed one by one after a configuration was read again.
+/// Maximum number of values that are listed individually after a configuration was read again.
 const MOST_DIFFERENCES: usize = 20;
 
-/// Runs, one after the other. Dropping it drops the rest of a run, and waits for that.
+/// A sequence of runs. Dropping it drops the rest of a run, and waits for that.
 #[derive(Debug)]
 pub struct Session {
     control: ControlHandle,
@@ -45,7 +45,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session without a run.
+    /// Creates a session without a run.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -58,12 +58,12 @@ impl Session {
         Ok(Self { control: ControlHandle { orders, shared, user: None }, thread: Some(thread) })
     }
 
-    /// A handle to command it.
+    /// Returns a handle for commands.
     pub fn control(&self) -> ControlHandle {
         self.control.clone()
     }
 
-    /// Whether the session has ended.
+    /// Returns whether the session has ended.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -74,7 +74,7 @@ impl Drop for Session {
         self.control.command(Command::Shutdown, "the program", |_| ());
         self.control.command(Command::Reset, "the program", |_| ());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has reported it itself.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }
@@ -85,7 +85,7 @@ enum Brought {
     Launched(TaskNumber, Result<Box<RunHandle>, RunError>, Differences),
     /// The first files of a run are written; otherwise, why it does not begin.
     Begins(TaskNumber, Box<RunHandle>, Result<Beginning, String>),
-    /// Without an account if another event manager writes it. An error says what could not be written.
+    /// `None` if another event manager writes the account. An error says what could not be written.
     Closed(TaskNumber, Option<Arc<RunSummary>>, Result<(), RunError>),
     Discarded(TaskNumber),
 }
@@ -111,7 +111,7 @@ struct RunController {
     reads_again: bool,
     clock: MonotonicClock,
     orders: Receiver<(Order, Option<String>)>,
-    /// The system user of the order that is carried out.
+    /// The system user of the present order.
     user: Option<String>,
     shared: Arc<Shared>,
     bring: Sender<Brought>,
@@ -119,19 +119,19 @@ struct RunController {
     replies: BTreeMap<CommandNumber, (Command, Reply)>,
     next_command: CommandNumber,
     handle: Option<Box<RunHandle>>,
-    /// The threads of the run that is being closed, or was last.
+    /// The threads of the run that is being closed, or was closed last.
     closing: Option<RunThreads>,
     watch: RunWatch,
-    /// Which task the handle carries out.
+    /// The task that the handle carries out.
     doing: Option<(TaskNumber, Task)>,
-    /// The task that begins a run whose handle is away for that.
+    /// The task that begins a run, while its handle is with the thread that does so.
     away_to_begin: Option<TaskNumber>,
-    /// Incidents of front ends that were reported.
+    /// Number of reported incidents of front ends.
     incidents: usize,
     recounts: Recounts,
-    /// Since when each source is silent.
+    /// Since when each source has been silent.
     activity: Activity,
-    /// The fields given at the run's start. Runs that follow by themselves have the same.
+    /// The fields given at the run's start. Runs that follow automatically have the same.
     fields: Fields,
     view: SessionView,
     publish_due: Instant,
@@ -225,7 +225,7 @@ impl RunController {
             let what = if matches!(request, ControlsRequest::Take { .. }) { "take" } else { "give" };
             self.tell_refused(what, by, why);
         }
-        // The caller looks at the view as soon as it has the answer.
+        // The caller reads the view as soon as it has the answer.
         self.publish();
         told
     }
@@ -261,17 +261,17 @@ impl RunController {
             }
         }
         self.view.masked = Arc::new(self.masks.masked().clone());
-        // The caller looks at the view as soon as it has the answer.
+        // The caller reads the view as soon as it has the answer.
         self.shared.publish(self.view.clone());
         Ok(())
     }
 
-    /// Whether sources of the current run can be masked.
+    /// Returns whether sources of the current run can be masked.
     fn has_run(&self) -> bool {
         self.handle.is_some() && matches!(self.operation.state(), OperationState::Running | OperationState::Paused)
     }
 
-    /// Masks sources. They are unmasked when their readout units have reported the event from which on they are out.
+    /// Masks sources. They are unmasked when their readout units have reported the first event without them.
     fn restart(&mut self, mut sources: Vec<SourceId>, by: String, reply: RestartReply) {
         sources.sort_unstable();
         sources.dedup();
@@ -285,7 +285,7 @@ impl RunController {
         };
         match may_begin.and_then(|()| self.turn_masks(&request, &by)) {
             Ok(()) => {
-                // A readout unit that knows of it reports it with its next report.
+                // A readout unit that has the request reports the event with its next report.
                 let patience = self.rules.settings.timeouts.manager.0 + 2 * report_interval(&self.parameters);
                 self.restarts.begin(request.sources, by, self.clock.now().after(patience), reply);
             }
@@ -317,7 +317,7 @@ impl RunController {
                 handle.set(setting);
             }
         }
-        // The caller looks at the view as soon as it has the answer.
+        // The caller reads the view as soon as it has the answer.
         self.shared.publish(self.view.clone());
         Ok(())
     }
@@ -368,7 +368,7 @@ impl RunController {
         self.operation.command(self.clock.now(), number, command);
     }
 
-    /// Why a start would not store these fields: the run has begun with others.
+    /// Returns why a start would not store these fields: the run has begun with others.
     fn unstored(&self, fields: &Fields) -> Option<String> {
         let has_begun =
             self.operation.state() == OperationState::Running || matches!(self.doing, Some((_, Task::Begin)));
@@ -401,7 +401,7 @@ impl RunController {
         }
     }
 
-    /// The controller stops waiting for this task: reports what has not ended.
+    /// Stops waiting for this task, and reports the threads that have not ended.
     fn left_behind(&mut self, task: Task) {
         let living = self.closing.as_ref().map(RunThreads::living).unwrap_or_default();
         let whose = match task {
@@ -419,7 +419,7 @@ impl RunController {
         self.trouble(format!("{} took longer than {limit} s: {whose}", task.name()));
         match (task, &mut self.handle) {
             (Task::Close | Task::Discard, _) => self.forget_run(),
-            // The last order holds, whenever it is received.
+            // The last order is in effect, whenever it arrives.
             (Task::Pause, Some(handle)) => handle.resume(),
             (Task::Resume, Some(handle)) => handle.pause(),
             _ => {}
@@ -442,7 +442,7 @@ impl RunController {
         Told { command, answer, state, text }
     }
 
-    /// Examines the run that is set up or under way.
+    /// Examines the run that is set up or in progress.
     fn look(&mut self) {
         let Some(handle) = &mut self.handle else { return };
         let now = self.clock.now();
@@ -491,7 +491,7 @@ impl RunController {
         }
     }
 
-    /// A source may have restarted its numbering, and its position is unknown.
+    /// Handles sources that restarted their numbering and whose position is unknown.
     fn look_for_restarts(&mut self, now: Instant) {
         let restarts = self.recounts.news(&self.view.snapshot, &self.rules.settings.restarts);
         let is_lost = restarts.iter().any(|restart| restart.is_lost);
@@ -521,9 +521,9 @@ impl RunController {
             Task::Close | Task::Discard => self.end(number, task),
             Task::Pause | Task::Resume | Task::Drain | Task::Force => {
                 let Some(handle) = &mut self.handle else {
-                    // The run was to begin, and the worker that writes its first files still has it. When it comes
-                    // back, it begins and ends, so that a run whose number is used has an account; or, if the time is
-                    // over, it is discarded.
+                    // The run was to begin, and the worker that writes its first files still has it. When the worker
+                    // returns it, it begins and ends, so that a run whose number is used has an account; after the time
+                    // limit, it is discarded.
                     if task != Task::Drain || self.away_to_begin.is_none() {
                         self.operation.run_over(self.clock.now());
                     }
@@ -539,7 +539,7 @@ impl RunController {
         }
     }
 
-    /// Sets up memory, threads and addresses, which takes as long as it takes.
+    /// Sets up memory, threads and addresses on a separate thread, without a time limit.
     fn prepare(&mut self, number: TaskNumber) {
         let (launch, bring) = (Arc::clone(&self.launch), self.bring.clone());
         let is_read = std::mem::take(&mut self.reads_again);
@@ -555,7 +555,7 @@ impl RunController {
         self.work(number, "launch", work);
     }
 
-    /// Runs blocking work on a thread of its own.
+    /// Runs blocking work on a separate thread.
     fn work(&mut self, number: TaskNumber, name: &str, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
             self.trouble(format!("a thread could not be started: {error}"));
@@ -563,12 +563,12 @@ impl RunController {
         }
     }
 
-    /// The last event of the run that begins, where it is known.
+    /// Returns the last event of the run that begins, if it is known.
     fn last(&self) -> Option<EventKey> {
         self.rules.settings.limits.events.map(|events| FIRST.plus(events.max(1) - 1))
     }
 
-    /// Has what the run begins with written, on a disk that may take its time.
+    /// Has the first files of the run written, on a disk that may be slow.
     fn begin(&mut self, number: TaskNumber) {
         let Some(mut handle) = self.handle.take() else { return };
         self.away_to_begin = Some(number);
@@ -620,7 +620,7 @@ impl RunController {
         self.handle = Some(handle);
     }
 
-    /// Closes a run, or gives back what was set up for one.
+    /// Closes a run, or discards what was set up for one.
     fn end(&mut self, number: TaskNumber, task: Task) {
         let Some(mut handle) = self.handle.take() else {
             self.away_to_begin = None;
@@ -628,7 +628,7 @@ impl RunController {
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };
         self.closing = Some(handle.threads());
-        // What ended last is known only now, such as events that a disk did not take.
+        // The results of the threads that ended last are known only now, such as events that a disk did not take.
         self.view.sample = Arc::new(handle.sample());
         self.activity.observe(&self.view.sample);
         let before = |time: Duration| Utc(self.view.sample.utc.0.saturating_sub(time.as_nanos() as i64));
@@ -640,7 +640,7 @@ impl RunController {
                 discard(handle);
                 Brought::Discarded(number)
             } else {
-                // Notes the time of the end, if it has ended.
+                // Records the time of the end, if it has ended.
                 handle.is_ended();
                 let is_ours = handle.refusal().is_none();
                 let account = handle.finish(LEAVING);
@@ -675,7 +675,7 @@ impl RunController {
             }
             Brought::Discarded(number) => number,
         };
-        // Of one that was left behind the next run may be set up already.
+        // If a run was left behind, the next one may be set up already.
         if self.operation.is_under_way(number) {
             self.forget_run();
             self.operation.ended(self.clock.now(), number, Outcome::Done);
@@ -782,7 +782,7 @@ impl RunController {
     }
 }
 
-/// Ends what was set up for a run that never began, and leaves its directory only where something is in it.
+/// Discards what was set up for a run that never began. Removes its directory if that is empty.
 fn discard(mut handle: Box<RunHandle>) {
     handle.force_stop();
     let begun = std::time::Instant::now();
@@ -795,6 +795,6 @@ fn discard(mut handle: Box<RunHandle>) {
 }
 
 fn remove_where_empty(directory: &Path) {
-    // What is in it stays, and with it the run's number.
+    // A directory with content is kept, and with it the run's number.
     let _ = std::fs::remove_dir(directory);
 }

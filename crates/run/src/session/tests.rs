@@ -1,4 +1,4 @@
-//! Sequences of runs with threads and sockets: with data, without, with sources that come late, and in a hurry.
+//! Sequences of runs with threads and sockets: with data, without, with late sources, and in quick succession.
 
 mod push;
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const BY: &str = "a test";
 
-/// A directory of one test, gone with it.
+/// A directory of one test, removed at its end.
 struct Output(PathBuf);
 
 impl Output {
@@ -26,7 +26,7 @@ impl Output {
         Self(path)
     }
 
-    /// What is in it besides the number of the last run.
+    /// Returns the names of its files besides the number of the last run.
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).expect("it is there");
         let names = entries.map(|entry| entry.expect("it can be read").file_name().into_string().expect("text"));
@@ -42,7 +42,7 @@ impl Drop for Output {
     }
 }
 
-/// One source, which is emulated or never comes; with this in the section `run`.
+/// Returns a configuration with one source, which is emulated or never connects; `run` is added to the section `run`.
 fn configuration(output: &Path, is_emulated: bool, run: &str) -> Configuration {
     let source = if is_emulated { "emulate = { rate = \"20kHz\", fragment_size = \"128B\" }" } else { "" };
     let text = format!(
@@ -121,7 +121,7 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
     ask(&control, Command::Start);
     wait_for(&control, "events", |view| built(view) > 0);
     assert_eq!(ask(&control, Command::Pause).state, OperationState::Paused);
-    // What had been assigned is finished; then nothing more comes.
+    // Assigned events are finished; then no more are built.
     let mut before = built(&view(&control));
     wait_for(&control, "rest", |view| view.snapshot.ledger.events.in_flight == 0);
     std::thread::sleep(Duration::from_millis(200));
@@ -135,7 +135,7 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
 }
 
-/// As if the user interrupts the program while a run begins: its first files are being written then.
+/// As if the user interrupted the program while a run begins: its first files are being written then.
 #[test]
 fn a_run_whose_number_is_used_has_an_account_however_early_it_is_stopped() {
     for _ in 0..10 {
@@ -161,7 +161,7 @@ fn a_run_whose_number_is_used_has_an_account_however_early_it_is_stopped() {
 fn a_pause_that_took_too_long_is_taken_back() {
     let output = Output::new("late-pause");
     let mut configuration = configuration(&output.0, true, "");
-    // Nodes are looked at less often than that.
+    // Shorter than the interval at which nodes are examined.
     (configuration.timeouts.manager, configuration.timeouts.front_end) =
         (Time(Duration::from_millis(3)), Time(Duration::from_millis(1)));
     let session = session_of(Launcher::new(configuration), Fields::default());
@@ -175,7 +175,7 @@ fn a_pause_that_took_too_long_is_taken_back() {
     }
     let before = built(&view(&control));
     assert_eq!(view(&control).state, OperationState::Running);
-    // What it had begun may still be finished, so that a few more would say nothing.
+    // Events in progress may still be finished, so that a few more would prove nothing.
     wait_for(&control, "the run, which goes on", |view| built(view) > before + 20_000);
     control.ask(Command::Reset, BY);
 }
@@ -284,7 +284,7 @@ fn only_the_operator_with_control_and_the_program_may_give_commands() {
     assert_eq!(command_of(&control, "ada", Command::Start).answer, Answer::Done);
     assert_eq!(operator(&control, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
     assert_eq!(command_of(&control, "ada", Command::Stop).answer, Answer::HeldByAnother);
-    // The user at the terminal.
+    // As the user at the terminal.
     ask(&control, Command::Stop);
     let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
     for text in ["ada takes control", "bob takes control from ada by force"] {
@@ -332,7 +332,7 @@ fn an_operator_who_gives_no_command_loses_control() {
     assert_eq!(command_of(&control, "bob", Command::Configure).answer, Answer::Done);
 }
 
-/// Runs with a thread that does not end before it may.
+/// Creates runs with a thread that does not end before it may.
 struct Hanging {
     configuration: Configuration,
     may_end: Arc<AtomicBool>,
@@ -417,7 +417,7 @@ fn a_run_whose_directory_cannot_be_written_does_not_start_and_the_next_one_does(
     assert!(account(&ask(&control, Command::Stop)).is_balanced());
 }
 
-/// A file that blocks as a stalled disk does: opening it waits until a writer opens it.
+/// Creates a file that blocks like a stalled disk: opening it waits until a writer opens it.
 fn stand_still(file: &Path) {
     let made = std::process::Command::new("mkfifo").arg(file).status().expect("every system has it");
     assert!(made.success(), "{}", file.display());
@@ -439,7 +439,7 @@ fn a_disk_that_stands_still_at_the_start_holds_up_that_run_alone() {
     ask(&control, Command::Configure);
     let view = ask(&control, Command::Start);
     wait_for(&control, "events", |view| built(view) > 0);
-    // It goes on at last, and its run is given back.
+    // It continues at last, and its run is discarded.
     drop(std::fs::File::create(&file).expect("the run reads it"));
     ask(&control, Command::Stop);
     assert_eq!(account(&self::view(&control)).run, view.run.expect("it goes on").0);
@@ -471,7 +471,7 @@ fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
     let told = "the configuration was read again: run.events is 250; it was 100";
     assert!(said.iter().any(|text| text == told), "{said:?}");
-    // What outlives runs is another matter.
+    // Settings that outlive runs are treated differently.
     let elsewhere = output.0.join("elsewhere");
     *file.lock().expect("no thread panicked") = configuration(&elsewhere, true, "events = 250");
     ask(&control, Command::Reset);

@@ -1,5 +1,5 @@
-//! The threads of a gateway allocate nothing between start and stop, however it divides its work among them: run files that
-//! are opened, closed and deleted included. Emulated nodes may.
+//! The threads of a gateway allocate nothing between start and stop, however its work is divided among them, also when
+//! run files are opened, closed and deleted. Emulated nodes may allocate.
 
 use crate::alone;
 use crate::counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Every event is accepted and written; packets are lost, doubled and out of order; sizes are counted.
+/// Every event is accepted and written. Packets are lost, duplicated and out of order; a histogram of sizes is filled.
 fn configuration(output: &Path, architecture: &str, has_farm: bool) -> String {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\nsync = \"never\"\nsegment_bytes = \"1MiB\"\nkeep = \"4MiB\"\nlumisection = {{ time = \"100ms\" }}\n\
@@ -34,7 +34,7 @@ fn configuration(output: &Path, architecture: &str, has_farm: bool) -> String {
     if has_farm { text } else { text.replace(farm, local).replace("output = \"stream\"\n", "") }
 }
 
-/// Waits until this many events more were written.
+/// Waits until this many more events were written.
 fn await_written(handle: &RunHandle, more: u64) {
     let written = || -> u64 {
         let gateways = handle.gateways().gateways;
@@ -58,11 +58,11 @@ fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_tw
         let configuration = parse("test.toml", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
         let mut handle =
             launch_part(&configuration, &SystemPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
-        // Until files were deleted, too.
+        // Until files were deleted as well.
         await_written(&handle, 10_000);
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);
-        // A client watches, and one of the wishes is never fulfilled.
+        // A client requests events, and one of its requests is never fulfilled.
         let tap = handle.tap().expect("gateways are in this process").clone();
         let huge = tap.ask(EventSelection { least_bytes: 1 << 30, ..EventSelection::default() }, 64);
         await_written(&handle, 10_000);

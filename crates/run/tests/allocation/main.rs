@@ -1,6 +1,6 @@
 //! Data threads allocate nothing between start and stop.
 //!
-//! A binary of its own, because it replaces the allocator by one that counts.
+//! A separate binary, because it replaces the allocator by one that counts.
 
 #[path = "../../../engine/tests/support/counting.rs"]
 mod counting;
@@ -10,10 +10,11 @@ mod units;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// All threads are counted together: the tests take turns.
+/// All threads are counted together, so that the tests take turns.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Waits until no other test counts. Then either the threads of gateways alone are counted, or all threads that have not opted out.
+/// Waits until no other test counts. Then either only the threads of gateways are counted, or all threads that have not
+/// opted out.
 fn alone(is_of_gateways: bool) -> MutexGuard<'static, ()> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     counting::GATEWAYS_ALONE.store(is_of_gateways, Ordering::Relaxed);

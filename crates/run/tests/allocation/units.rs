@@ -1,5 +1,5 @@
-//! Data threads allocate nothing between start and stop: connections that come and go, run files that are opened,
-//! closed and deleted included; and those of a link card, its emulator's too.
+//! Data threads allocate nothing between start and stop, also when connections are closed and opened, and when run
+//! files are opened, closed and deleted. The same holds for the threads of a link card and of its emulator.
 
 use crate::alone;
 use crate::counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const SOURCES: u32 = 4;
 
-/// Sends the events `from..=to` of one source as fast as they are taken; larger than a FEROL block, so that
+/// Sends the events `from..=to` of one source as fast as they are accepted. They are larger than a FEROL block, so that
 /// fragments have several pieces, and are chains where a block of memory ends.
 fn send(stream: &mut TcpStream, id: u32, from: u64, to: u64) {
     let payload = [id as u8; 8 * 700];
@@ -33,7 +33,7 @@ fn send(stream: &mut TcpStream, id: u32, from: u64, to: u64) {
     }
 }
 
-/// A run without its sources.
+/// Returns the configuration of a run without its sources.
 fn units(output: &std::path::Path) -> String {
     format!(
         "version = 1\n[run]\noutput = {:?}\nsync = \"never\"\nsegment_bytes = \"8MiB\"\nkeep = \"16MiB\"\n\
@@ -50,7 +50,7 @@ fn configuration(output: &std::path::Path) -> String {
     text
 }
 
-/// Each source connects, sends, comes back over a new connection and sends on, once in every round.
+/// Number of rounds. In every round each source connects, sends, reconnects and sends again.
 const ROUNDS: u64 = 5;
 const EVENTS_OF_ROUND: u64 = 3000;
 
@@ -58,7 +58,7 @@ fn send_rounds(id: u32, address: &str, round_begins: &Barrier) {
     OUTSIDE.set(true);
     let connect = || TcpStream::connect(address).expect("the readout unit listens");
     let mut stream = connect();
-    // This thread has started, which asked for memory.
+    // This thread has started, which allocates.
     round_begins.wait();
     for round in 0..ROUNDS {
         round_begins.wait();
@@ -69,13 +69,13 @@ fn send_rounds(id: u32, address: &str, round_begins: &Barrier) {
     }
 }
 
-/// Lets every round run with nothing under way before it; how often data threads asked for memory in each but the first, in
-/// which threads still start, and builder units hear of the run.
+/// Runs every round after the previous one has ended completely. Returns the number of allocations by data threads in
+/// each round but the first, in which threads still start and builder units join the run.
 fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
     round_begins.wait();
     let tap = handle.tap().expect("builder units are in this process");
     let count = |round| {
-        // Who watches brings the memory.
+        // The client provides the memory for the copy.
         let mut asked = tap.ask(EventSelection::default(), 1 << 10).expect("no other client asks");
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);
@@ -93,7 +93,7 @@ fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
     (0..ROUNDS).map(count).skip(1).collect()
 }
 
-/// Stops the run, and says how it ended.
+/// Stops the run. Returns its account.
 fn stopped(mut handle: RunHandle, output: &Path) -> RunSummary {
     handle.stop();
     let until = Instant::now() + Duration::from_secs(20);
@@ -105,7 +105,7 @@ fn stopped(mut handle: RunHandle, output: &Path) -> RunSummary {
     summary
 }
 
-/// Waits until the units have found each other, and the run has begun.
+/// Waits until the units have connected, and the run has begun.
 fn await_start(handle: &RunHandle) {
     let until = Instant::now() + Duration::from_secs(20);
     while handle.snapshot().phase != RunPhase::Running && Instant::now() < until {
@@ -113,7 +113,7 @@ fn await_start(handle: &RunHandle) {
     }
 }
 
-/// How often data threads asked for memory while `events` more were written.
+/// Returns the number of allocations by data threads while `events` more were written.
 fn count_until(handle: &RunHandle, events: u64) -> u64 {
     let written = || handle.snapshot().counter(Counter::EventsWritten);
     let (end, until) = (written() + events, Instant::now() + Duration::from_secs(20));
@@ -133,7 +133,7 @@ fn a_card_is_written_and_read_and_built_without_an_allocation() {
     let _alone = alone(false);
     let output = std::env::temp_dir().join(format!("ropewalk-allocation-card-{}", std::process::id()));
     let mut text = units(&output);
-    // Chunks of several pieces, with every fault by which a card's reader has more to do.
+    // Chunks of several pieces, with every fault that causes additional work in a card's reader.
     text += "[[felix]]\nname = \"card\"\nmemory = \"4MiB\"\n[felix.emulate]\nchunk_size = \"uniform(16,6000)\"\n\
              rate = \"10kHz\"\nfaults = { crc = 0.01, no_last = 0.001, lost_block = 0.001, padding = 0.001 }\n";
     for id in 0..SOURCES {
@@ -144,7 +144,7 @@ fn a_card_is_written_and_read_and_built_without_an_allocation() {
     let mut handle = launch(&configuration, None).expect("a run with a card");
     handle.start(EventKey::new(0, 1), None);
     await_start(&handle);
-    // The first ones find their places.
+    // The first events fill the initial state.
     count_until(&handle, 2000);
     let counts = [(); 3].map(|()| count_until(&handle, 3000));
     let summary = stopped(handle, &output);

@@ -28,7 +28,7 @@ fn text(output: &Path, port: u16, more: &str) -> String {
     )
 }
 
-/// From start to end.
+/// Takes a run from start to end.
 fn run(output: &TemporaryDirectory, port: u16, more: &str) -> RunSummary {
     let text = text(output.path(), port, more);
     let configuration = parse("local", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
@@ -47,7 +47,7 @@ fn run(output: &TemporaryDirectory, port: u16, more: &str) -> RunSummary {
     summary
 }
 
-/// What the files of a run hold: by number, what the filter said, if it said anything.
+/// Returns the content of a run's files: by event number, the filter's output, if any.
 fn found(directory: &Path) -> BTreeMap<u64, Option<FilterResult>> {
     let mut reader = RunReader::open(&[directory]).expect("a run");
     let mut found = BTreeMap::new();
@@ -123,7 +123,7 @@ fn without_a_filter_every_event_is_written_and_nothing_where_that_is_not_wanted(
     assert_eq!((summary.events.accepted, summary.is_balanced()), (100, true), "{:?}", summary.ledger);
 }
 
-/// The numbers of a document.
+/// Returns the numbers of a document.
 fn document(path: &Path) -> Vec<u64> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -135,7 +135,7 @@ fn document(path: &Path) -> Vec<u64> {
     numbers.map(|number| number.expect("a number")).collect()
 }
 
-/// The events of the files of a lumisection: number, and how many fragments are found.
+/// Returns the events in the files of a lumisection: number, and number of fragments.
 fn filed(directory: &Path, lumisection: u32) -> Vec<(u64, usize)> {
     let begin = format!("run000001_ls{lumisection:04}_index");
     let mut found = Vec::new();
@@ -232,7 +232,7 @@ fn what_does_not_go_without_a_farm_and_what_only_goes_without_one_is_refused_wit
     assert!(refused.contains("filter.library") && refused.contains("`nodes = 0` in [farm]"), "{refused}");
 }
 
-/// Node 0 is on every machine. The kernel confirms the policy.
+/// Every machine has node 0. The kernel confirms the policy.
 #[test]
 fn pools_of_a_gateway_lie_on_the_node_that_the_rules_name() {
     let output = TemporaryDirectory::new("local-pools");

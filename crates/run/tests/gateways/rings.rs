@@ -1,5 +1,5 @@
-//! A gateway in a host of its own, with rings of its network card and several input queues: sources, trigger and nodes are
-//! at the other end of a cable.
+//! A gateway in a separate network namespace, with rings of its network card and several input queues. Sources, trigger
+//! and nodes are at the other end of a cable.
 
 use crate::support::{Held, TemporaryDirectory};
 use ropewalk_config::{Configuration, parse};
@@ -15,15 +15,16 @@ use std::time::{Duration, Instant};
 /// Events of the flow that is written.
 const EVENTS: u64 = 2000;
 
-/// How the gateway is set up.
+/// Setup of the gateway.
 struct Setting {
     receive: &'static str,
     send: &'static str,
     architecture: &'static str,
     queues: u32,
-    /// What carries the second flow, whose packets come in fragments.
+    /// Transport of the second flow, whose packets are fragmented.
     second: Second,
-    /// How the gateway reaches its nodes; straight over IP each has an address of its own, so that there is one.
+    /// Transport between the gateway and its nodes. Over IP without ports each node needs its own address, so that
+    /// there is only one.
     transport: &'static str,
 }
 
@@ -61,7 +62,7 @@ fn launch(host: &Host, configuration: &Configuration, part: SystemPart, events: 
     host.inside(launch)
 }
 
-/// Waits until a part has ended. `turn` is called again and again.
+/// Waits until a part has ended. `turn` is called repeatedly.
 fn end(handle: &mut RunHandle, mut turn: impl FnMut(&mut RunHandle)) {
     let patience = Instant::now() + Duration::from_secs(60);
     while !handle.is_ended() {
@@ -71,7 +72,7 @@ fn end(handle: &mut RunHandle, mut turn: impl FnMut(&mut RunHandle)) {
     }
 }
 
-/// The accounts of the gateway and of what is at the other end of the cable.
+/// Returns the accounts of the gateway and of the part at the other end of the cable.
 fn run(cable: &Cable, configuration: &Configuration, events: u64) -> (RunSummary, RunSummary) {
     let mut gateway = launch(&cable.sink, configuration, SystemPart::Gateway("gw0".to_owned()), events);
     let nodes = launch(&cable.source, configuration, SystemPart::Nodes(0..configuration.farm.nodes), events);
@@ -94,7 +95,7 @@ fn number(summary: &RunSummary, flow: &str, place: &str) -> u64 {
     found.unwrap_or_else(|| panic!("{place} is no number in {:?}", summary.flows))
 }
 
-/// Runs a setting: everything that was sent is received, built, decided and written.
+/// Runs a setting: all sent data is received, built, decided and written.
 fn everything_comes_through(test: &str, setting: &Setting) {
     let Ok(cable) = Cable::lay(1500, setting.queues) else {
         return ropewalk_tidy::skipped(test, "may not make network namespaces");
@@ -121,12 +122,13 @@ fn everything_comes_through(test: &str, setting: &Setting) {
     assert_eq!(keys, (0..EVENTS).collect());
 }
 
-/// One packet in five hundred is lost, so that one set in fifty waits for 14 seconds, while others go round the ring. The
-/// throttle leaves so little room that it stops nothing before. So slow a trigger because nothing else holds a packet back here: what
-/// is left of the ring when sets are moved out of it lasts for a second, in which a busy machine may not turn the gateway.
+/// One packet in five hundred is lost, so that one set in fifty waits for 14 seconds, while others go round the ring.
+/// The throttle leaves so little room that it stops nothing before. The trigger is this slow because nothing else holds
+/// a packet back here: the rest of the ring, when sets are moved out of it, lasts for a second, in which a busy machine
+/// may not turn the gateway.
 const LOSS: f64 = 0.002;
 
-/// Thirteen seconds of events: the ring lasts for nine.
+/// Thirteen seconds of events; the ring lasts for nine.
 const EVENTS_WITH_LOSSES: u64 = 3900;
 
 fn with_losses(output: &TemporaryDirectory) -> Configuration {

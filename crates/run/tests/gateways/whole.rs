@@ -21,21 +21,21 @@ const PACKING: u16 = 5;
 /// `timeouts.drain`.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How the work of a gateway is divided among threads: it makes no difference to what comes of it.
+/// Division of a gateway's work among threads. It must make no difference to the result.
 const ARCHITECTURES: [&str; 2] = ["run_to_completion", "threads"];
 
 /// A run of one flow.
 struct Run<'a> {
     architecture: &'a str,
-    /// Where the sources send from.
+    /// Address that the sources send from.
     sources: &'a str,
-    /// More keys of the flow.
+    /// Further keys of the flow.
     flow: &'a str,
-    /// How nodes are emulated: here they accept everything.
+    /// Emulation of the nodes, which accept everything by default.
     nodes: &'a str,
-    /// More sections.
+    /// Further sections.
     rest: &'a str,
-    /// When run files are closed: keys of `[run]`.
+    /// Limits of run files: keys of `[run]`.
     segments: &'a str,
     events: u64,
 }
@@ -77,18 +77,18 @@ impl Run<'_> {
         launch_part(&configuration, &SystemPart::Whole, Some(*events)).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// From start to end.
+    /// Takes the run from start to end.
     fn whole(&self, output: &TemporaryDirectory) -> RunSummary {
         ended(self.start(output))
     }
 }
 
-/// Sources with ports from this one on.
+/// Returns the address of sources with ports from this one on.
 fn at(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-/// Where a gateway takes the packets of the flow.
+/// Returns the address of a gateway for the packets of the flow.
 fn input_of(handle: &RunHandle, gateway: &str) -> String {
     let name = format!("{gateway} hlt");
     let found = handle.addresses().iter().find(|(known, _)| *known == name);
@@ -215,7 +215,7 @@ fn what_strangers_send_is_counted_and_leaves_the_account_in_balance() {
     }
 }
 
-/// Nodes reject everything, and for many events they take longer than there is time: what is accepted was so by default.
+/// Nodes reject everything, and for many events they take too long: these are accepted by default.
 #[test]
 fn what_nodes_decide_too_late_is_decided_by_default_and_holds_nothing_up() {
     for architecture in ARCHITECTURES {
@@ -276,7 +276,7 @@ fn two_gateways_share_the_sets_however_the_trigger_names_them() {
             assert!(summary.is_lossless(), "{naming}: {:?}", summary.flows);
             assert_eq!(summary.events.written, 2000, "{naming}");
             for gateway in ["gw0", "gw1"] {
-                // How many depends on when its thread begins.
+                // The number depends on when its thread begins.
                 assert!(summary.gateways[gateway].written.events > 0, "{naming}: {gateway} wrote none");
             }
         }
@@ -318,7 +318,7 @@ fn every_event_is_in_one_lumisection_and_each_is_closed_when_its_events_are_deci
             assert!(left_out > 0 && events.incomplete_dropped > 0 && sum(|one| one.unselected) == left_out);
             if is_time {
                 assert!(all.len() >= 5, "500 ms of events: {all:?}");
-                // No set comes so late here that its lumisection is closed: each has its own range.
+                // No set is so late here that its lumisection is closed: each has its own range.
                 let ranges = firsts.windows(2).map(|pair| pair[1] - pair[0]);
                 assert!(ranges.eq(all[..all.len() - 1].iter().map(|one| one.assigned)), "{all:?}");
             } else {
@@ -350,7 +350,7 @@ fn decisions_of_the_first_level_leave_in_the_order_of_events() {
 fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lost() {
     for architecture in ARCHITECTURES {
         let output = TemporaryDirectory::new("push-memory");
-        // 64 at once for 10 ms each: a sixth of what the sources send, also where they come too late to their turn.
+        // 64 at once for 10 ms each: a sixth of the events sent, even if decisions are started late.
         let nodes = "accept = 1.0, decision_time = \"10ms\"";
         let emulate = "sets = 4096\nassembling = 1024\ntimeout = \"10s\"\nemulate = { fragment_size = \"200\", rate = \"40kHz\" }";
         let rest = "nodes = 1\n[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nmemory = \"1MiB\"\n\
@@ -371,7 +371,8 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
 fn a_socket_buffer_too_small_for_a_pause_of_its_gateway_is_warned_of() {
     for (port, buffer, is_short) in [(22_700, "64KiB", true), (22_800, "256KiB", false)] {
         let output = TemporaryDirectory::new("push-short");
-        // 10 ms, and 1 ms until the trigger acts, of a set in 5 ms, and one set more: 36 packets of 2.3 KiB, twice as much in all.
+        // 10 ms, and 1 ms until the trigger acts, of a set in 5 ms, and one set more: 36 packets of 2.3 KiB, twice as
+        // much in all.
         let rest = format!(
             "[trigger]\nsilence = \"10ms\"\n[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n\
              receive_buffer = \"{buffer}\""
@@ -599,7 +600,8 @@ fn a_gateway_with_too_little_free_space_waits_and_writes_what_is_built_at_the_en
         let stopped = Instant::now();
         handle.stop();
         let summary = ended(handle);
-        // Packets that the kernel still has need the room of sets that wait for the disk: it must not wait until draining is given up.
+        // Packets in the kernel need the room of sets that wait for the disk: it must not wait until draining is given
+        // up.
         assert!(stopped.elapsed() < DRAIN, "{architecture}: draining timed out");
         assert!(summary.is_lossless() && summary.events.written > 0, "{architecture}: {summary:#?}");
         assert_eq!(summary.events.written, number(&summary, "events.accepted"), "{architecture}");
@@ -610,7 +612,7 @@ fn a_gateway_with_too_little_free_space_waits_and_writes_what_is_built_at_the_en
 fn a_gateway_whose_disk_refuses_its_files_ends_its_run_and_names_what_is_not_written() {
     for (port, architecture) in [25_400, 25_500].into_iter().zip(ARCHITECTURES) {
         let output = TemporaryDirectory::new("push-refused");
-        // A closed file cannot be moved below something that is no directory.
+        // A closed file cannot be moved into a path that is not a directory.
         let obstacle = output.path().join("obstacle");
         std::fs::write(&obstacle, "").expect("a file can be written");
         let rest = format!("[storage]\nhand_over = {:?}", obstacle.join("there"));
@@ -663,7 +665,7 @@ fn deleted_closed_files_of_a_gateway_are_counted_by_their_events() {
 fn gateways_divide_accepted_events_into_streams() {
     for (port, architecture) in [25_800, 25_900].into_iter().zip(ARCHITECTURES) {
         let [output, other] = ["push-streams", "push-streams-other"].map(TemporaryDirectory::new);
-        // Emulated nodes set bit 0 of the word where they accept.
+        // Emulated nodes set bit 0 of the word if they accept.
         let rest = format!(
             "[[stream]]\nname = \"express\"\nprescale = 10\noutputs = [{:?}]\ncompress = \"lz4\"\n\
              [[stream]]\nname = \"zero\"\ntriggers = [0]\nprescale = 3\n[[stream]]\nname = \"muon\"\ntriggers = [7]",
@@ -698,7 +700,7 @@ fn nodes_decide_by_the_triggers_of_a_filter() {
         let summary = Run { architecture, sources: &at(port), rest, ..Run::default() }.whole(&output);
         assert!(summary.is_lossless(), "{:?}", summary.status);
         let events = &summary.flows["hlt"].events;
-        // Of 0 to 1999: each tenth or twenty-fifth.
+        // Every tenth or twenty-fifth event of 0 to 1999.
         let accepted: Vec<u64> = (0..2000).filter(|event| event % 10 == 0 || event % 25 == 0).collect();
         assert_eq!((events.built, events.accepted), (2000, accepted.len() as u64));
         assert_eq!(["ten", "twentyfive", "none"].map(|name| summary.streams[name].written), [200, 80, 0]);

@@ -1,5 +1,5 @@
-//! All that can be wrong with a packet, in a whole run over loopback: the test is the sources. Each fault has its name
-//! in the account, and the files say which source an event lacks, and why.
+//! All possible faults of a packet, in a whole run over loopback, with the test as the sources. Each fault has its name
+//! in the account, and the files contain the missing sources of an event with the cause.
 
 use crate::support::{Held, TemporaryDirectory};
 use ropewalk_config::parse;
@@ -26,7 +26,7 @@ const BYTES: usize = 16;
 
 const GATEWAY: &str = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }";
 
-/// Longer than anything takes, on however busy a machine.
+/// Longer than any test takes, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn launch(text: &str, part: &SystemPart, events: Option<u64>) -> RunHandle {
@@ -34,7 +34,7 @@ fn launch(text: &str, part: &SystemPart, events: Option<u64>) -> RunHandle {
     launch_part(&configuration, part, events).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A gateway and its nodes, without sources, whose ports begin with this one.
+/// Starts a gateway and its nodes, without sources, whose ports begin with this one.
 fn gateway(output: &TemporaryDirectory, port: u16, keys: &str, nodes: &str) -> RunHandle {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\npartition = {PARTITION}\n\
@@ -46,7 +46,7 @@ fn gateway(output: &TemporaryDirectory, port: u16, keys: &str, nodes: &str) -> R
     launch(&text, &SystemPart::Whole, None)
 }
 
-/// Waits until something holds of the account.
+/// Waits until the account fulfils a condition.
 fn wait_until(handle: &RunHandle, holds: impl Fn(&FlowSummary) -> bool) {
     let begin = Instant::now();
     while !holds(&handle.summary().flows["hlt"]) {
@@ -65,7 +65,7 @@ fn end(mut handle: RunHandle) -> RunSummary {
     handle.finish(Duration::ZERO)
 }
 
-/// A packet of a set.
+/// Returns a packet of a set.
 fn packet(first: u32, partition: u32, packing: usize) -> Vec<u8> {
     let (mut bytes, fragment) = (Vec::new(), [0x5A; BYTES]);
     encode_mep(first, partition, (0..packing).map(|_| &fragment[..]), &mut bytes).expect("it is short");
@@ -76,13 +76,13 @@ fn good(first: u32) -> Vec<u8> {
     packet(first, PARTITION, PACKING)
 }
 
-/// Changes a byte.
+/// Returns the packet with one byte changed.
 fn with(mut packet: Vec<u8>, place: usize, value: u8) -> Vec<u8> {
     packet[place] = value;
     packet
 }
 
-/// Sockets of the sources, a stranger's behind them, and where they send to.
+/// Sockets of the sources, then one of an unknown sender, and their target.
 struct Sources {
     sockets: Vec<UdpSocket>,
     to: String,
@@ -110,7 +110,7 @@ impl Sources {
     }
 }
 
-/// Where each set lacks something, for this cause.
+/// The first event of each incomplete set, with the missing source and the cause.
 const LACKING: [(u32, u32, Cause); 4] = [
     (105, 700, Cause::LengthMismatch),
     (110, 701, Cause::WrongPacking),
@@ -118,7 +118,7 @@ const LACKING: [(u32, u32, Cause); 4] = [
     (120, 700, Cause::Malformed),
 ];
 
-/// Everything that is wrong, once each but for duplicates.
+/// Sends every fault once, except for duplicates.
 fn send_what_is_wrong(sources: &mut Sources, handle: &RunHandle) {
     sources.send_all(&[0, 1, 2, 0], 100);
     sources.send_all(&[1, 2], 105);
@@ -131,11 +131,11 @@ fn send_what_is_wrong(sources: &mut Sources, handle: &RunHandle) {
     sources.send(MASKED, &good(100));
     sources.send(STRANGER, &good(120));
     sources.send(0, &good(121));
-    // The number of the first fragment's event stands behind the packet's head.
+    // The number of the first fragment's event follows the packet's head.
     sources.send(0, &with(good(120), 12, 99));
     sources.send_all(&[1, 2], 120);
     sources.send(0, &good(FIRST - 5));
-    // Longer than any packet may be: the receiver refuses it before the gateway sees it.
+    // Longer than any packet may be: the receiver rejects it before the gateway gets it.
     sources.send(0, &[0; 2000]);
     sources.sent -= 1;
     sources.send(0, &good(FIRST + 5 * (1 << 25)));
@@ -178,7 +178,7 @@ fn each_thing_that_is_wrong_with_a_packet_has_its_name_in_the_account_and_in_the
     expect_in_files(&summary);
 }
 
-/// The files hold five sets, and of each event exactly those sources that sent something good.
+/// Checks that the files contain five sets, each event with exactly the sources that sent valid data.
 fn expect_in_files(summary: &RunSummary) {
     let held = Held::in_directories(&[&summary.directory]);
     assert_eq!(held.events.len(), 5 * PACKING);
@@ -196,7 +196,7 @@ fn expect_in_files(summary: &RunSummary) {
 
 #[test]
 fn packets_that_the_system_refuses_to_send_are_counted_as_such_and_not_as_sent() {
-    // From 127.0.0.0/8 nothing can go to the world.
+    // Addresses in 127.0.0.0/8 cannot reach other machines.
     let text = "version = 1\n[[flow]]\nname = \"hlt\"\npacking = 5\nsources = { count = 3, address = \"127.0.0.1:24100\" }\n\
                 emulate = { rate = \"10kHz\" }\n\
                 [[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"192.0.2.1:9\" }\ncontrol = \"192.0.2.1:10\"\n\
@@ -226,10 +226,10 @@ fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
     let keys = format!("sets = 64\nassembling = 4\n{GATEWAY}\nreceive_buffer = \"1MiB\"");
     let handle = gateway(&output, port, &keys, ", decision_time = \"500ms\"");
     let (mut sources, mut sets, begin) = (Sources::new(&handle, port), 0, Instant::now());
-    // Where no rate is known an eighth of the queue is headroom.
+    // Without a known rate an eighth of the queue is headroom.
     let is_nearly_full = |summary: &RunSummary| {
         let WaitingSummary { most_bytes, room_bytes } = summary.gateways["gw0"].waiting;
-        // At first the gateway has not looked yet how much there is.
+        // At first the gateway has not measured the size yet.
         room_bytes > 0 && most_bytes * 10 >= room_bytes * 9
     };
     while !is_nearly_full(&handle.summary()) {

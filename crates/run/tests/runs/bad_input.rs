@@ -1,5 +1,5 @@
-//! Boards whose layouts stand in the configuration, and what they should not send: the others' events are built, what is lost has
-//! a name, and behind it the next good frame is found.
+//! Boards with configured layouts that send invalid data: the others' events are built, the lost data has a name, and
+//! the next good frame is found.
 
 use crate::support::{Run, TemporaryDirectory, is_closed, wait_for};
 use ropewalk_config::parse;
@@ -10,10 +10,10 @@ use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 
 const EVENTS: u32 = 60;
-/// The event of the frame that is bad.
+/// The event of the bad frame.
 const BAD: u32 = 30;
 
-/// Frames with a length field, once as their only mark, and once with a sync word.
+/// Frames with a length field, once without a sync word, and once with one.
 const BARE: &str =
     "frame = { length = { at = 0, type = \"u32le\" }, max = \"1KiB\" }\nevent = { at = 4, type = \"u32le\" }";
 const WITH_WORD: &str = "frame = { sync = [0xca, 0xfe, 0xba, 0xbe], length = { at = 4, type = \"u32le\" }, max = \"1KiB\" }\n\
@@ -21,14 +21,14 @@ const WITH_WORD: &str = "frame = { sync = [0xca, 0xfe, 0xba, 0xbe], length = { a
 const DATAGRAMS: &str = "listen = \"udp://127.0.0.1:0\"\nmax_fragment = \"1KiB\"\nframe = \"datagram\"\nmatch = { at = 0, bytes = \"RB\" }\n\
                          event = { at = 2, type = \"u32le\" }";
 
-/// A run of a board that is good, and one with these keys.
+/// Launches a run of a good board, and of one with these keys.
 fn launched(output: &TemporaryDirectory, keys: &str) -> (RunHandle, TcpStream) {
     let mut handle = prepared(output, keys);
     let good = started(&mut handle);
     (handle, good)
 }
 
-/// The same, which has not begun.
+/// Prepares the same run without starting it.
 fn prepared(output: &TemporaryDirectory, keys: &str) -> RunHandle {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\n[[builder]]\n\
@@ -40,7 +40,7 @@ fn prepared(output: &TemporaryDirectory, keys: &str) -> RunHandle {
     launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The run begins, and its good board sends all it has.
+/// Starts the run; its good board sends all its data.
 fn started(handle: &mut RunHandle) -> TcpStream {
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS.into())));
     wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
@@ -54,7 +54,7 @@ fn address_of(handle: &RunHandle, name: &str) -> String {
     named.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1.clone()
 }
 
-/// A frame of 16 bytes that says that it has so many.
+/// Returns a frame of 16 bytes that claims this length.
 fn bare(event: u32, length: u32) -> Vec<u8> {
     [length, event, 7, 7].map(u32::to_le_bytes).concat()
 }
@@ -80,7 +80,7 @@ fn count_of(summary: &RunSummary, cause: Cause) -> u64 {
     summary.fragments.dropped.get(cause)
 }
 
-/// The next frame cannot be found: the connection is closed, and the board goes on over another one.
+/// The next frame cannot be found: the connection is closed, and the board continues over another one.
 #[test]
 fn a_length_that_cannot_be_closes_the_connection_where_frames_have_no_mark() {
     for (length, name) in [(0, "zero"), (7, "short"), (1025, "long")] {
@@ -113,7 +113,7 @@ fn a_length_that_cannot_be_costs_one_frame_where_frames_have_a_sync_word() {
     }
 }
 
-/// The socket has no room for the whole: its rest is dropped, and it is counted with the socket's losses.
+/// The socket has no room for the whole datagram: its rest is dropped, and it is counted with the socket's losses.
 #[test]
 fn a_datagram_that_the_socket_cut_is_no_fragment() {
     let output = TemporaryDirectory::new("bad-jumbo");
@@ -134,7 +134,7 @@ fn a_datagram_that_the_socket_cut_is_no_fragment() {
     assert_eq!(summary.datagrams.lost_by_source, [("2".to_owned(), lost)].into(), "{summary:#?}");
 }
 
-/// A board sends whether a run is taken or not: what it lost before is no loss of the run.
+/// A board sends independently of runs: losses before a run are no losses of the run.
 #[test]
 fn what_was_lost_before_the_run_is_no_loss_of_it() {
     let output = TemporaryDirectory::new("bad-early");
@@ -155,7 +155,7 @@ fn what_was_lost_before_the_run_is_no_loss_of_it() {
     assert!(summary.is_lossless() && summary.fragments.stale == 2, "{summary:#?}");
 }
 
-/// Datagrams do not say which board sent them: each event comes twice, and is taken once.
+/// Datagrams do not identify the sending board: each event arrives twice, and is taken once.
 #[test]
 fn two_boards_that_send_datagrams_as_one_give_no_event_twice() {
     let output = TemporaryDirectory::new("bad-twins");
@@ -187,7 +187,7 @@ fn a_second_board_that_comes_by_the_entrance_of_one_that_goes_on_is_turned_away(
     wait_for("the first board", || seen(1).then_some(()));
     let mut second = TcpStream::connect(&address).expect("it listens");
     let _ = second.write_all(&bare(1, 16));
-    // The first one goes on while the second one is looked at.
+    // The first one continues while the second one is inspected.
     let mut event = 1;
     let is_turned_away = |second: &TcpStream| {
         second.set_nonblocking(true).expect("a plain socket");

@@ -1,4 +1,4 @@
-//! Black boxes in whole runs: what a board sent before something was wrong is saved, and shows the same bad place again.
+//! Black boxes in whole runs: the data that a board sent before a fault is saved, and shows the same fault again.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::{Configuration, read};
@@ -17,11 +17,11 @@ const STREAM: &str = "listen = \"tcp://127.0.0.1:0\"\nframe.sync = [0xca, 0xfe]\
                       checksum = { kind = \"sum32be\", at = -4, type = \"u32be\" }";
 const DATAGRAMS: &str = "listen = \"udp://127.0.0.1:0\"\nframe = \"datagram\"\nmatch = { at = 0, bytes = [0xca, 0xfe] }\n\
                          event = { at = 4, type = \"u32be\" }\nchecksum = { kind = \"sum32be\", at = -4, type = \"u32be\" }";
-/// Without a word to look for: a wrong length ends the connection.
+/// Without a sync word: a wrong length ends the connection.
 const LENGTHS: &str = "listen = \"tcp://127.0.0.1:0\"\nframe.length = { at = 2, type = \"u16be\" }\n\
                        event = { at = 4, type = \"u32be\" }\nchecksum = { kind = \"sum32be\", at = -4, type = \"u32be\" }";
 
-/// Frames are 100 bytes long; of the last 4 KiB are 40 kept whole.
+/// Frames have 100 bytes; of the last 4 KiB, 40 frames are kept whole.
 const FRAME_BYTES: usize = 100;
 
 fn frame(event: u32) -> Vec<u8> {
@@ -61,7 +61,7 @@ impl Scene {
         &self.handle.addresses().iter().find(|(name, _)| name == "board").expect("it listens").1
     }
 
-    /// Sends these events in arrivals of their own; the bytes of each are changed by `change`.
+    /// Sends these events as separate arrivals; `change` modifies the bytes of each.
     fn send(&self, events: std::ops::RangeInclusive<u32>, to: &mut impl FnMut(&[u8]), change: impl Fn(&mut Vec<u8>)) {
         for event in events {
             let mut bytes = frame(event);
@@ -124,8 +124,8 @@ fn a_corrupt_frame_of_a_stream_is_saved_with_what_came_before_it() {
     let report = tried(&configuration, &file, &saved[0]);
     let bad = report.first_bad.as_ref().expect("it is in there");
     assert_eq!((bad.key, report.bad_places, report.boards[0].checksums.wrong), ("checksum", 1, 1), "{report:#?}");
-    // It begins with a frame, and has what fits of whole arrivals: if the socket was not read for a while, up to 20
-    // events came in one.
+    // It begins with a frame, and contains as many whole arrivals as fit: if the socket was not read for a while, up to
+    // 20 events came in one arrival.
     assert!(report.skipped_bytes == 0 && (21..=41).contains(&report.frames), "{report:#?}");
     let event = report.boards[0].event.expect("it has numbers");
     assert!(event.first < 131 && event.last >= 131 && event.missing == 0, "{event:?}");
@@ -162,7 +162,7 @@ fn datagram_is_saved(here: &str) {
     assert!(report.aside.is_empty() && (30..=40).contains(&report.frames), "{report:#?}");
     let event = report.boards[0].event.expect("it has numbers");
     assert!(event.first < 131 && event.last >= 131 && event.missing == 0, "{event:?}");
-    // The sender's address is in the report, too.
+    // The sender's address is in the report as well.
     let from = board.local_addr().expect("it is bound").ip().to_string();
     assert_eq!(report.boards[0].board, from);
 }

@@ -1,4 +1,4 @@
-//! Captures in the place of boards: which packets are a source's, and what happens to the others.
+//! Captures that replace boards: which packets belong to a source, and the handling of the others.
 
 use crate::support::{Run, TemporaryDirectory, ess_pulses, free_port, wait_for};
 use ropewalk_config::parse;
@@ -14,7 +14,7 @@ use ropewalk_wire::run_file::FragmentFlags;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::path::Path;
 
-/// Where boards send to.
+/// The address that boards send to.
 const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
 
 fn board(last: u8) -> SocketAddrV4 {
@@ -39,7 +39,7 @@ fn udp(from: SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The same in two IP fragments.
+/// Returns the same in two IP fragments.
 fn udp_in_parts(from: SocketAddrV4, port: u16, payload: &[u8]) -> [Vec<u8>; 2] {
     let whole = udp(from, port, payload);
     let (header, datagram) = Ipv4Header::from_slice(&whole).expect("it is whole");
@@ -57,14 +57,14 @@ fn tcp(from: SocketAddrV4, sequence: usize, payload: &[u8]) -> Vec<u8> {
     tcp_with(from, sequence, 0x10, payload)
 }
 
-/// The same with these flags.
+/// Returns the same with these flags.
 fn tcp_with(from: SocketAddrV4, sequence: usize, flags: u8, payload: &[u8]) -> Vec<u8> {
     let ports = [from.port().to_be_bytes(), HERE.port().to_be_bytes()].concat();
     let rest = [0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0];
     ip(6, from, &[&ports[..], &(sequence as u32).to_be_bytes(), &rest, payload].concat())
 }
 
-/// A segment towards a board.
+/// Returns a segment to a board.
 fn tcp_to(to: SocketAddrV4, sequence: usize) -> Vec<u8> {
     let ports = [HERE.port().to_be_bytes(), to.port().to_be_bytes()].concat();
     let segment = [&ports[..], &(sequence as u32).to_be_bytes(), &[0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]].concat();
@@ -80,12 +80,12 @@ fn write_capture(path: &Path, packets: &[Vec<u8>]) {
     std::fs::write(path, file).expect("the directory is ours");
 }
 
-/// A frame of a board: two letters, the event, and a little more.
+/// Returns a frame of a board: two letters, the event, and some more bytes.
 fn frame(event: u32) -> Vec<u8> {
     [&b"RB"[..], &event.to_be_bytes(), &[7; 20]].concat()
 }
 
-/// A run of these sources; their ids begin with 1.
+/// Launches a run of these sources; their ids begin with 1.
 fn launched(output: &TemporaryDirectory, sources: &[String]) -> RunHandle {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\nwindow = 256\n\
@@ -154,8 +154,8 @@ fn packets_of_others_are_told_apart_and_counted() {
     }
 }
 
-/// Boards with addresses of IPv6: one whose packets have extension headers, in parts now and then, one of IPv4 beside them. What
-/// is no whole packet is counted.
+/// Boards with IPv6 addresses: one whose packets have extension headers, sometimes in fragments, and an IPv4 board
+/// beside them. Incomplete packets are counted.
 #[test]
 fn boards_with_addresses_of_ipv6_are_told_apart() {
     let output = TemporaryDirectory::new("captures-ipv6");
@@ -167,7 +167,7 @@ fn boards_with_addresses_of_ipv6_are_told_apart() {
         addresses.udp(8999, 9000).write(&mut packet, &frame(event)).expect("it is short");
         packet
     };
-    // The packet with another header in front of its datagram.
+    // Returns the packet with another header in front of its datagram.
     let behind = |packet: &[u8], kind: u8, header: [u8; 8], payload: &[u8]| {
         let length = (header.len() + payload.len()) as u16;
         [&packet[..4], &length.to_be_bytes(), &[kind, 64], &packet[8..40], &header, payload].concat()
@@ -176,7 +176,7 @@ fn boards_with_addresses_of_ipv6_are_told_apart() {
         let (one, other) = (sent(1, event), sent(2, event));
         packets.push(behind(&one, 60, [17, 0, 1, 4, 0, 0, 0, 0], &one[40..]));
         if event % 10 == 0 {
-            // Their places, and whether there are others behind.
+            // Their offsets, with the flag for further fragments.
             let parts = other[40..].chunks(16).zip([1, 16 | 1, 32]);
             packets
                 .extend(parts.map(|(part, place)| behind(&other, 44, [17, 0, 0, place, 0, 0, 0, event as u8], part)));
@@ -185,7 +185,7 @@ fn boards_with_addresses_of_ipv6_are_told_apart() {
         }
         packets.push(udp(board(3), 9000, &frame(event)));
         if event == 40 {
-            // A header that reaches beyond the packet.
+            // A header that extends beyond the packet.
             packets.push(behind(&one, 60, [17, 200, 0, 0, 0, 0, 0, 0], &one[40..]));
         }
     }
@@ -200,8 +200,8 @@ fn boards_with_addresses_of_ipv6_are_told_apart() {
     assert!(warnings.contains("malformed: 1") && warnings.contains("ip_fragment: 20"), "{warnings}");
 }
 
-/// One board of two that share a port falls silent for longer than the window allows others to run ahead: events that
-/// will never be whole must not hold up the other one's datagrams for ever.
+/// One board of two that share a port falls silent for longer than the window allows others to run ahead. Events that
+/// will never be complete must not block the other one's datagrams for ever.
 #[test]
 fn a_board_that_falls_silent_is_given_up_though_another_one_fills_the_window() {
     let output = TemporaryDirectory::new("captures-silent");
@@ -238,7 +238,7 @@ fn a_captured_connection_is_a_stream() {
     assert!(summary.warnings[0].ends_with("100 packets were the source's; not other_address: 50"), "{summary:#?}");
 }
 
-/// Events of three segments each, which come in any order; of one the middle one does not.
+/// Events of three segments each, which arrive in any order; one event lacks the middle one.
 #[test]
 fn events_of_several_segments_are_fragments_of_a_source() {
     let output = TemporaryDirectory::new("captures-segments");
@@ -298,7 +298,7 @@ fn a_capture_of_real_boards_is_a_source_of_each() {
         };
         let sources = [keys(1), keys(2)];
         let summary = taken(launched(&output, &sources), 100);
-        // The boards have numbers of their own, which are not those of the configuration.
+        // The boards have their own numbers, which differ from those of the configuration.
         let others = summary.status.reasons.keys().filter(|reason| reason.to_string() != "wrong_source");
         assert_eq!(others.count(), 0, "{summary:#?}");
         let pulses = ess_pulses(&summary.directory);
@@ -307,7 +307,7 @@ fn a_capture_of_real_boards_is_a_source_of_each() {
     }
 }
 
-/// Everything that is in the run files of a recording of these sources.
+/// Returns the content of the run files converted from a recording of these sources.
 fn converted(
     output: &TemporaryDirectory,
     files: &[&Path],
@@ -340,8 +340,8 @@ fn converted(
 
 const BOARD: &str = "frame = \"datagram\"\nmatch = { at = 0, bytes = \"RB\" }\nmax_fragment = \"1KiB\"";
 
-/// The configuration is that of the run in which the boards were: two of them on one port, one on another, by a counter
-/// of 16 bits, and one that began a little later. The recording begins in the middle.
+/// The configuration is that of the run of the boards: two of them on one port, one on another, with a 16-bit counter,
+/// and one that began a little later. The recording begins in the middle.
 #[test]
 fn a_capture_becomes_the_run_files_of_the_sources_that_a_configuration_describes() {
     let output = TemporaryDirectory::new("captures-converted");
@@ -375,7 +375,7 @@ fn a_capture_becomes_the_run_files_of_the_sources_that_a_configuration_describes
     }
 }
 
-/// The bytes of one stream, and a captured connection, which goes to a port.
+/// The bytes of one stream, and a captured connection to a port.
 #[test]
 fn what_a_stream_carried_becomes_run_files() {
     let output = TemporaryDirectory::new("captures-converted-stream");
@@ -393,8 +393,8 @@ fn what_a_stream_carried_becomes_run_files() {
     }
 }
 
-/// Three boards on one machine connect to one port, and get acknowledgements of their bytes. One is cut off and comes
-/// again by another port; one is no source.
+/// Three boards on one machine connect to one port, and get acknowledgements of their bytes. One is cut off and
+/// reconnects from another port; one is no source.
 #[test]
 fn several_connections_of_a_capture_are_a_source_each() {
     const FIN: u8 = 1;
@@ -403,7 +403,7 @@ fn several_connections_of_a_capture_are_a_source_each() {
     let at = |port: u16| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), port);
     let said = |board: u8, event: u32| [&event.to_be_bytes()[..], &[board; 12]].concat();
     for event in 1..=60_usize {
-        // What goes the other way comes first, and carries nothing.
+        // The opposite direction comes first, and carries no data.
         packets.push(tcp_to(at(4001), event));
         for board in [2_u8, 1, 3] {
             let (port, first) = if board == 1 && event > 30 { (5001, 31) } else { (4000 + u16::from(board), 1) };
@@ -439,7 +439,8 @@ fn several_connections_of_a_capture_are_a_source_each() {
     }
 }
 
-/// From a capture of two boards to their draft, and from the draft to a run of what is played, without a word in between.
+/// From a capture of two boards to their draft, and from the draft to a run of the played capture, without a manual
+/// change.
 #[test]
 fn a_draft_of_several_boards_takes_what_is_played_of_them() {
     let output = TemporaryDirectory::new("captures-drafted");
@@ -471,7 +472,7 @@ fn a_draft_of_several_boards_takes_what_is_played_of_them() {
     }
 }
 
-/// A file for each source, in the order in which they are named, or stand.
+/// A file for each source, in the order in which they are named, or listed.
 #[test]
 fn a_file_for_each_source_becomes_run_files() {
     let output = TemporaryDirectory::new("captures-converted-files");
@@ -497,7 +498,7 @@ fn a_file_for_each_source_becomes_run_files() {
     }
 }
 
-/// The frames of two boards in one file, and in the datagrams of one sender: what they say whose they are tells them apart.
+/// The frames of two boards in one file, and in the datagrams of one sender. Their content identifies the board.
 #[test]
 fn boards_of_a_named_format_share_a_file_or_a_port() {
     let output = TemporaryDirectory::new("captures-named");
@@ -529,7 +530,7 @@ fn boards_of_a_named_format_share_a_file_or_a_port() {
             number += 1;
             let found: Vec<_> = event.event.fragments().map(|fragment| fragment.payload.to_vec()).collect();
             assert_eq!(found, [2, 1].map(|board| frame(format, board, number)), "{}", format.name());
-            // A frame of a board that is not the source's would be flagged.
+            // A frame of a board other than the source's would be flagged.
             assert!(
                 event.event.fragments().all(|fragment| !fragment.entry.flags.contains(FragmentFlags::WRONG_SOURCE))
             );
@@ -537,13 +538,13 @@ fn boards_of_a_named_format_share_a_file_or_a_port() {
     }
 }
 
-/// Frames of 12 bytes: the event, the board in some bits of a word, and what they were made of.
+/// Frames of 12 bytes: the event, the board in some bits of a word, and the numbers that they were made of.
 fn numbered(board: u16, event: u32) -> Vec<u8> {
     let board_bits = (board << 3 | 0x8001).to_be_bytes();
     [&event.to_le_bytes()[..], &board_bits, &[board as u8; 6]].concat()
 }
 
-/// Frames of a layout in one plain file, and in one captured connection: a number in them tells the boards apart.
+/// Frames of a layout in one plain file, and in one captured connection: a number in them identifies the board.
 #[test]
 fn boards_of_a_layout_share_a_file_and_each_source_has_its_own_frames() {
     let output = TemporaryDirectory::new("captures-layout");
@@ -583,7 +584,7 @@ fn boards_of_a_layout_share_a_file_and_each_source_has_its_own_frames() {
     }
 }
 
-/// Frames of 100 bytes in segments of 130: one segment is missing, others overtake each other or are sent twice.
+/// Frames of 100 bytes in segments of 130: one segment is missing, others are reordered or duplicated.
 #[test]
 fn behind_a_missing_segment_a_connection_goes_on_with_the_next_whole_frame() {
     let output = TemporaryDirectory::new("captures-hole");

@@ -1,4 +1,4 @@
-//! Who connects, who may, and how connections end.
+//! Connections: which are accepted, and how they end.
 
 use crate::support::{FrontEnd, Held, Random, Setup, expect_everything, ferol_block, is_closed, lost};
 use ropewalk_run::{RunError, launch};
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Openings that no front end has.
+/// Returns beginnings of connections that no front end sends.
 fn garbage() -> Vec<(&'static str, Vec<u8>)> {
     let seed = 0x6761_7262_6167_6531;
     eprintln!("garbage from seed {seed:#x}");
@@ -31,7 +31,7 @@ fn garbage_on_a_port_costs_no_event() {
     let mut silent = Vec::new();
     for (what, bytes) in garbage() {
         let mut stream = TcpStream::connect(run.address()).expect("the port is open");
-        // The other side may close before all of it is written.
+        // The peer may close before all of it is written.
         let _ = stream.write_all(&bytes);
         if bytes.len() > 1 {
             assert!(is_closed(&stream), "{what} was not turned away");
@@ -49,7 +49,7 @@ fn garbage_on_a_port_costs_no_event() {
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 300);
 }
 
-/// They say too little to be turned away, and must not use up what others need.
+/// They send too little to be rejected, and must not use up the resources of others.
 #[test]
 fn many_connections_that_say_nothing_keep_no_source_out() {
     let setup = Setup::new("silent", &[841, 843]);
@@ -71,7 +71,7 @@ fn many_connections_that_say_nothing_keep_no_source_out() {
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 100);
 }
 
-/// Front ends, whichever way the kernel is asked; one that comes back included.
+/// Front ends, including one that reconnects, with every mechanism of the kernel.
 #[test]
 fn every_mechanism_of_tcp_builds_the_same_events() {
     for word in ["auto", "epoll", "io_uring", "poll", "select"] {
@@ -91,8 +91,8 @@ fn every_mechanism_of_tcp_builds_the_same_events() {
     }
 }
 
-/// What came before a source was identified stays in memory that all share, until its events are complete: that may
-/// not keep out the very sources that complete them.
+/// Data from before the identification of a source stays in common memory until its events are complete. This must not
+/// block the sources that complete them.
 #[test]
 fn many_sources_that_come_one_after_the_other_keep_no_source_out() {
     let ids: Vec<u32> = (1..=24).collect();
@@ -108,7 +108,7 @@ fn many_sources_that_come_one_after_the_other_keep_no_source_out() {
     expect_everything(&all, &Held::in_directories(&[&summary.directory]), 40);
 }
 
-/// Each time it says who it is in memory that all share.
+/// Each time it identifies itself in common memory.
 #[test]
 fn a_source_that_comes_back_again_and_again_keeps_no_other_source_out() {
     let setup = Setup::new("flapping", &[841, 843]);
@@ -172,7 +172,7 @@ fn a_second_connection_of_a_source_is_turned_away_where_the_first_goes_on() {
     let mut intruder = FrontEnd::ferol(&run.address(), 841).with_size(64);
     let foreign = intruder.framed(11, &intruder.content(12));
     intruder.offer_bytes(&foreign);
-    // The first one speaks while the intruder waits, whenever that is noticed.
+    // The first one sends while the intruder waits, however late that is detected.
     std::thread::scope(|scope| {
         scope.spawn(|| one.send_slowly(11..=60, Duration::from_millis(100)));
         intruder.expect_closed();
@@ -203,7 +203,7 @@ fn a_fragment_that_a_disconnection_cut_may_come_again() {
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 40);
 }
 
-/// The same, but the source goes on with the next event: the one that was cut is incomplete, and says why.
+/// The same, but the source continues with the next event: the interrupted one is incomplete, with the cause.
 #[test]
 fn a_source_that_was_cut_goes_on_with_the_next_event() {
     let setup = Setup::new("goes-on", &[843]).source("id = 77\nreadout = \"ru0\"\nformat = \"generic\"");
@@ -225,7 +225,7 @@ fn a_source_that_was_cut_goes_on_with_the_next_event() {
     assert_eq!(lost(&[&one, &other], &held), BTreeSet::new());
 }
 
-/// A source that stays away is not waited for beyond its time-out, and taken in again when it comes back.
+/// A source that stays away is not awaited beyond its time-out, and takes part again when it returns.
 #[test]
 fn a_source_that_stays_away_is_named_and_taken_in_again() {
     let setup = Setup::new("away", &[841, 843]).timeout("300ms");

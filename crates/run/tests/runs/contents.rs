@@ -1,4 +1,4 @@
-//! Fragments whose bytes or lengths are not what they should be.
+//! Fragments with wrong bytes or lengths.
 
 use crate::support::{FrontEnd, Held, Setup, expect_everything, fed_fragment, ferol_block, generic_header, lost};
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents};
@@ -41,7 +41,7 @@ fn wrong_checksums_are_flagged_and_their_events_still_built() {
     }
 }
 
-/// The end of such a fragment never comes: nothing behind the claim can be believed, and no memory is set aside for it.
+/// The end of such a fragment never arrives: nothing after the claim can be trusted, and no memory is reserved for it.
 #[test]
 fn a_claim_of_four_gibibytes_closes_the_connection() {
     let setup = Setup::new("record", &[843]).source("id = 77\nreadout = \"ru0\"\nformat = \"generic\"");
@@ -59,8 +59,8 @@ fn a_claim_of_four_gibibytes_closes_the_connection() {
     expect_everything(&[&bad, &good], &Held::in_directories(&[&summary.directory]), 60);
 }
 
-/// FEROL blocks keep their boundaries, so that one endless fragment costs itself alone: no more than the longest
-/// allowed fragment of it is ever held, and the stream goes on with the next.
+/// FEROL blocks keep their boundaries, so that an endless fragment only affects itself: no more than the maximum
+/// fragment size is ever held, and the stream continues with the next one.
 #[test]
 fn an_endless_chain_of_blocks_is_given_up_and_named() {
     let setup = Setup::new("endless", &[841, 843]);
@@ -83,7 +83,7 @@ fn an_endless_chain_of_blocks_is_given_up_and_named() {
     assert_eq!(lost(&[&bad, &good], &held), BTreeSet::new());
 }
 
-/// A block in the middle gets lost: the fragment is given up, the next one is found.
+/// A block in the middle is lost: the fragment is given up, and the next one is found.
 #[test]
 fn a_chain_with_a_missing_block_is_given_up_and_named() {
     let setup = Setup::new("missing-block", &[841, 843]);

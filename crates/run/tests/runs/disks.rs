@@ -1,4 +1,4 @@
-//! Disks that are full, that are emptied, that stall, and that become read-only in the middle of a run.
+//! Disks that are full, whose files are deleted, that stall, and that become read-only during a run.
 
 use crate::support::{
     FrontEnd, Held, OwnDisk, Run, Setup, SmallDisk, TemporaryDirectory, expect_everything, replace_with_file,
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const EVENTS: u64 = 300;
-/// Written before anything happens.
+/// Number of events written before the fault.
 const BEFORE: u64 = 100;
 const SOURCE: u32 = 841;
-/// What the system says of a file system that must not be changed (`EROFS`).
+/// Error number of a write to a read-only file system (`EROFS`).
 const READ_ONLY: i32 = 30;
-/// A disk stands still for this long.
+/// Duration of a disk's stall.
 const STALL: Duration = Duration::from_secs(5);
 
-/// A run that has written its first events.
+/// Starts a run, and waits until its first events are written.
 fn begun(setup: &Setup) -> (Run, FrontEnd) {
     let mut run = setup.start(Some(EVENTS));
     let mut front_end = FrontEnd::ferol(&run.address(), SOURCE).with_size(2000);
@@ -27,12 +27,12 @@ fn begun(setup: &Setup) -> (Run, FrontEnd) {
     (run, front_end)
 }
 
-/// The run's directory.
+/// Returns the run's directory.
 fn directory_of(output: &Path) -> PathBuf {
     output.join("run000001")
 }
 
-/// Events that were acknowledged stand in a file that has no name any more: they are written once more.
+/// Acknowledged events are in a file that has no name any more: they are written again.
 #[test]
 fn a_removed_run_directory_is_made_again_with_what_was_written() {
     let setup = Setup::new("removed", &[SOURCE]);
@@ -65,7 +65,7 @@ fn deleted_closed_files_are_counted_by_their_events() {
     assert!(gone > 0 && gone + held == EVENTS, "{gone} {held}");
 }
 
-/// The directory is removed, and nothing may be made in its place: the run ends, and says what is gone.
+/// The directory is removed and cannot be created again: the run ends, and its account names the loss.
 #[test]
 fn what_is_deleted_for_good_is_counted() {
     let setup = Setup::new("gone", &[SOURCE]).timeout("300ms");
@@ -82,7 +82,7 @@ fn what_is_deleted_for_good_is_counted() {
     assert_eq!(summary.events.incomplete_dropped_by_cause.get(Cause::WriteFailed), EVENTS - BEFORE);
 }
 
-/// A disk that does nothing for a while, as one behind a network: back-pressure, and nothing is lost.
+/// A disk that is stalled for a while, like a network disk: it causes back-pressure, and nothing is lost.
 #[test]
 fn a_disk_that_stalls_holds_the_run_up_and_loses_nothing() {
     const TEST: &str = "disks::a_disk_that_stalls_holds_the_run_up_and_loses_nothing";
@@ -109,8 +109,8 @@ fn a_disk_that_stalls_holds_the_run_up_and_loses_nothing() {
     expect_everything(&[&front_end], &Held::in_directories(&[summary.directory]), EVENTS);
 }
 
-/// What the kernel makes of a damaged file system: everything that was acknowledged can still be read, the run waits
-/// and says why, and what never was written has its name when the run is stopped.
+/// The kernel's reaction to a damaged file system: all acknowledged events can still be read, the run waits and names
+/// the reason, and events that were never written are named when the run is stopped.
 #[test]
 fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
     let setup = Setup::new("read-only", &[SOURCE]).timeout("300ms");
@@ -119,7 +119,7 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
         return ropewalk_tidy::skipped(test, "may not mount");
     };
     let (mut run, mut front_end) = begun(&setup);
-    // A directory that is on its way to the disk in that moment could not be read afterwards.
+    // A directory that is being written to the disk at that moment could not be read afterwards.
     let directory = fs::File::open(directory_of(&setup.output())).expect("it is there");
     directory.sync_all().expect("the disk is good");
     assert!(disk.abort(), "who may mount may do that");
@@ -134,7 +134,7 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
     assert_eq!((summary.events.written, summary.is_lossless()), (BEFORE, false), "{summary:#?}");
     assert_eq!(summary.events.incomplete_dropped_by_cause.get(Cause::WriteFailed), EVENTS - BEFORE);
     assert_eq!(summary.disk.events_gone, 0);
-    // What is left is recovered where that may be done.
+    // The remaining files are recovered if that is permitted.
     let saved = TemporaryDirectory::new("saved");
     for entry in fs::read_dir(directory_of(&setup.output())).expect("it can be read") {
         let path = entry.expect("it can be read").path();
@@ -146,12 +146,13 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
 
 // ---- full disks: the run waits and loses nothing
 
-/// The first source's quota holds about a hundred of these.
+/// The first source's quota holds about a hundred fragments of this size.
 const LARGE: usize = 16 << 10;
 
-/// The disk is full in mid-run: nothing more is acknowledged, so that back-pressure reaches the front ends; when
-/// there is room again the run goes on. The source with the larger fragments has used up its memory long before the
-/// other, whose events then wait for it for longer than the time-out: but it is not read, which is not silence.
+/// The disk fills up during the run: nothing is acknowledged, so that back-pressure reaches the front ends. When there
+/// is room again the run continues. The source with the larger fragments has used up its memory long before the other
+/// one, whose events then wait for it for longer than the time-out. But it is not read, which does not count as
+/// silence.
 #[test]
 fn a_full_disk_pauses_the_run_until_there_is_room() {
     let readout = "pool = \"4MiB\"\nblock = \"16KiB\"\nwindow = 256\ncapacity = 1024\n";

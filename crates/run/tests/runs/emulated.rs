@@ -1,4 +1,4 @@
-//! Sources that an emulator replaces, with any frames and any way in.
+//! Sources that are replaced by an emulator, with any frames and any input.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::parse;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const EVENTS: u64 = 300;
 
-/// A digitiser that is called, or calls.
+/// A digitiser that connects or is connected to.
 const DIGITISER: &str = "frame = { length = { at = 0, type = \"u32le\", mask = 0x0fffffff, unit = 4 }, max = \"1MiB\" }\n\
                          event = { at = 8, type = \"u32le\", mask = 0xffffff }\n\
                          time = { at = 12, type = \"u32le\", mask = 0x7fffffff, tick = \"8ns\" }\n";
@@ -21,12 +21,12 @@ const DIGITISER: &str = "frame = { length = { at = 0, type = \"u32le\", mask = 0
 const BOARD: &str = "frame = \"datagram\"\nmax_fragment = \"1KiB\"\nmatch = { at = 0, bytes = \"RB\" }\n\
                      event = { at = 2, type = \"u32be\", first = 7 }\nsequence = { at = 6, type = \"u16be\" }\n\
                      time = { at = 8, type = \"u64be\", tick = \"1ns\" }\n";
-/// Frames that take several datagrams.
+/// Frames of several datagrams.
 const PIECES: &str = "event = { at = 12, type = \"u64be\", first = 0 }\nframe.pieces.header = 20\n\
                       frame.pieces.frame = { at = 12, type = \"u64be\" }\nframe.pieces.offset = { at = 4, type = \"u32be\" }\n\
                       frame.pieces.length = { at = 8, type = \"u32be\" }\n";
 
-/// A run of these sources; their ids begin with 1.
+/// Launches a run of these sources; their ids begin with 1.
 fn launched(output: &TemporaryDirectory, sources: &[String]) -> RunHandle {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"2s\"\n[[readout]]\nname = \"ru0\"\n[[builder]]\n\
@@ -44,7 +44,7 @@ fn start(handle: &mut RunHandle) {
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
 }
 
-/// The fragments of each event, in the order of ids.
+/// Returns the fragments of each event, in the order of ids.
 fn written(summary: &RunSummary) -> Vec<Vec<Vec<u8>>> {
     let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
     let (mut reader, mut events) = (index.reader(), Vec::new());
@@ -114,7 +114,7 @@ fn a_whole_setup_runs_without_a_single_board() {
     assert!(longest > Some(65_536), "longer than a datagram: {longest:?}");
 }
 
-/// The first real board beside two that are not there yet.
+/// The first real board beside two that do not exist yet.
 #[test]
 fn real_boards_come_in_one_by_one() {
     let output = TemporaryDirectory::new("emulated-one-real");
@@ -143,7 +143,7 @@ fn real_boards_come_in_one_by_one() {
     }
 }
 
-/// Every format with a name, as files or connections have it, or as datagrams where it comes in no other way.
+/// Every named format, as in files or connections, or as datagrams if it has no other transport.
 #[test]
 fn every_named_format_is_emulated() {
     // FEROL blocks are what `format = "ferol"` emulates anyway; multi-event packets belong to push systems.
@@ -154,7 +154,8 @@ fn every_named_format_is_emulated() {
         let keys = format!("emulate = {{ fragment_size = \"uniform(160,4000)\" }}\nformat = {name:?}");
         let mut handle = launched(&output, &[keys.clone(), keys]);
         handle.start(EventKey::new(0, 1), None);
-        // On a busy machine all fragments are in sockets before the nodes have begun; a stop would then end a run without events.
+        // On a busy machine all fragments are in sockets before the nodes have begun. A stop would then end a run
+        // without events.
         wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
         wait_for("the last trigger", || handle.sources_ended().then_some(()));
         handle.stop();

@@ -1,4 +1,4 @@
-//! Sources with entrances of their own, in whole runs: TCP both ways, a file, a FIFO, a program.
+//! Sources with separate entrances, in whole runs: TCP in both directions, a file, a FIFO, a program.
 
 use crate::support::{Run, TemporaryDirectory, ess_pulses, free_address, free_port, wait_for};
 use ropewalk_config::parse;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const EVENTS: u64 = 500;
 
-/// What a source of generic fragments says, from its hello on: events `first` to `last`.
+/// Returns the stream of a source of generic fragments, from its hello on: events `first` to `last`.
 fn stream(source: u32, first: u64, last: u64) -> Vec<u8> {
     let hello = Hello::new(SourceId(source), HelloFlags::default(), "board").expect("a short name");
     let mut bytes = hello.to_bytes().to_vec();
@@ -35,7 +35,7 @@ fn payload(source: u32, event: u64) -> Vec<u8> {
     (0..length).map(|place| (place as u64 * event + u64::from(source)) as u8).collect()
 }
 
-/// A run of sources with these keys beside the usual ones; their ids begin with 1.
+/// Launches a run of sources with these keys and the default ones; their ids begin with 1.
 fn launched(output: &TemporaryDirectory, sources: &[String]) -> RunHandle {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"64MiB\"\nblock = \"64KiB\"\n\
@@ -52,7 +52,7 @@ fn launched(output: &TemporaryDirectory, sources: &[String]) -> RunHandle {
     handle
 }
 
-/// Waits for the end, and looks at every byte in the files.
+/// Waits for the end, and checks every byte in the files.
 fn expect_everything(handle: RunHandle, sources: u32) -> RunSummary {
     let summary = Run { handle }.end();
     assert!(summary.is_lossless(), "{summary:#?}");
@@ -108,7 +108,7 @@ fn sources_come_in_by_every_way_there_is_and_are_built_together() {
     assert_eq!(summary.warnings, Vec::<String>::new());
 }
 
-/// The board begins to listen late, and hangs up in between.
+/// The board begins to listen late, and disconnects in between.
 #[test]
 fn a_board_that_listens_is_called_until_it_answers_and_again_when_it_has_hung_up() {
     let output = TemporaryDirectory::new("entrances-call");
@@ -162,7 +162,7 @@ fn files_of_a_named_format_are_sources_as_they_lie_there() {
     assert_eq!(summary.bytes.payload_received, 4_327_200);
 }
 
-/// A run of one source that reads this file of MIDAS events, the last of which has this number.
+/// Takes a run of one source that reads this file of MIDAS events, the last of which has this number.
 fn midas(name: &str, file: &Path, last: u64) -> RunSummary {
     let output = TemporaryDirectory::new(name);
     let text = format!(
@@ -193,7 +193,7 @@ fn midas(name: &str, file: &Path, last: u64) -> RunSummary {
     summary
 }
 
-/// Each id has serial numbers of its own, and some begin in the middle or begin anew.
+/// Each id has its own serial numbers, some of which begin in the middle or restart.
 #[test]
 fn events_of_several_ids_in_one_stream_are_an_event_each() {
     let directory = TemporaryDirectory::new("entrances-ids");
@@ -214,7 +214,7 @@ fn a_real_run_of_midas_is_a_source() {
     assert_eq!((summary.events.written, summary.bytes.payload_received), (8227, 793_827));
 }
 
-/// Datagrams of two boards on ports of their own, in the format of DUNE; one is no frame, and one holds nothing.
+/// Datagrams of two boards on separate ports, in the format of DUNE. One datagram is no frame, and one is empty.
 #[test]
 fn datagrams_are_frames_and_what_is_no_frame_is_named() {
     let output = TemporaryDirectory::new("entrances-udp");
@@ -238,7 +238,7 @@ fn datagrams_are_frames_and_what_is_no_frame_is_named() {
             socket.send_to(frame, to).expect("it is sent");
         }
     };
-    // Boards do not know of runs: what they say before is stale.
+    // Boards do not know about runs: data from before a run is stale.
     (990..1000).for_each(|event| send(1, event, &one));
     wait_for("what was sent before the run", || (handle.snapshot().ledger.fragments.stale == 10).then_some(()));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
@@ -262,7 +262,7 @@ fn datagrams_are_frames_and_what_is_no_frame_is_named() {
     assert_eq!(summary.fragments.dropped.total(), 2, "the last one is empty: {summary:#?}");
 }
 
-/// What a digitiser says: words counted in the first one, a 24-bit event number in the third.
+/// Returns a frame of a digitiser: the number of words in the first one, a 24-bit event number in the third.
 fn digitiser_frame(event: u32) -> Vec<u8> {
     let words = 4 + event % 5;
     let mut frame: Vec<u8> = [0xa000_0000 | words, 0x55, event & 0xff_ffff, 125 * event].map(u32::to_le_bytes).concat();
@@ -270,12 +270,13 @@ fn digitiser_frame(event: u32) -> Vec<u8> {
     frame
 }
 
-/// What a board says in datagrams: two letters, the event, the number of the packet.
+/// Returns a datagram of a board: two letters, the event, the number of the packet.
 fn board_frame(event: u32, sequence: u16) -> Vec<u8> {
     [&b"RB"[..], &event.to_be_bytes(), &sequence.to_be_bytes(), &[7; 20]].concat()
 }
 
-/// What a board says that listens: a word, how many bytes follow, the event, and the sum of all words before it.
+/// Returns a frame of a board that listens: a word, the number of the following bytes, the event, and the sum of all
+/// words before it.
 fn tracker_frame(event: u32) -> Vec<u8> {
     let number = event.to_be_bytes();
     let mut frame = [&[0xca, 0xfe, 0xba, 0xbe, 0, 18][..], &number, &[event as u8; 12]].concat();
@@ -285,7 +286,8 @@ fn tracker_frame(event: u32) -> Vec<u8> {
     frame
 }
 
-/// A run of a digitiser that connects, a board that sends datagrams to this port, and a tracker that is called at this address.
+/// Launches a run of a digitiser that connects, a board that sends datagrams to this port, and a tracker that is called
+/// at this address.
 fn launch_three_layouts(output: &TemporaryDirectory, port: u16, tracker: std::net::SocketAddr) -> RunHandle {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"200ms\"\n[[readout]]\nname = \"ru0\"\n\
@@ -309,8 +311,8 @@ fn launch_three_layouts(output: &TemporaryDirectory, port: u16, tracker: std::ne
     handle
 }
 
-/// Three boards of three layouts, which only the configuration has. One of them is unplugged and comes back, one loses
-/// datagrams, and an unknown sender sends beside it.
+/// Three boards of three layouts, which only the configuration has. One of them is unplugged and returns, one loses
+/// datagrams, and an unknown sender sends as well.
 #[test]
 fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
     let output = TemporaryDirectory::new("entrances-layouts");
@@ -330,7 +332,7 @@ fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
         }
         plugged.iter_mut().for_each(|tracker| tracker.write_all(&tracker_frame(event)).expect("it is read"));
         if event == unplugged.end() + 1 {
-            // A board that is gone is not waited for before it sends again.
+            // A board that is gone is not awaited before it sends again.
             wait_for("the first word of the board that is back", || {
                 (handle.snapshot().sources.get(&SourceId(9))?.received == 101).then_some(())
             });
@@ -386,7 +388,7 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
     let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
-    // Only every 132nd pulse is missed by both, and then it is unknown to the run.
+    // Only every 132nd pulse is missed by both, and then the run does not know it.
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 199)));
     let summary = Run { handle }.end();
     // Each misses its own, and pulse 132 is missed by both.
@@ -405,9 +407,8 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
 }
 
-/// Takes a run of 300 events of two boards that show these numbers, in fields of this many bits, and counts complete
-/// events, incomplete ones, what was dropped, and what came out of order; with the kinds of anomalies of the second
-/// one.
+/// Takes a run of 300 events of two boards that send these numbers, in fields of this many bits. Counts complete,
+/// incomplete, dropped and out-of-order events, and returns the kinds of anomalies of the second board.
 fn taken_growing(name: &str, bits: u32, boards: [&[u64]; 2]) -> ([u64; 4], Vec<String>) {
     let output = TemporaryDirectory::new(name);
     let mut text = format!(
@@ -440,7 +441,7 @@ fn taken_growing(name: &str, bits: u32, boards: [&[u64]; 2]) -> ([u64; 4], Vec<S
     )
 }
 
-/// Times that the run before has left over, wrong ones, a field that wraps, and frames that overtook each other cost nothing else.
+/// Times left over from the previous run, wrong ones, a field that wraps, and reordered frames affect nothing else.
 #[test]
 fn times_that_are_not_of_the_run_or_wrap_or_are_shuffled_unpair_nothing() {
     let times: Vec<u64> = (0..300).map(|pulse| (1 << 32) - 15_000 + 100 * pulse).collect();
@@ -460,7 +461,7 @@ fn times_that_are_not_of_the_run_or_wrap_or_are_shuffled_unpair_nothing() {
     assert!(counts[3] > 0, "{counts:?}");
 }
 
-/// The second datagram of each frame comes later than one is usually waited for, and sooner than the configuration says.
+/// The second datagram of each frame arrives later than the default time-out, and earlier than the configured one.
 #[test]
 fn datagrams_of_a_frame_are_waited_for_as_long_as_the_configuration_says() {
     let output = TemporaryDirectory::new("entrances-pieces");
@@ -488,8 +489,8 @@ fn datagrams_of_a_frame_are_waited_for_as_long_as_the_configuration_says() {
     assert_eq!((summary.events.written, summary.bytes.payload_received), (3, 3 * 8));
 }
 
-/// A capture of two readout masters that send to one port, played again at a configuration that describes them: each pulse is
-/// an event of both. How many and which, FORMATS section 5 says of the file.
+/// A capture of two readout masters that send to one port, played back to a configuration that describes them: each
+/// pulse is an event of both. The numbers are from FORMATS section 5 on the file.
 #[test]
 fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
     let Some(data) = ropewalk_tidy::real_data("entrances::a_capture_of_real_boards", "vmm") else { return };
@@ -535,7 +536,8 @@ fn what_goes_wrong_with_a_file_or_a_program_is_said_with_the_source_s_name() {
         "listen = \"tcp://127.0.0.1:0\"".to_owned(),
     ];
     let handle = launched(&output, &sources);
-    // The run is over with the last board's last event: not before the program has ended and its exit status is known.
+    // The run is over with the last board's last event, but not before the program has ended and its exit status is
+    // known.
     let (all, last) = (stream(4, 1, EVENTS), stream(4, 1, EVENTS - 1).len());
     let mut board = TcpStream::connect(address_of(&handle, "board4")).expect("it listens");
     board.write_all(&all[..last]).expect("it is read");

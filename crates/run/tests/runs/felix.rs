@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 const LINKS: u32 = 6;
 const EVENTS: u64 = 3000;
 
-/// A run of one card whose first e-link is the trigger source, and whose e-links from `first_rod` on say heads of ROD
-/// fragments.
+/// Returns the configuration of a run of one card whose first e-link is the trigger source, and whose e-links from
+/// `first_rod` on send headers of ROD fragments.
 fn configuration(output: &TemporaryDirectory, card: &str, first_rod: u32) -> String {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"4MiB\"\nblock = \"64KiB\"\n\
@@ -33,7 +33,7 @@ fn configuration(output: &TemporaryDirectory, card: &str, first_rod: u32) -> Str
     text
 }
 
-/// Runs it, and looks at every byte of every event in the files. Returns the flags of all fragments in them.
+/// Takes the run, and checks every byte of every event in the files. Returns the flags of all fragments in them.
 fn run(name: &str, card: &str) -> (RunSummary, Vec<FragmentFlags>) {
     let mut flags = Vec::new();
     let summary = run_with(name, card, LINKS, |fragment, number| {
@@ -44,7 +44,7 @@ fn run(name: &str, card: &str) -> (RunSummary, Vec<FragmentFlags>) {
     (summary, flags)
 }
 
-/// Runs it, and shows every fragment in the files with the number of its event.
+/// Takes the run, and passes every fragment in the files to `look`, with the number of its event.
 fn run_with(name: &str, card: &str, first_rod: u32, mut look: impl FnMut(&FragmentView<'_>, u64)) -> RunSummary {
     let output = TemporaryDirectory::new(name);
     let text = configuration(&output, card, first_rod);
@@ -97,7 +97,7 @@ fn links_with_heads_of_their_own_are_built_and_agree_in_their_bunch_crossings() 
     assert!(crossings.len() as u64 == EVENTS && crossings.values().any(|crossing| *crossing != crossings[&1]));
 }
 
-/// What a fault leaves behind in a run.
+/// The effect of a fault in a run.
 enum Trace {
     /// The fragment has this flag, and no event lacks anything.
     Flag(FragmentFlags),
@@ -107,11 +107,11 @@ enum Trace {
     Damage,
     /// Blocks are missing; their content is unknown.
     Gap,
-    /// Events lack a fragment of which nothing is known.
+    /// Events lack a fragment for an unknown reason.
     Absence,
     /// A signal is counted, and no event lacks anything.
     Signal,
-    /// None.
+    /// No effect.
     Nothing,
 }
 
@@ -145,7 +145,7 @@ fn each_fault_of_a_card_leaves_the_trace_that_is_its_own_and_no_other() {
         let card = "chunk_size = \"uniform(16,5000)\"\nrate = \"20kHz\"";
         let card = format!("[felix.emulate]\n{card}\n[felix.emulate.faults]\n{name} = {share}");
         let (summary, flags) = run(&format!("felix-{name}"), &card);
-        // Without its trigger's chunk an event is never opened, and the others' chunks of it go.
+        // Without its trigger's chunk an event is never opened, and the others' chunks of it are dropped.
         let mut dropped: Vec<_> = summary.fragments.dropped.names().into_keys().collect();
         dropped.retain(|cause| *cause != "no_trigger");
         let cards = &summary.cards;
@@ -159,7 +159,7 @@ fn each_fault_of_a_card_leaves_the_trace_that_is_its_own_and_no_other() {
                 assert!(is_complete && flagged > 50 && cards.flagged >= flagged as u64, "{says}");
             }
             Trace::Dropped(cause) => {
-                // One that still stalls when the card ends is cut short.
+                // A chunk that is still stalled when the card ends is cut short.
                 let is_its_own = |one: &&str| *one == cause || fault == Fault::Stalled && *one == "cut_short";
                 assert!(dropped.contains(&cause) && dropped.iter().all(is_its_own) && is_absent, "{says}");
             }

@@ -1,4 +1,4 @@
-//! Whole runs whose events are decided by triggers that are built in, and taken by streams.
+//! Whole runs whose events are decided by built-in triggers, and selected by streams.
 
 use crate::support::{Run, TemporaryDirectory};
 use ropewalk_config::parse;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const EVENTS: u64 = 6000;
 
-/// A run of three sources; `more` stands behind the section of the run.
+/// Takes a run of three sources; `more` follows the section of the run.
 fn run(output: &TemporaryDirectory, more: &str) -> RunSummary {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n{more}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
@@ -31,8 +31,8 @@ fn run(output: &TemporaryDirectory, more: &str) -> RunSummary {
     summary
 }
 
-/// What is in the files of a stream: by the builder unit, in the order of the files, each event's number, what the filter said,
-/// and how many fragments of sources it has.
+/// The content of a stream's files: by builder unit, in the order of the files, each event's number, the filter's
+/// output, and the number of source fragments.
 type Found = BTreeMap<String, Vec<(u64, Option<FilterResult>, usize)>>;
 
 fn found(directory: &Path, stream: &str) -> Found {
@@ -93,7 +93,7 @@ fn triggers_decide_and_streams_take_what_they_are_to_have() {
     }
     let calibration = found(&summary.directory, "calibration");
     let thirds = EVENTS / 3;
-    // One of four, of each builder unit by itself.
+    // One of four, separately for each builder unit.
     let of_four = |events: u64| events.div_ceil(4);
     let taken = numbers(&calibration);
     assert!(taken.iter().all(|number| number % 3 == 0));
@@ -184,7 +184,7 @@ fn events_may_be_acknowledged_when_they_are_decided_and_before_they_are_written(
     }
 }
 
-/// What a filter says is no source's data: it is in no digest, and is not played.
+/// The filter's output is no source's data: it is in no digest, and is not played.
 #[test]
 fn a_run_whose_events_are_all_accepted_has_the_digest_of_one_without_a_filter() {
     let (with, without) = (TemporaryDirectory::new("filter-digest"), TemporaryDirectory::new("filter-no-digest"));

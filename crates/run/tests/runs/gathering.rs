@@ -1,4 +1,4 @@
-//! Events that come in several frames, in whole runs: pages of an orbit from a file, pieces of a trigger record over TCP, packets
+//! Events of several frames, in whole runs: pages of an orbit from a file, pieces of a trigger record over TCP, packets
 //! of a layout over UDP.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const EVENTS: u64 = 200;
 
-/// How many frames a source's part of an event has.
+/// Returns the number of frames of a source's part of an event.
 const fn frames_of(source: u64, event: u64) -> u64 {
     1 + (event + source) % 4
 }
@@ -23,7 +23,7 @@ fn payload(source: u64, event: u64, place: u64) -> Vec<u8> {
     vec![(source + event + place) as u8; 1 + (event * 31 + place * 7) as usize % 700]
 }
 
-/// Pages of an orbit; the last one is marked.
+/// Returns the pages of an orbit; the last one is marked.
 fn pages(orbit: u64, counter: &mut u64) -> Vec<Vec<u8>> {
     let count = frames_of(1, orbit);
     let page = |place| {
@@ -38,7 +38,7 @@ fn pages(orbit: u64, counter: &mut u64) -> Vec<Vec<u8>> {
     (0..count).map(page).collect()
 }
 
-/// Pieces of a trigger record; nothing says which one is the last.
+/// Returns the pieces of a trigger record; the last one is not marked.
 fn records(trigger: u64) -> Vec<Vec<u8>> {
     let record = |place| {
         let header = Header::new().with(dune::SOURCE, 2).with(dune::TRIGGER_NUMBER, trigger);
@@ -49,7 +49,7 @@ fn records(trigger: u64) -> Vec<Vec<u8>> {
     (0..frames_of(2, trigger)).map(record).collect()
 }
 
-/// Packets of a board that numbers events and packets.
+/// Returns the packets of a board that numbers events and packets.
 fn packets(event: u64, number: &mut u32) -> Vec<Vec<u8>> {
     let packet = |place| {
         *number += 1;
@@ -58,7 +58,7 @@ fn packets(event: u64, number: &mut u32) -> Vec<Vec<u8>> {
     (0..frames_of(3, event)).map(packet).collect()
 }
 
-/// A run of three boards; the first one's frames are in a file.
+/// Launches a run of three boards; the first one's frames are in a file.
 fn launched(output: &TemporaryDirectory, pages: &[u8]) -> RunHandle {
     let file = output.path().join("pages.raw");
     std::fs::write(&file, pages).expect("the directory is ours");
@@ -94,7 +94,7 @@ fn an_event_that_comes_in_several_frames_is_one_fragment_and_not_a_byte_is_lost(
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
     wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
     for (event, packets) in (1..=EVENTS).zip(&of_board) {
-        // A pause longer than the wait for the next frame, in the middle of one.
+        // A pause longer than the wait for the next frame, in the middle of a frame.
         let (first, rest) = (&records(event)[0], records(event)[1..].concat());
         apa.write_all(&first[..40]).expect("it is read");
         if event == 100 {

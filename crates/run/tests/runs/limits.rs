@@ -1,12 +1,12 @@
-//! What limits real runs, provoked on this machine, and the sentence that says so. Simulated runs provoke the rest
-//! (`crates/sim/src/campaign/tests.rs`).
+//! The limits of real runs, provoked on this machine, and the sentences that report them. Simulated runs provoke the
+//! others (`crates/sim/src/campaign/tests.rs`).
 
 use crate::support::{FrontEnd, OwnDisk, PATIENCE, Run, Setup};
 use ropewalk_monitor::bottleneck::{Finder, Finding, Limit};
 use ropewalk_terms::Counter;
 use std::time::{Duration, Instant};
 
-/// Looks as the run's control server does, until it is said that this limits it.
+/// Examines the run as the control server does, until it reports this limit.
 fn wait_for(run: &Run, limit: Limit) -> Finding {
     let (mut finder, begun) = (Finder::default(), Instant::now());
     loop {
@@ -34,7 +34,7 @@ fn a_run_that_takes_what_its_sources_send_is_not_limited_and_the_slow_one_of_two
     let uneven = Setup::new("uneven", &[]).source(&emulated(1, "5kHz")).source(&emulated(2, "100Hz"));
     let mut run = uneven.start(None);
     assert_eq!(wait_for(&run, Limit::SourceSlow).subject, "source 2");
-    // The slow one would take minutes to come as far as the trigger is.
+    // The slow source would take minutes to reach the trigger's position.
     run.handle.force_stop();
     run.end();
 }
@@ -58,7 +58,7 @@ fn a_disk_that_stands_still_is_named_with_its_builder_unit() {
     run.end();
 }
 
-/// Known before: it was called silent two seconds after it had said that nothing more comes.
+/// Regression test: it was called silent two seconds after it had announced its end.
 #[test]
 fn a_source_that_has_ended_in_order_is_not_called_silent() {
     let setup =

@@ -1,5 +1,5 @@
-//! Whole runs in this process: front ends that behave and misbehave over real connections, captures and files, disks on which
-//! something goes wrong, and a referee that reads the run files. One binary, because linking costs more than most of these tests.
+//! Whole runs in this process: correct and misbehaving front ends over real connections, captures and files, faulty
+//! disks, and a referee that reads the run files. One binary, because linking costs more than most of these tests.
 
 mod bad_input;
 mod black_box;

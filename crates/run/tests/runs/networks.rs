@@ -1,4 +1,4 @@
-//! Boards that send to a multicast group, or straight over IP, in whole runs.
+//! Boards that send to a multicast group, or directly over IP, in whole runs.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::parse;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 
 const EVENTS: u32 = 200;
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 77, 1, 9), 9471);
-/// One of the numbers for experiments.
+/// One of the protocol numbers for experiments.
 const PROTOCOL: u8 = 253;
 
 fn frame(board: u8, event: u32) -> Vec<u8> {
@@ -19,12 +19,12 @@ fn frame(board: u8, event: u32) -> Vec<u8> {
     event.to_be_bytes().into_iter().chain(data).collect()
 }
 
-/// Sends to the group over the loopback interface, whose address it has.
+/// Sends to the group over the loopback interface, by its address.
 fn to_group() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").expect("a free port")
 }
 
-/// Sends straight over IP; `None` without the right to.
+/// Sends directly over IP; `None` without the right to do so.
 fn straight() -> Option<OwnedFd> {
     let protocol = RawProtocol::new(PROTOCOL.into()).map(Protocol::from_raw);
     socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol).ok()
@@ -70,7 +70,7 @@ fn boards_speak_to_a_group_and_straight_over_ip() {
     assert_eq!(events, EVENTS);
 }
 
-/// One board has an address of IPv6, one a socket that hears both versions, one a name.
+/// One board has an IPv6 address, one a socket for both versions, one a name.
 #[test]
 fn boards_speak_ipv6_and_are_listened_for_by_name() {
     if UdpSocket::bind("[::1]:0").is_err() {

@@ -1,10 +1,11 @@
-//! Front ends whose event counters do what they should not.
+//! Front ends with faulty event counters.
 
 use crate::support::{FrontEnd, Held, Run, Setup, expect_everything, lost};
 use ropewalk_terms::Cause;
 use std::collections::BTreeSet;
 
-/// A run of this many events with a good front end (843), which has sent all of them, and one that is to misbehave.
+/// Starts a run of this many events with a good front end (843), which has sent all of them, and one that is to
+/// misbehave.
 fn with_a_good_front_end(name: &str, events: u64) -> (Setup, Run, FrontEnd, FrontEnd) {
     let setup = Setup::new(name, &[841, 843]);
     let run = setup.start(Some(events));
@@ -19,12 +20,12 @@ fn a_fragment_that_comes_twice_is_counted_once() {
     bad.send(1..=50);
     bad.send([50]);
     bad.send(51..=60);
-    // Not the last one again, but an earlier one, and with other bytes: the first that came stays.
+    // Not a repetition of the last one, but of an earlier one, with other bytes: the first one is kept.
     let other_bytes = bad.content(1059);
     bad.send_content(59, &other_bytes);
     bad.send(61..=100);
     let summary = run.end();
-    // The bytes of the second one say another number than its header: it is damaged.
+    // The bytes of the second one contain another number than its header: it is damaged.
     let again = (summary.fragments.duplicate, summary.fragments.corrupt);
     assert_eq!((summary.fragments.received, again), (202, (1, 1)), "{summary:#?}");
     assert_eq!(summary.fragments.in_complete_events, 200);
@@ -33,7 +34,7 @@ fn a_fragment_that_comes_twice_is_counted_once() {
     expect_everything(&[&bad, &good], &held, 100);
 }
 
-/// A later number proves at once that those between will not come: no time-out passes within this test.
+/// A later number proves immediately that the skipped ones will not come: no time-out passes within this test.
 #[test]
 fn numbers_that_are_skipped_are_missed_at_once() {
     let (_setup, run, mut bad, good) = with_a_good_front_end("skips", 100);
@@ -47,7 +48,7 @@ fn numbers_that_are_skipped_are_missed_at_once() {
     assert_eq!(lost(&[&bad, &good], &held), BTreeSet::new());
 }
 
-/// The reset counter would put every fragment into an old event; none is taken until the source comes back in order.
+/// The reset counter would put every fragment into an old event. None is accepted until the source reconnects in order.
 #[test]
 fn a_counter_that_was_reset_shifts_no_event() {
     let setup = Setup::new("reset", &[841, 843]);
@@ -59,7 +60,7 @@ fn a_counter_that_was_reset_shifts_no_event() {
         let reset = bad.framed(event, &bad.content(event));
         bad.send_bytes(&reset);
     }
-    // A source that is out of sync is not waited for.
+    // A source that is out of sync is not awaited.
     run.wait_until("events are built without it, and what it sent is named", |snapshot| {
         let dropped = snapshot.ledger.fragments.dropped.get(Cause::OutOfSync);
         (snapshot.ledger.events.incomplete_emitted, dropped) == (20, 20)
@@ -91,7 +92,7 @@ fn a_jump_by_a_million_opens_no_event() {
     expect_everything(&[&bad, &good], &Held::in_directories(&[&summary.directory]), 100);
 }
 
-/// What was on its way before the run is no part of it, and what comes after its last event neither.
+/// Fragments in transit before the run, and fragments after its last event, are not part of it.
 #[test]
 fn what_comes_before_and_after_the_run_is_counted_apart() {
     let (_setup, mut run, mut bad, mut good) = with_a_good_front_end("edges", 30);

@@ -1,4 +1,4 @@
-//! Accepted events go to a FIFO or a Unix socket: to a reader, to one that comes late, to one that goes away.
+//! Accepted events go to a FIFO or a Unix socket: to a reader, to a late one, and to one that disconnects.
 
 use crate::support::{FrontEnd, Held, Setup, expect_everything, lost};
 use ropewalk_terms::{Cause, Counter};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SOURCE: u32 = 841;
 const EVENTS: u64 = 2000;
 
-/// A run that writes to this pipe, and a directory for what readers receive.
+/// Returns a run that writes to this pipe, and a directory for the data of readers.
 fn setup(name: &str) -> (Setup, PathBuf, PathBuf) {
     let setup = Setup::new(name, &[SOURCE]);
     let (pipe, received) = (setup.directory().join("events"), setup.directory().join("received"));
@@ -39,7 +39,7 @@ fn keep(mut from: impl Read + Send + 'static, received: &Path, number: u32) -> J
     thread::spawn(move || copy(&mut from, &mut file).expect("the stream is read to its end"))
 }
 
-/// Reads as much and goes.
+/// Reads this many bytes and disconnects.
 fn take(mut from: impl Read, bytes: usize) -> Vec<u8> {
     let mut taken = vec![0; bytes];
     from.read_exact(&mut taken).expect("so much comes");

@@ -1,5 +1,5 @@
-//! A board that restarts in mid-run, and counts from its beginning again: over TCP, where it connects anew, and in datagrams,
-//! where only its numbers show that; with a wide counter and a narrow one, and with numbers that only grow.
+//! A board that restarts during a run, and counts from its beginning again: over TCP, where it reconnects, and in
+//! datagrams, where only its numbers show it; with a wide counter and a narrow one, and with increasing numbers.
 
 use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::parse;
@@ -11,25 +11,25 @@ use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 const EVENTS: u64 = 100;
-/// The last event before the board restarts, and the last one before it counts as the others do again.
+/// The last event before the board restarts, and the last one before its numbers are correct again.
 const BEFORE: u64 = 60;
 const ASTRAY: u64 = 80;
-/// How long the run would wait for a source that says nothing.
+/// Time-out of the run for a silent source.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the two boards of a run are like.
+/// Properties of the two boards of a run.
 #[derive(Copy, Clone, Debug)]
 struct Boards {
-    /// They connect; otherwise they send datagrams.
+    /// Whether they connect. Otherwise they send datagrams.
     connect: bool,
     /// The type of their counter.
     counter: &'static str,
-    /// Their numbers are times, of which no two follow each other.
+    /// Whether their numbers are times, of which no two are consecutive.
     grow: bool,
 }
 
 impl Boards {
-    /// The number of an event, as long as all is well.
+    /// Returns the correct number of an event.
     const fn number(self, event: u64) -> u64 {
         if self.grow { 1_000_000 + 10 * event } else { event }
     }
@@ -64,7 +64,7 @@ impl Boards {
     }
 }
 
-/// A board's way to its readout unit.
+/// Transport of a board to its readout unit.
 enum Line {
     Connection(TcpStream),
     Socket(UdpSocket),
@@ -82,7 +82,7 @@ impl Line {
         Self::Socket(socket)
     }
 
-    /// A board that restarts connects anew; a restart of a sender of datagrams is invisible.
+    /// Restarts the board: over TCP it reconnects; a restart of a datagram sender is invisible.
     fn restart(&mut self, boards: Boards, handle: &RunHandle, name: &str) {
         if let Self::Connection(_) = self {
             *self = Self::open(boards, handle, name);
@@ -98,13 +98,13 @@ impl Line {
     }
 }
 
-/// Fragments that were lost for a cause; what came late has a number of its own.
+/// Returns the number of fragments dropped for a cause; late ones are counted separately.
 fn dropped(handle: &RunHandle, cause: Cause) -> u64 {
     let fragments = handle.snapshot().ledger.fragments;
     if cause == Cause::Late { fragments.late } else { fragments.dropped.get(cause) }
 }
 
-/// Takes a run in which board 2 restarts with `numbers`, and then counts as before.
+/// Takes a run in which board 2 restarts with `numbers`, and then counts correctly again.
 fn taken(boards: Boards, astray: impl Fn(u64) -> u64) -> RunSummary {
     let output = TemporaryDirectory::new(&format!("restarts-{}-{}-{}", boards.connect, boards.counter, boards.grow));
     let handle = boards.launch(&output);
@@ -123,7 +123,7 @@ fn taken(boards: Boards, astray: impl Fn(u64) -> u64) -> RunSummary {
     let lost = || dropped(&handle, Cause::OutOfSync) + dropped(&handle, Cause::Late);
     wait_for("what is out of sync", || (lost() == ASTRAY - BEFORE).then_some(()));
     bad.restart(boards, &handle, "board2");
-    // It is not waited for: it is in step only if it does not come later than the others.
+    // It is not awaited: it is in step only if it is not later than the others.
     (ASTRAY + 1..=EVENTS).for_each(|event| bad.send(boards.number(event)));
     let all = ASTRAY + EVENTS;
     wait_for("what it sends again", || (handle.snapshot().ledger.fragments.received == all).then_some(()));
@@ -138,15 +138,15 @@ fn count_of(summary: &RunSummary, cause: Cause) -> u64 {
     summary.fragments.dropped.get(cause)
 }
 
-/// Its fragments are in no event, by name, and the others' events are built without it. Over a new connection on which
-/// it counts as they do it takes part again; datagrams do not show a new beginning.
+/// Its fragments are in no event, by name, and the others' events are built without it. Over a new connection with
+/// correct numbers it takes part again; datagrams do not show a restart.
 #[test]
 fn a_counter_that_begins_anew_shifts_no_event_and_is_named() {
     for connect in [true, false] {
         for counter in ["u8", "u16le", "u64le"] {
             let boards = Boards { connect, counter, grow: false };
             let summary = taken(boards, |event| event);
-            // Over the same connection three numbers that go on show that a board counts right again.
+            // Over the same connection three consecutive numbers show that a board counts correctly again.
             let lost = ASTRAY - BEFORE + if connect { 0 } else { 2 };
             assert_eq!(summary.events.incomplete_emitted, lost, "{boards:?}: {summary:#?}");
             assert_eq!(count_of(&summary, Cause::OutOfSync), lost, "{boards:?}: {summary:#?}");
@@ -154,8 +154,8 @@ fn a_counter_that_begins_anew_shifts_no_event_and_is_named() {
     }
 }
 
-/// Numbers that only grow tell more: a source that is back in step takes part again. And a source that began anew is
-/// not waited for, once what follows has shown that it did.
+/// Increasing numbers give more information: a source that is back in step takes part again. A source that restarted is
+/// not awaited, once the following data has shown the restart.
 #[test]
 fn growing_numbers_that_begin_anew_are_named_and_hold_up_no_source() {
     for connect in [true, false] {

@@ -1,6 +1,7 @@
-//! Front ends under run control: programs in C, in Python and of the test's own, started and stopped again and again.
+//! Front ends under run control: programs in C and in Python, and test clients, started and stopped repeatedly.
 //!
-//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test runs run_control -- --nocapture` takes this many runs in a row.
+//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test runs run_control -- --nocapture` sets the number of
+//! consecutive runs.
 
 use crate::support::{Manner, OwnFrontEnd, PATIENCE, Program, TemporaryDirectory, free_address, wait_for};
 use ropewalk_config::{Configuration, parse, read};
@@ -11,12 +12,13 @@ use ropewalk_terms::{EventKey, SourceId};
 use ropewalk_tools::{RunIndex, readings};
 use std::time::{Duration, Instant};
 
-/// Triggers in a second.
+/// Triggers per second.
 const RATE: f64 = 10_000.0;
-/// How long triggers come in each of many runs.
+/// Time with triggers in each of many runs.
 const RUNNING: Duration = Duration::from_millis(200);
 
-/// Sources 1, the trigger, to `count`, all under run control, with these further keys.
+/// Returns a configuration with the sources from 1, the trigger, to `count`, all under run control, with these further
+/// keys.
 fn configuration(output: &TemporaryDirectory, control: &str, line: &str, count: u32, more: &str) -> Configuration {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\nfront_ends = \"{control}\"\n[timeouts]\nfront_end = \"2s\"\n[[readout]]\n\
@@ -33,7 +35,7 @@ fn configuration(output: &TemporaryDirectory, control: &str, line: &str, count: 
     parse("run_control", &(text + more), &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Waits until this many events were built, since when triggers come.
+/// Waits until this many events were built. Returns since when there have been triggers.
 fn wait_for_events(handle: &RunHandle, count: u64) {
     let begun = Instant::now();
     while handle.snapshot().ledger.events.built < count {
@@ -43,8 +45,8 @@ fn wait_for_events(handle: &RunHandle, count: u64) {
     }
 }
 
-/// Starts a run, lets triggers come for a while, stops it, and waits for its end. Says for how long triggers came at least, and at
-/// most.
+/// Starts a run, waits for triggers for a while, stops it, and waits for its end. Returns the minimum and the maximum
+/// time in which triggers were enabled.
 fn take_run(configuration: &Configuration, service: &FrontEndService) -> (RunSummary, FrontEndsAccount, [Duration; 2]) {
     let mut handle = launch_with(configuration, None, Some(service)).unwrap_or_else(|error| panic!("{error}"));
     let started = Instant::now();
@@ -63,7 +65,8 @@ fn take_run(configuration: &Configuration, service: &FrontEndService) -> (RunSum
     (handle.finish(Duration::from_secs(5)), account, [least, most])
 }
 
-/// First and last event agree in all front ends, nothing is lost, and what the trigger issued adds up.
+/// Checks that the first and last event agree in all front ends, that nothing is lost, and that the trigger's account
+/// adds up.
 fn expect_agreement(summary: &RunSummary, account: &FrontEndsAccount) -> u64 {
     assert_eq!((account.incidents.len(), account.phase), (0, FrontEndPhase::Finished), "{account:#?}");
     let trigger = account.front_ends.iter().find(|one| one.is_trigger).expect("there is one");
@@ -114,14 +117,15 @@ fn first_and_last_event_agree_in_six_front_ends_run_after_run() {
         reported += taken;
     }
     assert!(reported > 0, "the slow controls in Python report");
-    // The trigger goes by its own clock, and it is not visible from outside when exactly it is enabled and vetoed.
+    // The trigger uses its own clock, and it is not visible from outside when exactly it is enabled and vetoed.
     let [least, most] = [0.9 * least.as_secs_f64(), most.as_secs_f64()].map(|seconds| RATE * seconds);
     assert!((least..=most).contains(&(issued as f64)), "{issued} triggers, not {least} to {most}");
     assert!(events as f64 > 0.9 * issued as f64, "{events} events of {issued} triggers");
     eprintln!("{runs} runs in {:.1} s, {events} events, {reported} readings", begun.elapsed().as_secs_f64());
 }
 
-/// A run of the trigger, a telescope and a front end of the test's own with some manners; what happens to it, and its end.
+/// Runs the trigger, a telescope and a test front end with this misbehaviour, and calls `happens` after the start.
+/// Returns the accounts at the end.
 fn run_with(
     name: &str,
     manner: Manner,
@@ -200,7 +204,7 @@ fn a_start_that_waits_for_a_program_can_be_stopped() {
     let (output, control) = (TemporaryDirectory::new("alone"), free_address());
     let configuration = configuration(&output, &control, "127.0.0.1:1", 2, "");
     let mut handle = launch_with(&configuration, None, None).unwrap_or_else(|error| panic!("{error}"));
-    // No trigger is there, so that the telescope cannot be configured either; both are named.
+    // There is no trigger, so that the telescope cannot be configured either; both are named.
     let _telescope = Program::in_c("telescope", &control, 2, &[]);
     handle.start(EventKey::new(0, 1), None);
     let failed = wait_for("the telescope's failure", || {
@@ -222,17 +226,18 @@ fn the_example_is_a_good_configuration() {
     assert_eq!(configuration.source.iter().filter(|source| source.is_under_run_control()).count(), 3);
 }
 
-/// What is known of the trigger source.
+/// Returns the state of the trigger source.
 fn trigger_of(handle: &RunHandle) -> FrontEndState {
     handle.front_ends().expect("there are front ends").front_ends.remove(0)
 }
 
-/// Triggers that there were, whether they made events or not, as the source said last.
+/// Returns the number of triggers, accepted or not, as last reported by the source.
 fn triggers(handle: &RunHandle) -> Option<u64> {
     trigger_of(handle).status.counters.iter().find(|one| one.name == "triggers").map(|one| one.count)
 }
 
-/// Pauses the run, and waits until it is and everything that was accepted has come; the last event before the pause.
+/// Pauses the run, and waits until it is paused and all accepted events have arrived. Returns the last event before the
+/// pause.
 fn pause(handle: &RunHandle, sources: u32) -> u64 {
     handle.pause();
     wait_for("the pause", || handle.progress().1.then_some(()));
@@ -245,13 +250,13 @@ fn pause(handle: &RunHandle, sources: u32) -> u64 {
     last
 }
 
-/// Fragments that came of each source.
+/// Returns the number of fragments received from each source.
 fn received(handle: &RunHandle, sources: u32) -> Vec<u64> {
     let snapshot = handle.snapshot();
     (1..=sources).map(|id| snapshot.sources.get(&SourceId(id)).map_or(0, |account| account.received)).collect()
 }
 
-/// Triggers come while the run is paused, and none of them makes an event.
+/// Checks that there are triggers during the pause, and that none of them makes an event.
 fn expect_vetoes(handle: &RunHandle, sources: u32, last: u64) {
     let before = wait_for("a word of the trigger", || triggers(handle));
     wait_for("triggers in the pause", || triggers(handle).filter(|&now| now > before + 1000));
@@ -293,7 +298,7 @@ fn a_stop_in_a_pause_ends_the_run_with_the_event_before_it() {
     assert_eq!(expect_agreement(&summary, &account), before);
 }
 
-/// A run of a trigger source alone.
+/// Runs a trigger source alone.
 fn run_of(
     name: &str,
     begin: impl FnOnce(&str) -> Box<dyn std::any::Any>,

@@ -9,7 +9,7 @@ use ropewalk_wire::mep::encode_mep;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 
-/// Events of a packet: of the first source, and of the second one.
+/// Events in a packet: of the first source, and of the second one.
 const PACKING: [u32; 2] = [32, 10];
 
 fn payload(source: u32, event: u32) -> Vec<u8> {
@@ -17,7 +17,7 @@ fn payload(source: u32, event: u32) -> Vec<u8> {
     (0..length).map(|place| (place as u32 * event + source) as u8).collect()
 }
 
-/// The packet of a source that begins with this event.
+/// Returns the packet of a source that begins with this event.
 fn packet(source: u32, first: u32) -> Vec<u8> {
     let payloads: Vec<_> = (first..first + PACKING[source as usize - 1]).map(|event| payload(source, event)).collect();
     let mut bytes = Vec::new();
@@ -25,12 +25,13 @@ fn packet(source: u32, first: u32) -> Vec<u8> {
     bytes
 }
 
-/// The packets of a source for the events from 1 on, at least up to this one.
+/// Returns the packets of a source for the events from 1 on, at least up to this one.
 fn packets(source: u32, last: u32) -> Vec<Vec<u8>> {
     (1..=last).step_by(PACKING[source as usize - 1] as usize).map(|first| packet(source, first)).collect()
 }
 
-/// A run of this many events; the two sources are listened for at these addresses. The window is smaller than a packet.
+/// Launches a run of this many events with the two sources at these listening addresses. The window is smaller than a
+/// packet.
 fn launched(output: &TemporaryDirectory, places: [&str; 2], events: u32) -> RunHandle {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\nwindow = 24\n[[builder]]\nname = \"bu0\"\n",
@@ -52,10 +53,10 @@ fn address_of(handle: &RunHandle, name: &str) -> String {
     named.unwrap_or_else(|| panic!("{name} is not one of {:?}", handle.addresses())).1.clone()
 }
 
-/// An event: its number, and of each fragment its source and payload.
+/// An event: its number, and the source and payload of each fragment.
 type Written = (u64, Vec<(u32, Vec<u8>)>);
 
-/// The events in the files.
+/// Returns the events in the files.
 fn written(summary: &RunSummary) -> Vec<Written> {
     let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
     let (mut reader, mut events) = (index.reader(), Vec::new());
@@ -66,7 +67,7 @@ fn written(summary: &RunSummary) -> Vec<Written> {
     events
 }
 
-/// Whether these are the events from 1 on, with what both sources sent of them behind the headers of their fragments.
+/// Checks that these are the events from 1 on, with the data of both sources after the headers of their fragments.
 fn expect_events(summary: &RunSummary, events: u32) {
     let written = written(summary);
     assert_eq!(written.len(), events as usize);
@@ -94,7 +95,7 @@ fn packets_of_several_events_that_come_as_a_stream_are_an_event_each() {
     let run = Run { handle };
     let summary = run.end();
     assert!(summary.is_lossless() && summary.is_balanced(), "{summary:#?}");
-    // The last packet of the first source goes on behind the last event.
+    // The last packet of the first source extends beyond the last event.
     assert_eq!(summary.fragments.after_stop, 1024 - 1000, "{summary:#?}");
     assert_eq!(summary.fragments.received, 1024 + 1000);
     expect_events(&summary, EVENTS);
@@ -120,8 +121,8 @@ fn packets_of_several_events_that_come_as_datagrams_are_an_event_each() {
     expect_events(&summary, EVENTS);
 }
 
-/// The emulator of a source whose format packs several events sends such packets, over either way in; the last one is as long as
-/// there are events left.
+/// The emulator of a source whose format packs several events sends such packets, over either input. The last one has
+/// only the remaining events.
 #[test]
 fn emulated_packets_of_several_events_are_an_event_each() {
     const EVENTS: u64 = 1000;
@@ -164,7 +165,7 @@ fn a_packet_that_cannot_be_divided_is_one_lost_fragment_with_its_cause() {
     let mut run = Run { handle: launched(&output, ["tcp://127.0.0.1:0"; 2], EVENTS) };
     let boards = ["board1", "board2"].map(|name| address_of(&run.handle, name));
     let mut damaged = packets(1, EVENTS);
-    // The first fragment of the second packet claims more than there is.
+    // The first fragment of the second packet claims a length beyond the packet's end.
     damaged[1][14..16].copy_from_slice(&60_000_u16.to_le_bytes());
     let streams = [damaged.concat(), packets(2, EVENTS).concat()];
     let _boards: Vec<_> = std::iter::zip(&boards, streams)

@@ -1,4 +1,4 @@
-//! Copies of single events out of a run: only the events that were asked for, with no effect on the run.
+//! Copies of single events of a run: only the requested events, with no effect on the run.
 
 use ropewalk_config::parse;
 use ropewalk_engine::tap::{Asked, EventSample, EventSelection, Tap};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const EVENTS: u32 = 300;
-/// The event that source 2 has no fragment of.
+/// The event without a fragment of source 2.
 const LACKING: u32 = 100;
 
 fn run(test: &str) -> (RunHandle, PathBuf) {
@@ -43,7 +43,7 @@ fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// All fragments of a source: 8 bytes a word, as many words as its number says tens.
+/// Sends all fragments of a source: ten times as many 8-byte words as its number.
 fn send(address: &str, id: u32) -> TcpStream {
     let mut bytes = Vec::new();
     for event in (1..=EVENTS).filter(|event| id != 2 || *event != LACKING) {

@@ -1,4 +1,4 @@
-//! Closed run files are taken away by a command of the user's: a script that copies, that lies, that fails, that hangs.
+//! Transfer of closed run files by a command of the user: a script that copies, that lies, that fails, that hangs.
 
 use crate::support::{FrontEnd, Held, Setup, expect_everything};
 use ropewalk_run::TransferSummary;
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 const SOURCE: u32 = 841;
 const EVENTS: u64 = 60;
-/// Each segment holds this many events.
+/// Number of events in each segment.
 const SEGMENT: u64 = 20;
 const SEGMENTS: u64 = EVENTS / SEGMENT;
-/// Copies the file, and prints the checksum that its writer noted beside it.
+/// Copies the file, and prints the checksum that its writer recorded beside it.
 const COPY: &str = "cp \"$1\" \"$2\" && echo copied >&2 && cat \"$1.crc32c\"";
 
-/// A run of small segments with this script as its transfer command, and other keys; `$1` is the file, `$2` the archive.
+/// Returns a run of small segments with this script as its transfer command, and further keys; `$1` is the file, `$2`
+/// the archive.
 fn setup(name: &str, script: &str, keys: &str) -> (Setup, PathBuf) {
     let setup = Setup::new(name, &[SOURCE]);
     let archive = setup.directory().join("archive");
@@ -29,7 +30,7 @@ fn setup(name: &str, script: &str, keys: &str) -> (Setup, PathBuf) {
     (setup.and(&text), archive)
 }
 
-/// A whole run of these events; returns what became of its files.
+/// Takes a whole run of these events. Returns the transfers of its files.
 fn run(setup: &Setup) -> TransferSummary {
     let run = setup.start(Some(EVENTS));
     let mut front_end = FrontEnd::ferol(&run.address(), SOURCE);
@@ -39,7 +40,7 @@ fn run(setup: &Setup) -> TransferSummary {
     summary.transfer.expect("a transfer command is configured")
 }
 
-/// The files in a directory and its directories whose names end so, each with its checksum.
+/// Returns the files in a directory and its subdirectories whose names have this ending, each with its checksum.
 fn files(directory: &Path, end: &str) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -90,7 +91,7 @@ fn a_wrong_checksum_deletes_nothing_and_is_reported() {
     assert_eq!(files(&setup.output(), ".rwk").len() as u64, SEGMENTS);
 }
 
-/// The far end is not there for a while, and only comes back after the first run.
+/// The destination is unavailable for a while, and only returns after the first run.
 #[test]
 fn what_was_not_transferred_is_found_again_by_the_next_start() {
     let script = "test -e \"$2/open\" || { echo closed >&2; exit 3; }; cp \"$1\" \"$2\" && cat \"$1.crc32c\"";
@@ -124,7 +125,7 @@ fn a_command_that_hangs_is_ended() {
     }
 }
 
-/// The command says nothing of a checksum; another one is asked for it.
+/// The command prints no checksum; another command provides it.
 #[test]
 fn a_second_command_tells_the_checksum() {
     let second = "checksum = [\"sh\", \"-c\", 'cat \"$1.crc32c\"', \"checksum\", \"{file}\"]";
@@ -133,7 +134,8 @@ fn a_second_command_tells_the_checksum() {
     assert_eq!(files(&archive, ".rwk").len() as u64, SEGMENTS);
 }
 
-/// One stream has a disk of its own and is packed, the other one is handed over; both are taken from where they are.
+/// One stream has a separate disk and is compressed, the other one is handed over. The files of both are transferred
+/// from their places.
 #[test]
 fn each_stream_is_taken_from_where_it_is() {
     let (setup, archive) = setup("streams", COPY, "");
@@ -147,7 +149,7 @@ fn each_stream_is_taken_from_where_it_is() {
     assert!(own.keys().all(|name| name.contains("-own-")) && other.keys().all(|name| name.contains("-other-")));
     assert_eq!((own.len() as u64, other.len() as u64), (SEGMENTS, SEGMENTS));
     assert_eq!(files(&archive, ".rwk"), own.into_iter().chain(other).collect());
-    // The same events, packed and not.
+    // The same events, compressed and not.
     let bytes = |directory: &Path| {
         let entries = fs::read_dir(directory).expect("it is there").flatten();
         let segments = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "rwk"));

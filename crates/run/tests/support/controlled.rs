@@ -1,4 +1,4 @@
-//! Front ends under run control: the example programs, and a client of the test's own that speaks the protocol.
+//! Front ends under run control: the example programs, and a test client that speaks the protocol.
 
 use super::setup::{free_port, wait_for};
 use super::{generic_header, generic_hello};
@@ -17,7 +17,7 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// An address without a listener.
+/// Returns an address without a listener.
 pub(crate) fn free_address() -> String {
     format!("127.0.0.1:{}", free_port())
 }
@@ -29,19 +29,19 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// One of the examples in C, which is compiled first.
+    /// Starts one of the examples in C, which is compiled first.
     pub(crate) fn in_c(name: &str, control: &str, source: u32, more: &[&str]) -> Self {
         let mut command = Command::new(compiled(name));
         command.args(["--control", control, "--source", &source.to_string()]).args(more);
         Self { child: command.stdout(Stdio::piped()).spawn().expect("it starts") }
     }
 
-    /// The example in Python.
+    /// Starts the example in Python.
     pub(crate) fn in_python(control: &str, source: u32) -> Self {
         Self::python("examples/own-hardware/slow_control.py", &["--control", control, "--source", &source.to_string()])
     }
 
-    /// A trigger source in Python, which shows its triggers to no other front end.
+    /// Starts a trigger source in Python, which shows its triggers to no other front end.
     pub(crate) fn trigger_in_python(control: &str) -> Self {
         Self::python("crates/run/tests/support/trigger.py", &[control])
     }
@@ -53,7 +53,7 @@ impl Program {
         Self { child: command.spawn().expect("it starts") }
     }
 
-    /// The port at which the trigger's program shows triggers, as it says.
+    /// Returns the port at which the trigger's program shows triggers, as it reports.
     pub(crate) fn line(&mut self) -> String {
         let said = self.child.stdout.take().expect("it is piped");
         let mut text = String::new();
@@ -69,7 +69,7 @@ impl Drop for Program {
     }
 }
 
-/// The example in C with this name, compiled once for each process.
+/// Returns the example in C with this name, compiled once for each process.
 fn compiled(name: &str) -> PathBuf {
     static PROGRAMS: OnceLock<[PathBuf; 2]> = OnceLock::new();
     let programs = PROGRAMS.get_or_init(|| ["trigger", "telescope"].map(compile));
@@ -87,10 +87,10 @@ fn compile(name: &str) -> PathBuf {
     program
 }
 
-/// How a front end of the test's own misbehaves.
+/// Misbehaviour of a test front end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Manner {
-    /// Not at all.
+    /// None.
     Good,
     /// It never answers this command.
     Ignores(&'static str),
@@ -98,8 +98,8 @@ pub(crate) enum Manner {
     Old,
 }
 
-/// A front end of the test's own, on a thread: source 1 is the trigger, any other one follows the trigger's line, or
-/// sends nothing without one.
+/// A test front end on a thread. Source 1 is the trigger; any other one follows the trigger's line, or sends nothing
+/// without one.
 #[derive(Debug)]
 pub(crate) struct OwnFrontEnd {
     is_over: Arc<AtomicBool>,
@@ -141,7 +141,7 @@ struct Client {
     last: Option<u64>,
     sent: u64,
     stop: Option<Option<u64>>,
-    /// Of the trigger source: triggers come, and whether they make events.
+    /// For the trigger source: whether triggers are generated, and whether they make events.
     is_enabled: bool,
     is_held: bool,
 }
@@ -194,7 +194,7 @@ impl Client {
     fn say(&mut self, word: &Word) {
         let mut bytes = Vec::new();
         word.encode(&mut bytes);
-        // Run control may be gone: then the next read says so.
+        // Run control may have ended. Then the next read reports it.
         let _ = self.control.write_all(&bytes);
     }
 
@@ -209,7 +209,7 @@ impl Client {
                 self.run = configure.run;
                 (self.first, self.last, self.sent, self.stop) = (None, None, 0, None);
                 self.seen.clear();
-                // It may begin to listen only after run control does.
+                // The readout unit may begin to listen only after run control does.
                 let mut data = wait_for("the readout unit", || TcpStream::connect(&configure.address).ok());
                 data.write_all(&generic_hello(self.source)).expect("it reads");
                 self.data = Some(data);
@@ -256,7 +256,8 @@ impl Client {
         let whole = self.seen.len() / 16 * 16;
         for trigger in self.seen[..whole].chunks_exact(16) {
             let [event, time] = [0, 8].map(|at| u64::from_le_bytes(trigger[at..at + 8].try_into().expect("8 bytes")));
-            // Send the trigger's time, as the other front ends do: with unrelated times the source counts as displaced.
+            // Sends the trigger's time, as the other front ends do: with unrelated times the source counts as
+            // displaced.
             out.extend_from_slice(&generic_header(self.source, event, 8)[..24]);
             out.extend_from_slice(&time.to_le_bytes());
             out.extend_from_slice(&event.to_le_bytes());
@@ -268,7 +269,7 @@ impl Client {
         data.write_all(&out).expect("the readout unit reads");
     }
 
-    /// A trigger each time that it looks.
+    /// Generates a trigger at each call.
     fn trigger(&mut self) {
         let Some(data) = self.data.as_mut().filter(|_| self.is_enabled && !self.is_held) else { return };
         let event = self.last.unwrap_or(0) + 1;
@@ -278,7 +279,7 @@ impl Client {
         (self.last, self.sent) = (Some(event), self.sent + 1);
     }
 
-    /// Answers a stop when everything has left.
+    /// Answers a stop when everything was sent.
     fn finish(&mut self) {
         let Some(last) = self.stop else { return };
         if self.triggers.is_some() && last.is_some_and(|last| last > 0 && self.last < Some(last)) {
@@ -290,7 +291,7 @@ impl Client {
     }
 }
 
-/// The first command of some bytes, and how long it is.
+/// Returns the first command in some bytes, and its length.
 fn next(bytes: &[u8]) -> Option<(Told, usize)> {
     let frame = Frame::parse(bytes.first_chunk()?).expect("a frame");
     let length = FRAME_BYTES + frame.body as usize;

@@ -1,4 +1,4 @@
-//! Disks on which something goes wrong: one that is full soon, one that freezes or that the system gives up.
+//! Faulty disks: one that is soon full, one that freezes or that the system gives up.
 
 use super::wait_for;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None` if this process may not mount.
+    /// Mounts the disk; `None` if this process may not mount.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory can be made");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at).output();
@@ -24,7 +24,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Puts a file in the place of a directory that a run uses. The run may make files, or the directory, at any time.
+/// Replaces a directory that a run uses with a file. The run may create files, or the directory, at any time.
 pub(crate) fn replace_with_file(directory: &Path) {
     wait_for("a file in the place of the directory", || {
         let _ = fs::remove_dir_all(directory);
@@ -32,12 +32,12 @@ pub(crate) fn replace_with_file(directory: &Path) {
     });
 }
 
-/// A file system of its own in a file, until dropped.
+/// A separate file system in a file, until dropped.
 #[derive(Debug)]
 pub(crate) struct OwnDisk(PathBuf);
 
 impl OwnDisk {
-    /// `None` if this process may not mount, or has nothing to make one with.
+    /// Mounts the disk; `None` if this process may not mount, or lacks the tools to create one.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory can be made");
         let image = at.with_extension("image");
@@ -47,17 +47,17 @@ impl OwnDisk {
         is_mounted.then(|| Self(at.to_owned()))
     }
 
-    /// From here on every write waits; false if this process may not do that.
+    /// Makes every further write wait. Returns false if this process may not do that.
     pub(crate) fn freeze(&self) -> bool {
         is_done(Command::new("fsfreeze").arg("--freeze").arg(&self.0))
     }
 
-    /// Writes go on.
+    /// Lets writes continue.
     pub(crate) fn thaw(&self) -> bool {
         is_done(Command::new("fsfreeze").arg("--unfreeze").arg(&self.0))
     }
 
-    /// What the system does when it finds the file system damaged: from here on it is read-only, open files and all.
+    /// Does what the system does on a damaged file system: from here on it is read-only, including open files.
     pub(crate) fn abort(&self) -> bool {
         is_done(Command::new("mount").args(["-o", "remount,abort"]).arg(&self.0))
     }
@@ -70,7 +70,7 @@ impl Drop for OwnDisk {
     }
 }
 
-/// Whether a command can be run, and ends well.
+/// Returns whether a command can be run and succeeds.
 fn is_done(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }

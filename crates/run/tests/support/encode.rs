@@ -1,12 +1,12 @@
-//! What a front end puts on the line, written down from the description of the formats.
+//! Encoding of a front end's data, written from the description of the formats.
 
-/// Bytes of a word of S-LINK64.
+/// Size of an S-LINK64 word, in bytes.
 pub(crate) const SLINK_WORD: usize = 8;
 
-/// Bytes of a fragment in one FEROL block.
+/// Payload bytes in one FEROL block.
 const FEROL_PAYLOAD: usize = 4080;
 
-/// Numbers that look random and are the same in every run of the test (SplitMix64).
+/// Pseudo-random numbers that are the same in every run of the test (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -23,13 +23,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }
 
-/// What a byte does to the checksum, for every byte. Bit by bit in each test a fast source would not be one: tests are not optimised.
+/// The effect of every byte on the checksum. Computed bit by bit in unoptimised tests, a fast source would not be fast.
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -45,31 +45,32 @@ const CRC16: [u16; 256] = {
     table
 };
 
-/// CRC-16: polynomial 0x8005, most significant bit first.
+/// Returns the CRC-16: polynomial 0x8005, most significant bit first.
 fn crc16(start: u16, bytes: impl IntoIterator<Item = u8>) -> u16 {
     bytes.into_iter().fold(start, |crc, byte| crc << 8 ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
-/// A FED fragment of `bytes` bytes (a multiple of 8, 16 at least) whose payload tells source and event.
+/// Returns a FED fragment of `bytes` bytes (a multiple of 8, at least 16) whose payload is derived from source and
+/// event.
 pub(crate) fn fed_fragment(source: u32, event: u64, bytes: usize) -> Vec<u8> {
     fed_fragment_with(source, event, event % 3564 + 1, bytes)
 }
 
-/// The same with another bunch crossing.
+/// Returns the same with another bunch crossing.
 pub(crate) fn fed_fragment_with(source: u32, event: u64, bunch_crossing: u64, bytes: usize) -> Vec<u8> {
     let words = bytes / SLINK_WORD;
     let header = 5 << 60 | (event & 0xff_ffff) << 32 | bunch_crossing << 20 | u64::from(source & 0xfff) << 8;
     let mut random = Random::new(u64::from(source) << 32 ^ event);
     let mut fragment: Vec<u64> = (0..words).map(|_| random.next()).collect();
     fragment[0] = header;
-    // The checksum is computed with its own field, and two bits that links may change, at zero: here they are.
+    // The checksum is computed with its own field, and two bits that links may change, at zero, as here.
     fragment[words - 1] = 0xa << 60 | (words as u64) << 32;
     let crc = fragment.iter().fold(0xffff, |crc, word| crc16(crc, word.to_be_bytes()));
     fragment[words - 1] |= u64::from(crc) << 16;
     fragment.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// One FEROL block around a part of a fragment.
+/// Returns one FEROL block around a part of a fragment.
 pub(crate) fn ferol_block(source: u32, event: u64, packet: usize, first: bool, last: bool, part: &[u8]) -> Vec<u8> {
     let marks = u64::from(first) << 31 | u64::from(last) << 30;
     let words = (part.len() / SLINK_WORD) as u64;
@@ -82,14 +83,14 @@ pub(crate) fn ferol_block(source: u32, event: u64, packet: usize, first: bool, l
     block
 }
 
-/// A whole fragment in FEROL blocks.
+/// Returns a whole fragment in FEROL blocks.
 pub(crate) fn ferol_blocks(source: u32, event: u64, fragment: &[u8]) -> Vec<u8> {
     let count = fragment.len().div_ceil(FEROL_PAYLOAD);
     let parts = fragment.chunks(FEROL_PAYLOAD).enumerate();
     parts.flat_map(|(index, part)| ferol_block(source, event, index, index == 0, index + 1 == count, part)).collect()
 }
 
-/// The begin of a connection that brings generic fragments.
+/// Returns the hello of a connection with generic fragments.
 pub(crate) fn generic_hello(source: u32) -> Vec<u8> {
     let mut hello = vec![0; 64];
     hello[..5].copy_from_slice(b"RWHI\x01");
@@ -98,7 +99,7 @@ pub(crate) fn generic_hello(source: u32) -> Vec<u8> {
     hello
 }
 
-/// The header of a generic fragment that claims `claimed` bytes of payload.
+/// Returns the header of a generic fragment that claims `claimed` bytes of payload.
 pub(crate) fn generic_header(source: u32, event: u64, claimed: u32) -> Vec<u8> {
     let mut header = Vec::with_capacity(32);
     header.extend_from_slice(b"RWFR\x01\0\0\0");
@@ -109,7 +110,7 @@ pub(crate) fn generic_header(source: u32, event: u64, claimed: u32) -> Vec<u8> {
     header
 }
 
-/// A payload whose bytes tell source and event, for a generic fragment.
+/// Returns a payload for a generic fragment, derived from source and event.
 pub(crate) fn generic_payload(source: u32, event: u64, bytes: usize) -> Vec<u8> {
     let mut random = Random::new(u64::from(source) << 40 ^ event);
     let mut payload: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
@@ -121,7 +122,7 @@ pub(crate) fn generic_payload(source: u32, event: u64, bytes: usize) -> Vec<u8> 
 mod tests {
     use super::*;
 
-    /// The values that the polynomial's catalogue names for `123456789` (CRC-16/CMS) and for nothing.
+    /// The values in the catalogue of CRCs for `123456789` (CRC-16/CMS) and for an empty input.
     #[test]
     fn the_referee_computes_the_published_checksum() {
         assert_eq!(crc16(0xffff, *b"123456789"), 0xaee7);

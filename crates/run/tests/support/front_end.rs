@@ -1,4 +1,4 @@
-//! A front end that sends what the test says, and remembers what it sent.
+//! A test front end that sends given data, and records it.
 
 use super::PATIENCE;
 use super::encode::{Random, SLINK_WORD, fed_fragment, ferol_blocks, generic_header, generic_hello, generic_payload};
@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How a front end speaks.
+/// The format of a front end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Dialect {
     /// FED fragments in FEROL blocks.
@@ -17,21 +17,21 @@ pub(crate) enum Dialect {
     Generic,
 }
 
-/// A front end with its connection and its memory.
+/// A front end with its connection and its record.
 #[derive(Debug)]
 pub(crate) struct FrontEnd {
     pub(crate) id: u32,
     dialect: Dialect,
     address: String,
     stream: Option<TcpStream>,
-    /// What it sent whole: event, and a hash of what a file should hold of it. Of two the first counts.
+    /// Completely sent events, each with a hash of the expected content of a file. Of duplicates the first one counts.
     sent: BTreeMap<u64, u64>,
     /// Sizes of its fragments: from `least` to `most` bytes.
     least: usize,
     most: usize,
 }
 
-/// What a file should hold is compared by this.
+/// Returns the hash by which contents are compared.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
@@ -39,12 +39,12 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl FrontEnd {
-    /// A front end of FEROL blocks, connected.
+    /// Connects a front end of FEROL blocks.
     pub(crate) fn ferol(address: &str, id: u32) -> Self {
         Self::new(address, id, Dialect::Ferol)
     }
 
-    /// A front end of generic fragments, connected and introduced.
+    /// Connects a front end of generic fragments, and sends its hello.
     pub(crate) fn generic(address: &str, id: u32) -> Self {
         Self::new(address, id, Dialect::Generic)
     }
@@ -56,17 +56,17 @@ impl FrontEnd {
         one
     }
 
-    /// Fragments of one size from now on, in bytes.
+    /// Sets one size for all further fragments, in bytes.
     pub(crate) fn with_size(mut self, bytes: usize) -> Self {
         (self.least, self.most) = (bytes, bytes);
         self
     }
 
-    /// Opens the connection, another one where there was one before.
+    /// Opens the connection, or a new one.
     pub(crate) fn connect(&mut self) {
         let stream = TcpStream::connect(&self.address).expect("the readout unit listens");
         stream.set_nodelay(true).expect("a TCP option");
-        // A readout unit that never reads again is a hang, and a hang fails the test.
+        // A readout unit that never reads again hangs, and a hang fails the test.
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
         self.stream = Some(stream);
         if self.dialect == Dialect::Generic {
@@ -81,7 +81,7 @@ impl FrontEnd {
         }
     }
 
-    /// The content of a file once this event's fragment got there: the FED fragment, or the generic payload.
+    /// Returns the expected content of a file for this event's fragment: the FED fragment, or the generic payload.
     pub(crate) fn content(&self, event: u64) -> Vec<u8> {
         let range = (self.most - self.least) as u64 / 8 + 1;
         // Most fragments are small, and some span several blocks.
@@ -94,7 +94,7 @@ impl FrontEnd {
         }
     }
 
-    /// The bytes on the line for this event with this content.
+    /// Returns the framed bytes for this event with this content.
     pub(crate) fn framed(&self, event: u64, content: &[u8]) -> Vec<u8> {
         match self.dialect {
             Dialect::Ferol => ferol_blocks(self.id, event, content),
@@ -106,7 +106,7 @@ impl FrontEnd {
         }
     }
 
-    /// Sends the fragments of these events and remembers them.
+    /// Sends the fragments of these events and records them.
     pub(crate) fn send(&mut self, events: impl IntoIterator<Item = u64>) {
         for event in events {
             let content = self.content(event);
@@ -114,7 +114,7 @@ impl FrontEnd {
         }
     }
 
-    /// Sends a fragment with this content and remembers it.
+    /// Sends a fragment with this content and records it.
     pub(crate) fn send_content(&mut self, event: u64, content: &[u8]) {
         self.send_bytes(&self.framed(event, content));
         self.sent.entry(event).or_insert(hash(content));
@@ -128,8 +128,8 @@ impl FrontEnd {
         }
     }
 
-    /// Sends as long as the other side listens, and remembers what went out whole. Returns the number of the first
-    /// event that did not.
+    /// Sends as long as the peer listens, and records the completely sent events. Returns the number of the first event
+    /// that was not sent.
     pub(crate) fn send_until_closed(&mut self, events: impl IntoIterator<Item = u64>, pause: Duration) -> Option<u64> {
         for event in events {
             let content = self.content(event);
@@ -144,37 +144,37 @@ impl FrontEnd {
         None
     }
 
-    /// Sends exactly these bytes and remembers nothing.
+    /// Sends exactly these bytes without recording them.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let id = self.id;
         let stream = self.stream.as_mut().expect("the front end is connected");
         stream.write_all(bytes).unwrap_or_else(|error| panic!("front end {id} cannot send: {error}"));
     }
 
-    /// Sends these bytes as far as they are taken: the other side may close at once.
+    /// Sends these bytes as far as they are accepted: the peer may close at once.
     pub(crate) fn offer_bytes(&mut self, bytes: &[u8]) {
         let stream = self.stream.as_mut().expect("the front end is connected");
         let _ = stream.write_all(bytes);
     }
 
-    /// The fragments that it says it sent, and what should be held of each.
+    /// Returns the events that it sent, each with the hash of the expected content.
     pub(crate) const fn sent(&self) -> &BTreeMap<u64, u64> {
         &self.sent
     }
 
-    /// Behind this event nothing need be held of what was sent: the run was over.
+    /// Removes the events after this one from the record, because the run was over: files need not contain them.
     pub(crate) fn forget_after(&mut self, last: u64) {
         self.sent.retain(|&event, _| event <= last);
     }
 
-    /// Waits until the other side closes the connection.
+    /// Waits until the peer closes the connection.
     pub(crate) fn expect_closed(&mut self) {
         let stream = self.stream.take().expect("the front end is connected");
         assert!(is_closed(&stream), "the connection of front end {} is still open", self.id);
     }
 }
 
-/// Whether the other side closes the connection in time.
+/// Returns whether the peer closes the connection in time.
 pub(crate) fn is_closed(mut stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket option");
     let begin = Instant::now();

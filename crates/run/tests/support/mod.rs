@@ -1,14 +1,14 @@
-//! What the fault tests share. Nothing here is taken from the product: the bytes are written down from the
-//! description of the formats, so that a mistake in `wire` cannot hide behind itself.
+//! Common code of the fault tests. It uses nothing of the product: the data is encoded from the description of the
+//! formats, so that a mistake in `wire` is not repeated here.
 //!
 //! ```text
 //! encode     FED fragments, FEROL blocks and generic fragments, byte by byte
-//! front_end  a TCP client that sends what the test says and remembers what that was
-//! controlled front ends under run control: the example programs, and one of the test's own
-//! referee    what the files hold, against what the front ends say that they sent
-//! setup      a directory of the test's own, a configuration, a run, and patience
-//! disk       disks on which something goes wrong
-//! relay      a line between two nodes that can be cut, and whose reports can be falsified
+//! front_end  a TCP client that sends given data and records it
+//! controlled front ends under run control: the example programs, and a test client
+//! referee    comparison of the files with the record of the front ends
+//! setup      a temporary directory, a configuration, a run, and time-outs
+//! disk       faulty disks
+//! relay      a relay between two nodes that can be cut, and can falsify reports
 //! ```
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 

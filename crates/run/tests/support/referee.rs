@@ -1,4 +1,4 @@
-//! The referee: what the files hold, against what the front ends say that they sent. The ledger is not asked.
+//! The referee: compares the content of the files with the record of the front ends, without the ledger.
 
 use super::front_end::{FrontEnd, hash};
 use ropewalk_terms::{Cause, EventKey};
@@ -7,16 +7,16 @@ use ropewalk_wire::run_file::FragmentFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// An event as the files have it.
+/// An event in the files.
 #[derive(Debug, Default)]
 pub(crate) struct HeldEvent {
     /// Hash and flags of each source's fragment.
     pub(crate) fragments: BTreeMap<u32, (u64, FragmentFlags)>,
-    /// The sources without a fragment, and why.
+    /// The missing sources, with the cause.
     pub(crate) missing: BTreeMap<u32, Option<Cause>>,
 }
 
-/// What run directories hold together.
+/// The joint content of run directories.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// One copy of each event.
@@ -46,12 +46,12 @@ impl Held {
         Self { events, copies }
     }
 
-    /// The event with this number.
+    /// Returns the event with this number.
     pub(crate) fn event(&self, number: u64) -> &HeldEvent {
         self.events.get(&EventKey::new(0, number)).unwrap_or_else(|| panic!("event {number} is in no file"))
     }
 
-    /// The files hold exactly the keys from 1 to `last`.
+    /// Checks that the files contain exactly the keys from 1 to `last`.
     pub(crate) fn expect_keys_up_to(&self, last: u64) {
         let wanted: BTreeSet<_> = (1..=last).map(|number| EventKey::new(0, number)).collect();
         let held: BTreeSet<_> = self.events.keys().copied().collect();
@@ -60,7 +60,7 @@ impl Held {
         assert!(lost.is_empty() && foreign.is_empty(), "of 1 to {last} lost: {lost:?}; never sent: {foreign:?}");
     }
 
-    /// These events lack this source for this cause, and no other event lacks anything.
+    /// Checks that these events lack this source for this cause, and that no other event lacks anything.
     pub(crate) fn expect_missing(&self, source: u32, numbers: impl IntoIterator<Item = u64>, cause: Cause) {
         let wanted: Vec<_> = numbers.into_iter().map(|number| (number, source, Some(cause))).collect();
         let missing = |(key, event): (&EventKey, &HeldEvent)| {
@@ -72,8 +72,8 @@ impl Held {
     }
 }
 
-/// The fragments (source, event) that front ends sent and that no file holds. Everything that a file holds must
-/// have been sent by that source for that event, byte by byte.
+/// Returns the fragments (source, event) that front ends sent and that are in no file. Checks that everything in a file
+/// was sent by that source for that event, byte by byte.
 pub(crate) fn lost(front_ends: &[&FrontEnd], held: &Held) -> BTreeSet<(u32, u64)> {
     let mut missing: BTreeMap<(u32, u64), u64> = BTreeMap::new();
     for front_end in front_ends {
@@ -89,7 +89,7 @@ pub(crate) fn lost(front_ends: &[&FrontEnd], held: &Held) -> BTreeSet<(u32, u64)
     missing.into_keys().collect()
 }
 
-/// The files hold the keys from 1 to `last`, each complete, and every fragment that was sent as it was sent.
+/// Checks that the files contain the keys from 1 to `last`, each complete, and every sent fragment unchanged.
 pub(crate) fn expect_everything(front_ends: &[&FrontEnd], held: &Held, last: u64) {
     held.expect_keys_up_to(last);
     assert_eq!(lost(front_ends, held), BTreeSet::new(), "sent and in no file (source, event)");
@@ -102,8 +102,8 @@ pub(crate) fn expect_everything(front_ends: &[&FrontEnd], held: &Held, last: u64
 
 // ---- pulses of the real boards of a neutron source
 
-/// The pulse of each event, in the run's order: two words that every board puts at the same place of its packets. Each event
-/// must hold one packet of two boards.
+/// Returns the pulse of each event, in the run's order: two words that every board puts at the same place of its
+/// packets. Each event must contain one packet of each of two boards.
 pub(crate) fn ess_pulses(run: &Path) -> Vec<[u32; 2]> {
     let index = RunIndex::build(&[run]).expect("the files are whole");
     let (mut reader, mut pulses) = (index.reader(), Vec::new());

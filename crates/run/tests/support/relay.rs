@@ -1,5 +1,5 @@
-//! A line between nodes: it has an address before the node behind it has one, so that nodes can be started in any
-//! order with ports of 0; it can falsify what passes, and remembers what builder units acknowledge.
+//! A relay to a node. It has an address before the node has one, so that nodes can be started in any order with ports
+//! of 0. It can falsify messages, and records the acknowledgements of builder units.
 
 use ropewalk_terms::Counter;
 use ropewalk_wire::message::{Acknowledge, HEADER_BYTES, Header, Kind, Message};
@@ -11,34 +11,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes that a slow relay lets the kernel hold for it.
+/// Receive buffer of a slow relay in the kernel, in bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// What a relay does to what passes.
+/// The effect of a relay on the data.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Tampering {
-    /// Nothing.
+    /// No effect.
     None,
-    /// In the reports of the nodes that call, one fragment that ended in a complete event is not counted: what a
-    /// readout unit would report that lost one without noticing.
+    /// In the reports of the calling nodes, one fragment in a complete event is not counted: the report of a readout
+    /// unit that lost one without detecting it.
     ForgetOneFragment,
-    /// Nothing, but what builder units acknowledge is remembered.
+    /// No effect, but the acknowledgements of builder units are recorded.
     Remember,
-    /// What the node sends to its callers passes with this many bytes a second.
+    /// The data from the node to its callers is limited to this many bytes a second.
     Slow(u32),
-    /// What the node sends to its callers comes this many milliseconds later.
+    /// The data from the node to its callers is delayed by this many milliseconds.
     Late(u32),
 }
 
-/// What builder units have acknowledged, in the order in which it passed.
+/// Acknowledgements of builder units, in order.
 type Acknowledged = Arc<Mutex<Vec<Acknowledge>>>;
 
-/// A line to a node that may not be there yet: until then callers are turned away.
+/// A relay to a node that may not exist yet: until then callers are rejected.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: String,
     target: Arc<Mutex<Option<String>>>,
-    /// The callers, as long as the line is not cut.
+    /// The callers, as long as the relay is not cut.
     callers: Arc<Mutex<Vec<TcpStream>>>,
     acknowledged: Acknowledged,
     halt: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ impl Relay {
                 if halted.load(Ordering::Relaxed) {
                     return;
                 }
-                // Held until the caller is known, so that a cut leaves no caller out.
+                // Held until the caller is recorded, so that a cut leaves no caller out.
                 let target = led.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(node) = target.as_ref().and_then(|address| TcpStream::connect(address).ok()) {
                     let mut called = called.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,22 +72,22 @@ impl Relay {
         Self { address, target, callers, acknowledged, halt, thread: Some(thread) }
     }
 
-    /// Where callers call.
+    /// Returns the address for callers.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// What builder units have acknowledged so far.
+    /// Returns the acknowledgements of builder units so far.
     pub(crate) fn acknowledged(&self) -> Vec<Acknowledge> {
         self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The node is there.
+    /// Sets the address of the node.
     pub(crate) fn lead_to(&self, address: &str) {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(address.to_owned());
     }
 
-    /// Every connection ends, and callers are turned away until it leads somewhere again.
+    /// Ends every connection, and rejects callers until it has an address again.
     pub(crate) fn cut(&self) {
         let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         *target = None;
@@ -107,11 +107,12 @@ impl Drop for Relay {
     }
 }
 
-/// Joins two connections, each way on a thread that ends with them.
+/// Connects two sockets, each direction on a thread that ends with them.
 fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering, acknowledged: &Acknowledged) {
     let _ = (caller.set_nodelay(true), node.set_nodelay(true));
     if matches!(tampering, Tampering::Slow(_)) {
-        // Otherwise the kernel's buffers grow (to 32 MiB each) until they hold all that is asked for at a time, and the node never waits.
+        // Otherwise the kernel's buffers grow (to 32 MiB each) until they hold all data requested at a time, and the
+        // node never waits.
         sockopt::set_socket_recv_buffer_size(&node, RECEIVE_BUFFER).expect("a socket has a receive buffer");
     }
     let (Ok(caller_back), Ok(node_back)) = (caller.try_clone(), node.try_clone()) else { return };
@@ -140,7 +141,7 @@ fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering, acknowledge
     });
 }
 
-/// Takes its time over each piece of at most 16 KiB.
+/// Delays each piece of at most 16 KiB.
 fn pass_slowly(mut from: TcpStream, mut to: TcpStream, time: impl Fn(usize) -> Duration) {
     let mut bytes = [0; 16 << 10];
     while let Ok(length @ 1..) = from.read(&mut bytes) {
@@ -157,7 +158,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Passes on what each whole message has become. One that the receiver no longer takes counts as sent.
+/// Passes on each whole message as changed by `look`. A message that the receiver no longer accepts counts as sent.
 fn by_message(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(Kind, &mut Vec<u8>)) {
     let mut bytes = [0; HEADER_BYTES];
     while from.read_exact(&mut bytes).is_ok() {

@@ -1,4 +1,4 @@
-//! A directory of the test's own, a configuration, a run in this process, and patience.
+//! A temporary directory, a configuration, a run in this process, and time-outs.
 
 use ropewalk_config::{Configuration, parse};
 use ropewalk_engine::RunSnapshot;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What has not happened after this time will not happen: many times what it takes on a loaded machine.
+/// Time-out of all waits: many times the normal duration on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until `look` returns something.
@@ -25,8 +25,8 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// A port for a later listener. The system hands out ports from 32,768 on to any process, so that one of them may be
-/// taken by then; of the lower ones each test takes its own.
+/// Returns a port for a later listener. The system assigns ports from 32,768 on to any process, so that one of them may
+/// be taken by then. Each test takes its own of the lower ones.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -62,7 +62,7 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// A configuration in the making: one readout unit `ru0` and one builder unit `bu0` unless told otherwise.
+/// A configuration under construction: one readout unit `ru0` and one builder unit `bu0` by default.
 #[derive(Debug)]
 pub(crate) struct Setup {
     directory: TemporaryDirectory,
@@ -72,15 +72,15 @@ pub(crate) struct Setup {
     rest: String,
 }
 
-/// A window that back-pressure reaches within a test, and pools that are touched at once.
+/// A window that back-pressure reaches within a test, and pools that are soon in full use.
 const READOUT: &str = "pool = \"8MiB\"\nblock = \"16KiB\"\nwindow = 256\ncapacity = 1024\n";
 /// As many events as one window.
 const BUILDER: &str = "bytes = \"4MiB\"\nevents = 256\n";
-/// Time-outs that pass after the test has failed: what is to happen at once may not wait for one.
+/// Time-outs longer than a test: actions that must happen immediately cannot depend on one.
 const NEVER: &str = "[timeouts]\nreadout = \"100s\"\nbuilder = \"101s\"\nmanager = \"102s\"\ndrain = \"103s\"\n";
 
 impl Setup {
-    /// A setup whose events need the fragments of these FED ids.
+    /// Creates a setup whose events need the fragments of these FED ids.
     pub(crate) fn new(name: &str, ids: &[u32]) -> Self {
         let directory = TemporaryDirectory::new(name);
         let (readouts, builders) = (vec![READOUT.to_owned()], vec![BUILDER.to_owned()]);
@@ -88,42 +88,42 @@ impl Setup {
         ids.iter().fold(one, |setup, id| setup.source(&format!("id = {id}\nreadout = \"ru0\"")))
     }
 
-    /// One more source with these settings; largest fragment 64 KiB.
+    /// Adds a source with these settings; largest fragment 64 KiB.
     pub(crate) fn source(mut self, settings: &str) -> Self {
         let _ = write!(self.sources, "[[source]]\nmax_fragment = \"64KiB\"\n{settings}\n");
         self
     }
 
-    /// Other settings of the readout unit.
+    /// Replaces the settings of the readout unit.
     pub(crate) fn readout(mut self, settings: &str) -> Self {
         self.readouts = vec![settings.to_owned()];
         self
     }
 
-    /// Other settings of the builder unit.
+    /// Replaces the settings of the builder unit.
     pub(crate) fn builder(mut self, settings: &str) -> Self {
         self.builders = vec![settings.to_owned()];
         self
     }
 
-    /// One more readout unit, as the first one.
+    /// Adds a readout unit like the first one.
     pub(crate) fn another_readout(mut self) -> Self {
         self.readouts.push(READOUT.to_owned());
         self
     }
 
-    /// One more builder unit, as the first one.
+    /// Adds a builder unit like the first one.
     pub(crate) fn another_builder(mut self) -> Self {
         self.builders.push(BUILDER.to_owned());
         self
     }
 
-    /// Time-outs that pass within a test: this one for a source that says nothing.
+    /// Sets time-outs that pass within a test: this one for a silent source.
     pub(crate) fn timeout(self, readout: &str) -> Self {
         self.timeouts([readout, "8s", "9s", "10s"])
     }
 
-    /// Other time-outs: of readout units, builder units, the event manager, and for draining.
+    /// Sets the time-outs of readout units, builder units, the event manager, and for draining.
     pub(crate) fn timeouts(mut self, [readout, builder, manager, drain]: [&str; 4]) -> Self {
         let section = format!(
             "[timeouts]\nreadout = \"{readout}\"\nbuilder = \"{builder}\"\nmanager = \"{manager}\"\ndrain = \"{drain}\"\n"
@@ -138,17 +138,17 @@ impl Setup {
         self
     }
 
-    /// Where the run directories are made.
+    /// Returns the parent of the run directories.
     pub(crate) fn output(&self) -> PathBuf {
         self.directory.path().join("runs")
     }
 
-    /// A place for other files of the test.
+    /// Returns the directory for other files of the test.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The configuration as text.
+    /// Returns the configuration as text.
     pub(crate) fn text(&self) -> String {
         let mut text = "version = 1\n".to_owned();
         if !self.rest.contains("[run]") {
@@ -166,19 +166,19 @@ impl Setup {
         text
     }
 
-    /// The configuration, read and checked.
+    /// Returns the configuration, parsed and checked.
     pub(crate) fn configuration(&self) -> Configuration {
         parse("test.toml", &self.text(), &|_| None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The configuration in a file.
+    /// Writes the configuration to a file.
     pub(crate) fn file(&self) -> PathBuf {
         let path = self.directory.path().join("test.toml");
         std::fs::write(&path, self.text()).expect("a file can be written");
         path
     }
 
-    /// Launches all nodes in this process and starts a run of the keys from 1 on; up to `events` where it is given.
+    /// Launches all nodes in this process and starts a run of the keys from 1 on; up to `events` if given.
     pub(crate) fn start(&self, events: Option<u64>) -> Run {
         let mut handle = launch(&self.configuration(), None).unwrap_or_else(|error| panic!("{error}"));
         handle.start(EventKey::new(0, 1), events.map(|last| EventKey::new(0, last)));
@@ -188,7 +188,7 @@ impl Setup {
     }
 }
 
-/// A snapshot in few lines: what is not zero.
+/// Returns a short description of a snapshot: its non-zero numbers.
 fn described(snapshot: &RunSnapshot) -> String {
     let events = &snapshot.ledger.events;
     let mut text = format!("{}, events {} assigned", snapshot.phase.name(), events.assigned);
@@ -214,22 +214,22 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Where front ends connect to.
+    /// Returns the address that front ends connect to.
     pub(crate) fn address(&self) -> String {
         self.handle.addresses()[0].1.clone()
     }
 
-    /// The run as it was a moment ago.
+    /// Returns the recent snapshot of the run.
     pub(crate) fn snapshot(&self) -> RunSnapshot {
         self.handle.snapshot()
     }
 
-    /// The sample that monitoring sees.
+    /// Returns the sample for monitoring.
     pub(crate) fn sample(&self) -> ropewalk_monitor::Sample {
         self.handle.sample()
     }
 
-    /// A counter's sum over all nodes, as last reported.
+    /// Returns a counter's sum over all nodes, as last reported.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
         self.snapshot().counters.get(&counter).copied().unwrap_or(0)
     }
@@ -243,26 +243,26 @@ impl Run {
         }
     }
 
-    /// Waits until this many fragments of a source have come.
+    /// Waits until this many fragments of a source have arrived.
     pub(crate) fn wait_for_fragments(&mut self, source: u32, count: u64) {
         self.wait_until("the fragments have come", |snapshot| {
             snapshot.sources.get(&SourceId(source)).is_some_and(|account| account.received == count)
         });
     }
 
-    /// Waits until a counter has come so far.
+    /// Waits until a counter has reached this value.
     pub(crate) fn wait_for_count(&mut self, counter: Counter, count: u64) {
         self.wait_until(&format!("{} is {count}", counter.name()), |snapshot| {
             snapshot.counters.get(&counter).is_some_and(|&now| now >= count)
         });
     }
 
-    /// Stops: what has come so far is still built.
+    /// Stops the run. Everything received so far is still built.
     pub(crate) fn stop(&mut self) {
         self.handle.stop();
     }
 
-    /// Waits for the end of the run and takes its account, which must balance.
+    /// Waits for the end of the run. Returns its account, which must balance.
     pub(crate) fn end(mut self) -> RunSummary {
         let begin = Instant::now();
         while !self.handle.is_ended() {

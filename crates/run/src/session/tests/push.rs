@@ -10,12 +10,13 @@ use ropewalk_wire::mep::encode_mep;
 use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind};
 use std::net::UdpSocket;
 
-/// One flow of four emulated sources at 20 kHz, a gateway that chooses its ports, two nodes that keep a tenth.
+/// Returns a system with one flow of four emulated sources at 20 kHz, a gateway that chooses its ports, and two nodes
+/// that accept a tenth.
 fn system(output: &Path, run: &str) -> Configuration {
     system_of(output, run, "")
 }
 
-/// The same, with more of its gateway.
+/// Returns the same with further keys of its gateway.
 fn system_of(output: &Path, run: &str, gateway: &str) -> Configuration {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n{run}\n[[flow]]\nname = \"hlt\"\npacking = 5\ntimeout = \"1s\"\n\
@@ -75,7 +76,7 @@ fn a_paused_run_has_no_triggers_and_loses_nothing() {
     ask(&control, Command::Start);
     wait_for(&control, "events", |view| assigned(view) > 0);
     assert_eq!(ask(&control, Command::Pause).state, OperationState::Paused);
-    // What is on its way comes and is decided.
+    // Events in transit arrive and are decided.
     let paused = wait_for(&control, "the last decision", |view| view.snapshot.ledger.events.in_flight == 0);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(assigned(&view(&control)), assigned(&paused), "no trigger came");
@@ -146,7 +147,7 @@ fn many_short_runs_in_a_hurry_leave_nothing_behind() {
         }
         let account = account(&ask(&control, Command::Stop));
         assert!(account.run == run && account.is_balanced(), "{account:#?}");
-        // A run may be over before its sources send.
+        // A run may end before its sources send.
         assert!(account.status.reasons.keys().all(|reason| *reason == "nothing"), "{account:#?}");
     }
     ask(&control, Command::Shutdown);
@@ -164,7 +165,7 @@ fn record(view: &SessionView, source: u32) -> MaskRecord {
     view.snapshot.masks.get(&SourceId(source)).cloned().unwrap_or_default()
 }
 
-/// Waits until the run says of a source what it takes part in, and further events have come.
+/// Waits until the run reports this participation of a source, and further events have been built.
 fn wait_for_part(control: &ControlHandle, source: u32, part: Part) -> MaskRecord {
     let seen = wait_for(control, "the mask", |view| {
         record(view, source).part == part && view.snapshot.masks.contains_key(&SourceId(source))
@@ -173,12 +174,12 @@ fn wait_for_part(control: &ControlHandle, source: u32, part: Part) -> MaskRecord
     record(&view(control), source)
 }
 
-/// What the account of a queue says of its masks.
+/// Returns a queue's masks in the form of the account.
 fn told(intervals: &[MaskedInterval]) -> Vec<MaskedSummary> {
     intervals.iter().map(MaskedSummary::from).collect()
 }
 
-/// The events of a run's files, by their numbers: whose fragments each has, and who is missing.
+/// Returns the events of a run's files, by their numbers: the sources of the fragments, and the number of missing ones.
 fn events(summary: &RunSummary) -> Vec<(u64, Vec<u32>, usize)> {
     let mut events = Vec::new();
     for entry in std::fs::read_dir(&summary.directory).expect("the run's directory") {
@@ -200,7 +201,7 @@ fn a_source_is_masked_and_taken_in_again_while_the_run_goes_on() {
     let output = Output::new("push-mask");
     let session = session(&output, "");
     let control = session.control();
-    // What is said before a run holds from its first event on.
+    // A request before a run applies from its first event on.
     assert_eq!(mask(&control, &[11, 14], true), Err(RequestRefusal::Unknown("there is no source 14".to_owned())));
     ask(&control, Command::Configure);
     assert_eq!(mask(&control, &[11], true), Ok(()));
@@ -270,7 +271,8 @@ fn each_queue_chooses_from_where_on_a_source_is_out_and_a_restart_waits_for_all(
     }
 }
 
-/// More than half of all sets lack a packet. They would wait for an hour, and go only because there are too many of them.
+/// More than half of all sets lack a packet. They would wait for an hour, and are finished only because there are too
+/// many of them.
 #[test]
 fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
     let output = Output::new("push-parameters");
@@ -287,7 +289,7 @@ fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
         control.change(request, BY, move |told| sender.send(told).expect("the test waits"));
         receiver.recv_timeout(PATIENCE).expect("an answer")
     };
-    // What is said before a run holds in it.
+    // A request before a run applies in it.
     assert_eq!(change("monitoring.interval", "20ms"), Ok(()));
     ask(&control, Command::Configure);
     ask(&control, Command::Start);
@@ -304,7 +306,7 @@ fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
     assert_eq!(told[..2], [("flow.hlt.timeout", "10ms"), ("monitoring.interval", "20ms")]);
 }
 
-/// Two sources, which are the test's own. The second one begins again at 0 behind set 19.
+/// The test sends the data of two sources. The second one restarts at 0 after set 19.
 #[test]
 fn a_source_that_restarts_is_an_incident_and_pauses_or_stops_the_run() {
     for (choice, state, port) in [
