@@ -27,7 +27,9 @@ const NUMBERS: usize = 4096;
 /// The latest numbers reported by one incarnation of a node.
 #[derive(Clone, Debug)]
 pub struct NodeReport {
+    /// The node.
     pub node: NodeId,
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// Whether the node is connected and the numbers are current. Otherwise they are the last known ones.
     pub connected: bool,

@@ -442,7 +442,8 @@ impl Progress {
         }
         // A new problem of the data, an alarm, and a disk that is full or fails, need the operator: show them at once.
         let (disks, problem) = (waiting_disks(snapshot, &view.sample), self.worst_problem());
-        if self.shown.elapsed() < refresh && disks == self.disks && problem == self.problem {
+        let is_new_problem = disks != self.disks || problem != self.problem;
+        if self.shown.elapsed() < refresh && !is_new_problem {
             return;
         }
         (self.disks, self.problem) = (disks, problem);
@@ -459,7 +460,11 @@ impl Progress {
         let left = left
             .filter(|left| left.time.is_some() && self.disks.is_empty())
             .map_or_else(String::new, |left| format!("  disk {left}"));
-        if self.terminal {
+        let is_drawn = self.terminal && output::owns_terminal();
+        if self.terminal && !is_drawn && !is_new_problem {
+            return;
+        }
+        if is_drawn {
             let spinner = SPINNER[self.drawn % SPINNER.len()];
             self.drawn += 1;
             let names = &view.sample;

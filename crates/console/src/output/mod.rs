@@ -52,7 +52,7 @@ pub fn start() -> io::Result<()> {
         |stream: io::Result<std::os::fd::OwnedFd>| stream.map(|descriptor| Box::new(File::from(descriptor)) as _);
     let results = file(io::stdout().as_fd().try_clone_to_owned())?;
     let words = file(io::stderr().as_fd().try_clone_to_owned())?;
-    let printer = Printer::start(results, words)?;
+    let printer = Printer::start(results, words, owns_terminal)?;
     let _ = PRINTER.set(printer);
     ropewalk_plugin::process::print_with(words_of_plugin);
     std::panic::set_hook(Box::new(|panic| {
@@ -118,7 +118,13 @@ pub fn words(line: &str) {
     }
 }
 
-/// Draws these lines on the terminal of standard error in the place of those drawn before; wipes them with none.
+/// Whether this process is in the foreground of the terminal of standard error. In the background, lines that it redraws would
+/// erase the output of other programs, and the command that a user is typing.
+pub fn owns_terminal() -> bool {
+    rustix::termios::tcgetpgrp(io::stderr()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// Replaces the live lines on the terminal of standard error; `None` erases them. Draws nothing in the background.
 pub fn live(lines: Option<String>) {
     if let Some(printer) = PRINTER.get() {
         printer.draw(lines);

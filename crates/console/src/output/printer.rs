@@ -99,10 +99,15 @@ impl Shared {
 }
 
 impl Printer {
-    pub(super) fn start(results: Box<dyn Write + Send>, words: Box<dyn Write + Send>) -> io::Result<Self> {
+    /// Live lines are drawn only while `owns_terminal`.
+    pub(super) fn start(
+        results: Box<dyn Write + Send>,
+        words: Box<dyn Write + Send>,
+        owns_terminal: fn() -> bool,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         for (stream, out) in [(Stream::Results, results), (Stream::Words, words)] {
-            let writer = Writer { shared: Arc::clone(&shared), stream, drawn: None };
+            let writer = Writer { shared: Arc::clone(&shared), stream, drawn: None, owns_terminal };
             std::thread::Builder::new().name(stream.thread().to_owned()).spawn(move || writer.write_to(out))?;
         }
         Ok(Self { shared })
@@ -185,12 +190,19 @@ struct Writer {
     stream: Stream,
     /// Lines that stand on the terminal and are to be wiped before the next text.
     drawn: Option<String>,
+    /// Whether lines may be drawn now.
+    owns_terminal: fn() -> bool,
 }
 
 impl Writer {
     fn write_to(mut self, mut out: Box<dyn Write + Send>) {
         loop {
             let (item, left_out) = self.next();
+            let may_draw = (self.owns_terminal)();
+            if !may_draw {
+                // Other programs have written below these lines.
+                self.drawn = None;
+            }
             let mut bytes = wipe(self.drawn.as_deref());
             if left_out > 0 {
                 bytes.extend_from_slice(format!("{left_out} lines are left out: they were not read\n").as_bytes());
@@ -201,7 +213,7 @@ impl Writer {
                     bytes.extend_from_slice(&text);
                     is_awaited = awaited;
                 }
-                Item::Live(lines) => self.drawn = lines,
+                Item::Live(lines) => self.drawn = lines.filter(|_| may_draw),
             }
             if let Some(lines) = &self.drawn {
                 // Lines that are too long are cut by the terminal: wrapped ones could not be wiped.
@@ -278,6 +290,7 @@ pub(super) fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// Writes block until the test releases them.
@@ -328,7 +341,7 @@ mod tests {
     #[test]
     fn two_streams_keep_the_order_in_which_lines_were_printed() {
         let (written, read) = channel();
-        let printer = Printer::start(open(&written), open(&written)).expect("threads");
+        let printer = Printer::start(open(&written), open(&written), || true).expect("threads");
         for number in 0..200_u32 {
             let stream = if number % 3 == 0 { Stream::Words } else { Stream::Results };
             printer.add(stream, number.to_string().into_bytes());
@@ -341,7 +354,7 @@ mod tests {
     fn a_blocked_stream_holds_up_neither_the_other_one_nor_its_writers() {
         let (written, read) = channel();
         let (words, opener) = gate(&written);
-        let printer = Printer::start(open(&written), words).expect("threads");
+        let printer = Printer::start(open(&written), words, || true).expect("threads");
         for _ in 0..100_000 {
             printer.add(Stream::Words, b"progress\n".to_vec());
         }
@@ -359,10 +372,10 @@ mod tests {
     fn results_that_were_not_printed_are_reported() {
         let (written, _read) = channel();
         let (results, _opener) = gate(&written);
-        let printer = Printer::start(results, open(&written)).expect("threads");
+        let printer = Printer::start(results, open(&written), || true).expect("threads");
         printer.add(Stream::Results, b"account\n".to_vec());
         assert_eq!(printer.end_results(SHORT), Err("it is not read".to_owned()));
-        let printer = Printer::start(Box::new(Closed), Box::new(Closed)).expect("threads");
+        let printer = Printer::start(Box::new(Closed), Box::new(Closed), || true).expect("threads");
         printer.add(Stream::Words, b"warning\n".to_vec());
         assert_eq!(printer.end_results(LONG), Ok(()), "words for people are no results");
         printer.add(Stream::Results, b"table\n".to_vec());
@@ -372,9 +385,28 @@ mod tests {
     }
 
     #[test]
+    fn live_lines_are_neither_drawn_nor_wiped_in_the_background() {
+        static IN_FOREGROUND: AtomicBool = AtomicBool::new(true);
+        let (written, read) = channel();
+        let owns_terminal = || IN_FOREGROUND.load(Ordering::Relaxed);
+        let printer = Printer::start(open(&written), open(&written), owns_terminal).expect("threads");
+        printer.draw(Some("one".to_owned()));
+        assert_eq!(read.recv_timeout(LONG).as_deref(), Ok("\x1b[?7lone\n\x1b[?7h"));
+        assert!(printer.wait(Stream::Words, LONG));
+        IN_FOREGROUND.store(false, Ordering::Relaxed);
+        printer.draw(Some("two".to_owned()));
+        printer.add(Stream::Words, b"news\n".to_vec());
+        assert!(printer.wait(Stream::Words, LONG));
+        assert_eq!(read.try_iter().collect::<String>(), "news\n");
+        IN_FOREGROUND.store(true, Ordering::Relaxed);
+        printer.draw(Some("three".to_owned()));
+        assert_eq!(read.recv_timeout(LONG).as_deref(), Ok("\x1b[?7lthree\n\x1b[?7h"));
+    }
+
+    #[test]
     fn live_lines_are_wiped_before_the_next_text_and_drawn_again_behind_it() {
         let (written, read) = channel();
-        let printer = Printer::start(open(&written), open(&written)).expect("threads");
+        let printer = Printer::start(open(&written), open(&written), || true).expect("threads");
         let next = || read.recv_timeout(LONG).expect("something is drawn");
         printer.draw(Some("one\ntwo".to_owned()));
         assert_eq!(next(), "\x1b[?7lone\ntwo\n\x1b[?7h");

@@ -540,7 +540,12 @@ struct OnTerminal {
 impl OnTerminal {
     /// Starts `ropewalk` with these words on a terminal of 120 columns.
     fn start(words: &str) -> Self {
-        let command = format!("stty rows 40 cols 120; exec {} {words}", env!("CARGO_BIN_EXE_ropewalk"));
+        Self::shell(&format!("exec {} {words}", env!("CARGO_BIN_EXE_ropewalk")))
+    }
+
+    /// Runs these commands of a shell on a terminal of 120 columns.
+    fn shell(commands: &str) -> Self {
+        let command = format!("stty rows 40 cols 120; {commands}");
         let mut child = Command::new("script")
             .args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"])
             .env("TERM", "xterm")
@@ -746,4 +751,20 @@ fn the_laboratory_gets_arguments_input_and_the_process_and_gives_the_status() {
     assert_eq!(status.code(), Some(3));
     // The same process, so that signals reach the laboratory.
     assert_eq!(text(stderr), format!("process {process}\n"));
+}
+
+#[test]
+fn a_run_in_the_background_of_a_terminal_draws_nothing() {
+    let setup = Setup::new("live-background", &[841]);
+    let output = setup.output().display().to_string();
+    let options = "--duration 3s --rate 1kHz --sources 2 --fragment-size 1KiB --control 127.0.0.1:0";
+    let program = env!("CARGO_BIN_EXE_ropewalk");
+    // `-m` puts the job into a process group of its own, as an interactive shell does.
+    let job = format!("set -m; {program} demo {options} --output {output} & sleep 2; echo typed; wait");
+    let mut shell = OnTerminal::shell(&format!("bash -c '{job}'"));
+    let status = wait_for("the end", || shell.child.try_wait().expect("a child"));
+    assert!(status.success(), "{status}");
+    shell.expect(&["typed", "balanced"]);
+    let shown = shell.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(!shown.contains("\u{1b}[J") && !shown.contains("in flight 0"), "{shown}");
 }
