@@ -449,7 +449,7 @@ impl Posted {
     /// # Safety
     /// The kernel must have written these bytes and must never write them again.
     ///
-    /// If the capacity is smaller than `filled`.
+    /// # Panics
     /// If the capacity is smaller than that.
     pub unsafe fn split_filled(&mut self, filled: usize) -> Option<Slice> {
         self.0.commit(filled);

@@ -1,5 +1,5 @@
-//! Packets as frames of one network card, in memory that this process and the kernel share: nothing is allocated, freed or
-//! copied for a packet, which is what paper 2 did to its card's driver.
+//! Packets as frames of one network card, in memory shared by this process and the kernel: nothing is allocated, freed
+//! or copied for a packet, which is what paper 2 did to its card's driver.
 //!
 //! ```text
 //!   card -> driver ─┬─► xdp::XdpReceiver (AF_XDP): a program picks the frames before the kernel makes packets of them
