@@ -16,8 +16,8 @@
 //!
 //! Packets, which may be lost and have no connection, have an interface of their own: [`packet`].
 //!
-//! Everything that decides stays out of here: the machines of `flow` get what these mechanisms report.
-//! One conformance suite (`tests/suites/conformance`) runs over every mechanism.
+//! Decisions are made elsewhere: the machines of `flow` get the reports of these mechanisms. One conformance suite
+//! (`tests/suites/conformance`) runs over every mechanism.
 
 pub mod clock;
 pub mod disk;
