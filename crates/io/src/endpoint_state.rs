@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!            own: Open --finish--> Wanted --all is sent--> Shut
-//!   the peer's ends:   half-close: reported, sending goes on    both have ended: the endpoint's end
-//!                      otherwise: the endpoint's end, unless what is queued is still to be sent
+//!   the peer's ends:   half-close: reported, sending continues  both have ended: the endpoint's end
+//!                      otherwise: the endpoint's end, unless the queue is still to be sent
 //! ```
 
 use std::collections::VecDeque;
@@ -228,7 +228,7 @@ impl<T> SendQueue<T> {
         self.items.pop_front()
     }
 
-    /// How many items are still here.
+    /// Number of remaining items.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }

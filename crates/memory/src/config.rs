@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Where a pool's bytes come from.
+/// Source of a pool's memory.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum MemoryKind {
     /// The allocator. For tests and tools: without huge pages and NUMA binding.

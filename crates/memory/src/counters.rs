@@ -135,7 +135,7 @@ impl CounterPage {
         unsafe { core::slice::from_raw_parts(self.cells.as_ptr(), self.length) }
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.length
     }
@@ -289,7 +289,7 @@ impl CounterFile {
         &self.text
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.cells
     }

@@ -182,7 +182,7 @@ impl Frames {
         self.held
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub const fn blocks(&self) -> usize {
         self.blocks.len()
     }
@@ -305,7 +305,7 @@ impl NextPacket {
         // SAFETY: within the block.
         let start = unsafe { self.frames.address(self.block).add(self.offset) };
         self.offset = (self.offset + distance.max(bytes)).min(self.block_size());
-        // SAFETY: in the block, initialised, and behind the pointer from now on until the block has come home.
+        // SAFETY: in the block, initialised, and behind the pointer from now on until the block has been returned.
         Some(unsafe { self.frames.slice(self.block, start, bytes as u32) })
     }
 
@@ -315,7 +315,7 @@ impl NextPacket {
         self.frames.held()
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub const fn blocks(&self) -> usize {
         self.frames.blocks()
     }
@@ -394,7 +394,7 @@ impl PacketAllocator {
         // SAFETY: the room's borrow has ended, and no slice was cut from it.
         let start = unsafe { self.pieces().shrink(block, bytes) }?;
         self.frames.lend(block);
-        // SAFETY: the block's own memory, which stays as it is until the block has come home.
+        // SAFETY: the block's own memory, which stays as it is until the block has been returned.
         let slice = unsafe { self.frames.slice(block, start, bytes as u32) };
         self.frames.done(block);
         Some(slice)

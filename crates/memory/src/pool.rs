@@ -273,7 +273,7 @@ impl Pool {
         self.owners.iter().filter(|&&owner| owner != FREE).count()
     }
 
-    /// How many blocks the pool has.
+    /// Number of blocks of the pool.
     pub fn blocks(&self) -> usize {
         self.owners.len()
     }

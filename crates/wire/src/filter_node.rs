@@ -5,15 +5,15 @@
 //!   filter node -> builder unit   Welcome (once the filter is ready) or Refuse, Decision
 //!
 //!   frame     "RWU" | kind | body length (u32)                                                     8 bytes, little-endian
-//!   Hello     version (u16) | which filter (u64)
+//!   Hello     version (u16) | fingerprint of the filter (u64)
 //!   Welcome   events at once (u32) | histograms (u16) | each: bins (u32), low (f64), high (f64), length of its name (u8), name
 //!   Refuse    a text
 //!   Begin     run (u32)                         End    nothing
 //!   Event     sequence (u64) | key (u64) | attempt (u16) | trigger type (u16) | complete (u8) | fragments (u16) |
-//!             count x head | the payloads, one after the other
+//!             count x head | the payloads, in order
 //!   head      source, length, flags (u32) | bunch crossing, trigger type (u16) | raw id, time (u64)   32 bytes
 //!   Decision  sequence (u64) | key (u64) | attempt (u16) | answer (u8): 0 rejected, 1 accepted, 2 undecided | triggers (u128) |
-//!             fills that were dropped (u32) | fills (u16) | each: histogram (u16), value (f64) | its own data
+//!             dropped fills (u32) | fills (u16) | each: histogram (u16), value (f64) | the filter's own data
 //! ```
 //! Each connection belongs to one incarnation of one filter unit. Events are numbered from 1 on each connection, and
 //! decided in that order.

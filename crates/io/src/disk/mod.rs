@@ -1,7 +1,7 @@
 //! Growing files: created, appended to, synced, published under their final name; all asynchronously.
 //!
-//! Every queued call ends in exactly one [`Completion`], in the order of the calls. Slices are written without a copy
-//! into a buffer first, and return to their pool after they are written.
+//! Every queued call ends in exactly one [`Completion`], in the order of the calls. Slices are not copied when they
+//! are queued, and return to their pool after they are written.
 //!
 //! A file that another program deletes or moves while it is written is not lost. Before a disk reports an append, a
 //! sync or a publication as successful, it looks up the file, and if the file is gone, writes its content once more. A

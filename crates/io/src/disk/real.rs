@@ -64,12 +64,13 @@ pub struct RealDiskConfig {
     pub sync_on_publish: bool,
     /// Permissions of published files (`st_mode & 0o777`). Without them the umask decides.
     pub permissions: Option<u32>,
-    /// Which way bytes go into files.
+    /// The way in which bytes get into files.
     pub mode: WriteMode,
-    /// How many threads write; each file is one thread's. The others have the first one's name and their number.
+    /// Number of writing threads. Each file is written by one of them. The others are named like the first, plus their
+    /// number.
     pub threads: u8,
-    /// How many threads pack for each of these that writes packed files, at least one: named as it is, with `.pack` and their number,
-    /// and where it may run.
+    /// Number of packing threads for each writing thread with packed files, at least one. Named like the writing thread,
+    /// plus `.pack` and their number, and placed on the same CPUs.
     pub packing_threads: u8,
 }
 

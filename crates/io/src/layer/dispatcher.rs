@@ -504,7 +504,7 @@ struct EndpointWork {
     /// Whether it is in the dispatcher's list of end points to look after.
     is_listed: bool,
     pub(super) framer: Option<Box<dyn Framer>>,
-    /// How long bytes wait for more.
+    /// Time for which bytes wait for more.
     pub(super) patience: Duration,
     /// Messages that the transport has not taken, each with the stream offset of its end.
     sends: VecDeque<(Cookie, u64)>,

@@ -98,7 +98,7 @@ pub const MOST_BATCH: usize = 1024;
 /// Settings of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveConfig {
-    /// How the kernel is asked.
+    /// The mechanism.
     pub mechanism: ReceiveMechanism,
     /// The packets to receive.
     pub flow: Flow,
@@ -138,7 +138,7 @@ impl ReceiveConfig {
 /// Settings of a sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendConfig {
-    /// How the kernel is asked.
+    /// The mechanism.
     pub mechanism: SendMechanism,
     /// The packets to send.
     pub flow: Flow,

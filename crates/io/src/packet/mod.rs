@@ -5,10 +5,10 @@
 //!                  │                                                      │
 //!   socket::SocketReceiver                                      socket::SocketSender
 //!   recvfrom, recvmmsg, UDP GRO                                 sendto, sendmmsg, UDP GSO
-//!   over UDP or IP with a protocol number of one's own          the same
+//!   over UDP or IP with a user-chosen protocol number           the same
 //!                  │                                                      │
 //!                  ├── simulated: a network in virtual time, with loss, duplicates and disorder by seed ──┘
-//!                  └── local: what another thread of this process has in the place of a network, without loss
+//!                  └── local: packets of another thread of this process instead of a network, without loss
 //! ```
 //! Packets may be lost, duplicated and out of order; each mechanism counts its known losses by cause
 //! ([`ReceiveCounters`]). Delivered packets are whole: the kernel reassembles IP fragments.

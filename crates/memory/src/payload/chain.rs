@@ -160,7 +160,7 @@ impl Chain {
         ChainIter { node: Some(node), index: node.first as usize }
     }
 
-    /// How many slices there are.
+    /// Number of slices.
     pub(super) fn count(&self) -> usize {
         let mut count = 0;
         let mut node = Some(self.head);
@@ -305,7 +305,7 @@ impl Stripe {
         self.length as usize
     }
 
-    /// How many pieces there are.
+    /// Number of pieces.
     #[inline]
     pub(super) fn count(&self) -> usize {
         1 + (self.length - u32::from(self.first)).div_ceil(self.piece.into()) as usize

@@ -124,7 +124,7 @@ impl Payload {
         }
     }
 
-    /// How many pieces there are, and slices in [`Payload::into_slices`].
+    /// Number of pieces, and of slices in [`Payload::into_slices`].
     pub fn piece_count(&self) -> usize {
         match &self.0 {
             Repr::Empty => 0,

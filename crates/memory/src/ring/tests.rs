@@ -238,7 +238,7 @@ fn a_writer_and_a_reader_on_two_threads_agree_on_every_byte() {
     assert!(read >= all);
 }
 
-/// Every step looks at every byte that is held.
+/// Every step checks every held byte.
 const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
 
 proptest! {

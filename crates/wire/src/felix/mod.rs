@@ -19,9 +19,9 @@
 //!  Encoder: chunks, signals, time-outs --> blocks          one per e-link
 //!  Walk: one block, from its end       --> sub-chunks      checked: no step leaves the block
 //!  Walker: many blocks at once         --> the same        the fast one, from `kernels`
-//!  Assembly: sub-chunks of one e-link  --> begins, continues, ends; or what was given up and why
-//!  Decoder: blocks of all e-links      --> chunks with bytes of their own: plain, for tools and as the measure of
-//!                                          what is fast
+//!  Assembly: sub-chunks of one e-link  --> begins, continues, ends; or a dropped chunk and the reason
+//!  Decoder: blocks of all e-links      --> copied chunks: simple, for tools and as the reference for fast
+//!                                          code
 //! ```
 //! Three questions that the sources leave open are settled here. A null trailer has no data, so the rest of a block is
 //! filled with null trailers, which are zeros. The data of a time-out trailer are filler; with the truncation bit they

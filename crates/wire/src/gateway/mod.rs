@@ -1,11 +1,11 @@
 //! The messages of a gateway: their directions, fields and bytes. The whole push protocol.
 //!
 //! ```text
-//!   node -> gateway     Credit      which life, room for so many events; repeated, so it is a heartbeat as well
-//!                       Decisions   what was decided: a count, a bitmap, and the decisions themselves, some of them again
+//!   node -> gateway     Credit      incarnation, room in events; repeated, so it is a heartbeat as well
+//!                       Decisions   a count, a bitmap, and the decisions themselves, some of them repeated
 //!   gateway -> node     Push        events, or parts of them, each with its sequence number
-//!                       Progress    which sequence numbers there are, when nothing is pushed
-//!   gateway -> trigger  Throttle    may triggers come? absolute, repeated
+//!                       Progress    the sequence numbers in use, when nothing is pushed
+//!   gateway -> trigger  Throttle    whether triggers may be issued; absolute, repeated
 //!   gateway -> clients  Stream      decisions in the order of events
 //!
 //!   frame    "RG" | version (u8) | kind (u8) | body length (u32)        8 bytes, little-endian

@@ -1,10 +1,10 @@
 //! The layout of a front end's frames, described rather than programmed (`docs/layouts.md`).
 //!
 //! ```text
-//! Layout (plain values) --> Plan::compile --> LayoutError: the key, and what would be right
-//!                                       \--> Plan: Framing::front    where a frame ends
-//!                                                  Framing::fields   what it says of itself
-//!                                                  Plan::compose     a frame that says this, for emulators and tests
+//! Layout (plain values) --> Plan::compile --> LayoutError: the key, and the valid values
+//!                                       \--> Plan: Framing::front    the end of a frame
+//!                                                  Framing::fields   the fields of a frame
+//!                                                  Plan::compose     a frame with given fields, for emulators and tests
 //! ```
 //! All places are computed once, when the plan is made: reading a field is then one load, a shift and a mask. Frames
 //! are read in place, in one piece or in several. Nothing here allocates after that, and no bytes cause a panic.

@@ -317,7 +317,7 @@ impl ReportEntry {
     }
 }
 
-/// RU and BU to EVM: counters, in as many messages as needed. Also a sign of life.
+/// RU and BU to EVM: counters, in as many messages as needed. Also the heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The numbers.

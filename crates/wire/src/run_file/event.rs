@@ -267,7 +267,7 @@ fn split_table(tables: &[u8], count: u32, stride: usize) -> Result<(&[u8], &[u8]
 //
 // ```text
 // begin(buffer, head, missing, fragments) -> the record's head lies in the buffer
-// payload(piece) for each piece in order  -> only looked at, for the checksum (not at all with begin_open)
+// payload(piece) for each piece in order  -> only read, for the checksum (not read at all with begin_open)
 // finish() -> tail                        -> the caller writes head, pieces, tail, gathered
 // ```
 
@@ -446,8 +446,8 @@ pub fn encode_event(
 // 16 u64 offset of the stretch's first byte in the segment     24 u32 bytes of the stretch     28 u32 packed bytes
 // 32 u16 codec: 1 zstd, a frame    2 LZ4, a block               34 u16 0, u32 0                 40 packed bytes
 // ```
-// A packed segment consists of such records only. Unpacked one after the other, they form an ordinary segment; the offsets in
-// its footer refer to the unpacked bytes. After a crash of the writer, the file can be unpacked up to the last whole stretch.
+// A packed segment consists of such records only. Unpacked in order, they form an ordinary segment; the offsets in its
+// footer refer to the unpacked bytes. After a crash of the writer, the file can be unpacked up to the last whole stretch.
 
 /// Bytes in front of the packed bytes in their record.
 pub const PACKED_HEAD_BYTES: usize = 40;

@@ -154,7 +154,7 @@ fn generic_seeds() -> Seeds {
     ])
 }
 
-/// How the events before a key ended.
+/// The outcome of the events before a key.
 fn ended(below: EventKey) -> Ended {
     let mut dropped = ByCause::default();
     dropped.set(Cause::Late, 3);

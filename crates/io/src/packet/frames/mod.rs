@@ -4,10 +4,10 @@
 //! ```text
 //!   card -> driver ─┬─► xdp::XdpReceiver (AF_XDP): a program picks the frames before the kernel makes packets of them
 //!                   ├─► ring::RingReceiver (TPACKET_V3): blocks of a ring, a copy of each frame that passes
-//!                   ├─► ring::spare: what the ring has ends here, where the right is there to say so
+//!                   ├─► ring: a program drops packets that the ring has got, if this process may attach it
 //!                   └─► IP, UDP: a mute socket, so that the kernel reports no closed port
 //!
-//!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the queues of the card
+//!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the card's queues
 //!            ├───► xdp::XdpTransmit, from frames that were received too
 //!            └───► a socket, as long as the kernel does not know the receiver's card
 //! ```

@@ -166,7 +166,7 @@ fn a_wrong_checksum_in_the_last_fragment_of_a_file_costs_no_fragment() {
     }
 }
 
-/// What the inspector receives for a frame with these bytes changed.
+/// The reports to the inspector for a frame with these bytes changed.
 fn damaged(format: ForeignFormat, event: u32, at: usize, bytes: &[u8]) -> Told {
     let mut frame = sample(format, 3, event).concat();
     frame[at..at + bytes.len()].copy_from_slice(bytes);
