@@ -366,7 +366,8 @@ pub struct PieceHead {
     pub is_in_bytes: bool,
 }
 
-/// Length of a tick of a clock: a whole number of nanoseconds and a fraction in units of 2^-64.
+/// Length of a tick of a clock: a whole number of nanoseconds and a fraction of one in units of
+/// 2^-64.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Tick {
     nanoseconds: u64,
@@ -399,7 +400,7 @@ impl Tick {
     }
 }
 
-/// The identity of a piece of a frame.
+/// The event or the time to which a piece of a frame belongs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PieceKey {
     /// An event, by its number in the source's counting.
@@ -411,7 +412,7 @@ pub enum PieceKey {
 /// The part of a frame that belongs to one event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Its identity.
+    /// The event or the time to which it belongs.
     pub key: PieceKey,
     /// Its offset in the frame, in bytes.
     pub offset: usize,
