@@ -1,4 +1,4 @@
-//! How many slices a second two in-process dispatchers of one thread hand over:
+//! Measures how many slices a second two in-process dispatchers of one thread hand over:
 //! `cargo run --release -p ropewalk-io --example hand_over`.
 
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn main() {
     let (mut message, mut events): (Vec<Slice>, Vec<Event>) = (Vec::new(), Vec::new());
     let (mut slices, begin) = (0u64, Instant::now());
     while begin.elapsed() < Duration::from_secs(2) {
-        // The clock is read once for a round of some hundred slices.
+        // One clock reading for a round of some hundred slices.
         let now = MonotonicClock.now();
         for _ in 0..16 {
             if message.is_empty() {

@@ -1,4 +1,4 @@
-//! Clocks: where `now` comes from. Everything below a thread's loop gets the time passed in.
+//! Clocks: the source of `now`. All code below a thread's loop gets the time passed in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ pub trait Clock {
     fn utc(&self) -> Utc;
 }
 
-/// The machine's clocks. All copies and all instances in a machine share one start (its boot), so that
-/// instants can be compared between threads.
+/// The machine's clocks. All copies and all instances in a machine have the same start (its boot), so that instants can
+/// be compared between threads.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct MonotonicClock;
 
@@ -31,22 +31,22 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// How reliable the machine's civil time is, as the kernel knows it from the program that sets the clock (NTP, PTP).
+/// Quality of the machine's civil time, as the kernel knows it from the program that sets the clock (NTP, PTP).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ClockQuality {
-    /// A program sets the clock, and has done so lately.
+    /// Whether a program sets the clock, and has done so lately.
     pub is_synchronised: bool,
-    /// How far it is probably off.
+    /// Probable error.
     pub estimated_error: Duration,
-    /// How far it is off at most; it grows while no program sets the clock. 16 s is the kernel's greatest: unknown.
+    /// Maximum error; it grows while no program sets the clock. The kernel's greatest value, 16 s, means unknown.
     pub maximum_error: Duration,
 }
 
 impl ClockQuality {
-    /// That of this machine, now.
+    /// The present quality of this machine's clock.
     ///
     /// # Errors
-    /// What the system says, where a process is not allowed to ask.
+    /// An error of the system, if a process is not allowed to ask.
     #[expect(unsafe_code, reason = "no safe crate asks the kernel for this")]
     pub fn of_this_machine() -> std::io::Result<Self> {
         // SAFETY: a structure of numbers, for which zeroes are valid.
@@ -70,7 +70,7 @@ impl ClockQuality {
     }
 }
 
-/// Virtual time: stands still until it is moved. Clones share the time.
+/// Virtual time: advances only when it is moved. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedClock {
     time: Arc<Time>,
@@ -94,7 +94,7 @@ impl SimulatedClock {
         self.set(self.now().after(duration));
     }
 
-    /// Moves the time to `now`; a time before the present one changes nothing.
+    /// Moves the time to `now`; no effect if that is before the present time.
     pub fn set(&self, now: Instant) {
         self.time.now.fetch_max(now.as_nanoseconds(), Ordering::Relaxed);
     }

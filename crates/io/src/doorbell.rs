@@ -1,11 +1,12 @@
-//! Waking another thread at the price of one fence as long as it is awake.
+//! Wakes another thread, at the cost of one fence as long as that thread is awake.
 //!
 //! ```text
 //!  sleeper: fall_asleep -> look once more -> sleep        worker: publish -> must_be_woken -> ring
 //! ```
-//! Before a thread sleeps it leaves a word ([`Sleeper`]), so that it is woken when there is something to do, and never
-//! disturbed while it is awake. Two fences stand between the two writes and the two reads: the second thread sees what the
-//! first one wrote. Either the sleeper sees what was published, or the worker sees that it sleeps. Loom tries every order below.
+//! Before a thread sleeps it sets a flag ([`Sleeper`]), so that it is woken when there is something to do, and never
+//! disturbed while it is awake. Two fences stand between the two writes and the two reads, so that at least one side
+//! sees the other's write: either the sleeper sees the published work, or the worker sees that it sleeps. Loom tries
+//! every order below.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::wait::{new_bell, ring, silence};
 
-/// Wakes one thread, but only if it said that it sleeps: a running one is never disturbed.
+/// Wakes one thread, but only if it announced that it sleeps: a running one is never disturbed.
 #[derive(Debug)]
 pub struct Doorbell {
     sleeper: Sleeper,
@@ -30,29 +31,29 @@ impl Doorbell {
     /// A doorbell of a thread that is awake.
     ///
     /// # Errors
-    /// Where the system gives no descriptor.
+    /// If the system has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self { sleeper: Sleeper::new(), bell: new_bell()? })
     }
 
-    /// To be called after something was published.
+    /// Call it after publishing something.
     pub fn notify(&self) {
         if self.sleeper.must_be_woken() {
             ring(self.bell.as_fd());
         }
     }
 
-    /// Says that the thread is about to sleep. What it waits for must be looked at *after* this.
+    /// Announces that the thread is about to sleep. Its condition must be checked *after* this call.
     pub fn arm(&self) {
         self.sleeper.fall_asleep();
     }
 
-    /// Says that the thread is awake. A ring that comes at this moment costs one sleep that ends at once.
+    /// Announces that the thread is awake. A ring at this moment costs one sleep that ends at once.
     pub fn disarm(&self) {
         self.sleeper.wake();
     }
 
-    /// Forgets the ring that ended a sleep.
+    /// Clears the ring that ended a sleep.
     pub fn silence(&self) {
         silence(self.bell.as_fd());
     }
@@ -62,11 +63,11 @@ impl Doorbell {
         self.wait_for(None);
     }
 
-    /// The same, until the time is over.
+    /// Sleeps until the bell is rung or the time-out passes.
     pub fn wait_for(&self, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut descriptors = [PollFd::new(&self.bell, PollFlags::IN)];
-        // An interrupted sleep ends early: the caller looks around and sleeps again.
+        // An interrupted sleep ends early: the caller checks for work and sleeps again.
         let _ = rustix::event::poll(&mut descriptors, timeout.as_ref());
     }
 
@@ -76,7 +77,7 @@ impl Doorbell {
         rustix::event::poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Readable when the bell was rung.
+    /// A descriptor that is readable when the bell was rung.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -87,26 +88,26 @@ impl Doorbell {
 pub(crate) struct Sleeper(AtomicBool);
 
 impl Sleeper {
-    /// Awake.
+    /// Starts awake.
     pub(crate) fn new() -> Self {
         Self(AtomicBool::new(false))
     }
 
-    /// To be called after something was published: whether the thread must be woken. True for one caller alone.
+    /// Returns whether the thread must be woken. Call it after publishing something. True for one caller only.
     pub(crate) fn must_be_woken(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
     }
 
-    /// The thread is about to sleep. What it waits for must be looked at *after* this.
+    /// Announces that the thread is about to sleep. Its condition must be checked *after* this call.
     pub(crate) fn fall_asleep(&self) {
-        // A store would do. Loom does not know that a thread that swaps sees what follows the swap in the order of
-        // writes; it reports a bell that is never rung, and tries every order of swaps without a bound.
+        // A store would be enough. Loom does not know that a thread that swaps sees the writes that follow the swap in
+        // the modification order; it reports a bell that is never rung, and tries every order of swaps without a bound.
         self.0.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The thread is awake. A wake-up at this very moment costs one sleep that ends at once.
+    /// Announces that the thread is awake. A wake-up at this very moment costs one sleep that ends at once.
     pub(crate) fn wake(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -139,7 +140,7 @@ mod loom_models {
             }
         }
 
-        /// Takes so many things, asleep in between.
+        /// Takes `all` things and sleeps in between.
         fn take(&self, all: u64) {
             while self.published.load(Ordering::Acquire) < all {
                 self.sleeper.fall_asleep();
@@ -151,7 +152,7 @@ mod loom_models {
         }
     }
 
-    /// With two threads in every order, also where other models are run with a bound.
+    /// With two threads every order, also if other models are run with a bound.
     const EVERY: Option<usize> = None;
     /// Three threads have too many orders for that.
     const MANY: Option<usize> = Some(3);
@@ -189,7 +190,7 @@ mod loom_models {
         });
     }
 
-    /// As in-process endpoints do it: a sender without room leaves a word at the ring, and sleeps at its own bell.
+    /// As in-process endpoints do it: a sender without room sets a flag at the ring, and sleeps at its own bell.
     #[test]
     fn loom_a_sender_that_waits_for_room_is_woken_when_there_is_some() {
         model(EVERY, || {

@@ -1,8 +1,8 @@
-//! Endpoints: the one interface of every transport, shaped after the TCP layer of paper 3, section III.
+//! Endpoints: the common interface of all transports, modelled on the TCP layer of paper 3, section III.
 //!
-//! What the paper calls a *public service point* is a [`ServicePoint`] here, its *end point* an
-//! [`Endpoint`], its *event dispatcher* a [`Dispatcher`]; events are taken from [`Dispatcher::poll`],
-//! each exactly once. The life of a connection:
+//! The paper's *public service point* is a [`ServicePoint`] here, its *end point* an [`Endpoint`], its *event
+//! dispatcher* a [`Dispatcher`]. Events are taken from [`Dispatcher::poll`], each exactly once. The lifetime of a
+//! connection:
 //!
 //! ```text
 //!  connect ──► Established ──► Received* ──► (Finished) ──► Disconnected   in order, by either side
@@ -15,8 +15,8 @@
 //! The last event of an endpoint is `Disconnected`, `Broken` or `ConnectFailed`; none follows it. An
 //! [`Endpoint`] that has ended is never mistaken for a later one: calls with it do nothing.
 //!
-//! A [`Parcel`] is what one side of a process hands to the other as it is; [`pass_on!`](crate::pass_on) writes the methods
-//! that a wrapper around a dispatcher leaves to it.
+//! A [`Parcel`] is an object that one side of a process passes to the other unchanged; [`pass_on!`](crate::pass_on)
+//! generates the methods that a wrapper around a dispatcher forwards to it.
 
 use core::fmt;
 use std::any::Any;
@@ -32,10 +32,10 @@ use ropewalk_terms::Instant;
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServicePoint(pub u32);
 
-/// One end of a connection, as its dispatcher knows it: an index into a table and a generation.
+/// One end of a connection, as known to its dispatcher: an index into a table and a generation.
 ///
-/// Indices are small and dense, so that users can keep their own tables by [`Endpoint::index`]; the
-/// generation tells the next user of an index from the one before.
+/// Indices are small and dense, so that users can keep their own tables by [`Endpoint::index`]; the generation
+/// distinguishes successive users of an index.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Endpoint(pub u32, u32);
 
@@ -48,21 +48,21 @@ impl Endpoint {
         Self(index, generation)
     }
 
-    /// Names no end point.
+    /// Names no endpoint.
     pub const NONE: Self = Self(u32::MAX, NO_GENERATION);
 
-    /// The place in the dispatcher's table, counted from 0 and used again after the endpoint's end.
+    /// The index in the dispatcher's table, counted from 0 and reused after the endpoint's end.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// How often the index was used before.
+    /// Number of earlier uses of the index.
     pub const fn generation(self) -> u32 {
         self.1
     }
 }
 
-/// Who is at the other end of a requested connection.
+/// The peer of a requested connection.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Peer {
     /// A network address.
@@ -80,16 +80,16 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What a dispatcher reports. Events of one endpoint are in order; events of different endpoints have no order.
+/// An event of a dispatcher. Events of one endpoint are in order; events of different endpoints have no order.
 #[derive(Debug)]
 pub enum Event {
     /// A peer wants to connect: answer with [`Dispatcher::accept`] or [`Dispatcher::reject`].
     ConnectionRequest {
-        /// Where the request came in.
+        /// The service point of the request.
         service_point: ServicePoint,
-        /// The endpoint that it becomes.
+        /// The endpoint of the new connection.
         endpoint: Endpoint,
-        /// Who asks.
+        /// The requesting peer.
         peer: Peer,
     },
     /// The connection is established; both sides get this event. Sending is possible from here on.
@@ -97,60 +97,60 @@ pub enum Event {
         /// The endpoint.
         endpoint: Endpoint,
     },
-    /// Bytes came, cut anywhere, never empty.
+    /// Bytes arrived, cut anywhere, never empty.
     Received {
         /// The endpoint.
         endpoint: Endpoint,
         /// The bytes, in the receive pool (in-process: in the sender's pool).
         slice: Slice,
     },
-    /// The peer handed an object over, behind all bytes that it sent before (in-process alone).
+    /// The peer handed over an object, behind all bytes that it sent before (in-process only).
     HandedOver {
         /// The endpoint.
         endpoint: Endpoint,
         /// The object.
         parcel: Parcel,
     },
-    /// More is queued than [`SendLimits::high`]; once until [`Event::SendQueueLow`].
+    /// More is queued than [`SendLimits::high`]; reported once until [`Event::SendQueueLow`].
     SendQueueHigh {
         /// The endpoint.
         endpoint: Endpoint,
     },
-    /// [`Dispatcher::send`] said [`SendError::Full`] and there is room now for what it refused, or the queue was high
-    /// and is low now.
+    /// [`Dispatcher::send`] returned [`SendError::Full`] and there is now room for the refused message, or the queue
+    /// was high and is low now.
     SendQueueLow {
         /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The peer has ended its direction and is still there to receive: see [`Dispatcher::set_half_close`].
+    /// The peer has ended its direction and can still receive: see [`Dispatcher::set_half_close`].
     Finished {
         /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The connection ended in order: the peer closed (everything that it sent was delivered before),
-    /// or our own [`Dispatcher::close`] was carried out. The last event of the endpoint.
+    /// The connection ended in order: the peer closed (all its bytes were delivered before), or our own
+    /// [`Dispatcher::close`] completed. The last event of the endpoint.
     Disconnected {
         /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The connection ended out of order; what was on its way is lost. The last event of the endpoint.
+    /// The connection ended out of order; data in flight are lost. The last event of the endpoint.
     Broken {
         /// The endpoint.
         endpoint: Endpoint,
-        /// Why.
+        /// The cause.
         cause: BrokenCause,
     },
-    /// [`Dispatcher::connect`] did not succeed. The last event of the endpoint.
+    /// [`Dispatcher::connect`] failed. The last event of the endpoint.
     ConnectFailed {
         /// The endpoint.
         endpoint: Endpoint,
-        /// Why.
+        /// The cause.
         cause: ConnectCause,
     },
 }
 
 impl Event {
-    /// The endpoint that the event is about.
+    /// The endpoint of the event.
     pub const fn endpoint(&self) -> Endpoint {
         match self {
             Self::ConnectionRequest { endpoint, .. }
@@ -166,24 +166,24 @@ impl Event {
         }
     }
 
-    /// Whether no event of this endpoint can follow.
+    /// Whether this is the last event of its endpoint.
     pub const fn is_last(&self) -> bool {
         matches!(self, Self::Disconnected { .. } | Self::Broken { .. } | Self::ConnectFailed { .. })
     }
 }
 
-/// Why an established connection broke.
+/// Cause of a broken connection.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BrokenCause {
-    /// The peer reset the connection, died, or rejected it after the kernel had accepted it.
+    /// The peer reset the connection, ended, or rejected it after the kernel had accepted it.
     Reset,
-    /// The peer did not answer for too long.
+    /// The peer did not answer within the time limit.
     TimedOut,
-    /// The network says that the peer cannot be reached.
+    /// The network reports that the peer cannot be reached.
     Unreachable,
-    /// An endpoint over io_uring has a page that is locked in memory, and the user may lock no more.
+    /// An endpoint over io_uring needs a page that is locked in memory, and the user may lock no more.
     LockedMemory,
-    /// Any other error of the operating system, by its number.
+    /// Any other error of the operating system, by its number (`errno`).
     System(i32),
 }
 
@@ -202,7 +202,7 @@ impl fmt::Display for BrokenCause {
     }
 }
 
-/// Why a connection did not come to stand.
+/// Cause of a failed connection attempt.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ConnectCause {
     /// There is no listener.
@@ -212,9 +212,9 @@ pub enum ConnectCause {
     Rejected,
     /// The peer did not answer in time.
     TimedOut,
-    /// The network says that the peer cannot be reached.
+    /// The network reports that the peer cannot be reached.
     Unreachable,
-    /// Any other error of the operating system, by its number.
+    /// Any other error of the operating system, by its number (`errno`).
     System(i32),
 }
 
@@ -230,49 +230,49 @@ impl fmt::Display for ConnectCause {
     }
 }
 
-/// Why a listener or a connection could not even be begun.
+/// Error of starting a listener or a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The address cannot be understood.
+    /// The address has a wrong form.
     #[error("`{address}` is not an address: {expected}")]
     BadAddress {
-        /// What was given.
+        /// The given address.
         address: String,
-        /// What would be right.
+        /// The expected form.
         expected: &'static str,
     },
-    /// The system knows no address of this name.
+    /// The system finds no address for this name.
     #[error("the name `{name}` in `{address}` does not resolve: {source}")]
     NoSuchName {
         /// The name.
         name: String,
-        /// What was given.
+        /// The given address.
         address: String,
-        /// What the system's resolver said.
+        /// The error of the system's resolver.
         source: std::io::Error,
     },
-    /// Another program listens there.
+    /// Another program listens at this address.
     #[error("cannot listen on {address}: the address is taken; choose another port, or 0 for any free one")]
     AddressInUse {
-        /// What was given.
+        /// The given address.
         address: String,
     },
-    /// The operating system refused.
+    /// A system call failed.
     #[error("{what} {address}: {source}")]
     System {
-        /// What was tried, for example `cannot listen on`.
+        /// The attempted operation, for example `cannot listen on`.
         what: &'static str,
-        /// What was given.
+        /// The given address.
         address: String,
-        /// What the operating system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Why a message was not queued. Nothing was taken from it.
+/// Reason why a message was not queued. Nothing was taken from it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum SendError {
-    /// The send queue has no room for the message; [`Event::SendQueueLow`] follows when it has.
+    /// The send queue has no room for the message; [`Event::SendQueueLow`] follows when there is room.
     #[error("the send queue is full")]
     Full,
     /// The endpoint is not established, is closing, or has ended.
@@ -280,19 +280,19 @@ pub enum SendError {
     Closed,
 }
 
-/// How much may be queued for one endpoint, in bytes.
+/// Limits of one endpoint's send queue, in bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SendLimits {
-    /// A message that would make it more is refused, unless the queue is empty.
+    /// A message that would exceed this is refused, unless the queue is empty.
     pub bound: usize,
-    /// [`Event::SendQueueHigh`] follows when it is as much.
+    /// [`Event::SendQueueHigh`] follows when the queue reaches this length.
     pub high: usize,
-    /// [`Event::SendQueueLow`] follows when it is as little again.
+    /// [`Event::SendQueueLow`] follows when the queue shrinks to this length again.
     pub low: usize,
 }
 
 impl SendLimits {
-    /// Nothing is said before a message is refused; low is half.
+    /// Limits without a warning before a message is refused; low is half.
     pub const fn up_to(bound: usize) -> Self {
         Self { bound, high: usize::MAX, low: bound / 2 }
     }
@@ -300,22 +300,22 @@ impl SendLimits {
 
 /// Serves many endpoints from one thread: calls never block, results are events.
 pub trait Dispatcher {
-    /// Opens a service point. TCP: `host:port`, port 0 for any free one; in-process and simulated: a name,
-    /// of which a trailing `:0` is replaced by `:` and a free number. Over TCP a port that is taken is waited for, up to
-    /// a second: it may be that of a process that has just been killed.
+    /// Opens a service point. TCP: `host:port`, port 0 for any free one; in-process and simulated: a name, in which a
+    /// trailing `:0` is replaced by `:` and a free number. Over TCP, waits up to a second for a port in use, which may
+    /// belong to a process that has just been killed.
     fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError>;
 
-    /// The service point's address as bound, port filled in.
+    /// The service point's bound address, with the port filled in.
     fn address_of(&self, service_point: ServicePoint) -> Option<String>;
 
     /// Begins to connect; [`Event::Established`] or [`Event::ConnectFailed`] follows.
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError>;
 
-    /// Takes a connected stream socket, such as one of a local pair, as an endpoint; [`Event::Established`] follows. What a
-    /// program or a thread writes into the pair's other end comes in as over a connection.
+    /// Uses a connected stream socket, such as one of a local pair, as an endpoint; [`Event::Established`] follows.
+    /// Bytes that a program or a thread writes into the pair's other end are received as over a connection.
     ///
     /// # Errors
-    /// The socket cannot be made non-blocking; or the transport has no sockets (all but TCP).
+    /// The socket cannot be made non-blocking; or the transport has no sockets (all except TCP).
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Endpoint> {
         drop(socket);
         Err(io::ErrorKind::Unsupported.into())
@@ -327,49 +327,48 @@ pub trait Dispatcher {
     /// Rejects a requested connection; no event follows on this side.
     fn reject(&mut self, endpoint: Endpoint);
 
-    /// Whose quota of the receive pool the endpoint reads into, from its next block on
-    /// ([`Owner::SHARED`] at first).
+    /// Sets the owner whose quota of the receive pool the endpoint uses, from its next block on ([`Owner::SHARED`] at
+    /// first).
     fn set_owner(&mut self, endpoint: Endpoint, owner: Owner);
 
-    /// The receive pool; `None` if slices are handed over as they are (in-process).
+    /// The receive pool; `None` if slices are handed over unchanged (in-process).
     fn pool(&self) -> Option<&Pool>;
 
     /// The receive pool, to reserve quotas in.
     fn pool_mut(&mut self) -> Option<&mut Pool>;
 
-    /// Receives into this block, behind blocks that were posted before. From the first one on the endpoint receives
-    /// only into posted blocks, fills each to its last byte, and waits when none is left ([`is_dry`](Self::is_dry)).
-    /// Blocks that are not filled when the endpoint ends go back to their pool.
+    /// Receives into this block, behind blocks that were posted before. From the first posted block on the endpoint
+    /// receives only into posted blocks, fills each to its last byte, and waits when none is left
+    /// ([`is_dry`](Self::is_dry)). Blocks that are not filled when the endpoint ends are returned to their pool.
     ///
     /// # Errors
-    /// The block comes back: the endpoint has ended, or its bytes come in the peer's own blocks (in-process).
+    /// Returns the block if the endpoint has ended, or if its bytes arrive in the peer's own blocks (in-process).
     fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan>;
 
-    /// Whether the endpoint is read (true at first). While it is not, the transport's own window closes
-    /// and the peer's send queue fills: this is the back-pressure.
+    /// Sets whether the endpoint is read (true at first). While it is not, the transport's own window closes and the
+    /// peer's send queue fills: this is the back-pressure.
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool);
 
-    /// Whether bytes may wait although nothing is received, because the owner's quota is used up. Reading
-    /// goes on by itself when blocks come back, or when another owner has some.
+    /// Whether bytes may wait although nothing is received, because the owner's quota is used up. Reading continues by
+    /// itself when blocks come back, or when another owner has some.
     fn is_dry(&self, endpoint: Endpoint) -> bool;
 
-    /// Copies the first bytes that wait to be received to `head`, as many as have come and fit, and returns how many
-    /// they are. It takes nothing: the bytes are received afterwards as if without this call. This needs no block, so
-    /// that an endpoint whose owner has none ([`is_dry`](Self::is_dry)) can be looked at; of others it may say 0.
-    /// `None` where nothing waits and nothing will come, since the peer has ended or the connection is broken: the
-    /// endpoint is to be closed.
+    /// Copies the first waiting bytes to `head`, as many as have arrived and fit, and returns their number. Takes
+    /// nothing: the bytes are received afterwards as if without this call. Needs no block, so that an endpoint whose
+    /// owner has none ([`is_dry`](Self::is_dry)) can be examined; for others it may return 0. `None` if nothing waits
+    /// and nothing will arrive, because the peer has ended or the connection is broken: the endpoint should be closed.
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize>;
 
-    /// Whether the peer has closed its side, though bytes that it sent before may still wait; false where the transport
-    /// cannot tell.
+    /// Whether the peer has closed its side, although bytes sent before may still wait; false if the transport cannot
+    /// tell.
     fn peer_has_ended(&self, endpoint: Endpoint) -> bool;
 
-    /// Whether bytes have arrived that were not received yet; false where the transport cannot tell.
+    /// Whether bytes have arrived that were not received yet; false if the transport cannot tell.
     fn has_waiting(&self, endpoint: Endpoint) -> bool;
 
-    /// Queues a message, whole or not at all; an empty queue accepts any size. The slices are taken out of
-    /// the vector, whose capacity stays with the caller. Nothing moves before the next [`poll`](Self::poll),
-    /// so that messages coalesce.
+    /// Queues a message, whole or not at all; an empty queue accepts any size. The slices are taken out of the vector,
+    /// whose capacity stays with the caller. Nothing is sent before the next [`poll`](Self::poll), so that messages are
+    /// joined.
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError>;
 
     /// Whether the peers are in the same process, so that [`hand_over`](Self::hand_over) works.
@@ -377,101 +376,100 @@ pub trait Dispatcher {
         false
     }
 
-    /// Queues an object behind everything that was queued before, to be handed over as it is: nothing is encoded.
+    /// Queues an object behind everything that was queued before. It is handed over unchanged: nothing is encoded.
     ///
     /// # Errors
-    /// The parcel comes back, with the reason: as for [`send`](Self::send), and [`SendError::Closed`] wherever the
-    /// peer is in another process.
+    /// Returns the parcel with the reason: as for [`send`](Self::send), and [`SendError::Closed`] if the peer is in
+    /// another process.
     fn hand_over(&mut self, endpoint: Endpoint, parcel: Parcel) -> Result<(), (SendError, Parcel)> {
         let _ = endpoint;
         Err((SendError::Closed, parcel))
     }
 
-    /// How much may be queued from now on; what is queued already stays.
+    /// Sets the limits of the send queue from now on; queued messages stay.
     fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits);
 
-    /// Bytes that the send queue takes before it says [`SendError::Full`]; 0 for an endpoint that has ended.
+    /// Bytes that the send queue accepts before it returns [`SendError::Full`]; 0 for an endpoint that has ended.
     fn send_room(&self, endpoint: Endpoint) -> usize;
 
     /// Bytes queued and not yet taken by the transport (in-process: by the peer).
     fn queued(&self, endpoint: Endpoint) -> usize;
 
-    /// Whether the endpoint outlives the end of the peer's direction (false at first). If so, that end is reported by
-    /// [`Event::Finished`], sending goes on, and the end comes with [`finish`](Self::finish) or
-    /// [`close`](Self::close). If not, it is the endpoint's end.
+    /// Sets whether the endpoint outlives the end of the peer's direction (false at first). If so, that end is reported
+    /// by [`Event::Finished`], sending continues, and the endpoint ends with [`finish`](Self::finish) or
+    /// [`close`](Self::close). If not, it ends the endpoint.
     fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool);
 
-    /// Sends what is queued, then ends the own direction. What the peer still sends is received to its end, and
+    /// Sends the queue, then ends the own direction. The peer's remaining bytes are received to their end, and
     /// [`Event::Disconnected`] follows.
     fn finish(&mut self, endpoint: Endpoint);
 
-    /// Sends what is queued, then closes; [`Event::Disconnected`] follows when the peer has closed too.
-    /// What the peer still sends is thrown away.
+    /// Sends the queue, then closes; [`Event::Disconnected`] follows when the peer has closed too. The peer's remaining
+    /// bytes are discarded.
     fn close(&mut self, endpoint: Endpoint);
 
-    /// Drops what is queued and ends the connection at once; the peer sees [`BrokenCause::Reset`]. No event
-    /// follows on this side.
+    /// Drops the queue and ends the connection at once; the peer sees [`BrokenCause::Reset`]. No event follows on this
+    /// side.
     fn abort(&mut self, endpoint: Endpoint);
 
-    /// Does what can be done now and appends what happened to `events`. Never blocks; the work of one call
-    /// is bounded for each endpoint, so that none starves. Returns how much was done, 0 for nothing.
+    /// Does the work that is possible now and appends the resulting events to `events`. Never blocks; the work of one
+    /// call is bounded for each endpoint, so that none starves. Returns the amount of work done, 0 for none.
     fn poll(&mut self, now: Instant, events: &mut Vec<Event>) -> usize;
 
-    /// To be called before the thread sleeps: false if [`poll`](Self::poll) has something to do right now;
-    /// otherwise arms the wake-up of [`wait_descriptor`](Self::wait_descriptor).
+    /// Prepares the thread for sleep. False if [`poll`](Self::poll) has something to do right now; otherwise arms the
+    /// wake-up of [`wait_descriptor`](Self::wait_descriptor).
     fn prepare_wait(&mut self) -> bool;
 
-    /// Becomes readable when `poll` has something to do. `None` for simulated dispatchers, where time is all
-    /// there is to wait for.
+    /// Becomes readable when `poll` has something to do. `None` for simulated dispatchers, where only time passes.
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The mechanism's own way to sleep, for a thread that serves this dispatcher alone, if it has one.
+    /// The mechanism's own way to sleep, for a thread that serves only this dispatcher, if it has one.
     fn own_wait(&mut self) -> Option<&mut dyn OwnWait> {
         None
     }
 
-    /// When `poll` has something to do even if the descriptor stays silent.
+    /// Time at which `poll` has something to do even if the descriptor stays silent.
     fn next_deadline(&self) -> Option<Instant>;
 }
 
-/// A dispatcher's own way to sleep: the system call that tells what has become ready also waits for it. A thread that
-/// serves nothing else is woken without a detour, and need not ask again when it wakes.
+/// A dispatcher's own way to sleep: the system call that reports ready sockets also waits for them. A thread that
+/// serves only this dispatcher is woken directly, and need not ask again when it wakes.
 pub trait OwnWait {
-    /// Lets a bell end the sleep from now on, as long as both it and the dispatcher are there.
+    /// Lets a bell end the sleep from now on, as long as both it and the dispatcher exist.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// An error of the operating system.
     fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Sleeps as [`Waiter::wait`](crate::wait::Waiter::wait) does, until the dispatcher has something to do or a bell was rung. A bell that was
-    /// rung since the last sleep ends this one, also after other calls in between.
+    /// Sleeps like [`Waiter::wait`](crate::wait::Waiter::wait), until the dispatcher has something to do or a bell was
+    /// rung. A bell that was rung since the last sleep ends this one, also after other calls in between.
     fn wait(&mut self, timeout: Option<Duration>) -> bool;
 }
 
-/// An object on its way between two endpoints of one process, and how much room it takes in the send queue.
+/// An object in flight between two endpoints of one process, and its size in the send queue.
 ///
-/// The sender and the receiver agree on its type; the endpoints look at the weight alone. An emptied parcel
-/// may go back over the same connection and be filled again, so that nothing is allocated while data flow.
+/// The sender and the receiver agree on its type; the endpoints use only the size. An emptied parcel may be sent back
+/// over the same connection and be filled again, so that nothing is allocated while data flow.
 pub struct Parcel {
     content: Box<dyn Any + Send>,
     bytes: usize,
 }
 
 impl Parcel {
-    /// A parcel that counts as so many bytes until the peer has taken it.
+    /// Makes a parcel that counts as `bytes` bytes until the peer has taken it.
     pub fn new<T: Any + Send>(content: Box<T>, bytes: usize) -> Self {
         Self { content, bytes }
     }
 
-    /// Bytes that it counts as.
+    /// Number of bytes that it counts as.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What is in it; the parcel itself where that is of another type.
+    /// Returns the content, if it has this type.
     ///
     /// # Errors
-    /// The parcel, untouched.
+    /// Returns the parcel unchanged if its content has another type.
     pub fn open<T: Any>(self) -> Result<Box<T>, Self> {
         let Self { content, bytes } = self;
         content.downcast().map_err(|content| Self { content, bytes })
@@ -484,8 +482,8 @@ impl core::fmt::Debug for Parcel {
     }
 }
 
-/// Writes the named methods of [`Dispatcher`](crate::Dispatcher): each asks the dispatcher in the field that is named first. So a
-/// wrapper shows what it does in its own way, and names the rest:
+/// Generates the named methods of [`Dispatcher`](crate::Dispatcher): each calls the dispatcher in the field that is
+/// named first. A wrapper thus implements only its own methods, and names the rest:
 ///
 /// ```text
 /// impl Dispatcher for Wrapper {

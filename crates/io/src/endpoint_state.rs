@@ -1,10 +1,10 @@
-//! What every mechanism keeps of its endpoints: the table ([`Slots`]), the block that an endpoint receives into
-//! ([`ReceiveBlock`]), its bounded send queue ([`SendQueue`]), and which of its two directions have ended ([`Ends`]).
+//! Endpoint state common to all mechanisms: the table ([`Slots`]), the block that an endpoint receives into
+//! ([`ReceiveBlock`]), its bounded send queue ([`SendQueue`]), and the ends of its two directions ([`Ends`]).
 //!
 //! ```text
 //!            own: Open --finish--> Wanted --all is sent--> Shut
-//!   the peer's ends:   half-close: reported, sending goes on    both have ended: the endpoint's end
-//!                      otherwise: the endpoint's end, unless what is queued is still to be sent
+//!   the peer's ends:   half-close: reported, sending continues  both have ended: the endpoint's end
+//!                      otherwise: the endpoint's end, unless the queue is still to be sent
 //! ```
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Values by [`Endpoint`]. Freed indices are used again, last freed first, with the next generation.
+/// Values indexed by [`Endpoint`]. Freed indices are reused, last freed first, with the next generation.
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -29,7 +29,7 @@ impl<T> Slots<T> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// A table that does not grow before it has this many values.
+    /// Makes a table with room for `values` values.
     pub(crate) fn with_capacity(values: usize) -> Self {
         Self { slots: Vec::with_capacity(values), free: Vec::with_capacity(values) }
     }
@@ -42,7 +42,7 @@ impl<T> Slots<T> {
         }
         let index = self.slots.len() as u32;
         self.slots.push(Slot { generation: 0, value: Some(value) });
-        // Room for every index now, so that removing never allocates.
+        // Reserves room for every index now, so that removing never allocates.
         self.free.reserve(self.slots.len());
         Endpoint::new(index, 0)
     }
@@ -74,7 +74,7 @@ impl<T> Slots<T> {
         slot.value.as_ref().map(|_| Endpoint::new(index as u32, slot.generation))
     }
 
-    /// One more than the largest index that was ever used.
+    /// One more than the largest index ever used.
     pub(crate) fn bound(&self) -> usize {
         self.slots.len()
     }
@@ -90,13 +90,13 @@ impl<T> Slots<T> {
     }
 }
 
-/// An endpoint's present block, and where the next one comes from.
+/// An endpoint's present block, and the source of the next one.
 pub(crate) struct ReceiveBlock {
     loan: Option<Loan>,
     owner: Owner,
-    /// What the user posted; `None` where blocks come from the pool.
+    /// Blocks that the user posted; `None` if blocks come from the pool.
     posted: Option<VecDeque<Loan>>,
-    /// There was no block at the last attempt.
+    /// Whether there was no block at the last attempt.
     dry: bool,
 }
 
@@ -108,11 +108,11 @@ impl ReceiveBlock {
     /// Takes its blocks from this owner's quota, from the next one on.
     pub(crate) const fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
-        // There may be one now; if not, the next attempt tells.
+        // A block may be available now; if not, the next attempt shows it.
         self.dry = false;
     }
 
-    /// Receives into this block, behind those posted before, and no longer into blocks of the pool.
+    /// Receives into this block, behind the blocks posted before, and no longer into blocks of the pool.
     pub(crate) fn post(&mut self, block: Loan) {
         if self.posted.is_none() {
             self.loan = None;
@@ -126,12 +126,12 @@ impl ReceiveBlock {
         self.posted.is_some()
     }
 
-    /// The block to receive into. A fresh one of the pool if the present one's tail is smaller than `smallest` bytes, and
-    /// `None` if the quota is used up; or the first of those posted that is not full.
+    /// Returns the block to receive into: a new one of the pool if the present one's tail is smaller than `smallest`
+    /// bytes, or the first posted one that is not full. `None` if the quota is used up or no posted block is left.
     pub(crate) fn get(&mut self, pool: &mut Pool, smallest: usize) -> Option<&mut Loan> {
         let smallest = if self.posted.is_some() { 1 } else { smallest.max(1) };
         if self.loan.as_ref().is_none_or(|loan| loan.spare_len() < smallest) {
-            // The old block first: it may be the one that the quota has left.
+            // The old block is dropped first: it may be the last one of the quota.
             self.loan = None;
             self.loan = match &mut self.posted {
                 Some(posted) => posted.pop_front(),
@@ -142,7 +142,7 @@ impl ReceiveBlock {
         self.loan.as_mut()
     }
 
-    /// Lets go of a posted block that is full: its user waits for it. To be called after each receive.
+    /// Releases a full posted block, for which its user waits. Call it after each receive.
     pub(crate) fn release_full(&mut self) {
         if self.is_posted() && self.loan.as_ref().is_some_and(|loan| loan.spare_len() == 0) {
             self.loan = None;
@@ -153,7 +153,7 @@ impl ReceiveBlock {
         self.dry
     }
 
-    /// Gives the blocks back: nothing is received any more.
+    /// Returns the blocks: nothing is received any more.
     pub(crate) fn give_back(&mut self) {
         self.loan = None;
         if let Some(posted) = &mut self.posted {
@@ -163,22 +163,22 @@ impl ReceiveBlock {
     }
 }
 
-/// So many bytes a queued item has at least, in most queues.
+/// Minimum number of bytes of a queued item, in most queues.
 const USUAL_ITEM_BYTES: usize = 256;
-/// Items that are made room for at once.
+/// Maximum number of items for which room is reserved at once.
 const MOST_RESERVED: usize = 4096;
 
 /// Slices, or other items, to send, bounded in bytes. Bytes count until they are *settled*: taken by the kernel, the
-/// network or the peer, which may be later than when their item left the queue.
+/// network or the peer, which may be later than their item left the queue.
 pub(crate) struct SendQueue<T = Slice> {
     items: VecDeque<T>,
     unsettled: usize,
     limits: SendLimits,
-    /// It was high and has not been low since.
+    /// Whether it was high and has not been low since.
     is_above: bool,
-    /// The user does not know yet that it is high.
+    /// Whether the user does not know yet that it is high.
     is_untold: bool,
-    /// The size of the message that was refused last, until the user learns that there is room for it.
+    /// Bytes of the last refused message, until the user learns that there is room for it.
     refused: Option<usize>,
 }
 
@@ -188,12 +188,12 @@ impl<T> SendQueue<T> {
         Self { items: VecDeque::new(), unsettled: 0, limits, is_above: false, is_untold: false, refused: None }
     }
 
-    /// The same with room for so many items from the start.
+    /// Makes a queue with room for `items` items.
     pub(crate) fn with_room(bound: usize, items: usize) -> Self {
         Self { items: VecDeque::with_capacity(items), ..Self::new(bound) }
     }
 
-    /// Sets other limits from now on. A user that sets them sends much: the queue grows here, not while it sends.
+    /// Sets other limits from now on. A user that sets limits sends much: the queue grows here, not while it sends.
     pub(crate) fn set_limits(&mut self, limits: SendLimits) {
         self.limits = limits;
         self.items.reserve((limits.bound / USUAL_ITEM_BYTES).min(MOST_RESERVED).saturating_sub(self.items.len()));
@@ -206,7 +206,7 @@ impl<T> SendQueue<T> {
         }
     }
 
-    /// Counts a message of so many bytes, or refuses it. An empty queue takes any size.
+    /// Counts a message of `bytes` bytes, or refuses it. An empty queue accepts any size.
     pub(crate) fn admit(&mut self, bytes: usize) -> Result<(), SendError> {
         let is_full = self.unsettled > 0 && self.unsettled + bytes > self.limits.bound;
         if is_full {
@@ -218,27 +218,27 @@ impl<T> SendQueue<T> {
         Ok(())
     }
 
-    /// Puts an item in that was admitted.
+    /// Adds an item that was admitted.
     pub(crate) fn put(&mut self, item: T) {
         self.items.push_back(item);
     }
 
-    /// The next item, out of the queue but not settled.
+    /// Takes out the next item without settling it.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }
 
-    /// How many items are still here.
+    /// Number of remaining items.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether every item left the queue (not all of them need be settled).
+    /// Whether all items have left the queue (not all of them need be settled).
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Counts bytes as taken that left the queue before.
+    /// Settles bytes that left the queue before.
     pub(crate) fn settle(&mut self, bytes: usize) {
         self.unsettled -= bytes;
     }
@@ -248,17 +248,17 @@ impl<T> SendQueue<T> {
         self.unsettled
     }
 
-    /// Bytes that a message may have without being refused.
+    /// Maximum bytes of a message that is not refused.
     pub(crate) fn room(&self) -> usize {
         if self.unsettled == 0 { usize::MAX } else { self.limits.bound.saturating_sub(self.unsettled) }
     }
 
-    /// Whether [`SendQueue::tell`] would say something.
+    /// Whether [`SendQueue::tell`] has something to report.
     pub(crate) fn has_news(&self) -> bool {
         self.is_untold || self.is_low()
     }
 
-    /// Whether there is room: the queue is low, and the message that was refused, if one was, fits.
+    /// Whether there is room: the queue is low, and the refused message, if there is one, fits.
     fn is_low(&self) -> bool {
         let SendLimits { bound, low, .. } = self.limits;
         match self.refused {
@@ -267,12 +267,12 @@ impl<T> SendQueue<T> {
         }
     }
 
-    /// Whether the user waits for the queue to run low.
+    /// Whether the user waits for the queue to become low.
     pub(crate) fn is_awaited(&self) -> bool {
         self.refused.is_some() || self.is_above
     }
 
-    /// Tells the user that the queue is high, and that it is low, each once.
+    /// Reports that the queue is high, and that it is low, each once.
     pub(crate) fn tell(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) {
         if core::mem::take(&mut self.is_untold) {
             events.push(Event::SendQueueHigh { endpoint });
@@ -294,7 +294,7 @@ impl<T: From<Slice>> SendQueue<T> {
 }
 
 impl SendQueue<Slice> {
-    /// The slices still here, first to send first.
+    /// The remaining slices in sending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slice> {
         self.items.iter()
     }
@@ -319,7 +319,7 @@ impl SendQueue<Slice> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum OwnEnd {
     Open,
-    /// [`Dispatcher::finish`](crate::Dispatcher::finish) was called: what is queued is sent first.
+    /// [`Dispatcher::finish`](crate::Dispatcher::finish) was called: the queue is sent first.
     Wanted,
     Shut,
 }
@@ -329,7 +329,7 @@ enum OwnEnd {
 pub(crate) struct Ends {
     half_close: bool,
     own: OwnEnd,
-    /// Everything of the peer's direction was received.
+    /// Whether everything of the peer's direction was received.
     peer_finished: bool,
 }
 
@@ -343,34 +343,34 @@ impl Ends {
         self.half_close = half_close;
     }
 
-    /// What is queued is the last that is sent.
+    /// Marks the present queue as the last data to send.
     pub(crate) fn finish(&mut self) {
         if self.own == OwnEnd::Open {
             self.own = OwnEnd::Wanted;
         }
     }
 
-    /// Whether messages are taken.
+    /// Whether messages are accepted.
     pub(crate) fn may_send(&self) -> bool {
         self.own == OwnEnd::Open
     }
 
-    /// Whether something can still come.
+    /// Whether bytes can still arrive.
     pub(crate) const fn may_receive(&self) -> bool {
         !self.peer_finished
     }
 
-    /// Whether the own direction is to be ended now, where everything is sent.
+    /// Whether to end the own direction now, given whether everything is sent.
     pub(crate) fn must_shut(&self, is_sent: bool) -> bool {
         self.own == OwnEnd::Wanted && is_sent
     }
 
-    /// The own direction has been ended.
+    /// Records that the own direction has been ended.
     pub(crate) const fn shut(&mut self) {
         self.own = OwnEnd::Shut;
     }
 
-    /// The peer's direction was received to its end. Reports that where the endpoint goes on nevertheless.
+    /// Records that the peer's direction was received to its end. Reports that if the endpoint continues.
     pub(crate) fn peer_ended(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) {
         if !self.peer_finished && self.half_close && self.own == OwnEnd::Open {
             events.push(Event::Finished { endpoint });
@@ -378,7 +378,7 @@ impl Ends {
         self.peer_finished = true;
     }
 
-    /// Both directions have ended, or the peer's has and the own one is not to go on.
+    /// Whether both directions have ended, or the peer's has and the own one is not to continue.
     pub(crate) fn are_over(&self) -> bool {
         self.peer_finished
             && match self.own {

@@ -1,13 +1,13 @@
-//! Endpoints inside one process: slices and parcels are handed over as they are, through bounded rings, between
-//! dispatchers of one thread or of several.
+//! Endpoints inside one process: slices and parcels are passed unchanged, through bounded rings, between dispatchers of
+//! one thread or of several.
 //!
 //! ```text
 //!  send ─► send queue (bounded in bytes) ─poll─► ring (bounded in items) ─poll─► Received, HandedOver
 //! ```
 //!
-//! Bytes count as queued until the peer took them, so that back-pressure reaches the sender in bytes. Every
-//! poll looks at the rings of all endpoints (a load of a cached line each): meant for up to some hundred.
-//! The names of one process, [`InProcessNetwork`], are locked only to listen, to connect and to take requests.
+//! Bytes count as queued until the peer took them, so that back-pressure reaches the sender in bytes. Every poll checks
+//! the rings of all endpoints (a load of a cached line each): meant for up to a few hundred endpoints. The names of one
+//! process, [`InProcessNetwork`], are locked only to listen, to connect and to take requests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,9 +29,9 @@ use crate::endpoint_state::{Ends, SendQueue, Slots};
 /// Sizes of an in-process dispatcher.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct InProcessConfig {
-    /// Bytes that may be on their way from one endpoint.
+    /// Bytes in flight from one endpoint.
     pub send_queue_bytes: usize,
-    /// Slices that may be on their way in one direction before the send queue holds the rest back.
+    /// Slices in flight in one direction; the send queue holds back the rest.
     pub ring_slices: usize,
     /// Slices taken from one endpoint in one poll.
     pub receive_batch_slices: usize,
@@ -58,7 +58,7 @@ struct Connection {
     reading: bool,
     ends: Ends,
     queue: SendQueue<Item>,
-    /// Bytes that the peer took, as far as the queue knows.
+    /// Number of bytes that the peer took, as far as the queue knows.
     settled: u64,
 }
 
@@ -69,13 +69,13 @@ pub struct InProcess {
     inbox: Arc<Inbox>,
     names: Vec<String>,
     connections: Slots<Connection>,
-    /// Events that calls between two polls brought about.
+    /// Events caused by calls between two polls.
     pending: Vec<Event>,
     armed: bool,
 }
 
 impl Connection {
-    /// Takes note of what the peer consumed; returns whether anything changed.
+    /// Settles the bytes that the peer consumed; returns whether anything changed.
     fn settle(&mut self) -> bool {
         let consumed = self.half.consumed_by_peer();
         let fresh = consumed - self.settled;
@@ -84,7 +84,7 @@ impl Connection {
         fresh > 0
     }
 
-    /// Moves what fits from the send queue to the ring and ends the direction when it is time.
+    /// Moves as much as fits from the send queue to the ring, and ends the direction when it is time.
     fn flush(&mut self) -> usize {
         let count = self.half.room().min(self.queue.len());
         if count > 0 {
@@ -175,7 +175,7 @@ impl InProcess {
 
     fn serve_connecting(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) -> usize {
         let Some(connection) = self.connections.get_mut(endpoint) else { return 0 };
-        // The end first: an answer that came before it is then surely seen.
+        // The end first: an earlier answer is then certainly visible.
         let end = connection.half.peer_end();
         let cause = match (connection.half.answer(), end) {
             (Answer::Accepted, _) => {
@@ -194,7 +194,7 @@ impl InProcess {
 }
 
 impl Connection {
-    /// Receives, sends and notices the end; returns the work done and the last event, if this was the end.
+    /// Receives, sends and detects the end; returns the work done and the last event, if this was the end.
     fn serve_open(&mut self, endpoint: Endpoint, batch: usize, events: &mut Vec<Event>) -> (usize, Option<Event>) {
         let end = self.half.peer_end();
         if end == End::Gone {
@@ -228,7 +228,7 @@ impl Connection {
         (work, None)
     }
 
-    /// Both directions have ended, or the peer is no longer there to receive.
+    /// Whether both directions have ended, or the peer can no longer receive.
     fn is_over(&self) -> bool {
         let is_closed = self.state == State::Closing && self.queue.is_empty();
         self.ends.are_over() || (!self.ends.may_receive() && (is_closed || self.half.is_abandoned()))
@@ -383,7 +383,7 @@ impl Dispatcher for InProcess {
     }
 
     fn abort(&mut self, endpoint: Endpoint) {
-        // Dropping the half is what the peer sees.
+        // The peer detects the drop of this half.
         self.connections.remove(endpoint);
         self.pending.retain(|event| event.endpoint() != endpoint);
     }
@@ -436,7 +436,7 @@ impl Drop for InProcess {
     }
 }
 
-/// How a connection request was answered.
+/// The answer to a connection request.
 #[derive(Copy, Clone, PartialEq, Eq)]
 #[repr(u8)]
 enum Answer {
@@ -450,15 +450,15 @@ enum Answer {
 #[repr(u8)]
 enum End {
     Open = 0,
-    /// Everything was sent and nothing more comes.
+    /// Everything was sent and no bytes follow.
     Closed = 1,
-    /// The side is gone; what it sent is lost.
+    /// The side is gone; its bytes are lost.
     Gone = 2,
     /// Everything was sent, and the side is still there to receive.
     Finished = 3,
 }
 
-/// What travels.
+/// An element of a ring.
 enum Item {
     Slice(Slice),
     Parcel(Parcel),
@@ -479,12 +479,12 @@ impl Item {
     }
 }
 
-/// What concerns one direction; each on a cache line of its own (two, since they are fetched in pairs).
+/// The state of one direction, on separate cache lines (pairs of them, since they are fetched in pairs).
 #[repr(align(128))]
 struct Direction {
-    /// Bytes that the receiver took so far; written by the receiver alone.
+    /// Number of bytes that the receiver took; written only by the receiver.
     consumed: AtomicU64,
-    /// The sender sleeps and wants to know when the receiver takes something.
+    /// Set while the sender sleeps until the receiver takes something.
     wants_room: Sleeper,
     end: AtomicU8,
 }
@@ -497,9 +497,9 @@ impl Direction {
 
 struct Link {
     answer: AtomicU8,
-    /// By sending side.
+    /// Indexed by sending side.
     directions: [Direction; 2],
-    /// The numbers of the dispatchers and what wakes them.
+    /// The numbers of the dispatchers and their bells.
     ends: [(u32, Arc<Doorbell>); 2],
 }
 
@@ -511,7 +511,8 @@ struct Half {
     incoming: Consumer<Item>,
 }
 
-/// A connection between two dispatchers, each a number and a bell: first the connecting side, then the accepting one.
+/// Makes a connection between two dispatchers, each a number and a bell: first the connecting side, then the accepting
+/// one.
 fn pair(connector: (u32, Arc<Doorbell>), acceptor: (u32, Arc<Doorbell>), ring_items: usize) -> (Half, Half) {
     let (there, at_acceptor) = RingBuffer::new(ring_items);
     let (back, at_connector) = RingBuffer::new(ring_items);
@@ -548,7 +549,8 @@ impl Half {
         self.notify_peer();
     }
 
-    /// How the other side ended. Look at this first and at the ring second: what it sent before is in there.
+    /// The way in which the other side ended. Read this first and the ring second, so that all bytes sent before are
+    /// seen.
     fn peer_end(&self) -> End {
         match self.link.directions[1 - self.side].end.load(Ordering::Acquire) {
             0 => End::Open,
@@ -564,7 +566,7 @@ impl Half {
         self.notify_peer();
     }
 
-    /// Ends the own direction as [`Half::end`] does, and goes on receiving.
+    /// Ends the own direction like [`Half::end`], and continues to receive.
     fn finish(&self) {
         self.link.directions[self.side].end.store(End::Finished as u8, Ordering::Release);
         self.notify_peer();
@@ -574,12 +576,12 @@ impl Half {
         self.link.directions[self.side].end.load(Ordering::Relaxed) == End::Closed as u8
     }
 
-    /// The other side is gone: nothing is taken any more.
+    /// Whether the other side is gone, so that nothing is taken any more.
     fn is_abandoned(&self) -> bool {
         self.outgoing.is_abandoned()
     }
 
-    /// Items that can be pushed now.
+    /// Number of items that can be pushed now.
     fn room(&self) -> usize {
         self.outgoing.slots()
     }
@@ -596,7 +598,7 @@ impl Half {
         self.incoming.is_empty()
     }
 
-    /// Takes up to `most` items; returns how many. The sender is woken if it waits for room.
+    /// Takes up to `most` items; returns their number. Wakes the sender if it waits for room.
     fn take(&mut self, most: usize, mut each: impl FnMut(Item)) -> usize {
         let count = self.incoming.slots().min(most);
         if count == 0 {
@@ -617,13 +619,13 @@ impl Half {
         count
     }
 
-    /// Bytes of the own direction that the other side took so far.
+    /// Number of bytes of the own direction that the other side took.
     fn consumed_by_peer(&self) -> u64 {
         self.link.directions[self.side].consumed.load(Ordering::Acquire)
     }
 
-    /// Asks to be woken when the other side takes something; to be called after [`Doorbell::arm`] and before
-    /// the last look at [`Half::room`].
+    /// Requests a wake-up when the other side takes something. Call it after [`Doorbell::arm`] and before the last
+    /// check of [`Half::room`].
     fn want_room(&self) {
         self.link.directions[self.side].wants_room.fall_asleep();
     }
@@ -638,7 +640,7 @@ impl Drop for Half {
     }
 }
 
-/// The network of one process: its dispatchers find each other by name. Clones are the same network.
+/// The network of one process: its dispatchers find each other by name. Clones refer to the same network.
 #[derive(Clone, Default)]
 pub struct InProcessNetwork {
     names: Arc<Mutex<Names>>,
@@ -651,13 +653,13 @@ struct Names {
     next_dispatcher: u32,
 }
 
-/// Connection requests on their way to one dispatcher.
+/// Pending connection requests to one dispatcher.
 struct Inbox {
     /// The dispatcher's number.
     number: u32,
     doorbell: Arc<Doorbell>,
     waiting: AtomicUsize,
-    /// `None` when the dispatcher is gone.
+    /// `None` after the dispatcher is dropped.
     requests: Mutex<Option<Vec<Request>>>,
 }
 
@@ -668,17 +670,17 @@ struct Request {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one of these is held, and each change is a single step anyway.
+    // No code panics while it holds such a lock, and each change is a single step anyway.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl InProcessNetwork {
-    /// A network without names.
+    /// Makes a network without names.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A dispatcher of this network. It may move to another thread.
+    /// Makes a dispatcher of this network. It may move to another thread.
     pub fn dispatcher(&self, config: InProcessConfig) -> io::Result<InProcess> {
         let number = {
             let mut names = lock(&self.names);
@@ -690,7 +692,7 @@ impl InProcessNetwork {
         Ok(InProcess::new(self.clone(), config, Arc::new(inbox)))
     }
 
-    /// Enters a name; returns it with its `:0` replaced.
+    /// Registers a name; returns it with its `:0` replaced.
     fn listen(&self, address: &str, service_point: ServicePoint, inbox: &Arc<Inbox>) -> Result<String, EndpointError> {
         let mut names = lock(&self.names);
         let mut name = address.to_owned();
@@ -714,14 +716,14 @@ impl InProcessNetwork {
         lock(&self.names).listeners.remove(name);
     }
 
-    /// Finds the listener at this name.
+    /// Finds the listener with this name.
     fn find(&self, name: &str) -> Option<(ServicePoint, Arc<Inbox>)> {
         lock(&self.names).listeners.get(name).map(|(service_point, inbox)| (*service_point, Arc::clone(inbox)))
     }
 }
 
 impl Inbox {
-    /// Leaves a request. If the dispatcher is gone, the request is dropped, which its other side sees.
+    /// Adds a request. If the dispatcher is gone, the request is dropped, which its other side detects.
     fn leave(&self, request: Request) {
         if let Some(requests) = lock(&self.requests).as_mut() {
             requests.push(request);
@@ -734,7 +736,7 @@ impl Inbox {
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes every request.
+    /// Takes all requests.
     fn take(&self, mut each: impl FnMut(Request)) {
         if self.is_empty() {
             return;
@@ -744,7 +746,7 @@ impl Inbox {
         requests.iter_mut().flat_map(|requests| requests.drain(..)).for_each(&mut each);
     }
 
-    /// Refuses all further requests; waiting ones are dropped.
+    /// Refuses all further requests, and drops waiting ones.
     fn shut(&self) {
         let requests = lock(&self.requests).take();
         drop(requests);

@@ -2,7 +2,7 @@
 //! sleeping and clocks, and a simulated twin of each.
 //!
 //! ```text
-//!      layer: posted work, cookies, framers, handlers, threads by task (paper 3, for programs of one's own)
+//!      layer: posted work, cookies, framers, handlers, threads by task (paper 3, for user programs)
 //!                                     │
 //!                         Dispatcher (endpoint.rs): events out, slices in
 //!          ┌──────────────────────────┼──────────────────────────┐
@@ -14,10 +14,10 @@
 //!     thread: where and how the calling thread runs
 //! ```
 //!
-//! Packets, which may be lost and have no connection, have an interface of their own: [`packet`].
+//! Packets, which may be lost and have no connection, have a separate interface: [`packet`].
 //!
-//! Everything that decides stays out of here: the machines of `flow` get what these mechanisms report.
-//! One conformance suite (`tests/suites/conformance`) runs over every mechanism.
+//! Decisions are made elsewhere: the machines of `flow` get the reports of these mechanisms. One conformance suite
+//! (`tests/suites/conformance`) runs over every mechanism.
 
 pub mod clock;
 pub mod disk;

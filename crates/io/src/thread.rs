@@ -1,34 +1,34 @@
-//! What a thread asks of the kernel for itself: the CPUs it runs on, its turn among others, and where its own memory
-//! comes from. Each call is for the calling thread alone.
+//! Settings of a thread in the kernel: its CPUs, its scheduling, and the source of its memory. Each call affects only
+//! the calling thread.
 #![allow(unsafe_code)]
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// How the kernel's scheduler treats a thread (sched(7)).
+/// The kernel's scheduling policy of a thread (sched(7)).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Scheduling {
-    /// As all others.
+    /// The default.
     Other,
-    /// As all others, but never ahead of one that just woke up.
+    /// Like the default, but never ahead of a thread that just woke up.
     Batch,
-    /// When no other thread wants the CPU.
+    /// Only when no other thread wants the CPU.
     Idle,
-    /// Before all that is not real-time, until it sleeps; with a priority of 1 to 99.
+    /// Before all threads that are not real-time, until it sleeps; with a priority of 1 to 99.
     Fifo(u8),
-    /// As `Fifo`, but taking turns with others of its priority.
+    /// As `Fifo`, but in turns with others of its priority.
     RoundRobin(u8),
 }
 
-/// NUMA nodes that a mask can name: as many as the kernel can have.
+/// Number of NUMA nodes in a mask: the kernel's maximum.
 const NODES: usize = 1024;
 const WORD: usize = usize::BITS as usize;
 
-/// Lets the calling thread run on these CPUs alone.
+/// Restricts the calling thread to these CPUs.
 ///
 /// # Errors
-/// `InvalidInput` where none of them is there for this process.
+/// `InvalidInput` if this process has none of them.
 pub fn run_on(cpus: impl IntoIterator<Item = u32>) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {
@@ -40,11 +40,11 @@ pub fn run_on(cpus: impl IntoIterator<Item = u32>) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Has the calling thread scheduled like this.
+/// Sets the scheduling of the calling thread.
 ///
 /// # Errors
-/// `PermissionDenied` where real-time scheduling needs a right that the process lacks (`CAP_SYS_NICE`, or a limit of
-/// real-time priority as high as that asked for).
+/// `PermissionDenied` if real-time scheduling needs a right that the process lacks (`CAP_SYS_NICE`, or a limit of
+/// real-time priority at least as high as the requested one).
 pub fn schedule(scheduling: Scheduling) -> io::Result<()> {
     let (policy, priority) = match scheduling {
         Scheduling::Other => (libc::SCHED_OTHER, 0),
@@ -59,16 +59,16 @@ pub fn schedule(scheduling: Scheduling) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Takes what the calling thread allocates from now on from this NUMA node, as long as there is any.
+/// Allocates the calling thread's memory from this NUMA node from now on, as long as the node has any.
 ///
 /// # Errors
-/// `InvalidInput` where there is no such node; `PermissionDenied` in containers that do not allow the call.
+/// `InvalidInput` if there is no such node; `PermissionDenied` in containers that do not allow the call.
 pub fn prefer_memory_of(node: u32) -> io::Result<()> {
     let node = node as usize;
     let mut mask = [0_usize; NODES / WORD];
     *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
     // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than the number passed), and changes
-    // only where later pages of this thread come from.
+    // only the source of later pages of this thread.
     let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, mask.as_ptr(), NODES + 1) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -77,7 +77,7 @@ pub fn prefer_memory_of(node: u32) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What the kernel says of the calling thread: policy and priority (fields 41 and 40 of proc_pid_stat(5)).
+    /// The kernel's policy and priority of the calling thread (fields 41 and 40 of proc_pid_stat(5)).
     fn scheduled() -> (i32, u8) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux has it");
         let behind_name: Vec<&str> =
@@ -86,7 +86,7 @@ mod tests {
         (number(38).into(), number(37))
     }
 
-    /// On a thread of its own, so that no other test is scheduled like this.
+    /// Runs on a separate thread, so that no other test is scheduled like this.
     fn on_a_thread(what: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(what).join()).expect("no assertion failed");
     }

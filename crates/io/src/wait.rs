@@ -24,28 +24,28 @@ impl Waker {
     }
 }
 
-/// Descriptors that are listed at every sleep, the bell and the crowd among them.
+/// Number of descriptors that are listed at every sleep, including the bell and the crowd.
 const LISTED: usize = 16;
 
-/// What one thread rings and another one, whose [`Waiter`] watches it, wakes up by: a card's interrupt.
+/// A bell that one thread rings to wake another one, whose [`Waiter`] watches it: a card's interrupt.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<OwnedFd>);
 
 impl Bell {
-    /// A bell that was not rung.
+    /// Makes a bell that was not rung.
     ///
     /// # Errors
-    /// Where the system gives no descriptor.
+    /// If the system has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(new_bell()?)))
     }
 
-    /// Rings it, however often before it is heard.
+    /// Rings the bell. Several rings before it is silenced count as one.
     pub fn ring(&self) {
         ring(self.0.as_fd());
     }
 
-    /// It was heard, and can be slept on again.
+    /// Silences the bell, so that a sleep can wait for it again.
     pub fn silence(&self) {
         silence(self.0.as_fd());
     }
@@ -64,29 +64,30 @@ impl AsFd for Bell {
     }
 }
 
-/// Where one thread sleeps. Sleeping allocates nothing.
+/// The place where one thread sleeps. Sleeping allocates nothing.
 ///
-/// The first few descriptors are listed at each sleep. An epoll that watches them would save that, but each byte that
-/// comes would have to climb through it while the thread is awake, in the sender's time where both are on one machine:
-/// 7 % of a stream of 64 KiB sends.
+/// The first few descriptors are listed at each sleep. An epoll that watches them would avoid that, but then each
+/// arriving byte would have to be processed by it while the thread is awake. That takes the sender's time if both are
+/// on one machine: 7 % of a stream of 64 KiB sends.
 #[derive(Debug)]
 pub struct Waiter {
     watched: Vec<OwnedFd>,
-    /// An epoll of those for which there is no room in the list.
+    /// An epoll of the descriptors for which there is no room in the list.
     crowd: Option<OwnedFd>,
     bell: Arc<OwnedFd>,
-    /// What is watched is a single dispatcher with an [`OwnWait`](crate::endpoint::OwnWait), which hears the bell too.
+    /// Whether it watches a single dispatcher with an [`OwnWait`](crate::endpoint::OwnWait), which also watches the
+    /// bell.
     is_own: bool,
 }
 
 impl Waiter {
-    /// A waiter that watches nothing but its own [`Waker`].
+    /// Makes a waiter that watches nothing but its own [`Waker`].
     pub fn new() -> io::Result<Self> {
         Ok(Self { watched: Vec::with_capacity(LISTED), crowd: None, bell: Arc::new(new_bell()?), is_own: false })
     }
 
-    /// A waiter for a thread that serves this dispatcher alone, which may be woken by these bells too. The thread sleeps
-    /// by [`wait_in`](Self::wait_in).
+    /// Makes a waiter for a thread that serves only this dispatcher and can also be woken by these bells. The thread
+    /// sleeps by [`wait_in`](Self::wait_in).
     pub fn of(dispatcher: &mut dyn Dispatcher, bells: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let mut waiter = Self::new()?;
         for descriptor in dispatcher.wait_descriptor().iter().chain(bells) {
@@ -100,8 +101,8 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Watches a [`wait_descriptor`](crate::Dispatcher::wait_descriptor) from now on: a duplicate of it, so that it may be
-    /// closed. Watching one twice is no error.
+    /// Watches a [`wait_descriptor`](crate::Dispatcher::wait_descriptor) from now on. Watches a duplicate, so that the
+    /// original may be closed. Watching a descriptor twice is no error.
     pub fn watch(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         // No longer a single dispatcher.
         self.is_own = false;
@@ -117,23 +118,23 @@ impl Waiter {
         Ok(())
     }
 
-    /// What wakes this waiter.
+    /// Returns a handle that wakes this waiter.
     pub fn waker(&self) -> Waker {
         Waker { bell: Arc::clone(&self.bell) }
     }
 
-    /// Sleeps until a watched descriptor is readable, the waker was used, or `timeout` is over (`None` for
-    /// no end). Returns whether it was woken before the time was over.
+    /// Sleeps until a watched descriptor is readable, the waker was used, or `timeout` has passed (`None` for no
+    /// limit). Returns whether it was woken before the time-out.
     ///
-    /// Call [`prepare_wait`](crate::Dispatcher::prepare_wait) of every dispatcher before, and sleep only if
-    /// all of them agree.
+    /// Call [`prepare_wait`](crate::Dispatcher::prepare_wait) of every dispatcher before, and sleep only if all return
+    /// true.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let timeout = timeout.map(timespec);
         let others = self.crowd.iter().chain(&self.watched);
         let all = core::iter::once(&*self.bell).chain(others);
         let mut listed: ArrayVec<PollFd<'_>, LISTED> =
             all.take(LISTED).map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
-        // An interrupted sleep counts as woken: the caller looks around and sleeps again.
+        // An interrupted sleep counts as woken: the caller checks for work and sleeps again.
         let woken = !matches!(rustix::event::poll(&mut listed, timeout.as_ref()), Ok(0));
         if listed[0].revents().contains(PollFlags::IN) {
             silence(self.bell.as_fd());
@@ -141,8 +142,8 @@ impl Waiter {
         woken
     }
 
-    /// As [`wait`](Self::wait), at a waiter that was made [`of`](Self::of) this dispatcher: in the dispatcher's own call if
-    /// it has one and nothing else was watched since.
+    /// As [`wait`](Self::wait), for a waiter that was made [`of`](Self::of) this dispatcher: in the dispatcher's own
+    /// call if it has one and nothing else was watched since.
     pub fn wait_in(&self, dispatcher: &mut dyn Dispatcher, timeout: Option<Duration>) -> bool {
         match dispatcher.own_wait() {
             Some(own) if self.is_own => own.wait(timeout),
@@ -151,19 +152,19 @@ impl Waiter {
     }
 }
 
-/// How long a thread has had nothing to do: it looks again for a while before it sleeps. To wake it costs as much, and
-/// most of that is paid by the other side: a thread that sends to one on another processor has to interrupt it.
+/// How long a thread has had nothing to do: it polls for a while before it sleeps. Waking it costs as much, and the
+/// other side pays most of that: a thread that sends to a thread on another processor has to interrupt it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Idle {
     since: Option<Instant>,
 }
 
 impl Idle {
-    /// For so long it looks again.
+    /// How long the thread polls before it sleeps.
     pub const LOOKS: Duration = Duration::from_micros(20);
 
-    /// Takes note of a turn at `now` with so much work; whether the thread may sleep. After a sleep that brought nothing
-    /// it may sleep again at once.
+    /// Records a turn at `now` with this amount of work; returns whether the thread may sleep. After a sleep without
+    /// work it may sleep again at once.
     pub fn is_long_enough(&mut self, now: Instant, work: usize) -> bool {
         if work > 0 {
             self.since = None;
@@ -173,7 +174,7 @@ impl Idle {
     }
 }
 
-/// As the kernel wants it; for ever if it is longer than that.
+/// Converts a time-out for the kernel; no limit if it is too long for that.
 pub(crate) fn timespec(timeout: Duration) -> Timespec {
     Timespec { tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX), tv_nsec: timeout.subsec_nanos().into() }
 }
@@ -185,13 +186,13 @@ pub(crate) fn new_bell() -> io::Result<OwnedFd> {
 
 /// Makes the bell readable.
 pub(crate) fn ring(bell: BorrowedFd<'_>) {
-    // The only possible failure is a counter that is full: then it is readable already.
+    // The only possible failure is a full counter: the bell is then readable already.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 /// Makes the bell unreadable.
 pub(crate) fn silence(bell: BorrowedFd<'_>) {
-    // Fails if the bell was not rung, which is what is wanted.
+    // Fails if the bell was not rung, which is the wanted state.
     let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }
 

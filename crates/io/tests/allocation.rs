@@ -1,4 +1,4 @@
-//! Data paths allocate nothing once they run: endpoints (TCP, in-process), packets and the disk, in a process of its own
+//! Data paths allocate nothing once they run: endpoints (TCP, in-process), packets and the disk, in a separate process
 //! with a counting allocator.
 #![allow(unsafe_code)]
 
@@ -24,10 +24,10 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator; counting touches no memory that it manages.
+// SAFETY: all calls are passed on to the system's allocator; counting touches no memory that it manages.
 unsafe impl GlobalAlloc for Counting {
     /// # Safety
-    /// As the trait asks for.
+    /// As required by the trait.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending counts no more.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     /// # Safety
-    /// As the trait asks for.
+    /// As required by the trait.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(pointer, layout) }
@@ -46,7 +46,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A block of 64 KiB whose slices are sent again and again.
+/// A block of 64 KiB whose slices are sent repeatedly.
 fn master(pool: &mut Pool) -> Slice {
     let mut loan = pool.loan(Owner::SHARED).expect("the pool's only block");
     loan.commit(64 << 10);
@@ -60,7 +60,7 @@ fn message(master: &Slice, into: &mut Vec<Slice>) {
     }
 }
 
-/// Two dispatchers of which the first sends as much as it can and the second takes it.
+/// Two dispatchers: the first sends as much as it can and the second receives it.
 struct Traffic<D> {
     dispatchers: [D; 2],
     sender: Endpoint,
@@ -83,7 +83,7 @@ impl<D: Dispatcher> Traffic<D> {
             if self.message.is_empty() {
                 message(&self.master, &mut self.message);
             }
-            // Closed until it is established, full when it is: either way it is tried again.
+            // Closed until it is established, and full when its queue is: it is retried in either case.
             let _ = self.dispatchers[0].send(self.sender, &mut self.message);
             for dispatcher in &mut self.dispatchers {
                 dispatcher.poll(MonotonicClock.now(), &mut self.events);

@@ -1,4 +1,4 @@
-//! What it costs to cut a fragment from a received stream and to drop it again, in nanoseconds.
+//! Measures the cost to cut a fragment from a received stream and to drop it again, in nanoseconds.
 //!
 //! `cargo run --release -p ropewalk-memory --example cut_and_drop`
 
@@ -13,7 +13,7 @@ const FRAGMENT: usize = 2 << 10;
 const FRAGMENTS: usize = 2_000_000;
 const REPEATS: usize = 9;
 
-/// Runs `work` some times and prints the median of the time for each of its steps.
+/// Runs `work` several times and prints the median of the time for each of its steps.
 fn measure(name: &str, steps: usize, mut work: impl FnMut()) {
     let mut times: Vec<f64> = (0..REPEATS)
         .map(|_| {
@@ -78,7 +78,7 @@ fn in_one_thread(pool: &mut Pool) {
     measure("cut 2 KiB, chained by 16, drop", FRAGMENTS, || {
         let (mut event, mut count) = (Payload::default(), 0);
         cut(pool, FRAGMENTS, FRAGMENT, BLOCK, |payload| {
-            // As fragments of different sources are: never neighbours.
+            // Like fragments of different sources: never adjacent.
             let mut slices = payload.into_slices();
             slices.by_ref().for_each(|mut slice| {
                 slice.truncate(FRAGMENT - 8);
@@ -100,7 +100,7 @@ fn on_two_threads(pool: &mut Pool) {
         cut(pool, FRAGMENTS, FRAGMENT, BLOCK, |payload| {
             batch.push(payload);
             if batch.len() == 256 {
-                // The other side lives until the sender is dropped.
+                // The receiver lives until the sender is dropped.
                 let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(256)));
             }
         });

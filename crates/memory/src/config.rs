@@ -1,35 +1,35 @@
-//! What a pool is to be, what it became, and why it could not.
+//! Configuration of a pool, its report, and its errors.
 
 use std::io;
 
-/// Where a pool's bytes come from.
+/// Source of a pool's memory.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum MemoryKind {
-    /// The allocator. For tests and tools: neither huge pages nor a NUMA node are asked for.
+    /// The allocator. For tests and tools: without huge pages and NUMA binding.
     Heap,
     /// An anonymous mapping of this process.
     Anonymous,
-    /// An anonymous file, which other processes can be given to map.
+    /// An anonymous file, which other processes can map.
     Memfd,
 }
 
-/// Whether huge pages are tried.
+/// Whether to try huge pages.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum HugePages {
-    /// 2 MiB huge pages if there are any, else transparent ones, else plain pages.
+    /// 2 MiB huge pages if available, else transparent ones, else plain pages.
     Auto,
     /// Plain pages only.
     Never,
 }
 
-/// What a pool is to be.
+/// Configuration of a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolConfig {
-    /// For people: reports and metrics.
+    /// Name for reports and metrics.
     pub name: String,
-    /// Where the bytes come from.
+    /// Source of the memory.
     pub memory: MemoryKind,
-    /// Whether huge pages are tried.
+    /// Whether to try huge pages.
     pub huge_pages: HugePages,
     /// Bytes of a block, from 1 to 2^31.
     pub block_size: usize,
@@ -37,7 +37,7 @@ pub struct PoolConfig {
     pub blocks: usize,
     /// The NUMA node that the memory must lie on; `None` leaves it to the kernel.
     pub numa_node: Option<u16>,
-    /// Whether its pages are to stay in memory once they are present, never moved out to a disk.
+    /// Whether to lock pages in memory once they are present, so that they are never swapped out.
     pub lock: bool,
 }
 
@@ -48,7 +48,7 @@ impl PoolConfig {
         Self { name: name.to_owned(), memory, huge_pages, block_size, blocks, numa_node: None, lock: false }
     }
 
-    /// A pool for data: an anonymous mapping with huge pages where there are any, on any NUMA node.
+    /// A pool for data: an anonymous mapping with huge pages if available, on any NUMA node.
     pub fn anonymous(name: &str, block_size: usize, blocks: usize) -> Self {
         let (memory, huge_pages) = (MemoryKind::Anonymous, HugePages::Auto);
         Self { name: name.to_owned(), memory, huge_pages, block_size, blocks, numa_node: None, lock: false }
@@ -64,21 +64,21 @@ impl PoolConfig {
     }
 }
 
-/// Which pages a pool got.
+/// Kind of pages of a pool.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PageKind {
     /// Memory of the allocator, with any pages.
     Heap,
     /// Pages of the machine's base size.
     Plain,
-    /// The kernel was asked for transparent huge pages, and the mapping has some.
+    /// Transparent huge pages: the kernel was asked for them, and the mapping has some.
     Transparent,
     /// Reserved huge pages of 2 MiB.
     Huge2MiB,
 }
 
 impl PageKind {
-    /// A word for reports.
+    /// Name for reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
@@ -89,41 +89,41 @@ impl PageKind {
     }
 }
 
-/// What a pool became.
+/// Properties of the memory that a pool got.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolReport {
     /// The configured name.
     pub name: String,
-    /// Where the bytes come from.
+    /// Source of the memory.
     pub memory: MemoryKind,
-    /// Which pages they lie on.
+    /// Kind of pages.
     pub pages: PageKind,
     /// Bytes on huge pages, of either kind, when the pool was made.
     pub huge_bytes: usize,
-    /// The NUMA node of every page that was touched, as the kernel says it; `None` if none was asked for.
+    /// The NUMA node of every touched page, as reported by the kernel; `None` if none was requested.
     pub numa_node: Option<u16>,
-    /// Whether its pages stay in memory.
+    /// Whether the pages are locked in memory.
     pub lock: Lock,
     /// Bytes mapped, rounded up to whole pages.
     pub bytes: usize,
 }
 
-/// Whether a pool's pages stay in memory once they are present.
+/// Whether a pool's pages are locked in memory once they are present.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Lock {
-    /// It was not requested.
+    /// Not requested.
     NotAsked,
-    /// They do.
+    /// Locked.
     Held,
-    /// The kernel refused: it needs `CAP_IPC_LOCK`, or a higher limit of locked memory. The pool is as good without.
+    /// The kernel refused: locking needs `CAP_IPC_LOCK`, or a higher limit of locked memory. The pool works without it.
     Refused,
 }
 
-/// Why there is no such pool or quota.
+/// Error of making a pool or a quota.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// A size is zero or beyond what a pool can have.
+    /// A size is zero or larger than the limit.
     #[error(
         "pool `{name}`: {blocks} blocks of {block_size} bytes cannot be: at least one block of 1 to 2147483648 bytes, \
          and less than 2^32 blocks"
@@ -131,29 +131,29 @@ pub enum PoolError {
     Size {
         /// The pool.
         name: String,
-        /// Blocks asked for.
+        /// Requested number of blocks.
         blocks: usize,
-        /// Bytes of a block asked for.
+        /// Requested bytes of a block.
         block_size: usize,
     },
-    /// This process has as many pools as it can have.
+    /// The process has reached its limit of pools.
     #[error("pool `{name}`: this process has {most} pools already")]
     TooManyPools {
         /// The pool.
         name: String,
-        /// The most that there can be.
+        /// The limit.
         most: usize,
     },
-    /// The system gave no memory.
+    /// The system has no memory.
     #[error("pool `{name}`: no memory of {bytes} bytes ({call}): {source}; use fewer or smaller blocks")]
     Memory {
         /// The pool.
         name: String,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
         /// The call that failed.
         call: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Memory of the allocator cannot be bound to a NUMA node.
@@ -167,9 +167,9 @@ pub enum PoolError {
     NoSuchNode {
         /// The pool.
         name: String,
-        /// The node asked for.
+        /// The requested node.
         node: u16,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The memory was bound to a node but lies elsewhere.
@@ -177,9 +177,9 @@ pub enum PoolError {
     WrongNode {
         /// The pool.
         name: String,
-        /// The node asked for.
+        /// The requested node.
         node: u16,
-        /// Number of pages that lie elsewhere.
+        /// Number of pages elsewhere.
         pages: usize,
     },
     /// More blocks were to be reserved than are left.
@@ -187,7 +187,7 @@ pub enum PoolError {
     Quota {
         /// The pool.
         name: String,
-        /// Blocks asked for.
+        /// Requested number of blocks.
         asked: usize,
         /// Blocks that are neither reserved nor lent.
         left: usize,

@@ -1,4 +1,4 @@
-//! The counter page: numbers that one thread writes and any process may read, while the thread runs or after it died.
+//! The counter page: numbers that one thread writes and any process may read, while the thread runs or after it ended.
 //!
 //! A page in a file looks like this, in the byte order of the machine that wrote it:
 //!
@@ -6,8 +6,8 @@
 //!  0         8         12       16       20      64               a multiple of 128
 //!  │ magic   │ version │ cells  │ bytes  │ zeros │ text, zeros    │ cells of 8 bytes each ... │
 //! ```
-//! The text says what the cells are, and is written once. While the writer lives it holds a lock on the file. The
-//! kernel drops the lock however the process ends, so that a later process with the same number is not taken for the
+//! The text describes the cells and is written once. The writer holds a lock on the file as long as it runs. The kernel
+//! releases the lock however the process ends, so that a later process with the same number is not taken for the
 //! writer.
 #![allow(unsafe_code)]
 
@@ -27,9 +27,9 @@ const MAGIC: &[u8; 8] = b"RWcounts";
 const VERSION: u32 = 2;
 /// Bytes before the text.
 const HEADER: usize = 64;
-/// More cells than any page has: bounds what a broken header can make a reader allocate.
+/// More cells than any page has: bounds the allocation that a broken header can cause in a reader.
 const MOST_CELLS: usize = 1 << 22;
-/// A longer text than any page has, for the same reason.
+/// Longer than the text of any page, for the same reason.
 const LONGEST_TEXT: usize = 1 << 22;
 /// Two cache lines, which processors fetch together.
 const LINES: usize = 128;
@@ -37,8 +37,8 @@ const CELLS_IN_LINES: usize = LINES / 8;
 
 /// A fixed array of counters, written by one thread and read by any.
 ///
-/// Clones are handles of the same page. [`CounterPage::add`] is a load and a store, not an atomic addition:
-/// each cell must have one writing thread, or counts get lost. No two pages share a cache line.
+/// Clones are handles of the same page. [`CounterPage::add`] is a load and a store, not an atomic addition: each cell
+/// must have exactly one writing thread, or counts get lost. No two pages share a cache line.
 #[derive(Clone)]
 pub struct CounterPage {
     cells: NonNull<AtomicU64>,
@@ -47,7 +47,7 @@ pub struct CounterPage {
     _memory: Arc<CellMemory>,
 }
 
-/// The memory of the cells, as long as any handle lives.
+/// The memory of the cells, which lives as long as any handle.
 enum CellMemory {
     Heap {
         base: NonNull<u8>,
@@ -61,7 +61,7 @@ enum CellMemory {
     },
 }
 
-// SAFETY: cells are atomics; the memory stays where it is until the last handle is gone.
+// SAFETY: cells are atomics; the memory stays where it is until the last handle is dropped.
 unsafe impl Send for CellMemory {}
 // SAFETY: as above.
 unsafe impl Sync for CellMemory {}
@@ -71,7 +71,7 @@ unsafe impl Send for CounterPage {}
 unsafe impl Sync for CounterPage {}
 
 impl CounterPage {
-    /// A page of `cells` zeros in this process.
+    /// Makes a page of `cells` zeros in this process.
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -83,14 +83,14 @@ impl CounterPage {
         Self { cells: base.cast(), length: cells, _memory: Arc::new(CellMemory::Heap { base, layout }) }
     }
 
-    /// A page of `cells` zeros in the file at `path`, which appears there complete, in place of any file that
-    /// was there, with a text that says what they are. It outlives the process, however that ends.
+    /// Makes a page of `cells` zeros in the file at `path`, with a text that describes them. The file appears there
+    /// complete and replaces any older one. It outlives the process, however that ends.
     ///
     /// Choose a directory in memory (`/run`, `/dev/shm`) so that writing never waits for a disk. Every user may read
-    /// the file, and no other user write it: truncating it ends this process.
+    /// the file, but no other user may write it: truncating it ends this process.
     ///
     /// # Errors
-    /// More than 2^22 cells or bytes of text, or what the system says about the file.
+    /// More than 2^22 cells or bytes of text, or an error of the system.
     pub fn create(path: &Path, text: &str, cells: usize) -> io::Result<Self> {
         if cells > MOST_CELLS || text.len() > LONGEST_TEXT {
             let message = "a counter page has at most 2^22 cells and bytes of text";
@@ -107,7 +107,7 @@ impl CounterPage {
         start[12..16].copy_from_slice(&(cells as u32).to_ne_bytes());
         start[16..20].copy_from_slice(&(text.len() as u32).to_ne_bytes());
         start[HEADER..HEADER + text.len()].copy_from_slice(text.as_bytes());
-        // Written rather than extended: a full disk is then an error here and not the end of the process later.
+        // Written rather than extended: a full disk is then an error here and does not end the process later.
         (&fresh.file).write_all(&start)?;
         (&fresh.file).write_all(&vec![0; bytes - first])?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -120,12 +120,12 @@ impl CounterPage {
         Ok(Self { cells: first, length: cells, _memory: memory })
     }
 
-    /// Opens the page of another process, or of one that is gone, for reading.
+    /// Opens the page of another process, running or ended, for reading.
     ///
-    /// The file is read and not mapped: one that is cut short gives an error instead of a signal.
+    /// The file is read and not mapped: a truncated file gives an error instead of a signal.
     ///
     /// # Errors
-    /// `InvalidData` if it is no counter page, or what the system says about the file.
+    /// `InvalidData` if it is no counter page, or an error of the system.
     pub fn open(path: &Path) -> io::Result<CounterFile> {
         CounterFile::open(path)
     }
@@ -135,12 +135,12 @@ impl CounterPage {
         unsafe { core::slice::from_raw_parts(self.cells.as_ptr(), self.length) }
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.length
     }
 
-    /// Sets a cell. For its one writing thread.
+    /// Sets a cell. Only for its writing thread.
     ///
     /// # Panics
     /// If there is no such cell.
@@ -149,7 +149,7 @@ impl CounterPage {
         self.all()[cell].store(value, Ordering::Relaxed);
     }
 
-    /// Adds to a cell. For its one writing thread.
+    /// Adds to a cell. Only for its writing thread.
     ///
     /// # Panics
     /// If there is no such cell.
@@ -168,7 +168,7 @@ impl CounterPage {
         self.all()[cell].load(Ordering::Relaxed)
     }
 
-    /// All cells, one after the other: each is right, but they may be of different moments.
+    /// Returns all cells. Each value is right, but they may be of different times.
     pub fn snapshot(&self) -> Vec<u64> {
         self.all().iter().map(|cell| cell.load(Ordering::Relaxed)).collect()
     }
@@ -206,7 +206,7 @@ impl Fresh {
         let mut path = target.as_os_str().to_owned();
         path.push(format!(".new{}", std::process::id()));
         let path = PathBuf::from(path);
-        // What is there was left behind by a process of the same number that died in this very place.
+        // Any existing file was left by a process of the same number that died in this function.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -215,7 +215,7 @@ impl Fresh {
         Ok(Self { file, path, published: false })
     }
 
-    /// The file under its name. The descriptor is one of the same open file, and has its lock.
+    /// Renames the file to its final name. The returned descriptor refers to the same open file and has its lock.
     fn publish(mut self, target: &Path) -> io::Result<File> {
         let file = self.file.try_clone()?;
         std::fs::rename(&self.path, target)?;
@@ -233,7 +233,7 @@ impl Drop for Fresh {
     }
 }
 
-/// Where the cells of a page with so long a text begin.
+/// Offset of the first cell of a page with a text of this length.
 const fn first_cell(text: usize) -> usize {
     (HEADER + text).next_multiple_of(LINES)
 }
@@ -242,7 +242,7 @@ fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
 }
 
-/// Says what it means that a file ends too early.
+/// Describes an early end of the file.
 fn cut_short(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ io::ErrorKind::UnexpectedEof => io::Error::new(kind, "no whole counter page: the file is cut short"),
@@ -250,7 +250,7 @@ fn cut_short(error: io::Error) -> io::Error {
     }
 }
 
-/// A counter page in a file, as a reader sees it.
+/// A counter page in a file, as seen by a reader.
 #[derive(Debug)]
 pub struct CounterFile {
     file: File,
@@ -260,7 +260,7 @@ pub struct CounterFile {
 
 impl CounterFile {
     fn open(path: &Path) -> io::Result<Self> {
-        // Opening a FIFO or device might make the reader wait, and another user may have put it there.
+        // Opening a FIFO or device could block the reader, and another user may have put one there.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
             return Err(invalid("not a file, so no counter page"));
@@ -284,20 +284,20 @@ impl CounterFile {
         Ok(Self { file, text, cells })
     }
 
-    /// What the cells are, in the writer's words.
+    /// Description of the cells, as written by the writer.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.cells
     }
 
-    /// The writer lives, and has not let go of its page.
+    /// Whether the writer runs and has not released its page.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn is_written(&self) -> io::Result<bool> {
         match self.file.try_lock_shared() {
             Ok(()) => self.file.unlock().map(|()| false),
@@ -306,10 +306,10 @@ impl CounterFile {
         }
     }
 
-    /// All cells as they are now; they may be of different moments.
+    /// Returns the current values of all cells; they may be of different times.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file was cut short, or what the system says.
+    /// `UnexpectedEof` if the file was truncated, or an error of the system.
     pub fn snapshot(&self) -> io::Result<Vec<u64>> {
         let mut bytes = vec![0; self.cells * 8];
         self.file.read_exact_at(&mut bytes, first_cell(self.text.len()) as u64).map_err(cut_short)?;
@@ -322,7 +322,7 @@ impl CounterFile {
 mod tests {
     use super::*;
 
-    /// A directory of one test, gone with it.
+    /// A directory of one test, removed at its end.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -466,7 +466,7 @@ mod tests {
         assert!(CounterPage::create(Path::new("/no/such/directory/page"), "", 1).is_err());
     }
 
-    /// A FIFO in the place of a page must not make a reader wait for ever.
+    /// A FIFO instead of a page must not block a reader for ever.
     #[test]
     #[cfg_attr(miri, ignore = "Miri makes no FIFO")]
     fn a_fifo_is_refused_at_once() {

@@ -1,5 +1,5 @@
-//! Memory whose blocks are filled in an order other than a pool's: a ring that the kernel maps, an area that is used
-//! cyclically. [`NextPacket`] and [`PacketAllocator`] are the two ways to manage the memory of packets that paper 1 compares
+//! Memory whose blocks are filled in another order than a pool's: a ring that the kernel maps, an area that is used
+//! cyclically. [`NextPacket`] and [`PacketAllocator`] are the two ways to manage packet memory that paper 1 compares
 //! (section III-B).
 #![allow(unsafe_code)]
 
@@ -19,26 +19,26 @@ use ropewalk_terms::PoolAccount;
 /// One block, as the owner's thread knows it.
 #[derive(Copy, Clone, Default)]
 struct Block {
-    /// References given to slices since it was lent.
+    /// References given to slices since the block was lent.
     handed: u64,
     state: State,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 enum State {
-    /// At home: it is being filled, or unused.
+    /// Not lent: being filled, or unused.
     #[default]
     Home,
     /// Slices may be cut from it.
     Lent,
-    /// The owner is done with it, and slices may keep it.
+    /// The owner is done with the block; slices may still hold it.
     Kept,
 }
 
-/// Equal blocks of memory that the owner's thread lends, in an order of its own choice, and that come home when it is
-/// [done](Self::done) with them and the last slice was dropped, on any thread.
+/// Equal blocks of memory that the owner's thread lends in an order of its choice. A block is returned when the owner
+/// is [done](Self::done) with it and the last slice was dropped, on any thread.
 ///
-/// Dropping this while slices live is fine: the memory stays until the last of them is gone.
+/// May be dropped while slices exist: the memory stays until the last of them is dropped.
 pub struct Frames {
     name: String,
     id: PoolId,
@@ -54,7 +54,7 @@ pub struct Frames {
 unsafe impl Send for Frames {}
 
 impl Frames {
-    /// Memory of one's own.
+    /// Allocates private memory.
     ///
     /// # Errors
     /// As [`Pool::new`](crate::Pool::new).
@@ -64,18 +64,18 @@ impl Frames {
         Self::of(mapping, config)
     }
 
-    /// Blocks whose memory is got one by one.
+    /// Makes blocks whose memory is allocated one by one.
     pub(crate) fn of_pieces(name: &str, blocks: usize) -> Result<Self, PoolError> {
         let config = PoolConfig::heap(name, 1, blocks);
         check(&config)?;
         Self::of(Mapping::of_pieces(blocks), config)
     }
 
-    /// Memory that the kernel has and maps at the beginning of a descriptor, as it does for packet rings. The mapping keeps
-    /// it, also after the descriptor is closed.
+    /// Maps kernel memory at the beginning of a descriptor, as for packet rings. The mapping keeps the memory, also
+    /// after the descriptor is closed.
     ///
     /// # Errors
-    /// Impossible sizes, or what the kernel says.
+    /// Impossible sizes, or an error of the kernel.
     pub fn map(name: &str, descriptor: BorrowedFd<'_>, block_size: usize, blocks: usize) -> Result<Self, PoolError> {
         let config = PoolConfig::heap(name, block_size, blocks);
         check(&config)?;
@@ -95,7 +95,7 @@ impl Frames {
     }
 
     fn shared(&self) -> &Shared {
-        // SAFETY: entered by `of`, and freed not before this handle has abandoned it.
+        // SAFETY: entered by `of`, and not freed before this handle has abandoned it.
         unsafe { self.shared.as_ref() }
     }
 
@@ -103,7 +103,7 @@ impl Frames {
         &self.shared().mapping
     }
 
-    /// Where a block begins.
+    /// Returns the address of a block.
     ///
     /// # Panics
     /// If there is no such block.
@@ -113,10 +113,10 @@ impl Frames {
         unsafe { self.mapping().base().add(block as usize * self.block_size) }
     }
 
-    /// Lends a block, from which slices can be cut until the owner is [done](Self::done) with it.
+    /// Lends a block. Slices can be cut from it until the owner is [done](Self::done) with it.
     ///
     /// # Panics
-    /// If it is not at home.
+    /// If the block is already lent or held.
     pub fn lend(&mut self, block: u32) {
         assert!(self.is_home(block), "a block is lent once at a time");
         self.blocks[block as usize] = Block { handed: 0, state: State::Lent };
@@ -125,11 +125,11 @@ impl Frames {
         self.held += 1;
     }
 
-    /// The `length` bytes at `start` as a slice, without a copy.
+    /// Returns the `length` bytes at `start` as a slice, without a copy.
     ///
     /// # Safety
-    /// They must lie in memory that belongs to this block, be initialised, and not be written until the block has
-    /// come home.
+    /// The bytes must lie in memory that belongs to this block, be initialised, and not be written until the block has
+    /// been returned.
     ///
     /// # Panics
     /// If the block is not lent.
@@ -139,14 +139,14 @@ impl Frames {
         assert!(entry.state == State::Lent, "slices are cut from what is lent");
         debug_assert!(entry.handed < LOAN_REFERENCES - 1, "a block does not run out of references");
         entry.handed += 1;
-        // SAFETY: says the caller; the slice gets one of the references that were issued.
+        // SAFETY: the caller's promise; the slice gets one of the references that were issued.
         unsafe { Slice::new(start, length, block, self.id.0) }
     }
 
-    /// The owner needs nothing of this block any more; slices keep it.
+    /// Releases a block on the owner's side; slices keep it.
     ///
     /// # Panics
-    /// If it is not lent.
+    /// If the block is not lent.
     pub fn done(&mut self, block: u32) {
         let entry = &mut self.blocks[block as usize];
         assert!(entry.state == State::Lent, "the owner is done once");
@@ -156,7 +156,7 @@ impl Frames {
         unsafe { registry::give_back(self.id.0, block, left) }
     }
 
-    /// Takes home the blocks whose last reference was dropped, and tells each.
+    /// Collects the blocks whose last reference was dropped, and calls `home` for each.
     #[inline]
     pub fn collect(&mut self, mut home: impl FnMut(u32)) {
         if !self.shared().table.has_returned() {
@@ -172,17 +172,17 @@ impl Frames {
         }
     }
 
-    /// Whether the block is neither lent nor referred to, as far as blocks were collected.
+    /// Whether the block is neither lent nor referred to, according to the blocks collected so far.
     pub fn is_home(&self, block: u32) -> bool {
         self.blocks[block as usize].state == State::Home
     }
 
-    /// Blocks that did not come home, as far as they were collected.
+    /// Number of blocks not returned, according to the blocks collected so far.
     pub const fn held(&self) -> usize {
         self.held
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub const fn blocks(&self) -> usize {
         self.blocks.len()
     }
@@ -192,19 +192,20 @@ impl Frames {
         self.block_size
     }
 
-    /// The number of this memory, as its slices name it.
+    /// The number of this memory, as in its slices.
     pub const fn id(&self) -> PoolId {
         self.id
     }
 
-    /// The account of the blocks for the ledger, held ones counted from the table. Collect first for an up-to-date one.
+    /// Returns the account of the blocks for the ledger, with held ones counted from the table. Collect first to bring
+    /// it up to date.
     pub fn account(&self) -> PoolAccount {
         let held = self.blocks.iter().filter(|block| block.state != State::Home).count() as u64;
         PoolAccount { loans: self.loans, returned: self.returned, held }
     }
 }
 
-/// Sizes with which there can be such memory.
+/// Checks the sizes.
 fn check(config: &PoolConfig) -> Result<(), PoolError> {
     let &PoolConfig { blocks, block_size, .. } = config;
     let possible = (1..=MOST_BLOCKS).contains(&blocks)
@@ -238,21 +239,21 @@ impl core::fmt::Debug for Frames {
     }
 }
 
-/// Paper 1's own memory: packets are received behind a pointer, `next_packet`, which moves on by what came and begins
-/// anew at the end. To free a packet means to count it. The area is so large that old packets were freed long before
-/// the pointer comes round, "although this is checked for safety": by block, and if one is still held the pointer
-/// waits.
+/// Paper 1's own memory management: packets are received behind a pointer, `next_packet`, which advances by the
+/// received bytes and wraps around at the end. To free a packet means to count it. The area is so large that old
+/// packets are freed long before the pointer reaches them again, "although this is checked for safety": the check is by
+/// block, and if a block is still held the pointer waits.
 #[derive(Debug)]
 pub struct NextPacket {
     frames: Frames,
-    /// The block that the pointer is in, and where in it; no block is lent before the first packet.
+    /// The block that contains the pointer, and the offset in it; no block is lent before the first packet.
     block: u32,
     offset: usize,
     is_lent: bool,
 }
 
 impl NextPacket {
-    /// An area of `config.blocks` blocks. Packets lie within a block, and one that is held keeps its block.
+    /// Makes an area of `config.blocks` blocks. Packets lie within a block, and a held packet keeps its block.
     ///
     /// # Errors
     /// As [`Pool::new`](crate::Pool::new).
@@ -260,7 +261,8 @@ impl NextPacket {
         Ok(Self { frames: Frames::new(config)?, block: 0, offset: 0, is_lent: false })
     }
 
-    /// Room for `least` bytes behind the pointer; `None` if the memory there is still held, or a block is smaller.
+    /// Returns room for `least` bytes behind the pointer; `None` if the memory there is still held, or a block is
+    /// smaller.
     #[inline]
     pub fn room(&mut self, least: usize) -> Option<&mut [u8]> {
         if least > self.block_size() {
@@ -292,27 +294,28 @@ impl NextPacket {
         Some(())
     }
 
-    /// Takes the first `bytes` bytes of the room as a slice and moves the pointer on by `distance`, if there is as much.
+    /// Takes the first `bytes` bytes of the room as a slice and advances the pointer by `distance`, at most to the
+    /// block's end.
     ///
     /// # Panics
-    /// If there is not so much room.
+    /// If there is less room.
     #[inline]
     pub fn take(&mut self, bytes: usize, distance: usize) -> Option<Slice> {
         assert!(self.is_lent && self.offset + bytes <= self.block_size(), "no more is taken than there was room for");
         // SAFETY: within the block.
         let start = unsafe { self.frames.address(self.block).add(self.offset) };
         self.offset = (self.offset + distance.max(bytes)).min(self.block_size());
-        // SAFETY: in the block, initialised, and behind the pointer from now on until the block has come home.
+        // SAFETY: in the block, initialised, and behind the pointer from now on until the block has been returned.
         Some(unsafe { self.frames.slice(self.block, start, bytes as u32) })
     }
 
-    /// Blocks that are held, the one that the pointer is in among them.
+    /// Number of held blocks, including the one that contains the pointer.
     pub fn held(&mut self) -> usize {
         self.frames.collect(|_| {});
         self.frames.held()
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub const fn blocks(&self) -> usize {
         self.frames.blocks()
     }
@@ -328,22 +331,22 @@ impl NextPacket {
     }
 }
 
-/// The C library's memory: as much as the largest packet may have is allocated, what came is kept (`realloc`), and it is
-/// freed some time after the last slice of it was dropped, by the thread that receives. One packet is one block.
+/// The C library's memory: allocates as much as the largest packet may have, keeps only the received part (`realloc`),
+/// and frees it some time after the last slice of it was dropped, on the receiving thread. One packet is one block.
 #[derive(Debug)]
 pub struct PacketAllocator {
     frames: Frames,
-    /// Blocks at home, without memory.
+    /// Free blocks, without memory.
     free: Vec<u32>,
-    /// The block that is being filled, and the size of its memory.
+    /// The block that is being filled, and the size of its memory in bytes.
     current: Option<(u32, usize)>,
 }
 
 impl PacketAllocator {
-    /// Memory for at most so many packets at a time.
+    /// Makes memory for at most `packets` packets at a time.
     ///
     /// # Errors
-    /// Without packets, or with too many, or where there are too many pools.
+    /// If `packets` is 0 or too large, or if there are too many pools.
     pub fn new(name: &str, packets: usize) -> Result<Self, PoolError> {
         let frames = Frames::of_pieces(name, packets)?;
         Ok(Self { frames, free: (0..packets as u32).rev().collect(), current: None })
@@ -353,7 +356,7 @@ impl PacketAllocator {
         self.frames.mapping().pieces().expect("the memory was made of pieces")
     }
 
-    /// Room for a packet of `least` bytes; `None` if the packets are all held, or the system gives no memory.
+    /// Returns room for a packet of `least` bytes; `None` if all packets are held, or the system has no memory.
     pub fn room(&mut self, least: usize) -> Option<&mut [MaybeUninit<u8>]> {
         let (block, size) = match self.current {
             Some((block, size)) if size >= least => (block, size),
@@ -367,7 +370,7 @@ impl PacketAllocator {
     fn allocate(&mut self, size: usize) -> Option<(u32, usize)> {
         self.collect();
         let block = self.current.take().map_or_else(|| self.free.pop(), |(block, _)| Some(block))?;
-        // SAFETY: at home, or filled no further: no reference to it is left.
+        // SAFETY: returned, or not filled further: no reference to it is left.
         unsafe { self.pieces().free(block) };
         if self.pieces().allocate(block, size).is_none() {
             self.free.push(block);
@@ -377,21 +380,21 @@ impl PacketAllocator {
         self.current
     }
 
-    /// Takes the first `bytes` bytes of the room as a slice; the rest goes back to the library. None, and the room stays,
-    /// where that is nothing.
+    /// Takes the first `bytes` bytes of the room as a slice and returns the rest to the library. `None` if `bytes` is
+    /// 0; the room then stays.
     ///
     /// # Safety
-    /// They must have been written.
+    /// These bytes must have been written.
     ///
     /// # Panics
-    /// If there is not so much room.
+    /// If there is less room.
     pub unsafe fn take(&mut self, bytes: usize) -> Option<Slice> {
         let (block, size) = if bytes == 0 { None } else { self.current.take() }?;
         assert!(bytes <= size, "no more is taken than there was room for");
         // SAFETY: the room's borrow has ended, and no slice was cut from it.
         let start = unsafe { self.pieces().shrink(block, bytes) }?;
         self.frames.lend(block);
-        // SAFETY: the block's own memory, which stays as it is until the block has come home.
+        // SAFETY: the block's own memory, which stays as it is until the block has been returned.
         let slice = unsafe { self.frames.slice(block, start, bytes as u32) };
         self.frames.done(block);
         Some(slice)
@@ -403,18 +406,18 @@ impl PacketAllocator {
         let Self { frames, free, .. } = self;
         frames.collect(|block| free.push(block));
         for &block in &self.free[before..] {
-            // SAFETY: it came home: no reference to it is left.
+            // SAFETY: the block was returned: no reference to it is left.
             unsafe { self.pieces().free(block) };
         }
     }
 
-    /// Packets that are held.
+    /// Number of held packets.
     pub fn held(&mut self) -> usize {
         self.collect();
         self.frames.held()
     }
 
-    /// How many packets can be held.
+    /// Maximum number of held packets.
     pub const fn packets(&self) -> usize {
         self.frames.blocks()
     }

@@ -1,4 +1,4 @@
-//! Where bytes live: they land once in a block of a pool and stay there until the last reader is done.
+//! Memory of the data: bytes arrive once in a block of a pool and stay there until the last reader is done.
 //!
 //! ```text
 //!  Pool ──loan──► Loan ──split_committed──► Slice ──► ByteQueue ──take──► Payload
@@ -6,18 +6,18 @@
 //!   └──collect── return queue ◄── last drop, on any thread ─────────────────────┘
 //! ```
 //!
-//! A [`Pool`] is one mapping cut into equal blocks. Its home thread lends them out as [`Loan`]s; what was
-//! written into a loan leaves it as counted [`Slice`]s, which travel, clone and drop on any thread. When
-//! the last one of a block drops, the block goes to the pool's return queue, from which the home thread
-//! takes all at once. Nothing here allocates, locks or panics because memory ran out: running dry is
-//! `None`, and the caller holds its source back.
+//! A [`Pool`] is one mapping cut into equal blocks. Its home thread lends them out as [`Loan`]s. Written bytes leave a
+//! loan as counted [`Slice`]s, which can be moved, cloned and dropped on any thread. When the last one of a block is
+//! dropped, the block goes to the pool's return queue, which the home thread empties at once. Nothing here allocates,
+//! locks or panics because memory ran out: an empty pool returns `None`, and the caller applies back-pressure to its
+//! source.
 //!
 //! Files, in the order in which bytes pass them: `mapping` gets the memory from the system, `table` counts and returns
 //! blocks (the lock-free core), `registry` finds a pool from a slice and lists memory for other processes, `pool` lends
-//! blocks and stages copies, `slice` has loans and slices, `payload` and `queue` chain slices, `runs` sends and releases
-//! many payloads at once, `ring` is memory that a card or another process writes, `frames` is memory whose blocks are
-//! filled in another order (rings of the kernel, the two ways of paper 1), `counters` is the page of numbers that other
-//! processes read.
+//! blocks and stages copies, `slice` has loans and slices, `payload` and `queue` chain slices, `runs` sends and
+//! releases many payloads at once, `ring` is memory that a card or another process writes, `frames` is memory whose
+//! blocks are filled in another order (rings of the kernel, the two ways of paper 1), `counters` is the page of numbers
+//! that other processes read.
 
 mod config;
 mod counters;

@@ -1,5 +1,5 @@
-//! Memory from the system: mappings, which are touched once and unmapped with their last user, their binding to NUMA nodes, and
-//! memory of the C library.
+//! Memory from the system: mappings, which are touched once and unmapped with their last user, their binding to NUMA
+//! nodes, and memory of the C library.
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
@@ -16,12 +16,12 @@ use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags, madvise, mlock_with, m
 
 use crate::config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
 
-/// Blocks begin where direct disk writes may begin.
+/// Alignment of blocks, so that direct disk writes can begin there.
 const HEAP_ALIGNMENT: usize = 4096;
 /// A huge page, reserved or transparent.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Which pages are made present at once. (All others are zeros too, and present when they are first used.)
+/// Pages to make present at once. All others are zeros too, and become present at their first use.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Touch {
     Everything,
@@ -35,7 +35,7 @@ pub(crate) struct Mapping {
     origin: Origin,
 }
 
-/// What other processes may do with an anonymous file's memory.
+/// Rights of other processes on an anonymous file's memory.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(crate) enum Others {
     Read,
@@ -47,7 +47,7 @@ enum Origin {
     Mapped {
         file: Option<OwnedFd>,
     },
-    /// No bytes of its own.
+    /// Separate pieces; the mapping itself has no bytes.
     Pieces(Pieces),
 }
 
@@ -58,14 +58,14 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Gets the memory of a pool and says what it got. Touches every page, or only as many as it takes to see
-    /// which they are.
+    /// Allocates the memory of a pool and reports its properties. Touches every page, or only as many as are needed to
+    /// find out their kind.
     pub(crate) fn new(config: &PoolConfig, touch: Touch, others: Others) -> Result<(Self, PoolReport), PoolError> {
         let (mapping, pages) = match (config.memory, config.huge_pages) {
             (MemoryKind::Heap, _) => (Self::heap(config)?, PageKind::Heap),
             (_, HugePages::Never) => (Self::mapped(config, PageKind::Plain, touch, others)?, PageKind::Plain),
-            // Reserved huge pages may be missing altogether, or on the wanted node: then transparent ones.
-            // They are all touched in any case, for one that is missing later would end the process.
+            // Reserved huge pages may be missing altogether, or on the wanted node: then transparent ones are used.
+            // They are all touched in any case, because a page that is missing later would end the process.
             (_, HugePages::Auto) => match Self::mapped(config, PageKind::Huge2MiB, Touch::Everything, others) {
                 Ok(mapping) => (mapping, PageKind::Huge2MiB),
                 Err(_) => (Self::mapped(config, PageKind::Transparent, touch, others)?, PageKind::Transparent),
@@ -101,7 +101,7 @@ impl Mapping {
         Ok(Self { base, bytes, origin: Origin::Heap(layout) })
     }
 
-    /// A mapping with pages of one kind, bound to its node, touched, and asked where it lies.
+    /// Makes a mapping with pages of one kind, binds it to its node, touches it, and checks its node.
     fn mapped(config: &PoolConfig, pages: PageKind, touch: Touch, others: Others) -> Result<Self, PoolError> {
         let page = match pages {
             PageKind::Heap | PageKind::Plain => rustix::param::page_size(),
@@ -133,8 +133,8 @@ impl Mapping {
 
     /// Anonymous memory, aligned to its pages.
     ///
-    /// Never with `MAP_FIXED` over addresses of our own: where that fails (there are too few huge pages), Linux may have
-    /// freed those addresses already, and by the time that they are unmapped another thread's memory lies there.
+    /// Never with `MAP_FIXED` over own addresses: if that fails (there are too few huge pages), Linux may have freed
+    /// those addresses already, and before they are unmapped another thread's memory may lie there.
     fn anonymous(bytes: usize, pages: PageKind) -> Result<Self, (&'static str, Errno)> {
         let (protection, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         let base = if pages == PageKind::Huge2MiB {
@@ -147,27 +147,27 @@ impl Mapping {
         Self::at(base, bytes, None)
     }
 
-    /// An anonymous file's memory. Its size is sealed, for a file that shrinks under its mapping kills its readers;
-    /// other processes that get the file can map it for reading only, unless they are to write.
+    /// Allocates an anonymous file's memory. Its size is sealed, because a file that shrinks under its mapping kills
+    /// its readers. Other processes that get the file can only map it for reading, unless they are to write.
     fn of_file(name: &str, bytes: usize, pages: PageKind, others: Others) -> Result<Self, (&'static str, Errno)> {
         let is_huge = pages == PageKind::Huge2MiB;
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         if is_huge {
             flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         }
-        // A name is for people (in /proc): one that the kernel would refuse is replaced.
+        // The name is for people (in /proc): one that the kernel would refuse is replaced.
         let name = if name.len() < 200 && !name.contains('\0') { name } else { "ropewalk" };
         let file = memfd_create(name, flags).map_err(|errno| ("memfd_create", errno))?;
         ftruncate(&file, bytes as u64).map_err(|errno| ("ftruncate", errno))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Huge pages are aligned by the kernel; others want addresses at which they can become huge ones.
+        // The kernel aligns huge pages; others need addresses at which they can become huge ones.
         let (place, flags) = if is_huge {
             (null_mut(), MapFlags::SHARED)
         } else {
             (Self::aligned(bytes, ProtFlags::empty())?, MapFlags::SHARED | MapFlags::FIXED)
         };
         // SAFETY: at an address that the kernel chooses, or over addresses that were reserved for this above and are
-        // not in use. If that fails they stay unused: whether they are still ours is not known then (see `anonymous`).
+        // not in use. If that fails they stay unused: it is then unknown whether they are still ours (see `anonymous`).
         let base =
             unsafe { mmap(place.cast(), bytes, protection, flags, &file, 0) }.map_err(|errno| ("mmap", errno))?;
         let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
@@ -176,9 +176,9 @@ impl Mapping {
         Self::at(base.cast(), bytes, Some(file))
     }
 
-    /// The memory of a file that another process made with [`Others::Write`].
+    /// Maps a file that another process made with [`Others::Write`].
     pub(crate) fn attach(file: OwnedFd) -> Result<Self, (&'static str, Errno)> {
-        // A file that shrinks under its mapping kills its readers: this one must not be able to.
+        // A file that shrinks under its mapping kills its readers: this file must be sealed against it.
         let seals = fcntl_get_seals(&file).map_err(|errno| ("fcntl(F_GET_SEALS)", errno))?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(("fcntl(F_GET_SEALS)", Errno::PERM));
@@ -191,7 +191,8 @@ impl Mapping {
         Self::at(base.map_err(|errno| ("mmap", errno))?.cast(), bytes, Some(file))
     }
 
-    /// What a descriptor's driver maps at its beginning. All of it is initialised: the kernel gives no other memory away.
+    /// Maps the memory of a descriptor's driver, at offset 0. All of it is initialised: the kernel hands out no other
+    /// memory.
     pub(crate) fn of_descriptor(file: BorrowedFd<'_>, bytes: usize) -> Result<Self, (&'static str, Errno)> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses.
@@ -199,7 +200,7 @@ impl Mapping {
         Self::at(base.map_err(|errno| ("mmap", errno))?.cast(), bytes, None)
     }
 
-    /// No memory yet: a place for a piece of each block.
+    /// Makes a mapping without memory: a place for a piece of each block.
     pub(crate) fn of_pieces(blocks: usize) -> Self {
         Self { base: NonNull::dangling(), bytes: 0, origin: Origin::Pieces(Pieces::new(blocks)) }
     }
@@ -209,7 +210,7 @@ impl Mapping {
         Ok(Self { base, bytes, origin: Origin::Mapped { file } })
     }
 
-    /// Anonymous memory of plain pages that begins where a huge page may.
+    /// Maps anonymous memory of plain pages, aligned to a huge page.
     fn aligned(bytes: usize, protection: ProtFlags) -> Result<*mut u8, (&'static str, Errno)> {
         let room = bytes.checked_add(HUGE_PAGE).ok_or(("mmap", Errno::NOMEM))?;
         // SAFETY: a new mapping at an address that the kernel chooses.
@@ -242,20 +243,19 @@ impl Mapping {
         let _ = unsafe { madvise(self.address(), self.bytes, advice) };
     }
 
-    /// Keeps pages in memory: present ones at once, and the others from when they are first used. Unmapping
-    /// unlocks them.
+    /// Locks pages in memory: present ones at once, the others at their first use. Unmapping unlocks them.
     fn lock(&self) -> Lock {
-        // SAFETY: of this mapping only whether its pages may be moved out changes.
+        // SAFETY: changes only whether the pages of this mapping may be swapped out.
         match unsafe { mlock_with(self.address(), self.bytes, MlockFlags::ONFAULT) } {
             Ok(()) => Lock::Held,
             Err(_) => Lock::Refused,
         }
     }
 
-    /// Makes the pages of the first `bytes` bytes present. Where the kernel can be asked to do so, missing memory is an error here,
-    /// while a touch would end the process.
+    /// Makes the pages of the first `bytes` bytes present. If the kernel supports a request for this, missing memory is
+    /// an error here; otherwise the pages are touched, and missing memory ends the process.
     fn touch(&self, bytes: usize) -> Result<(), Errno> {
-        // SAFETY: of this mapping only the presence of its pages changes.
+        // SAFETY: changes only the presence of the pages of this mapping.
         match unsafe { madvise(self.address(), bytes, Advice::LinuxPopulateWrite) } {
             Err(Errno::INVAL) => {}
             result => return result,
@@ -276,7 +276,7 @@ impl Mapping {
         }
     }
 
-    /// How many bytes of the mapping the kernel put on transparent huge pages.
+    /// Number of bytes of the mapping on transparent huge pages.
     fn transparent_huge_bytes(&self) -> io::Result<usize> {
         let areas = std::fs::read_to_string("/proc/self/smaps")?;
         let start = self.base.as_ptr() as usize;
@@ -288,7 +288,7 @@ impl Mapping {
         self.base
     }
 
-    /// Bytes of it, whole pages of its kind.
+    /// Its bytes: whole pages of its kind.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -328,8 +328,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Sums the huge pages of all areas of an `smaps` text that overlap the addresses from `start` to `end`.
-/// (Neighbours with the same flags may share an area, so this is an upper bound.)
+/// Sums the huge pages of all areas of an `smaps` text that overlap the addresses from `start` to `end`. An upper
+/// bound, because adjacent mappings with the same flags may share an area.
 fn huge_bytes_of(smaps: &str, start: usize, end: usize) -> usize {
     let mut inside = false;
     let mut kibibytes = 0;
@@ -344,23 +344,23 @@ fn huge_bytes_of(smaps: &str, start: usize, end: usize) -> usize {
     kibibytes * 1024
 }
 
-/// The addresses that a first line of an area in `smaps` names.
+/// Parses the addresses from the first line of an area in `smaps`.
 fn area(line: &str) -> Option<(usize, usize)> {
     let (first, last) = line.split_ascii_whitespace().next()?.split_once('-')?;
     Some((usize::from_str_radix(first, 16).ok()?, usize::from_str_radix(last, 16).ok()?))
 }
 
-// NUMA: memory is bound to a node before it is touched; afterwards the kernel is asked where it lies. The two calls
-// have no safe wrapper.
+// NUMA: memory is bound to a node before it is touched; afterwards the kernel is asked for its node. The two calls have
+// no safe wrapper.
 
-/// Nodes that a mask can name: as many as the kernel can have.
+/// Number of nodes in a mask: the kernel's maximum.
 const NODES: usize = 1024;
 const WORD: usize = usize::BITS as usize;
 
-/// Pages asked about in one call.
+/// Number of pages per call.
 const BATCH: usize = 1024;
 
-/// Binds the memory to `node`: pages touched from now on come from there or not at all.
+/// Binds the memory to `node`: pages touched from now on come only from there.
 ///
 /// # Errors
 /// `InvalidInput` if there is no such node.
@@ -368,14 +368,14 @@ fn bind_to_node(base: NonNull<u8>, bytes: usize, node: u16) -> io::Result<()> {
     let node = node as usize;
     let mut mask = [0usize; NODES / WORD];
     *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
-    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than the number passed), and
-    // changes only where pages of the range will come from.
+    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than the number passed), and changes
+    // only the node from which pages of the range will come.
     let result =
         unsafe { libc::syscall(libc::SYS_mbind, base.as_ptr(), bytes, libc::MPOL_BIND, mask.as_ptr(), NODES + 1, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How many pages of `step` bytes do not lie on `node`, untouched ones included.
+/// Number of pages of `step` bytes that do not lie on `node`, including untouched ones.
 fn pages_elsewhere(base: NonNull<u8>, bytes: usize, step: usize, node: u16) -> io::Result<usize> {
     let mut elsewhere = 0;
     let mut addresses = [core::ptr::null::<u8>(); BATCH];
@@ -385,8 +385,8 @@ fn pages_elsewhere(base: NonNull<u8>, bytes: usize, step: usize, node: u16) -> i
         for (index, address) in addresses[..count].iter_mut().enumerate() {
             *address = base.as_ptr().wrapping_add(start + index * step);
         }
-        // SAFETY: without target nodes the call moves nothing; it reads `count` addresses and writes as many
-        // numbers, for which both arrays have room.
+        // SAFETY: without target nodes the call moves nothing; it reads `count` addresses and writes as many numbers,
+        // for which both arrays have room.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,
@@ -406,8 +406,8 @@ fn pages_elsewhere(base: NonNull<u8>, bytes: usize, step: usize, node: u16) -> i
     Ok(elsewhere)
 }
 
-/// Pieces of memory of any size, for as many blocks as there are. The owner's thread alone gets and frees them; atomic
-/// since the last one to go may be on another thread, which frees what is left.
+/// Pieces of memory of any size, one per block. Only the owner's thread allocates and frees them. Atomic because the
+/// last holder may be on another thread, which frees the rest.
 pub(crate) struct Pieces(Box<[AtomicPtr<u8>]>);
 
 impl Pieces {
@@ -415,21 +415,21 @@ impl Pieces {
         Self((0..blocks).map(|_| AtomicPtr::new(null_mut())).collect())
     }
 
-    /// Where a block's piece begins, if it has one.
+    /// Address of a block's piece, if it has one.
     pub(crate) fn get(&self, block: u32) -> Option<NonNull<u8>> {
         NonNull::new(self.0[block as usize].load(Ordering::Relaxed))
     }
 
-    /// Gets a piece for a block that has none, not initialised; `None` if the system has no memory.
+    /// Allocates a piece for a block that has none, not initialised; `None` if the system has no memory.
     pub(crate) fn allocate(&self, block: u32, bytes: usize) -> Option<NonNull<u8>> {
         debug_assert!(self.get(block).is_none(), "a block has one piece");
-        // SAFETY: any size will do; what is got is not read before it was written.
+        // SAFETY: any size is valid; the memory is not read before it was written.
         let piece = unsafe { libc::malloc(bytes) };
         self.0[block as usize].store(piece.cast(), Ordering::Relaxed);
         self.get(block)
     }
 
-    /// Gives back what a block's piece has behind its first `bytes` bytes, and says where it is now.
+    /// Shrinks a block's piece to its first `bytes` bytes, and returns its new address.
     ///
     /// # Safety
     /// No other reference to the piece may exist.
@@ -437,7 +437,7 @@ impl Pieces {
         let piece = self.get(block)?;
         // SAFETY: allocated by `allocate`, and only the caller refers to it.
         let shrunk = unsafe { libc::realloc(piece.as_ptr().cast(), bytes) };
-        // Where that fails the piece stays as it was.
+        // If that fails the piece stays as it was.
         if !shrunk.is_null() {
             self.0[block as usize].store(shrunk.cast(), Ordering::Relaxed);
         }
@@ -450,7 +450,7 @@ impl Pieces {
     /// No reference to the piece may exist.
     pub(crate) unsafe fn free(&self, block: u32) {
         let piece = self.0[block as usize].swap(null_mut(), Ordering::Relaxed);
-        // SAFETY: allocated by `allocate` or null, and forgotten just now.
+        // SAFETY: allocated by `allocate` or null, and its pointer was cleared just now.
         unsafe { libc::free(piece.cast::<c_void>()) };
     }
 }
@@ -458,23 +458,24 @@ impl Pieces {
 impl Drop for Pieces {
     fn drop(&mut self) {
         for block in 0..self.0.len() as u32 {
-            // SAFETY: this goes with the last slice.
+            // SAFETY: this is dropped with the last slice.
             unsafe { self.free(block) };
         }
     }
 }
 
-/// Heaps that threads share.
+/// Number of heaps that threads share.
 #[cfg(target_env = "gnu")]
 const ARENAS: libc::c_int = 2;
 
-/// Has threads share a few heaps, where the user has not said how many there are. Otherwise the C library gives each thread one, up to
-/// eight for each core: threads come and go with runs, what outlives them is scattered over all of these, and the process grows from run
-/// to run. Threads do not allocate while data flow, so that none waits for another. To be called before the first thread is started.
+/// Makes threads share a few heaps, unless the user has set their number. By default the C library gives each thread a
+/// heap, up to eight for each core. Threads start and end with runs, so that memory that outlives them is scattered
+/// over all heaps, and the process grows from run to run. Threads do not allocate while data flow, so none waits for
+/// another. Call it before the first thread is started.
 pub fn share_heaps() {
     #[cfg(target_env = "gnu")]
     if std::env::var_os("MALLOC_ARENA_MAX").is_none() && std::env::var_os("GLIBC_TUNABLES").is_none() {
-        // SAFETY: sets a number of the C library's own.
+        // SAFETY: sets a parameter of the C library.
         let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
     }
 }

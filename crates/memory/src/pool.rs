@@ -1,4 +1,5 @@
-//! The pool: the home thread lends blocks out and takes them back. [`Staging`] copies small pieces into blocks of a pool.
+//! The pool: the home thread lends out blocks and takes them back. [`Staging`] copies small pieces into blocks of a
+//! pool.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -15,10 +16,10 @@ use ropewalk_terms::PoolAccount;
 /// The largest block.
 const MOST_BLOCK_SIZE: usize = 1 << 31;
 
-/// Mark of a block that is in the free list, in the table of owners.
+/// Marks a free block in the table of owners.
 const FREE: u16 = u16::MAX;
 
-/// Who borrows: a source with blocks reserved for it, or all others together ([`Owner::SHARED`]).
+/// The borrower: a source with blocks reserved for it, or all others together ([`Owner::SHARED`]).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Owner(u16);
 
@@ -27,42 +28,42 @@ impl Owner {
     pub const SHARED: Self = Self(0);
 }
 
-/// What one owner may have and has.
+/// The limit and the use of one owner.
 #[derive(Copy, Clone, Default)]
 struct Quota {
     reserved: usize,
     held: usize,
-    /// The reservation was given up, and its name can be given again.
+    /// Whether the reservation was given up, so that its name can be reused.
     retired: bool,
 }
 
-/// The home thread's handle of a pool: equal blocks, lent out one by one.
+/// The home thread's handle of a pool of equal blocks, which it lends out one by one.
 ///
-/// May move to another thread but serves one at a time. Dropping it while loans or slices live is fine:
-/// the memory stays until the last of them is gone.
+/// Can move to another thread, but only one thread uses it at a time. It may be dropped while loans or slices exist:
+/// the memory stays until the last of them is dropped.
 pub struct Pool {
     id: PoolId,
     shared: NonNull<Shared>,
-    /// Where the first block lies.
+    /// Address of the first block.
     base: NonNull<u8>,
     block_size: usize,
-    /// Blocks to lend; the last one in is the first one out, for it is still in the cache.
+    /// Free blocks. The block returned last is lent first, because it is still in the cache.
     free: Vec<u32>,
-    /// Who holds each block, [`FREE`] for blocks in the free list.
+    /// Owner of each block; [`FREE`] for blocks in the free list.
     owners: Vec<u16>,
-    /// By owner; the first is what is shared.
+    /// Indexed by owner; the first entry is the shared quota.
     quotas: Vec<Quota>,
     loans: u64,
     returned: u64,
     report: PoolReport,
 }
 
-// SAFETY: the shared part is made for use from several threads (atomics, plain memory), everything else is
-// owned. Not `Sync`, by the pointer: the free list has one user.
+// SAFETY: the shared part is made for use from several threads (atomics, plain memory), everything else is owned. Not
+// `Sync`, because of the pointer: the free list has one user.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// Gets the memory, binds it to its NUMA node and touches every page once.
+    /// Allocates the memory, binds it to its NUMA node and touches every page once.
     ///
     /// # Errors
     /// Impossible sizes, no memory, no such NUMA node, or too many pools.
@@ -70,9 +71,9 @@ impl Pool {
         Self::with_touch(config, Touch::Everything)
     }
 
-    /// Like [`Pool::new`], but touches only the first 2 MiB (and reserved huge pages): for short runs, which
-    /// would spend more time on touching memory than on using it. Each page then costs its microseconds when
-    /// it is first used; since the last block in is the first one out, only as many are used as are needed.
+    /// Like [`Pool::new`], but touches only the first 2 MiB (and reserved huge pages). For short runs, which would
+    /// spend more time on touching memory than on using it. Each other page then costs a few microseconds at its first
+    /// use. Blocks are reused last in, first out, so only as many pages are used as are needed.
     ///
     /// # Errors
     /// As [`Pool::new`].
@@ -94,25 +95,24 @@ impl Pool {
         Self::over(mapping, report, 0, blocks, block_size)
     }
 
-    /// Two pools whose blocks lie in one piece of memory: the first `blocks` of all that `config` asks for, and the
-    /// others behind them. Each has a home thread of its own; together they are memory that is given to the kernel as a
-    /// whole.
+    /// Makes two pools from one piece of memory: the first `blocks` blocks that `config` asks for, and the blocks
+    /// behind them. Each pool has its own home thread. The kernel can be given both as one piece of memory.
     ///
     /// # Errors
-    /// As [`Pool::new`]; [`PoolError::Size`] too where one of the pools would have no blocks.
+    /// As [`Pool::new`]; also [`PoolError::Size`] if one of the pools would have no blocks.
     pub fn pair(config: PoolConfig, blocks: usize) -> Result<(Self, Self), PoolError> {
         let PoolConfig { blocks: all, block_size, .. } = config;
         if blocks == 0 || blocks >= all {
             return Err(PoolError::Size { name: config.name, blocks, block_size });
         }
-        // For its checks; no other code sees a block of it.
+        // For its checks; no other code accesses its blocks.
         let whole = Self::new(config)?;
         let (mapping, report) = (Arc::clone(&whole.shared().mapping), whole.report.clone());
         let first = Self::over(Arc::clone(&mapping), report.clone(), 0, blocks, block_size)?;
         Ok((first, Self::over(mapping, report, blocks, all - blocks, block_size)?))
     }
 
-    /// A pool of some blocks of a mapping, from block `first` on.
+    /// Makes a pool of blocks of a mapping, starting with block `first`.
     fn over(
         mapping: Arc<Mapping>,
         report: PoolReport,
@@ -120,7 +120,7 @@ impl Pool {
         blocks: usize,
         block_size: usize,
     ) -> Result<Self, PoolError> {
-        // SAFETY: the caller gives blocks that lie within the mapping.
+        // SAFETY: the caller passes blocks that lie within the mapping.
         let base = unsafe { mapping.base().add(first * block_size) };
         let shared = Shared { table: BlockTable::new(blocks), mapping };
         let Some((id, shared)) = registry::enter(shared) else {
@@ -141,14 +141,14 @@ impl Pool {
     }
 
     fn shared(&self) -> &Shared {
-        // SAFETY: entered by `new`, and freed not before this handle has abandoned it.
+        // SAFETY: entered by `new`, and not freed before this handle has abandoned it.
         unsafe { self.shared.as_ref() }
     }
 
-    /// Reserves `blocks` blocks, which from now on only the returned owner can borrow; it can never have more.
+    /// Reserves `blocks` blocks. Only the returned owner can borrow them, and it can never hold more.
     ///
     /// # Errors
-    /// [`PoolError::Quota`] if fewer are left that are neither reserved nor lent.
+    /// [`PoolError::Quota`] if fewer blocks are neither reserved nor lent.
     pub fn reserve(&mut self, blocks: usize) -> Result<Owner, PoolError> {
         self.collect();
         let left = self.available(Owner::SHARED);
@@ -162,8 +162,8 @@ impl Pool {
         Ok(Owner(owner as u16))
     }
 
-    /// Ends a reservation: the quota goes back to what is shared, with the blocks that are still out. The
-    /// owner's name may be given to another one later; without effect on [`Owner::SHARED`].
+    /// Ends a reservation: the quota returns to the shared part, together with the blocks that are still lent. The
+    /// owner's name may be reused later. No effect on [`Owner::SHARED`].
     pub fn release(&mut self, owner: Owner) {
         let index = owner.0 as usize;
         if owner == Owner::SHARED || index >= self.quotas.len() || self.quotas[index].retired {
@@ -178,13 +178,13 @@ impl Pool {
         }
     }
 
-    /// Lends a block; `None` when the owner has all that it may have, or nothing has come home yet:
-    /// hold the source back and try again later.
+    /// Lends a block. `None` if the owner has reached its limit, or if no block has been returned yet: apply
+    /// back-pressure to the source and try again later.
     pub fn loan(&mut self, owner: Owner) -> Option<Loan> {
         self.take_free(owner).map(|block| self.loan_of(block))
     }
 
-    /// A free block goes to this owner.
+    /// Assigns a free block to this owner.
     fn take_free(&mut self, owner: Owner) -> Option<u32> {
         if self.shared().table.has_returned() {
             self.collect();
@@ -200,7 +200,7 @@ impl Pool {
         Some(block)
     }
 
-    /// The loan of a block that was taken, and to which no reference exists.
+    /// Returns the loan of a block that was taken and to which no reference exists.
     fn loan_of(&self, block: u32) -> Loan {
         self.shared().table.issue(block, LOAN_REFERENCES);
         // SAFETY: no other reference to the block's bytes exists, and all its references were issued just now.
@@ -212,22 +212,22 @@ impl Pool {
         unsafe { self.base.add(block as usize * self.block_size) }
     }
 
-    /// Takes out a block for another writer, such as the kernel, to fill and give back as a whole: by its number alone,
-    /// which costs less than a loan. It is out until it comes back by [`filled`](Self::filled) or
+    /// Lends a block to another writer, such as the kernel, which fills it and returns it as a whole. The block is
+    /// identified by its number alone, which costs less than a loan. It stays lent until [`filled`](Self::filled) or
     /// [`take_back`](Self::take_back). `None` if no block is free.
     #[inline]
     pub fn give_out(&mut self) -> Option<u32> {
         self.take_free(Owner::SHARED)
     }
 
-    /// Bytes of a block that was [given out](Self::give_out) and was filled. It comes home when the slice is dropped.
+    /// Returns the filled bytes of a block that was [given out](Self::give_out). The block is returned when the slice
+    /// is dropped.
     ///
     /// # Panics
-    /// If they do not lie within the block.
+    /// If the bytes do not lie within the block.
     ///
     /// # Safety
-    /// The block must have been given out, and not have come back since; and the writer that had it writes to it no
-    /// more.
+    /// The block must have been given out and not have come back since, and its writer must not write to it any more.
     #[inline]
     pub unsafe fn filled(&mut self, block: u32, begin: u32, length: u32) -> Slice {
         let is_inside = begin as usize + length as usize <= self.block_size && (block as usize) < self.owners.len();
@@ -238,15 +238,15 @@ impl Pool {
         unsafe { Slice::new(self.start_of(block).add(begin as usize), length, block, self.id.0) }
     }
 
-    /// A block that was [given out](Self::give_out), whether or not it was filled, as a loan.
+    /// Returns a block that was [given out](Self::give_out), filled or not, as a loan.
     ///
     /// # Safety
-    /// As for [`filled`](Self::filled); but where the loan is [posted](Loan::post) at once it may still be written to.
+    /// As for [`filled`](Self::filled). A loan that is [posted](Loan::post) at once may still be written to.
     pub unsafe fn take_back(&mut self, block: u32) -> Loan {
         self.loan_of(block)
     }
 
-    /// Takes home the blocks whose last reference was dropped, on any thread.
+    /// Collects the blocks whose last reference was dropped, on any thread.
     pub fn collect(&mut self) {
         // SAFETY: as in `shared`; spelled out so that the other fields can be changed meanwhile.
         let table = unsafe { &self.shared.as_ref().table };
@@ -258,22 +258,22 @@ impl Pool {
         }
     }
 
-    /// How many more blocks the owner may borrow now, as far as blocks were collected.
+    /// Returns how many more blocks the owner may borrow now, according to the blocks collected so far.
     pub fn available(&self, owner: Owner) -> usize {
         self.quotas.get(owner.0 as usize).map_or(0, |quota| quota.reserved - quota.held)
     }
 
-    /// How many blocks the owner has that were not collected yet.
+    /// Returns how many blocks of the owner have not been collected yet.
     pub fn held_by(&self, owner: Owner) -> usize {
         self.quotas.get(owner.0 as usize).map_or(0, |quota| quota.held)
     }
 
-    /// How many blocks are out, counted from the table of blocks.
+    /// Returns how many blocks are lent, counted from the table of blocks.
     pub fn held(&self) -> usize {
         self.owners.iter().filter(|&&owner| owner != FREE).count()
     }
 
-    /// How many blocks the pool has.
+    /// Number of blocks of the pool.
     pub fn blocks(&self) -> usize {
         self.owners.len()
     }
@@ -283,28 +283,28 @@ impl Pool {
         self.block_size
     }
 
-    /// Where the first block lies; the others follow it. What may be read and written there is settled by loans and slices.
+    /// Address of the first block; the others follow it. Loans and slices decide which bytes may be read and written.
     pub const fn address(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The number of this pool, as its slices name it.
+    /// The number of this pool, as in its slices.
     pub fn id(&self) -> PoolId {
         self.id
     }
 
-    /// The account of the blocks for the ledger. Collect first for an up-to-date one.
+    /// Returns the account of the blocks for the ledger. Collect first to bring it up to date.
     pub fn account(&self) -> PoolAccount {
         PoolAccount { loans: self.loans, returned: self.returned, held: self.held() as u64 }
     }
 
-    /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) pool, to be given to processes that
-    /// read: they can map it for reading only, and its size cannot be changed.
+    /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) pool, to be passed to reading processes. They
+    /// can only map it for reading, and its size cannot change.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.shared().mapping.file()
     }
 
-    /// What memory the pool got.
+    /// Properties of the memory that the pool got.
     pub fn report(&self) -> &PoolReport {
         &self.report
     }
@@ -335,7 +335,7 @@ impl core::fmt::Debug for Pool {
     }
 }
 
-/// Writes small pieces (headers, messages, evacuated slices) one after the other into blocks of its own pool.
+/// Writes small pieces (headers, messages, evacuated slices) consecutively into blocks of its own pool.
 #[derive(Debug)]
 pub struct Staging {
     pool: Pool,
@@ -344,14 +344,14 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Stages into blocks of `pool`, taken from what is shared.
+    /// Stages into blocks of `pool`, taken from the shared quota.
     pub fn new(pool: Pool) -> Self {
         Self { pool, loan: None, copied: 0 }
     }
 
-    /// Copies `bytes` into a block. `None` when the pool is dry: try again when something was released.
+    /// Copies `bytes` into a block. `None` if the pool is empty: try again after a block was released.
     ///
-    /// More bytes than a block has can never be written: `None` too, see [`Staging::largest`].
+    /// `None` too if `bytes` is longer than a block, which can never be written; see [`Staging::largest`].
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Option<Slice> {
         if bytes.len() > self.largest() {
@@ -363,11 +363,11 @@ impl Staging {
         Some(slice)
     }
 
-    /// Lets `fill` write into a block with room for at least `least` bytes, and say how many it wrote. `None`
-    /// if it wrote none, or if the pool is dry: then `fill` is not called.
+    /// Lets `fill` write into a block with room for at least `least` bytes and return how many it wrote. `None` if it
+    /// wrote none, or if the pool is empty, in which case `fill` is not called.
     ///
     /// # Panics
-    /// If it says more than there was room for.
+    /// If `fill` returns more bytes than there was room for.
     #[inline]
     pub fn write_with(&mut self, least: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<Slice> {
         if least > self.largest() {
@@ -381,19 +381,19 @@ impl Staging {
         loan.split_committed()
     }
 
-    /// Makes sure of a block with at least `bytes` bytes to spare, so that the next writes of so many do not fail; returns
-    /// how many it has. `None` when the pool is dry; no block ever has more than [`Staging::largest`].
+    /// Prepares a block with at least `bytes` free bytes, so that the next writes of that many bytes do not fail.
+    /// Returns the number of free bytes. `None` if the pool is empty. No block ever has more than [`Staging::largest`].
     pub fn room(&mut self, bytes: usize) -> Option<usize> {
         if let Some(loan) = self.loan.as_ref().filter(|loan| loan.spare_len() >= bytes) {
             return Some(loan.spare_len());
         }
-        // Given up first: a block without slices comes home at once, even if it is the pool's only one.
+        // Given up first: a block without slices is returned at once, even if it is the pool's only one.
         self.loan = None;
         let loan = self.pool.loan(Owner::SHARED)?;
         Some(self.loan.insert(loan).spare_len())
     }
 
-    /// The most bytes that one write can have.
+    /// Maximum number of bytes in one write.
     pub fn largest(&self) -> usize {
         self.pool.block_size()
     }
@@ -408,7 +408,7 @@ impl Staging {
         &self.pool
     }
 
-    /// The pool, to collect what came home.
+    /// The pool, to collect returned blocks.
     pub fn pool_mut(&mut self) -> &mut Pool {
         &mut self.pool
     }

@@ -1,17 +1,17 @@
-//! The byte queue: the stream of one source as received, from which framers cut fragments.
+//! The byte queue: the received stream of one source, from which framers cut fragments.
 
 use std::collections::VecDeque;
 
 use crate::payload::{Payload, copy_chain};
 use crate::slice::{CutSlice, Slice};
 
-/// Slices that a queue has room for before it must grow. Neighbours in a block are joined, so that this many
-/// blocks, rather than reads, can wait.
+/// Number of slices in a queue before it must grow. Adjacent slices of a block are joined, so that this is a number of
+/// waiting blocks rather than of reads.
 const FIRST_CAPACITY: usize = 512;
 
 /// Received slices in order, seen as one stream of bytes.
 ///
-/// Cutting costs no atomic operation per piece: references are charged for a whole slice at its first cut.
+/// Cutting costs no atomic operation per piece: the references of a whole slice are charged at its first cut.
 #[derive(Default)]
 pub struct ByteQueue {
     slices: VecDeque<CutSlice>,
@@ -29,7 +29,7 @@ impl ByteQueue {
         Self { slices: VecDeque::with_capacity(slices), length: 0 }
     }
 
-    /// Adds bytes at the end; empty slices leave no trace.
+    /// Appends bytes; empty slices are ignored.
     #[inline]
     pub fn push(&mut self, slice: Slice) {
         self.length += slice.len();
@@ -52,7 +52,7 @@ impl ByteQueue {
         self.length == 0
     }
 
-    /// The bytes at the front that lie in one piece; empty only if the queue is.
+    /// The contiguous bytes at the front; empty only if the queue is.
     #[inline]
     pub fn front(&self) -> &[u8] {
         self.slices.front().map_or(&[], CutSlice::bytes)
@@ -64,14 +64,14 @@ impl ByteQueue {
         self.slices.iter().map(CutSlice::bytes)
     }
 
-    /// The slice at the front, to be cut into pieces without looking for it each time; `None` if the queue is empty.
+    /// The slice at the front, to be cut without a lookup for each piece; `None` if the queue is empty.
     #[inline]
     pub fn front_slice(&mut self) -> Option<FrontSlice<'_>> {
         let slice = self.slices.front_mut()?;
         Some(FrontSlice { slice, length: &mut self.length })
     }
 
-    /// The `N` bytes from `offset` on, wherever they lie; `None` if they did not all come yet.
+    /// The `N` bytes from `offset` on, in one piece or several; `None` if not all of them have arrived.
     #[inline]
     pub fn peek_array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         let end = offset.checked_add(N)?;
@@ -89,7 +89,7 @@ impl ByteQueue {
         out
     }
 
-    /// Copies the bytes from `offset` on to `out`; false, and nothing is copied, if they did not all come yet.
+    /// Copies the bytes from `offset` on to `out`. Copies nothing and returns false if not all of them have arrived.
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> bool {
         let enough = offset.checked_add(out.len()).is_some_and(|end| end <= self.length);
         if enough {
@@ -104,8 +104,8 @@ impl ByteQueue {
     /// If there are fewer: look at [`ByteQueue::len`] first.
     #[inline]
     pub fn take(&mut self, n: usize) -> Payload {
-        // Most fragments lie within one slice. Made right where it is returned: a slice that is moved through
-        // memory right after its parts were written costs more than everything else here.
+        // Most fragments lie within one slice. Constructed right where it is returned: moving a slice through memory
+        // right after its fields were written costs more than everything else here.
         if let Some(front) = self.slices.front_mut()
             && n > 0
             && n < front.bytes().len()
@@ -180,21 +180,21 @@ impl core::fmt::Debug for ByteQueue {
 #[derive(Debug)]
 pub struct FrontSlice<'a> {
     slice: &'a mut CutSlice,
-    /// Of the whole queue.
+    /// Length of the whole queue.
     length: &'a mut usize,
 }
 
 impl FrontSlice<'_> {
-    /// The bytes still there.
+    /// The remaining bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.slice.bytes()
     }
 
-    /// Drops the first `skip` bytes and takes the `n` behind them out.
+    /// Drops the first `skip` bytes and takes out the `n` bytes behind them.
     ///
     /// # Panics
-    /// If `n` is 0, or no byte is left behind them: the last piece of a slice is the queue's to take.
+    /// If `n` is 0, or no byte is left behind them: only the queue can take the last piece of a slice.
     #[inline(always)]
     pub fn take_behind(&mut self, skip: usize, n: usize) -> Payload {
         assert!(n > 0, "no piece is empty");

@@ -1,5 +1,5 @@
-//! The registry of pools: a slice, which only knows its pool's number, finds the pool in it when it drops. A second list has the
-//! memory that other processes can be given to read.
+//! The registry of pools. A slice knows only the number of its pool and finds the pool here when it is dropped. A
+//! second list holds the memory that other processes can be given to read.
 #![allow(unsafe_code)]
 
 use core::ops::Range;
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::mapping::Mapping;
 use crate::table::BlockTable;
 
-/// The most pools that can exist at the same time in one process.
+/// Maximum number of pools at the same time in one process.
 pub(crate) const MOST_POOLS: usize = 4096;
 
 static POOLS: [AtomicPtr<Shared>; MOST_POOLS] = [const { AtomicPtr::new(null_mut()) }; MOST_POOLS];
 
-/// The number of a pool in this process; used again after the pool is gone.
+/// The number of a pool in this process; reused after the pool is freed.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId(pub(crate) u16);
 
@@ -27,10 +27,10 @@ impl PoolId {
     }
 }
 
-/// What lives as long as any loan or slice of the pool: the bytes and the table of blocks.
+/// The bytes and the table of blocks. They live as long as any loan or slice of the pool.
 pub(crate) struct Shared {
     pub(crate) table: BlockTable,
-    /// A ring's writer has it too.
+    /// Shared with a ring's writer.
     pub(crate) mapping: Arc<Mapping>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 pub(crate) fn enter(shared: Shared) -> Option<(PoolId, NonNull<Shared>)> {
     let shared = NonNull::from(Box::leak(Box::new(shared)));
     for (index, place) in POOLS.iter().enumerate() {
-        // Release: a thread that finds the pointer finds a complete pool behind it.
+        // Release: a thread that loads the pointer finds a complete pool behind it.
         if place.compare_exchange(null_mut(), shared.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
             return Some((PoolId(index as u16), shared));
         }
@@ -48,11 +48,11 @@ pub(crate) fn enter(shared: Shared) -> Option<(PoolId, NonNull<Shared>)> {
     None
 }
 
-/// The pool of a reference that the caller owns.
+/// Returns the pool of a reference that the caller owns.
 ///
 /// # Safety
-/// The caller must own a reference (loan, slice, the handle) of the pool with this number; the pointer
-/// is good as long as it does.
+/// The caller must own a reference (loan, slice, the handle) of the pool with this number; the pointer is valid as long
+/// as it does.
 #[inline]
 pub(crate) unsafe fn find(pool: u16) -> *const Shared {
     // Relaxed: the reference was made after the pool was entered and came to this thread through something
@@ -89,10 +89,10 @@ pub(crate) unsafe fn is_alone(pool: u16, block: u32) -> bool {
     unsafe { (*find(pool)).table.is_alone(block) }
 }
 
-/// Gives back `count` references of a block; with the last one of a pool without a handle, the pool goes.
+/// Gives back `count` references of a block. The last reference of a pool without a handle frees the pool.
 ///
 /// # Safety
-/// The caller must own `count` references of the block, and owns them no more afterwards.
+/// The caller must own `count` references of the block, and does not own them any more afterwards.
 #[inline]
 pub(crate) unsafe fn give_back(pool: u16, block: u32, count: u64) {
     // SAFETY: the caller's references keep the pool up to the subtraction.
@@ -104,7 +104,7 @@ pub(crate) unsafe fn give_back(pool: u16, block: u32, count: u64) {
     }
 }
 
-/// Ends the life of a pool: its number is free again, its memory unmapped.
+/// Frees a pool: releases its number and unmaps its memory.
 ///
 /// # Safety
 /// Only for the caller to which [`BlockTable::give_back`] or [`BlockTable::abandon`] returned true, once.
@@ -119,19 +119,19 @@ pub(crate) unsafe fn free(pool: u16) {
 /// Mappings of files that others can map for reading only, in the order in which they were made.
 static MAPPINGS: Mutex<Vec<Weak<Mapping>>> = Mutex::new(Vec::new());
 
-/// The memory of a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) pool, or of the two of a
-/// [`Pool::pair`](crate::Pool::pair). It stays where it is as long as this is there, even when the pool has gone: so no other
-/// memory can come to lie at its addresses.
+/// The memory of a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) pool, or of both pools of a
+/// [`Pool::pair`](crate::Pool::pair). It stays mapped as long as this value exists, even when the pool is gone, so that
+/// no other memory can be mapped at its addresses.
 #[derive(Clone)]
 pub struct SharedMemory(Arc<Mapping>);
 
 impl SharedMemory {
-    /// Where its bytes lie in this process.
+    /// The addresses of its bytes in this process.
     pub fn addresses(&self) -> Range<usize> {
         self.0.addresses()
     }
 
-    /// The file behind it: others can map it for reading only, and its size, that of the addresses, cannot be changed.
+    /// The file behind it. Others can only map it for reading, and its size, that of the addresses, cannot change.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.0.file().expect("only mappings of files are entered")
     }
@@ -143,13 +143,14 @@ impl core::fmt::Debug for SharedMemory {
     }
 }
 
-/// The memory of all pools of this process that others can be given to read, in the order in which they were made.
+/// Returns the memory of all pools of this process that others can be given to read, in the order in which they were
+/// made.
 pub fn shared_memories() -> Vec<SharedMemory> {
     let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
     mappings.iter().filter_map(Weak::upgrade).map(SharedMemory).collect()
 }
 
-/// Notes a mapping, if it is of a file. It must be one that others cannot write to.
+/// Records a mapping if it has a file. Other processes must not be able to write to it.
 pub(crate) fn enter_shared(mapping: &Arc<Mapping>) {
     if mapping.file().is_some() {
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);

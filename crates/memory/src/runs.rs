@@ -1,16 +1,16 @@
-//! Payloads that leave one after the other: [`Runs`] sends neighbours in a block as one slice, [`Returns`] lowers
-//! the count of a block once for all of its payloads.
+//! Payloads that are sent one after the other: [`Runs`] sends adjacent payloads of a block as one slice, [`Returns`]
+//! lowers the count of a block once for all of its payloads.
 #![allow(unsafe_code)]
 
 use crate::payload::Payload;
 use crate::registry;
 use crate::slice::Slice;
 
-/// The most bytes between two payloads that are sent with them: headers of a source's stream.
+/// Maximum number of bytes between two payloads that are sent along with them: headers of a source's stream.
 const MOST_GAP: usize = 64;
 
-/// The slices of payloads that are sent one after the other. Where a payload lies a little behind the one before, as the
-/// fragments of a source do, what is between them is sent too: one slice for many costs less than a few bytes more.
+/// The slices of consecutively sent payloads. If a payload lies a little behind the previous one, as the fragments of a
+/// source do, the bytes between them are sent too: one slice for many payloads costs less than a few more bytes.
 #[derive(Default, Debug)]
 pub struct Runs {
     slices: Vec<Slice>,
@@ -19,12 +19,12 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Makes room for so many slices.
+    /// Reserves room for `slices` slices.
     pub fn reserve(&mut self, slices: usize) {
         self.slices.reserve(slices);
     }
 
-    /// Adds a payload, and leaves an empty one; returns where it begins, in bytes from the first byte of all.
+    /// Adds a payload and leaves an empty one. Returns its offset in bytes from the first byte of all slices.
     #[inline]
     pub fn add(&mut self, payload: &mut Payload) -> u64 {
         if let (Some(last), Some(slice)) = (self.slices.last_mut(), payload.one_slice())
@@ -52,7 +52,7 @@ impl Runs {
         self.bytes
     }
 
-    /// Moves all slices to the end of a message, and begins anew.
+    /// Moves all slices to the end of a message and starts again.
     pub fn append_to(&mut self, message: &mut Vec<Slice>) {
         message.append(&mut self.slices);
         self.bytes = 0;
@@ -60,17 +60,17 @@ impl Runs {
     }
 }
 
-/// Lets full_blocks go. Where one after the other lies in the same block, as a source's fragments do, the block's count is
+/// Releases payloads. If consecutive payloads lie in the same block, as a source's fragments do, the block's count is
 /// lowered once for all of them, at the latest when this is dropped.
 #[derive(Default, Debug)]
 pub struct Returns {
     last: Option<Slice>,
-    /// References of the last one's block beside its own.
+    /// References of the last payload's block besides its own.
     more: u64,
 }
 
 impl Returns {
-    /// Lets a payload go, and leaves an empty one.
+    /// Releases a payload and leaves an empty one.
     #[inline]
     pub fn take(&mut self, payload: &mut Payload) {
         let Some(slice) = payload.take_one() else { return payload.clear_several() };
@@ -83,7 +83,7 @@ impl Returns {
         }
     }
 
-    // Apart, so that what is done for each payload stays short enough to be inlined.
+    // Not inlined, so that the common path stays small enough to be inlined.
     #[inline(never)]
     fn begin(&mut self, slice: Slice) {
         self.flush();
@@ -96,7 +96,7 @@ impl Returns {
         if let Some(last) = self.last.take()
             && more > 0
         {
-            // SAFETY: the forgotten references are owned here; the last one's own reference goes after them.
+            // SAFETY: the forgotten references are owned here; the last payload's own reference is dropped after them.
             unsafe { registry::refund(last.pool().0, last.block(), more) };
         }
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::{Owner, Pool, PoolConfig};
 
-    /// Payloads of 32 bytes with so many bytes between two of them, in as many blocks as it takes.
+    /// Makes `count` payloads of 32 bytes with `gap` bytes between two of them, in as many blocks as needed.
     fn payloads(pool: &mut Pool, count: usize, gap: usize) -> Vec<Payload> {
         let (mut all, mut loan) = (Vec::new(), pool.loan(Owner::SHARED).expect("a block"));
         while all.len() < count {
@@ -129,7 +129,7 @@ mod tests {
         all
     }
 
-    /// What was gathered, as one piece of memory, and how many slices it was.
+    /// Returns the gathered bytes in one piece, and the number of slices.
     fn gathered(runs: &mut Runs) -> (Vec<u8>, usize) {
         let (bytes, mut message) = (runs.bytes() as usize, Vec::new());
         runs.append_to(&mut message);
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((bytes[96], bytes.len()), (11, 128));
     }
 
-    /// Blocks full of full_blocks of 8 bytes, in their order.
+    /// Makes payloads of 8 bytes that fill `blocks` blocks, in order.
     fn full_blocks(pool: &mut Pool, blocks: usize) -> Vec<Payload> {
         let mut all = Vec::new();
         for _ in 0..blocks {

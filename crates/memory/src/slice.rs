@@ -1,4 +1,4 @@
-//! The two ends of a block: slices, which are counted, read and no longer written; and the loan, whose tail is still written.
+//! The two parts of a block: slices, which are counted and only read, and the loan, whose tail is still written.
 #![allow(unsafe_code)]
 
 use core::mem::ManuallyDrop;
@@ -7,9 +7,9 @@ use core::ptr::NonNull;
 
 use crate::registry::{self, PoolId};
 
-/// Bytes in a block of a pool, and one reference of that block. Dereferences to the bytes.
+/// Bytes in a block of a pool, with one reference of that block. Dereferences to the bytes.
 ///
-/// 24 bytes, moves freely between threads. A clone costs one atomic addition, a drop one subtraction.
+/// 24 bytes; can move freely between threads. A clone costs one atomic addition, a drop one subtraction.
 pub struct Slice {
     start: NonNull<u8>,
     length: u32,
@@ -26,14 +26,14 @@ impl Slice {
     /// A slice that owns one reference of the block.
     ///
     /// # Safety
-    /// The `length` bytes from `start` must lie in this block and not be written while it has
-    /// references; the caller hands over one of them.
+    /// The `length` bytes from `start` must lie in this block and not be written while it has references; the caller
+    /// hands over one of them.
     #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, length: u32, block: u32, pool: u16) -> Self {
         Self { start, length, block, pool }
     }
 
-    /// Splits off the first `n` bytes, which get a reference of their own.
+    /// Splits off the first `n` bytes with a separate reference.
     ///
     /// # Panics
     /// If the slice is shorter than that.
@@ -53,13 +53,13 @@ impl Slice {
     #[inline]
     unsafe fn cut(&mut self, n: usize) -> Self {
         let front = Self { start: self.start, length: n as u32, block: self.block, pool: self.pool };
-        // SAFETY: within the slice, says the caller.
+        // SAFETY: within the slice, by the caller's promise.
         self.start = unsafe { self.start.add(n) };
         self.length -= n as u32;
         front
     }
 
-    /// Drops the first `n` bytes from view (the block stays as long as the slice).
+    /// Drops the first `n` bytes from view. The block stays as long as the slice.
     ///
     /// # Panics
     /// If the slice is shorter than that.
@@ -83,7 +83,7 @@ impl Slice {
         self.pool == next.pool && self.block == next.block && end == next.start.as_ptr()
     }
 
-    /// Puts the following piece back on.
+    /// Joins the following piece to this slice again.
     ///
     /// # Errors
     /// Gives `next` back if it does not follow this slice.
@@ -91,16 +91,17 @@ impl Slice {
         if self.extend(&next) { Ok(()) } else { Err(next) }
     }
 
-    /// Takes the bytes of another slice in, without its reference; false, and nothing changes, if they do not follow.
+    /// Takes in the bytes of another slice, without its reference. Returns false and changes nothing if they do not
+    /// follow.
     #[inline]
     pub(crate) fn extend(&mut self, next: &Self) -> bool {
-        // What this slice's own reference keeps is the whole block.
+        // This slice's own reference keeps the whole block.
         let follows = self.is_followed_by(next);
         self.length += if follows { next.length } else { 0 };
         follows
     }
 
-    /// How many bytes lie between this slice and another one behind it in the same block; `None` if it is not behind
+    /// Number of bytes between this slice and another one behind it in the same block; `None` if it does not lie behind
     /// it.
     #[inline]
     pub(crate) fn gap_to(&self, next: &Self) -> Option<usize> {
@@ -109,26 +110,26 @@ impl Slice {
         (self.pool == next.pool && self.block == next.block).then_some(gap)
     }
 
-    /// Takes in what lies between this slice and another one behind it, and the bytes of that one, without its reference.
+    /// Takes in the bytes up to another slice behind this one, and the bytes of that slice, without its reference.
     ///
     /// # Panics
-    /// If it does not lie behind this slice in the same block.
+    /// If the other slice does not lie behind this one in the same block.
     #[inline]
     pub(crate) fn reach_over(&mut self, next: &Self) {
-        // A block is written from its front to its end, and nothing that lies before a slice is written while the block has
-        // references: what is between two slices can be read as they can.
+        // A block is written from its front to its end, and nothing in front of a slice is written while the block has
+        // references: the bytes between two slices can be read like the slices.
         let gap = self.gap_to(next).expect("the other slice lies behind this one");
         self.length += gap as u32 + next.length;
     }
 
-    /// Where the bytes begin; what is reached from it may be the whole block.
+    /// Address of the bytes; the pointer may be used to reach the whole block.
     #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Whether no other reference of the block is left, neither of a slice nor of a loan. While the slice is held by
-    /// value, no new one can be made then.
+    /// Whether no other slice or loan has a reference of the block. While the caller holds the slice by value, no new
+    /// reference can then be made.
     pub fn is_alone(&self) -> bool {
         // SAFETY: the slice owns a reference.
         unsafe { registry::is_alone(self.pool, self.block) }
@@ -150,7 +151,7 @@ impl Deref for Slice {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: by construction; the reference that the slice owns keeps the bytes.
+        // SAFETY: by construction; the slice's reference keeps the bytes.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.length as usize) }
     }
 }
@@ -179,7 +180,7 @@ impl Drop for Slice {
 }
 
 impl PartialEq for Slice {
-    /// Slices are equal when their bytes are, wherever they lie.
+    /// Slices are equal if their bytes are, in whatever block they lie.
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
@@ -193,15 +194,15 @@ impl core::fmt::Debug for Slice {
     }
 }
 
-/// References charged at once for cutting a slice into pieces: more than there can be pieces, for each has a
-/// byte. So a slice costs one addition and one subtraction, however many fragments are cut from it.
+/// Number of references charged at once to cut a slice into pieces. There cannot be more pieces, because each has at
+/// least a byte. A slice thus costs one addition and one subtraction, however many fragments are cut from it.
 const CUT_REFERENCES: u64 = 1 << 32;
 
-/// A slice to be cut from its front without an atomic operation for each piece.
+/// A slice that is cut from its front without an atomic operation for each piece.
 #[derive(Debug)]
 pub(crate) struct CutSlice {
     slice: Slice,
-    /// References beside the slice's own.
+    /// References besides the slice's own.
     surplus: u64,
 }
 
@@ -211,17 +212,17 @@ impl CutSlice {
         Self { slice, surplus: 0 }
     }
 
-    /// The bytes still there.
+    /// The remaining bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.slice
     }
 
-    /// Cuts off the first `n` bytes, which must be at least one and less than there are.
+    /// Cuts off the first `n` bytes, at least one and fewer than there are.
     #[inline]
     pub(crate) fn cut(&mut self, n: usize) -> Slice {
         assert!(n < self.slice.len(), "the last piece is taken by `finish`");
-        // SAFETY: the slice owns a reference; those charged belong to this and are handed out one by one.
+        // SAFETY: the slice owns a reference; those charged belong to this value and are handed out one by one.
         unsafe {
             if self.surplus == 0 {
                 registry::charge(self.slice.pool, self.slice.block, CUT_REFERENCES);
@@ -232,7 +233,7 @@ impl CutSlice {
         }
     }
 
-    /// Drops the first `skip` bytes and cuts off the `n` behind them. There must be more bytes than that.
+    /// Drops the first `skip` bytes and cuts off the `n` bytes behind them. There must be more bytes than that.
     #[inline]
     pub(crate) fn cut_behind(&mut self, skip: usize, n: usize) -> Slice {
         assert!(skip < self.slice.len(), "there is something behind what is skipped");
@@ -242,33 +243,33 @@ impl CutSlice {
         self.cut(n)
     }
 
-    /// Cuts off the first `n` bytes, which must be at least one and less than there are. `None` if `join` takes them in
-    /// without their reference.
+    /// Cuts off the first `n` bytes, at least one and fewer than there are. `None` if `join` takes them in without
+    /// their reference.
     #[inline]
     pub(crate) fn cut_unless(&mut self, n: usize, join: impl FnOnce(&Slice) -> bool) -> Option<Slice> {
         let piece = self.cut(n);
         if !join(&piece) {
             return Some(piece);
         }
-        // Its reference serves a later cut.
+        // Its reference is used for a later cut.
         core::mem::forget(piece);
         self.surplus += 1;
         None
     }
 
-    /// Drops the first `n` bytes, which must be less than there are.
+    /// Drops the first `n` bytes, fewer than there are.
     #[inline]
     pub(crate) fn skip(&mut self, n: usize) {
         self.slice.skip(n);
     }
 
-    /// Whether `next` can be put on.
+    /// Whether `next` can be appended.
     #[inline]
     pub(crate) fn is_followed_by(&self, next: &Slice) -> bool {
         self.slice.is_followed_by(next)
     }
 
-    /// Puts a piece on that must follow; its reference serves a later cut.
+    /// Appends a piece that must follow; its reference is used for a later cut.
     #[inline]
     pub(crate) fn absorb(&mut self, next: Slice) {
         assert!(self.slice.is_followed_by(&next), "only neighbours are joined");
@@ -277,7 +278,7 @@ impl CutSlice {
         core::mem::forget(next);
     }
 
-    /// The rest, which takes the slice's own reference; the surplus goes back.
+    /// Returns the rest with the slice's own reference, and gives back the surplus.
     #[inline]
     pub(crate) fn finish(self) -> Slice {
         let this = ManuallyDrop::new(self);
@@ -299,11 +300,11 @@ impl Drop for CutSlice {
     }
 }
 
-/// The references with which a block is lent. The loan hands them to its slices without touching the shared
-/// counter and gives back the rest at its end. More than slices can ever be split from one block.
+/// Number of references with which a block is lent. The loan hands them to its slices without touching the shared
+/// counter and gives back the rest at its end. More than the number of slices that can ever be split from one block.
 pub(crate) const LOAN_REFERENCES: u64 = 1 << 48;
 
-/// A borrowed block: a writable tail ([`Loan::spare`]), behind what was already written and left it as slices.
+/// A borrowed block: a writable tail ([`Loan::spare`]) behind the bytes that were written and split off as slices.
 ///
 /// ```text
 ///  base            split          filled                  size
@@ -326,11 +327,11 @@ pub struct Loan {
 
 // SAFETY: only the loan touches the bytes behind `split`; it may do so on any thread.
 unsafe impl Send for Loan {}
-// SAFETY: shared references only tell lengths.
+// SAFETY: shared references only give access to lengths.
 unsafe impl Sync for Loan {}
 
 impl Loan {
-    /// A loan of a block whose [`LOAN_REFERENCES`] references it now owns.
+    /// Makes a loan of a block, whose [`LOAN_REFERENCES`] references it then owns.
     ///
     /// # Safety
     /// `base` must point to `size` initialised bytes without any other reference, which stay as long as
@@ -339,7 +340,7 @@ impl Loan {
         Self { base, size, filled: 0, split: 0, block, pool, handed: 0 }
     }
 
-    /// The writable tail. Its bytes are initialised but old.
+    /// The writable tail. Its bytes are initialised but have old values.
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         // SAFETY: from `filled` to `size` the bytes are in the block, initialised, and in no slice.
@@ -352,7 +353,7 @@ impl Loan {
         (self.size - self.filled) as usize
     }
 
-    /// Says that the first `n` bytes of the spare tail were written.
+    /// Marks the first `n` bytes of the spare tail as written.
     ///
     /// # Panics
     /// If the tail is shorter than that.
@@ -362,14 +363,14 @@ impl Loan {
         self.filled += n as u32;
     }
 
-    /// What was committed since the last time; `None` if nothing was.
+    /// Splits off the bytes committed since the last call; `None` if there are none.
     #[inline]
     pub fn split_committed(&mut self) -> Option<Slice> {
         if self.filled == self.split { None } else { Some(self.split()) }
     }
 
-    /// Copies `bytes` to the tail and splits off what was committed and not yet split, which ends with them.
-    /// `None`, and nothing changes, if they do not fit.
+    /// Copies `bytes` to the tail and splits off all committed bytes, which end with them. `None`, with no change, if
+    /// they do not fit.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> Option<Slice> {
         self.spare().get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -382,13 +383,13 @@ impl Loan {
         self.block
     }
 
-    /// Hands the spare tail to the kernel (a ring's receive buffer, a fill ring): from now on this process does not
-    /// access it. Slices that were split off before stay as they are.
+    /// Hands the spare tail to the kernel (a ring's receive buffer, a fill ring). This process does not access it any
+    /// more. Slices that were split off before are not affected.
     pub fn post(self) -> Posted {
         Posted(ManuallyDrop::new(self))
     }
 
-    /// Splits off what was committed, even if that is nothing.
+    /// Splits off the committed bytes, even if there are none.
     fn split(&mut self) -> Slice {
         debug_assert!(self.handed < LOAN_REFERENCES - 1, "a loan does not run out of references");
         // SAFETY: within the block, since `split <= filled <= size`.
@@ -396,15 +397,15 @@ impl Loan {
         let length = self.filled - self.split;
         self.split = self.filled;
         self.handed += 1;
-        // SAFETY: these bytes are written no more, for the tail begins behind them; the slice gets one of
-        // the references that the loan owns.
+        // SAFETY: these bytes are not written any more, since the tail begins behind them; the slice gets one of the
+        // references that the loan owns.
         unsafe { Slice::new(start, length, self.block, self.pool.0) }
     }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        // SAFETY: the loan owns what it did not hand to slices.
+        // SAFETY: the loan owns the references that it did not hand to slices.
         unsafe { registry::give_back(self.pool.0, self.block, LOAN_REFERENCES - self.handed) }
     }
 }
@@ -423,27 +424,27 @@ impl core::fmt::Debug for Loan {
 
 /// A block whose tail the kernel holds: neither written nor read here until it is taken back.
 ///
-/// Only `io` makes use of these. Dropping one does **not** return its block, for the kernel may still write
-/// to it: the block then stays out for ever, and the pool's account shows it. Closing an endpoint therefore
-/// cancels, drains the completions, and reclaims.
+/// Only `io` uses these. Dropping one does **not** return its block, because the kernel may still write to it: the
+/// block then stays lent for ever, and the pool's account shows it. Closing an endpoint therefore cancels, drains the
+/// completions, and reclaims.
 #[must_use = "a posted block that is not reclaimed is lost to its pool"]
 #[derive(Debug)]
 pub struct Posted(ManuallyDrop<Loan>);
 
 impl Posted {
-    /// Where the kernel may write.
+    /// Address where the kernel may write.
     pub fn address(&self) -> NonNull<u8> {
         // SAFETY: within the block or at its end.
         unsafe { self.0.base.add(self.0.filled as usize) }
     }
 
-    /// How many bytes it may write there.
+    /// Number of bytes that the kernel may write there.
     pub fn capacity(&self) -> usize {
         self.0.spare_len()
     }
 
-    /// The first `filled` bytes as a slice, while the kernel keeps the rest (incremental buffers of
-    /// io_uring); the address moves behind them. `None` if `filled` is 0.
+    /// Returns the first `filled` bytes as a slice, while the kernel keeps the rest (incremental buffers of io_uring).
+    /// The address moves behind them. `None` if `filled` is 0.
     ///
     /// # Safety
     /// The kernel must have written these bytes and must never write them again.
@@ -455,13 +456,13 @@ impl Posted {
         self.0.split_committed()
     }
 
-    /// The loan again, with `filled` more bytes committed, after the kernel has given the block back.
+    /// Returns the loan with `filled` more bytes committed, after the kernel has given the block back.
     ///
     /// # Safety
     /// The kernel must have written these bytes and must not have the block any more.
     ///
     /// # Panics
-    /// If the capacity is smaller than that.
+    /// If the capacity is smaller than `filled`.
     pub unsafe fn reclaim(self, filled: usize) -> Loan {
         let mut loan = ManuallyDrop::into_inner(self.0);
         loan.commit(filled);

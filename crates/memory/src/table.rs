@@ -1,38 +1,38 @@
-//! The table of blocks: how many references each block has, and the queue on which blocks come home.
+//! The table of blocks: the number of references of each block, and the queue on which blocks are returned.
 //!
 //! This is the lock-free core of the crate, small enough to be checked by loom (see the models at the end).
 //!
-//! - A block's counter is set by the home thread when it lends the block, raised by holders of a
-//!   reference, and lowered by every holder. The one that lowers it to zero pushes the block onto the return queue.
-//! - The return queue is a stack of block indexes, linked through the table. Any thread pushes with a
-//!   compare-and-swap; the home thread takes the whole stack with one swap. No thread ever pops a single
-//!   block, so the head cannot come back to an old value in between (no ABA).
-//! - When the pool's handle is dropped, the stack is closed. Blocks that come later find it closed and are
-//!   counted off instead; the one that ends the count tells its caller to free everything.
+//! - A block's counter is set by the home thread when it lends the block, raised by holders of a reference, and lowered
+//!   by every holder. The holder that lowers it to zero pushes the block onto the return queue.
+//! - The return queue is a stack of block indexes, linked through the table. Any thread pushes with a compare-and-swap;
+//!   the home thread takes the whole stack with one swap. No thread ever pops a single block, so the head cannot return
+//!   to an old value in between (no ABA).
+//! - When the pool's handle is dropped, the stack is closed. Blocks returned later find it closed and are only counted;
+//!   the thread that completes the count tells its caller to free everything.
 //!
-//! The functions that lower a counter take a raw pointer to the table: the moment the last reference is
-//! gone, another thread may free the table, while a `&self` would claim it until the function returns.
+//! The functions that lower a counter take a raw pointer to the table: as soon as the last reference is gone, another
+//! thread may free the table, while a `&self` would claim it until the function returns.
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// End of the return queue.
 const NONE: u32 = u32::MAX;
-/// Head of the return queue once the pool's handle is gone.
+/// Head of the return queue after the pool's handle is dropped.
 const CLOSED: u32 = u32::MAX - 1;
 
-/// The most blocks that a table can have: every index below the two marks.
+/// Maximum number of blocks in a table: every index below the two marks.
 pub(crate) const MOST_BLOCKS: usize = CLOSED as usize;
 
-/// One block's entry, on a cache line of its own so that blocks do not disturb each other.
+/// One block's entry, on a separate cache line so that blocks do not disturb each other.
 #[repr(align(64))]
 struct Entry {
     references: AtomicU64,
-    /// The next block on the return queue; means something only while this block is on it.
+    /// The next block on the return queue; valid only while this block is on it.
     next: AtomicU32,
 }
 
-/// A value on a cache line of its own.
+/// A value on a separate cache line.
 #[repr(align(64))]
 struct Line<T>(T);
 
@@ -40,8 +40,8 @@ struct Line<T>(T);
 pub(crate) struct BlockTable {
     entries: Box<[Entry]>,
     returned: Line<AtomicU32>,
-    /// After the close: blocks that are still out (modulo 2^64, for some may be counted off before the
-    /// closing thread has added their number).
+    /// Number of blocks that are still lent after the close (modulo 2^64, since some may be counted before the closing
+    /// thread has added their number).
     orphans: Line<AtomicU64>,
 }
 
@@ -57,9 +57,9 @@ impl BlockTable {
         }
     }
 
-    /// Lends a block that came home (or is new) with `references` references. Home thread only.
+    /// Lends a returned (or new) block with `references` references. Home thread only.
     pub(crate) fn issue(&self, block: u32, references: u64) {
-        // Relaxed: no other thread has the block; a later holder gets it through something that synchronises.
+        // Relaxed: no other thread has the block; a later holder gets it through a synchronising operation.
         self.entries[block as usize].references.store(references, Ordering::Relaxed);
     }
 
@@ -71,44 +71,44 @@ impl BlockTable {
 
     /// Gives back `count` references that are not the caller's last one.
     pub(crate) fn refund(&self, block: u32, count: u64) {
-        // Relaxed: the release is made when the caller's last reference goes.
+        // Relaxed: the release happens when the caller's last reference is given back.
         self.entries[block as usize].references.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// Whether the caller's reference is the only one.
     pub(crate) fn is_alone(&self, block: u32) -> bool {
-        // Acquire: what the others did with the block comes before what its last holder does.
+        // Acquire: accesses by earlier holders come before those of the last one.
         self.entries[block as usize].references.load(Ordering::Acquire) == 1
     }
 
-    /// Gives back `count` references; true if the caller must free the pool, which then has no handle, no
-    /// loan and no slice any more.
+    /// Gives back `count` references. True if the caller must free the pool, which then has no handle, loan or slice
+    /// any more.
     ///
     /// # Safety
-    /// `table` must point to a live table, and the caller must own `count` references of `block`. After the
-    /// return the table may be gone (unless the caller knows of something else that keeps it).
+    /// `table` must point to a live table, and the caller must own `count` references of `block`. After the return the
+    /// table may be freed (unless the caller knows of another reference that keeps it).
     #[inline]
     pub(crate) unsafe fn give_back(table: *const Self, block: u32, count: u64) -> bool {
         // SAFETY: the references that the caller owns keep the table alive until they are subtracted.
         let entry = unsafe { &raw const (*table).entries[block as usize] };
-        // SAFETY: as above. Release: what was read and written through the references comes before the reuse.
+        // SAFETY: as above. Release: reads and writes through the references come before the reuse.
         let before = unsafe { (*entry).references.fetch_sub(count, Ordering::Release) };
         debug_assert!(before >= count, "more references given back than were taken");
         if before != count {
             return false;
         }
-        // SAFETY: the counter is zero now, but the block is neither returned nor counted off: that is the
-        // caller's to do and keeps the table alive.
+        // SAFETY: the counter is zero now, but the block is neither returned nor counted: the caller does that, and it
+        // keeps the table alive.
         unsafe { Self::come_home(table, block) }
     }
 
-    /// Puts a block without references onto the return queue, or counts it off if that is closed.
+    /// Pushes a block without references onto the return queue, or counts it if the queue is closed.
     ///
     /// # Safety
     /// `table` must be live, and the caller must have lowered the block's counter to zero.
     #[cold]
     unsafe fn come_home(table: *const Self, block: u32) -> bool {
-        // Acquire: everything that the other holders did with the block comes before its reuse.
+        // Acquire: all accesses by the other holders come before the block's reuse.
         fence(Ordering::Acquire);
         // SAFETY: a block that is not yet on the queue keeps the table alive (see `close`).
         let (entry, head) = unsafe { (&raw const (*table).entries[block as usize], &raw const (*table).returned.0) };
@@ -122,7 +122,7 @@ impl BlockTable {
             }
             // SAFETY: as above. Relaxed: published by the exchange.
             unsafe { (*entry).next.store(first, Ordering::Relaxed) };
-            // SAFETY: as above. Release: the link, and through the fence everything done with the block.
+            // SAFETY: as above. Release: the link, and through the fence all accesses to the block.
             match unsafe { (*head).compare_exchange_weak(first, block, Ordering::Release, Ordering::Relaxed) } {
                 Ok(_) => return false,
                 Err(now) => first = now,
@@ -136,32 +136,32 @@ impl BlockTable {
         self.returned.0.load(Ordering::Relaxed) != NONE
     }
 
-    /// Takes every block that came home, the last one first. Home thread only.
+    /// Takes all returned blocks, the last one first. Home thread only.
     pub(crate) fn take_returned(&self) -> ReturnedBlocks<'_> {
         // Acquire: pairs with each push, since every push continues the release sequence of those below it.
         ReturnedBlocks { table: self, next: self.returned.0.swap(NONE, Ordering::Acquire) }
     }
 
-    /// Closes the return queue and takes what is on it. Must be followed by [`BlockTable::abandon`].
+    /// Closes the return queue and takes its blocks. Must be followed by [`BlockTable::abandon`].
     pub(crate) fn close(&self) -> ReturnedBlocks<'_> {
         ReturnedBlocks { table: self, next: self.returned.0.swap(CLOSED, Ordering::Acquire) }
     }
 
-    /// Ends the home thread's part after [`BlockTable::close`], with `out` blocks still lent; true if the
-    /// caller must free the pool.
+    /// Ends the home thread's part after [`BlockTable::close`], with `out` blocks still lent. True if the caller must
+    /// free the pool.
     ///
     /// # Safety
-    /// `table` must be live, closed, and exactly `out` blocks lent that were not taken from the queue.
-    /// After the return the table may be gone.
+    /// `table` must be live and closed, and exactly `out` lent blocks must not have been taken from the queue. After
+    /// the return the table may be freed.
     pub(crate) unsafe fn abandon(table: *const Self, out: u64) -> bool {
-        // SAFETY: the table is not freed before this addition: the count off of `n` of `out` blocks leaves
-        // the counter at -n, which is zero for no n from 1 to `out`.
+        // SAFETY: the table is not freed before this addition: counting `n` of `out` blocks leaves the counter at -n,
+        // which is zero for no n from 1 to `out`.
         let before = unsafe { (*table).orphans.0.fetch_add(out, Ordering::AcqRel) };
         before.wrapping_add(out) == 0
     }
 }
 
-/// Blocks that came home.
+/// Returned blocks.
 pub(crate) struct ReturnedBlocks<'a> {
     table: &'a BlockTable,
     next: u32,
@@ -184,8 +184,8 @@ impl Iterator for ReturnedBlocks<'_> {
 mod loom_models {
     //! Loom's models of the table: every interleaving, and every order that the memory model allows, is tried.
     //!
-    //! Run by `RUSTFLAGS="--cfg loom" cargo test -p ropewalk-memory --lib loom`. A block's bytes are played by
-    //! loom's cell, which fails the model when a write is not ordered against every read; so is the life of the
+    //! Run by `RUSTFLAGS="--cfg loom" cargo test -p ropewalk-memory --lib loom`. Loom's cell represents a block's bytes
+    //! and fails the model when a write is not ordered against every read. Another cell represents the lifetime of the
     //! whole pool, which ends with a write.
 
     use loom::cell::UnsafeCell;
@@ -211,7 +211,7 @@ mod loom_models {
             Arc::new(Self { table: BlockTable::new(blocks), bytes, life: UnsafeCell::new(()) })
         }
 
-        /// What a reader does: reads the block and drops its reference. True if the pool was freed.
+        /// Acts as a reader: reads the block and drops its reference. True if the pool was freed.
         fn read_and_drop(&self, block: u32, references: u64) -> bool {
             self.life.with(|_| ());
             self.bytes[block as usize].with(|_| ());
@@ -223,7 +223,7 @@ mod loom_models {
             last
         }
 
-        /// What the home thread does: takes blocks home and writes to them.
+        /// Acts as the home thread: collects blocks and writes to them.
         fn collect(&self) -> Vec<u32> {
             let blocks: Vec<u32> = self.table.take_returned().collect();
             blocks.iter().for_each(|&block| self.bytes[block as usize].with_mut(|_| ()));
@@ -258,7 +258,7 @@ mod loom_models {
             let reader = {
                 let model = Arc::clone(&model);
                 thread::spawn(move || {
-                    // A queue charges, cuts, gives the surplus back and drops its own.
+                    // A queue charges, cuts, gives back the surplus and drops its own reference.
                     model.table.charge(0, 3);
                     model.read_and_drop(0, 1);
                     model.table.refund(0, 2);
@@ -307,7 +307,7 @@ mod loom_models {
             let mut came = [0; 2];
             let mut count = |blocks: Vec<u32>| blocks.iter().for_each(|&block| came[block as usize] += 1);
             let first = model.collect();
-            // What came home goes out again at once and comes home from this very thread.
+            // Returned blocks are lent again at once and returned by this same thread.
             for &block in &first {
                 model.table.issue(block, 1);
                 model.read_and_drop(block, 1);
@@ -334,7 +334,7 @@ mod loom_models {
                 .collect();
             model.life.with(|_| ());
             let out = 2 - model.table.close().count() as u64;
-            // SAFETY: closed above, and that many blocks did not come home.
+            // SAFETY: closed above, and that many blocks were not returned.
             let mut frees = usize::from(unsafe { BlockTable::abandon(&raw const model.table, out) });
             if frees == 1 {
                 model.life.with_mut(|_| ());

@@ -1,4 +1,4 @@
-//! Between start and stop nothing on the way of the data asks the allocator, not even when a pool runs dry.
+//! Between start and stop, the data path makes no allocation, not even when a pool runs out.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,16 +7,16 @@ use std::cell::Cell;
 use ropewalk_memory::{ByteQueue, Owner, Payload, Pool, PoolConfig, Staging, chain_allocations, prepare_chains};
 
 thread_local! {
-    /// Allocations of this thread, so that the test harness's own do not matter.
+    /// Allocations of this thread only, so that those of the test harness do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-// SAFETY: the system's allocator, with a count beside it that itself allocates nothing.
+// SAFETY: the system's allocator, plus a counter that itself allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     /// # Safety
-    /// As the trait asks for.
+    /// As required by the trait.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller keeps the contract.
@@ -24,7 +24,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     /// # Safety
-    /// As the trait asks for.
+    /// As required by the trait.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller keeps the contract.
         unsafe { System.dealloc(pointer, layout) }
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Receives until the pool is dry, cuts fragments across blocks, chains and evacuates them, and drops all.
+/// Receives until the pool is empty, cuts fragments across blocks, chains and evacuates them, and drops all.
 fn round(pool: &mut Pool, queue: &mut ByteQueue, staging: &mut Staging, events: &mut Vec<Payload>) {
     while let Some(mut loan) = pool.loan(Owner::SHARED) {
         for _ in 0..4 {
@@ -79,7 +79,7 @@ fn nothing_on_the_way_of_the_data_allocates() {
     let account = pool.account();
     assert_eq!((account.loans, account.returned, account.held), (50 * 40, 50 * 40, 0));
 
-    // Without preparation a chain is still made, and the allocation is counted.
+    // Without preparation a chain is still made, and its allocation is counted.
     let mut slice = || pool.loan(Owner::SHARED).and_then(|mut loan| loan.append(b"x")).expect("the pool is empty");
     let pair: Payload = [slice(), slice()].into_iter().collect();
     let many: Vec<Payload> = (0..300).map(|_| pair.clone()).collect();

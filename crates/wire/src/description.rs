@@ -1,23 +1,23 @@
-//! What describes the frames of a source that runs read: a layout of a configuration, or a format by its name.
+//! The description of a source's frames: a configured layout, or a format by its name.
 
 use crate::foreign::{Counting, Describe, ForeignFormat};
 use crate::framing::{Fields, Framing, Front, PieceHead, Search, Tick, Widths, Window};
 use crate::layout::Plan;
 use std::sync::Arc;
 
-/// A source's frames.
+/// The format of a source's frames.
 #[derive(Clone, Debug)]
 pub enum Description {
-    /// As a layout says.
+    /// According to a layout.
     Layout(Arc<Plan>),
-    /// In a format with a name.
+    /// According to a named format.
     Format(ForeignFormat),
     /// The same for one board, by the number in its frames, if that distinguishes boards.
     Board(ForeignFormat, u32),
 }
 
 impl Description {
-    /// Whether frames come in datagrams alone, and not in a stream.
+    /// Whether frames only arrive in datagrams, and not in a stream.
     pub fn needs_datagrams(&self) -> bool {
         match self {
             Self::Layout(plan) => plan.is_of_datagrams(),
@@ -25,7 +25,8 @@ impl Description {
         }
     }
 
-    /// What tells the boards apart that send to one place: the number that the layout names for it, or what the format says.
+    /// The number that distinguishes boards that send to the same place: the one named in the layout, or that of the
+    /// format.
     pub fn board_of(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
         match self {
             Self::Layout(plan) => plan.board_of(frame),
@@ -33,7 +34,7 @@ impl Description {
         }
     }
 
-    /// The format by which frames with several events each are divided; `None` if each frame is of one event.
+    /// The format by which frames with several events are divided; `None` if each frame belongs to one event.
     pub const fn splitter(&self) -> Option<ForeignFormat> {
         match self {
             Self::Format(format) | Self::Board(format, _) if format.has_several_events() => Some(*format),
@@ -41,7 +42,7 @@ impl Description {
         }
     }
 
-    /// Whether frames say to which event they belong; they are counted where they do not.
+    /// Whether frames state their event number. Otherwise they are counted.
     pub fn has_event(&self) -> bool {
         match self {
             Self::Layout(plan) => !plan.layout().event.is_empty(),
@@ -49,7 +50,7 @@ impl Description {
         }
     }
 
-    /// Which of its numbers is one more from frame to frame of a board.
+    /// The number that increases by one from frame to frame of a board.
     pub fn counting(&self) -> Counting {
         match self {
             Self::Layout(plan) if plan.layout().sequence.is_some() => Counting::Frames,
@@ -59,17 +60,17 @@ impl Description {
         }
     }
 
-    /// Whether a frame goes on with the event of the frame before it.
+    /// Whether a frame continues the event of the previous frame.
     pub fn goes_on(&self, frame: &[u8]) -> bool {
         matches!(self, Self::Format(format) | Self::Board(format, _) if format.goes_on(frame))
     }
 
-    /// How many events a whole frame holds.
+    /// Number of events in a whole frame.
     pub fn events_in(&self, frame: &[u8]) -> u64 {
         if let Self::Format(format) | Self::Board(format, _) = self { format.events_in(frame) } else { 1 }
     }
 
-    /// Whether bytes that are no frame are meant to stand between frames.
+    /// Whether bytes that are no frame are valid filler between frames.
     pub fn is_filler(&self, skipped: &[u8]) -> bool {
         matches!(self, Self::Format(format) | Self::Board(format, _) if format.is_filler(skipped))
     }
@@ -87,7 +88,7 @@ impl From<ForeignFormat> for Description {
     }
 }
 
-/// Asks whichever it is.
+/// Calls the function of the layout or of the format.
 macro_rules! ask {
     ($self:ident, $framing:ident => $answer:expr) => {
         match $self {
@@ -143,7 +144,7 @@ impl Framing for Description {
     }
 
     fn counts_together(&self) -> bool {
-        // What only the frames of all boards together do not count, those of one do.
+        // If the frames of all boards together are not counted, those of one board are.
         matches!(self, Self::Board(..)) || ask!(self, framing => framing.counts_together())
     }
 

@@ -8,8 +8,8 @@
 //! word 1 |       | source (12) |                        | event number (24)       |   big-endian
 //! then   | at most 4,080 bytes of the fragment, a multiple of 8                   |
 //! ```
-//! The length counts the 8-byte words behind the header. A fragment larger than that spans several blocks: the first
-//! and the last are marked, the packet number counts from 0 (modulo 2^11), source and event number stay the same.
+//! The length counts the 8-byte words behind the header. A larger fragment spans several blocks: the first and the last
+//! are marked, the packet number counts from 0 (modulo 2^11), and source and event number stay the same.
 //!
 //! FORMATS states the positions of `first` and of the packet number from memory; both are written and checked here.
 
@@ -29,10 +29,10 @@ pub const MAX_BLOCK_BYTES: usize = HEADER_BYTES + MAX_PAYLOAD_BYTES;
 const SIGNATURE: u64 = 0x475A;
 const WORD_BYTES: usize = 8;
 
-/// Packet numbers are counted modulo this.
+/// Modulus of packet numbers.
 const PACKET_NUMBERS: u16 = 1 << 11;
 
-/// Why no block begins here. The boundary of the next block cannot be known then.
+/// Reason why no block begins here. The boundary of the next block is then unknown.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BlockError {
     /// The bytes do not begin with a block's signature.
@@ -44,7 +44,7 @@ pub enum BlockError {
 }
 
 impl BlockError {
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         Cause::FramingLost
     }
@@ -71,7 +71,7 @@ impl BlockHeader {
     /// Decodes a header. Bits without a name are ignored.
     ///
     /// # Errors
-    /// Where no block begins, or its length is impossible: the stream's framing is lost.
+    /// If no block begins here, or its length is impossible: the stream's framing is lost.
     pub const fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, BlockError> {
         let both = u128::from_be_bytes(*bytes);
         let (word0, word1) = ((both >> 64) as u64, both as u64);
@@ -92,13 +92,13 @@ impl BlockHeader {
         })
     }
 
-    /// Whether a header can begin with these bytes: what a stream is not shows sooner than what it is.
+    /// Whether a header can begin with these bytes: a wrong format is detected earlier than a right one.
     pub fn may_begin_with(bytes: &[u8]) -> bool {
         let signature = (SIGNATURE as u16).to_be_bytes();
         bytes.iter().zip(signature).all(|(&byte, expected)| byte == expected)
     }
 
-    /// Encodes the header. What does not fit into a field is cut off.
+    /// Encodes the header. Excess bits of a field are cut off.
     pub const fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let word0 = SIGNATURE << 48
             | ((self.packet & (PACKET_NUMBERS - 1)) as u64) << 32
@@ -115,17 +115,18 @@ impl BlockHeader {
     }
 }
 
-/// A view over the first block of some bytes.
+/// A view of a block at the front of some bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Block<'a> {
     /// The block's header.
     pub header: BlockHeader,
-    /// The piece of the fragment.
+    /// The block's piece of the fragment.
     pub payload: &'a [u8],
 }
 
 impl<'a> Block<'a> {
-    /// The block that `bytes` begin with, and the bytes behind it; nothing while some of the block is missing.
+    /// Splits off the first block of `bytes`, and returns the bytes behind it too; `None` while the block is
+    /// incomplete.
     ///
     /// # Errors
     /// As [`BlockHeader::parse`].
@@ -138,7 +139,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The blocks of a fragment of `length` bytes: each with its header and the part of the fragment that it carries.
+/// The blocks of a fragment of `length` bytes: each with its header and its part of the fragment.
 ///
 /// A length that is no multiple of 8 is taken as the next lower one: FED fragments are whole words.
 pub fn blocks_of(
@@ -171,7 +172,7 @@ pub fn encode_fragment(fragment: &[u8], source: SourceId, event_number: u32, out
     }
 }
 
-/// Why an incomplete fragment is given up. Block boundaries are still known: the stream goes on.
+/// Reason for dropping an incomplete fragment. Block boundaries are still known, so the stream continues.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FragmentError {
     /// Another fragment begins before this one ended.
@@ -195,7 +196,7 @@ pub enum FragmentError {
 }
 
 impl FragmentError {
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         match self {
             Self::CutShort => Cause::CutShort,
@@ -206,25 +207,25 @@ impl FragmentError {
     }
 }
 
-/// Where a block's payload goes.
+/// The destination of a block's payload.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// It begins a fragment.
     Begins,
     /// It continues the fragment.
     Continues,
-    /// Nowhere: it belongs to a fragment that was given up.
+    /// Not used: it belongs to a dropped fragment.
     Skipped,
 }
 
-/// What to do with a block.
+/// The result for a block.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// First of all: a fragment is given up for this, once for each fragment. What was kept of it goes back.
+    /// First step: a fragment is dropped for this reason, reported once for each fragment. Its kept bytes are returned.
     pub gives_up: Option<FragmentError>,
-    /// Then: where the payload goes.
+    /// Second step: the destination of the payload.
     pub place: Place,
-    /// At last: the fragment is whole, and this is its length in bytes.
+    /// Third step: the fragment is complete, with this length in bytes.
     pub completes: Option<usize>,
 }
 
@@ -232,13 +233,13 @@ pub struct Accepted {
 enum State {
     /// Between two fragments.
     Between,
-    /// Within a fragment: what its next block must say, and the bytes so far.
+    /// Within a fragment: the expected fields of its next block, and the bytes so far.
     Within { source: SourceId, event_number: u32, packet: u16, bytes: usize },
-    /// Within a fragment that was given up: waits for the next beginning.
+    /// Within a dropped fragment: waits for the next beginning.
     Lost,
 }
 
-/// Follows one stream's blocks and says which make up a fragment. Holds no bytes.
+/// Follows one stream's blocks and determines the pieces of each fragment. Holds no bytes.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     state: State,
@@ -246,8 +247,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Between two fragments. Fragments may have at most `max_bytes` bytes, or [`MAX_PAYLOAD_BYTES`] if that is
-    /// more: a beginning is never too large, so that no block can give up two fragments at once.
+    /// Makes the state between two fragments. Fragments may have at most `max_bytes` bytes, or [`MAX_PAYLOAD_BYTES`] if
+    /// that is more: a beginning is never too large, so no block can make two fragments be dropped at once.
     pub const fn new(max_bytes: usize) -> Self {
         let max_bytes = if max_bytes > MAX_PAYLOAD_BYTES { max_bytes } else { MAX_PAYLOAD_BYTES };
         Self { state: State::Between, max_bytes }
@@ -258,8 +259,7 @@ impl Assembly {
         matches!(self.state, State::Between)
     }
 
-    /// The bytes of the fragment that is being put together, if one has begun and not ended. At the end of a
-    /// connection such a fragment is cut short.
+    /// Bytes of the unfinished fragment, if there is one. At the end of a connection such a fragment is cut short.
     pub const fn unfinished_bytes(&self) -> Option<usize> {
         match self.state {
             State::Within { bytes, .. } => Some(bytes),
@@ -289,7 +289,7 @@ impl Assembly {
         }
     }
 
-    /// A beginning is believed with any packet number: the blocks behind it count on from there.
+    /// A beginning is accepted with any packet number: the following blocks count on from there.
     fn begin(&mut self, block: &BlockHeader) -> Accepted {
         let gives_up = matches!(self.state, State::Within { .. }).then_some(FragmentError::CutShort);
         Accepted { gives_up, ..self.take(block, Place::Begins, 0) }
@@ -321,7 +321,7 @@ impl Assembly {
 
 #[cfg(test)]
 mod tests {
-    //! FEROL blocks: there and back, arbitrary bytes, and every way in which blocks can fail to make a fragment.
+    //! FEROL blocks: round trips, arbitrary bytes, and every way in which blocks can fail to make a fragment.
 
     use proptest::prelude::*;
 
@@ -347,7 +347,7 @@ mod tests {
         blocks_of(length, SourceId(843), 17).map(|(header, _)| header).collect()
     }
 
-    /// What a fresh assembly makes of these blocks: what it gave up, and the lengths of what it completed.
+    /// The result of a new assembly for these blocks: the errors, and the lengths of the completed fragments.
     fn assemble(blocks: &[BlockHeader]) -> (Vec<FragmentError>, Vec<usize>) {
         let mut assembly = Assembly::new(1 << 20);
         let accepted: Vec<Accepted> = blocks.iter().map(|block| assembly.accept(block)).collect();

@@ -1,21 +1,22 @@
-//! What a builder unit and a filter unit on another machine say to each other: every message, its direction and its bytes.
+//! The messages between a builder unit and a filter unit on another machine: their directions and layouts.
 //!
 //! ```text
 //!   builder unit -> filter node   Hello (first), Begin, End (of a run), Event
 //!   filter node -> builder unit   Welcome (once the filter is ready) or Refuse, Decision
 //!
 //!   frame     "RWU" | kind | body length (u32)                                                     8 bytes, little-endian
-//!   Hello     version (u16) | which filter (u64)
+//!   Hello     version (u16) | fingerprint of the filter (u64)
 //!   Welcome   events at once (u32) | histograms (u16) | each: bins (u32), low (f64), high (f64), length of its name (u8), name
 //!   Refuse    a text
 //!   Begin     run (u32)                         End    nothing
 //!   Event     sequence (u64) | key (u64) | attempt (u16) | trigger type (u16) | complete (u8) | fragments (u16) |
-//!             count x head | the payloads, one after the other
+//!             count x head | the payloads, in order
 //!   head      source, length, flags (u32) | bunch crossing, trigger type (u16) | raw id, time (u64)   32 bytes
 //!   Decision  sequence (u64) | key (u64) | attempt (u16) | answer (u8): 0 rejected, 1 accepted, 2 undecided | triggers (u128) |
-//!             fills that were dropped (u32) | fills (u16) | each: histogram (u16), value (f64) | its own data
+//!             dropped fills (u32) | fills (u16) | each: histogram (u16), value (f64) | the filter's own data
 //! ```
-//! Each connection is one life of one filter unit. Events are numbered from 1 on there, and decided in that order.
+//! Each connection belongs to one incarnation of one filter unit. Events are numbered from 1 on each connection, and
+//! decided in that order.
 
 use crate::frame::{FrameError, Reader, Writer, frame, kinds};
 use crate::message::{FragmentFlags, FragmentMeta};
@@ -25,31 +26,31 @@ use ropewalk_terms::{Attempt, EventKey, RunNumber, SourceId, TriggerBits};
 pub const FILTER_NODE_VERSION: u16 = 1;
 /// The longest body of an event.
 pub const LARGEST_EVENT: usize = 1 << 30;
-/// The longest body of anything else.
+/// The longest body of any other message.
 pub const LARGEST_CONTROL: usize = 128 << 10;
 /// Bytes of an event before the heads of its fragments.
 pub const EVENT_HEAD: usize = 23;
 /// Bytes of a fragment's head.
 pub const FRAGMENT_HEAD: usize = 32;
-/// Fragments of an event, at most.
+/// Maximum number of fragments of an event.
 pub const MOST_FRAGMENTS: usize = u16::MAX as usize;
-/// The bytes of what a filter stores with an event, at most.
+/// Maximum bytes of the data that a filter stores with an event.
 const MOST_RESULT: usize = crate::filter_result::MOST_RESULT_BYTES;
 
 kinds! {
-    /// Who connects, and of which version.
+    /// The sender and its version.
     Hello = 1,
     /// The filter is ready.
     Welcome = 2,
-    /// It cannot be had.
+    /// The filter is not available.
     Refuse = 3,
     /// A run begins.
     Begin = 4,
-    /// It has ended.
+    /// The run has ended.
     End = 5,
     /// An event.
     Event = 6,
-    /// What was decided on one.
+    /// The decision on an event.
     Decision = 7,
 }
 
@@ -60,49 +61,49 @@ frame!(*b"RWU", |kind| if matches!(kind, Kind::Event) { LARGEST_EVENT } else { L
 pub struct DeclaredHistogram {
     /// Its name.
     pub name: String,
-    /// How many bins it has.
+    /// Number of bins.
     pub bins: u32,
-    /// Where the first one begins.
+    /// Lower edge of the first bin.
     pub low: f64,
-    /// Where the last one ends.
+    /// Upper edge of the last bin.
     pub high: f64,
 }
 
-/// An event before its fragments.
+/// The fields of an event before its fragments.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct EventHead {
-    /// From 1 on, for each connection.
+    /// Counts from 1 on each connection.
     pub sequence: u64,
-    /// What it is known by.
+    /// The event's key.
     pub key: EventKey,
-    /// How often it was assigned.
+    /// Number of the assignment.
     pub attempt: Attempt,
-    /// 0 where it has none.
+    /// The trigger type, 0 if there is none.
     pub trigger_type: u16,
-    /// Every required source is there.
+    /// Whether every required source is present.
     pub is_complete: bool,
-    /// How many fragments follow.
+    /// Number of fragments that follow.
     pub fragments: u16,
 }
 
-/// What was decided on an event, beside fills and its own data.
+/// The decision on an event, without fills and the filter's own data.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct DecisionHead {
-    /// The event's.
+    /// The event's sequence number.
     pub sequence: u64,
-    /// The event's.
+    /// The event's key.
     pub key: EventKey,
-    /// The event's.
+    /// The event's attempt.
     pub attempt: Attempt,
     /// Whether it is accepted; `None` if it cannot be decided.
     pub accept: Option<bool>,
-    /// The triggers that it passed.
+    /// The triggers that passed.
     pub triggers: TriggerBits,
-    /// Fills for which there was no room.
+    /// Number of fills without room.
     pub dropped_fills: u32,
 }
 
-/// Writes a whole message but an event's payloads: `following` is how many bytes of those there are.
+/// Writes a whole message, except for an event's payloads, which have `following` bytes.
 fn message(kind: Kind, following: usize, out: &mut Vec<u8>, write: impl FnOnce(&mut Writer<'_>)) {
     let begin = out.len();
     out.extend_from_slice(&[0; FRAME_BYTES]);
@@ -127,7 +128,7 @@ pub fn decode_hello(body: &[u8]) -> Result<(u16, u64), FrameError> {
     let mut from = Reader(body);
     let version = from.u16()?;
     if version != FILTER_NODE_VERSION {
-        // What follows may be anything then.
+        // The rest may have any form then.
         return Ok((version, 0));
     }
     let filter = from.u64()?;
@@ -135,7 +136,7 @@ pub fn decode_hello(body: &[u8]) -> Result<(u16, u64), FrameError> {
     Ok((version, filter))
 }
 
-/// The filter is ready: it takes so many events at once, and fills these.
+/// Encodes that the filter is ready: it takes `events` events at once, and fills these histograms.
 pub fn encode_welcome(events: u32, histograms: &[DeclaredHistogram], out: &mut Vec<u8>) {
     message(Kind::Welcome, 0, out, |to| {
         to.u32(events);
@@ -151,10 +152,10 @@ pub fn encode_welcome(events: u32, histograms: &[DeclaredHistogram], out: &mut V
     });
 }
 
-/// How many events the filter takes at once, and what it fills.
+/// Returns how many events the filter takes at once, and its histograms.
 ///
 /// # Errors
-/// Where the body is no welcome.
+/// If the body is no welcome.
 pub fn decode_welcome(body: &[u8]) -> Result<(u32, Vec<DeclaredHistogram>), FrameError> {
     let mut from = Reader(body);
     let (events, count) = (from.u32()?, from.u16()?);
@@ -171,21 +172,21 @@ pub fn decode_welcome(body: &[u8]) -> Result<(u32, Vec<DeclaredHistogram>), Fram
     Ok((events, histograms))
 }
 
-/// The filter cannot be had, and why.
+/// Encodes that the filter is not available, with the reason.
 pub fn encode_refuse(why: &str, out: &mut Vec<u8>) {
     let why = &why[..why.floor_char_boundary(4096)];
     message(Kind::Refuse, 0, out, |to| to.bytes(why.as_bytes()));
 }
 
-/// The events of a run follow.
+/// Encodes that the events of a run follow.
 pub fn encode_begin(run: RunNumber, out: &mut Vec<u8>) {
     message(Kind::Begin, 0, out, |to| to.u32(run.0));
 }
 
-/// Which run begins.
+/// Returns the run that begins.
 ///
 /// # Errors
-/// Where the body does not say it.
+/// If the body is no begin message.
 pub fn decode_begin(body: &[u8]) -> Result<RunNumber, FrameError> {
     let mut from = Reader(body);
     let run = RunNumber(from.u32()?);
@@ -193,12 +194,12 @@ pub fn decode_begin(body: &[u8]) -> Result<RunNumber, FrameError> {
     Ok(run)
 }
 
-/// No more events of the run follow.
+/// Encodes that no more events of the run follow.
 pub fn encode_end(out: &mut Vec<u8>) {
     message(Kind::End, 0, out, |_| ());
 }
 
-/// An event but its payloads, which follow in the order of the fragments. `head.fragments` is how many of these there are.
+/// Encodes an event without its payloads, which follow in the order of the fragments. `head.fragments` is their number.
 pub fn encode_event<'a>(
     head: &EventHead,
     fragments: impl Iterator<Item = &'a FragmentMeta> + Clone,
@@ -225,10 +226,10 @@ pub fn encode_event<'a>(
     });
 }
 
-/// The first [`EVENT_HEAD`] bytes of an event's body.
+/// Decodes the first [`EVENT_HEAD`] bytes of an event's body.
 ///
 /// # Errors
-/// Where they are something else.
+/// If the bytes are no event head.
 pub fn decode_event_head(bytes: &[u8; EVENT_HEAD]) -> Result<EventHead, FrameError> {
     let mut from = Reader(bytes);
     let (sequence, key, attempt) = (from.u64()?, from.key()?, Attempt(from.u16()?));
@@ -242,10 +243,10 @@ pub fn decode_event_head(bytes: &[u8; EVENT_HEAD]) -> Result<EventHead, FrameErr
     Ok(EventHead { sequence, key, attempt, trigger_type, is_complete, fragments })
 }
 
-/// The head of a fragment.
+/// Decodes the head of a fragment.
 ///
 /// # Errors
-/// Where the bytes are none.
+/// If the bytes are no fragment head.
 pub fn decode_fragment(bytes: &[u8; FRAGMENT_HEAD]) -> Result<FragmentMeta, FrameError> {
     let mut from = Reader(bytes);
     let (source, length, flags) = (SourceId(from.u32()?), from.u32()?, FragmentFlags(from.u32()?));
@@ -255,7 +256,7 @@ pub fn decode_fragment(bytes: &[u8; FRAGMENT_HEAD]) -> Result<FragmentMeta, Fram
     Ok(FragmentMeta { source, length, flags, bunch_crossing, trigger_type, raw_id, time })
 }
 
-/// What was decided, with values for histograms and what is stored with the event.
+/// Encodes a decision, with values for histograms and the data stored with the event.
 pub fn encode_decision(
     head: &DecisionHead,
     fills: impl ExactSizeIterator<Item = (u16, f64)>,
@@ -278,10 +279,10 @@ pub fn encode_decision(
     });
 }
 
-/// What was decided, each value for a histogram to `fill`, and what is stored with the event.
+/// Decodes a decision. Passes each value for a histogram to `fill`, and returns the data stored with the event.
 ///
 /// # Errors
-/// Where the body is no decision.
+/// If the body is no decision.
 pub fn decode_decision(body: &[u8], mut fill: impl FnMut(u16, f64)) -> Result<(DecisionHead, &[u8]), FrameError> {
     let mut from = Reader(body);
     let (sequence, key, attempt) = (from.u64()?, from.key()?, Attempt(from.u16()?));
@@ -307,7 +308,7 @@ pub fn decode_decision(body: &[u8], mut fill: impl FnMut(u16, f64)) -> Result<(D
 mod tests {
     use super::*;
 
-    /// The message's body, whose frame says what it is.
+    /// Returns the message's body after checking its frame.
     fn body(bytes: &[u8], kind: Kind, following: usize) -> &[u8] {
         let (frame, body) = bytes.split_first_chunk().expect("a frame");
         let frame = Frame::parse(frame).expect("it is one");

@@ -1,4 +1,4 @@
-//! What the filter said of an event, as it is stored with it: the payload of one more fragment, whose source is
+//! The filter's result, as stored with an event: the payload of one more fragment, whose source is
 //! [`SourceId::FILTER`](ropewalk_terms::SourceId::FILTER).
 //!
 //! ```text
@@ -14,48 +14,48 @@ use ropewalk_terms::{Cause, StreamSet, TriggerBits, Verdict};
 
 /// Bytes before the filter's own data.
 pub const HEAD_BYTES: usize = 32;
-/// The most bytes of its own that a filter can have stored with an event.
+/// Maximum bytes of a filter's own data stored with an event.
 pub const MOST_RESULT_BYTES: usize = 64 << 10;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FLTR");
 const VERSION: u16 = 1;
 const NO_CAUSE: u8 = u8::MAX;
 
-/// What a filter said of an event, beside its own data.
+/// The result of a filter, without its own data.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FilterResult {
-    /// What became of the event.
+    /// The verdict on the event.
     pub verdict: Verdict,
-    /// Why it was set aside, where it was.
+    /// The cause if the event was set aside.
     pub cause: Option<Cause>,
     /// The triggers that it passed.
     pub triggers: TriggerBits,
-    /// The streams that it was written to.
+    /// The streams to which it was written.
     pub streams: StreamSet,
 }
 
-/// Why bytes are no filter's result.
+/// An error in a filter result.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FilterResultError {
-    /// There are fewer than it needs.
+    /// There are fewer bytes than needed.
     #[error("a filter's result is longer than the {0} bytes that are there")]
     Short(usize),
-    /// They do not begin as one does.
+    /// They begin with another magic number.
     #[error("these bytes are no filter's result")]
     Magic,
     /// The version is unknown to this program.
     #[error("a filter's result of version {0}; this program reads version 1")]
     Version(u16),
-    /// A number in it means nothing.
+    /// A number in it has no meaning.
     #[error("a number in a filter's result means nothing")]
     Meaning,
 }
 
 impl FilterResult {
-    /// Writes it with the filter's own data to the front of `to`; returns how many bytes that are.
+    /// Writes the result with the filter's own data to the front of `to`; returns the number of bytes.
     ///
     /// # Panics
-    /// Where there is less room, or `own` is longer than [`MOST_RESULT_BYTES`].
+    /// If there is less room, or `own` is longer than [`MOST_RESULT_BYTES`].
     pub fn encode(&self, own: &[u8], to: &mut [u8]) -> usize {
         assert!(own.len() <= MOST_RESULT_BYTES, "the data of a filter are bounded");
         to[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -69,10 +69,10 @@ impl FilterResult {
         HEAD_BYTES + own.len()
     }
 
-    /// Reads it, and the filter's own data.
+    /// Reads the result, and the filter's own data.
     ///
     /// # Errors
-    /// Where the bytes are no filter's result of this version.
+    /// If the bytes are no filter result of this version.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), FilterResultError> {
         let (head, own) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(FilterResultError::Short(bytes.len()))?;
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

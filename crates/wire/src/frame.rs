@@ -1,5 +1,5 @@
-//! What the protocols of this crate have in common: messages between nodes ([`message`](crate::message)), chunks for subscribers
-//! ([`stream`](crate::stream)), and messages between gateways and their farm ([`gateway`](crate::gateway)).
+//! The common parts of this crate's protocols: messages between nodes ([`message`](crate::message)), chunks for
+//! subscribers ([`stream`](crate::stream)), and messages between gateways and their farm ([`gateway`](crate::gateway)).
 //!
 //! ```text
 //!  magic number | kind | length of the body | ...     kinds!: the kinds and their numbers; frame!: the shorter heads
@@ -10,7 +10,7 @@
 
 use ropewalk_terms::EventKey;
 
-/// What is wrong with a message.
+/// An error in a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// The bytes do not begin with the protocol's magic number.
@@ -27,10 +27,10 @@ pub enum FrameError {
     Long,
 }
 
-/// Declares `Kind`: each kind with its number and what it says.
+/// Declares `Kind`: each kind with its number and its description.
 macro_rules! kinds {
     ($($(#[doc = $help:literal])* $name:ident = $number:literal,)*) => {
-        /// What a message is.
+        /// The kind of a message.
         #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Kind { $($(#[doc = $help])* $name = $number),* }
@@ -48,8 +48,8 @@ macro_rules! kinds {
 }
 pub(crate) use kinds;
 
-/// Declares `Frame`, the eight bytes in front of every message: for the `Kind` in scope, with a magic number of three bytes and
-/// a function that says how many bytes the body of a kind may have.
+/// Declares `Frame`, the eight bytes in front of every message: for the `Kind` in scope, with a magic number of three
+/// bytes and a function that returns the maximum body length of a kind.
 macro_rules! frame {
     ($magic:expr, $longest:expr) => {
         /// Bytes of a frame's head.
@@ -58,7 +58,7 @@ macro_rules! frame {
         /// The head of a message.
         #[derive(Copy, Clone, PartialEq, Eq, Debug)]
         pub struct Frame {
-            /// What follows.
+            /// The kind of the body.
             pub kind: Kind,
             /// Its length in bytes.
             pub body: u32,
@@ -74,7 +74,7 @@ macro_rules! frame {
             /// Reads a head.
             ///
             /// # Errors
-            /// [`FrameError::Magic`] where the bytes are something else, [`FrameError::Meaning`] for an unknown kind,
+            /// [`FrameError::Magic`] if the bytes are something else, [`FrameError::Meaning`] for an unknown kind,
             /// [`FrameError::Long`] for a body that is too long.
             pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<Self, FrameError> {
                 let [m0, m1, m2, kind, a, b, c, d] = *bytes;
@@ -125,7 +125,7 @@ impl Reader<'_> {
         Ok(EventKey::from_bits(self.u64()?))
     }
 
-    /// Every field was read: nothing may be left.
+    /// Checks that every byte was read.
     pub(crate) fn end(self) -> Result<(), FrameError> {
         if self.0.is_empty() { Ok(()) } else { Err(FrameError::Long) }
     }
@@ -163,7 +163,7 @@ impl Writer<'_> {
 /// Bytes of a name.
 pub const NAME_BYTES: usize = 32;
 
-/// A name padded with zeros; a longer one is cut.
+/// A name padded with zeros; a longer one is truncated.
 pub(crate) fn padded_name(name: &str) -> [u8; NAME_BYTES] {
     let mut padded = [0; NAME_BYTES];
     padded.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);

@@ -1,12 +1,12 @@
-//! What every description of a stream has in common, whether a layout from a configuration ([`layout`](crate::layout))
-//! or a format with a name: where a frame ends, what it says of itself, and into which events it falls apart.
+//! The common interface of stream descriptions, whether a configured layout ([`layout`](crate::layout)) or a named
+//! format: the end of a frame, its fields, and its division into events.
 //!
 //! ```text
 //! bytes as they came (Window) --> Framing::front  --> Frame | Needs | Skip | Lost
 //!                 a whole frame --> Framing::fields --> event, time, source ... (Fields)
 //!                             \-> Splitter::split --> one Piece for each event in it
 //! ```
-//! A frame may lie in several pieces of memory, and is not copied together: a [`Window`] reads across them.
+//! A frame may lie in several pieces of memory, and is not copied into one: a [`Window`] reads across them.
 
 use crate::message::FragmentFlags;
 use core::mem::take;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Bytes in order, in one piece or in several.
 pub trait Window {
-    /// How many there are.
+    /// Number of bytes.
     fn len(&self) -> usize;
 
     /// The bytes from `at` on, piece by piece; no pieces beyond the end.
@@ -26,7 +26,7 @@ pub trait Window {
         self.len() == 0
     }
 
-    /// Copies the bytes from `at` on to `out`; false, and nothing may be relied on there, where there are too few.
+    /// Copies the bytes from `at` on to `out`. False if there are too few; the contents of `out` are then undefined.
     fn read(&self, at: usize, out: &mut [u8]) -> bool {
         let mut rest = out;
         for piece in self.pieces(at) {
@@ -66,7 +66,7 @@ impl Window for [u8] {
     }
 }
 
-/// A part of a window, as a window of its own.
+/// A part of a window, as a window itself.
 #[derive(Debug)]
 pub struct Part<'a, W: ?Sized> {
     whole: &'a W,
@@ -75,7 +75,7 @@ pub struct Part<'a, W: ?Sized> {
 }
 
 impl<'a, W: Window + ?Sized> Part<'a, W> {
-    /// The `length` bytes from `start` on, or as many of them as there are.
+    /// The `length` bytes from `start` on, or as many of them as exist.
     pub fn new(whole: &'a W, start: usize, length: usize) -> Self {
         let start = start.min(whole.len());
         Self { whole, start, length: length.min(whole.len() - start) }
@@ -97,91 +97,91 @@ impl<W: Window + ?Sized> Window for Part<'_, W> {
     }
 }
 
-/// What is at the front of a window.
+/// The element at the front of a window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Front {
-    /// A whole frame of so many bytes, 1 or more.
+    /// A whole frame of 1 or more bytes.
     Frame {
         /// Its length, headers and trailers included.
         bytes: usize,
     },
-    /// The window must have at least so many bytes, more than it has, before more can be said.
+    /// The window must have at least this number of bytes, more than it has, to continue.
     Needs {
-        /// How many.
+        /// The number.
         bytes: usize,
     },
-    /// So many bytes, 1 or more, belong to no frame; behind them it goes on.
+    /// Bytes that belong to no frame, 1 or more; the stream continues behind them.
     Skip {
-        /// How many.
+        /// The number.
         bytes: usize,
-        /// Under which name the frame is counted that was lost in them: once, however many skips follow each other.
+        /// The cause under which the lost frame is counted: once, however many skips follow each other.
         cause: Cause,
     },
-    /// The start of the next frame is unknown: a connection must be closed.
+    /// The start of the next frame is unknown: the connection must be closed.
     Lost {
-        /// Under which name that is counted.
+        /// The cause under which it is counted.
         cause: Cause,
     },
 }
 
-/// What earlier looks have shown of a stream's front. A stream begins with the default, and so do the bytes behind a
-/// frame that was found; in between it is kept as [`Framing::front`] leaves it. Formats that need not search leave it
-/// alone.
+/// State of the search at a stream's front. A stream begins with the default, and so do the bytes behind a found frame;
+/// in between the caller keeps the state as [`Framing::front`] leaves it. Formats that need no search do not use it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Search {
-    /// In so many bytes at the front there is no end of a frame: a search need not begin anew.
+    /// Number of bytes at the front without an end of a frame: a search need not restart.
     pub seen: usize,
-    /// What was in front of it was skipped: it may be the middle of a frame, and what looks like a frame may be none.
+    /// Whether bytes before the front were skipped: it may be the middle of a frame, and an apparent frame may be none.
     pub adrift: bool,
 }
 
 impl Search {
-    /// Skips bytes behind which a frame may begin or not.
+    /// Skips bytes that may or may not be followed by a frame.
     pub const fn skip(&mut self, bytes: usize, cause: Cause) -> Front {
         *self = Self { seen: self.seen.saturating_sub(bytes), adrift: true };
         Front::Skip { bytes, cause }
     }
 }
 
-/// What a frame says of itself; nothing where its format does not say it.
+/// The fields of a frame; `None` for fields that its format does not have.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Fields {
-    /// The event's number as the source counts, in [`Widths::event`] bits.
+    /// The event's number in the source's counting, in [`Widths::event`] bits.
     pub event: Option<u64>,
     /// The source's clock, in its own ticks, in [`Widths::time`] bits.
     pub time: Option<u64>,
-    /// Whose frame it is.
+    /// The source of the frame.
     pub source: Option<u32>,
     /// Trigger or event type.
     pub trigger_type: Option<u16>,
     /// Bunch crossing.
     pub bunch_crossing: Option<u16>,
-    /// The number of the frame itself, in [`Widths::sequence`] bits: one more for the next frame of the same source, so
-    /// that a gap is a frame that was lost.
+    /// The frame's own number, in [`Widths::sequence`] bits. It increases by one for the next frame of the same source,
+    /// so a gap means a lost frame.
     pub sequence: Option<u64>,
-    /// Which frame of its event it is, where an event comes in several: 0 the first one, one more for each of the others.
+    /// Index of the frame in its event, if an event has several: 0 for the first one.
     pub place: Option<u32>,
-    /// Whether it is its event's last frame; nothing where only the next event's first one shows that.
+    /// Whether it is its event's last frame; `None` if only the next event's first frame shows it.
     pub is_last: Option<bool>,
-    /// The run that the source believes to be taking.
+    /// The run in which the source takes data, as the source knows it.
     pub run: Option<u32>,
-    /// The source's numbering starts again with this frame.
+    /// Whether the source's numbering restarts with this frame.
     pub restarts: bool,
-    /// It is a whole event that was built before: its number does not continue that of the frame before, and its source id is not its sender's.
+    /// Whether it is an event that was already built: its number does not continue that of the previous frame, and its
+    /// source id is not its sender's.
     pub is_whole_event: bool,
-    /// What is wrong with the contents, and the front end's own words about them. Checksums are not computed for it:
-    /// see [`Framing::checksum`].
+    /// Errors in the contents, and the front end's own status flags. Checksums are not computed for it: see
+    /// [`Framing::checksum`].
     pub flags: FragmentFlags,
 }
 
 impl Fields {
-    /// Whether the frame goes on with an event that an earlier one began.
+    /// Whether the frame continues an event that an earlier one began.
     pub fn goes_on(&self) -> bool {
         self.place > Some(0)
     }
 }
 
-/// How wide the counters of a format are, in bits: 64 where they have none.
+/// Widths of a format's counters, in bits: 64 if it has none.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Widths {
     /// Of [`Fields::event`].
@@ -200,23 +200,23 @@ impl Default for Widths {
 
 /// A description of a stream.
 pub trait Framing {
-    /// What is at the front of `window`. The answer depends on the bytes that it needs alone, and not on how many lie
-    /// behind them, so that a stream gives the same frames however it is cut.
+    /// Returns the element at the front of `window`. The answer depends only on the bytes that it needs, and not on how
+    /// many follow, so that a stream gives the same frames however it is cut.
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front;
 
-    /// What is at the front of the last bytes of a stream, when [`Framing::front`] needs more than there are; `None` if
-    /// they are left over.
+    /// Returns the element at the front of the last bytes of a stream, if [`Framing::front`] needs more than there are;
+    /// `None` if they are left over.
     fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
         let _ = (window, search);
         None
     }
 
-    /// What a whole frame says of itself; any bytes may be asked for.
+    /// Returns the fields of a whole frame; accepts any bytes.
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields;
 
-    /// The length and the fields of the frame at the front of a stream that is in step, if that frame lies in one piece
-    /// with other bytes behind it; `None` if a longer look is needed ([`Framing::front`], [`Framing::is_matched`] and
-    /// [`Framing::fields`], which say the same).
+    /// Returns the length and the fields of the frame at the front of a synchronised stream, if that frame lies in one
+    /// piece with other bytes behind it. `None` if the slow path is needed ([`Framing::front`], [`Framing::is_matched`]
+    /// and [`Framing::fields`], which give the same results).
     #[inline]
     fn plain(&self, bytes: &[u8]) -> Option<(usize, Fields)> {
         plain_by_front(self, bytes)
@@ -228,7 +228,7 @@ pub trait Framing {
         None
     }
 
-    /// Whether a whole frame has the bytes that all frames of the source have.
+    /// Whether a whole frame has the fixed bytes of the source's frames.
     fn is_matched(&self, frame: &(impl Window + ?Sized)) -> bool {
         let _ = frame;
         true
@@ -240,44 +240,45 @@ pub trait Framing {
         None
     }
 
-    /// Whether frames come in the bodies of several datagrams: then each datagram is a [`Framing::piece`] of one.
+    /// Whether frames are sent in the bodies of several datagrams: each datagram is then a [`Framing::piece`] of one.
     fn comes_in_pieces(&self) -> bool {
         false
     }
 
-    /// The longest frame that the format has, in bytes; readers of streams have limits of their own besides.
+    /// Maximum length of a frame in the format, in bytes; readers of streams have additional limits.
     fn most(&self) -> usize {
         usize::MAX
     }
 
-    /// What a board calls itself ([`Fields::source`]), where that is not the source's id.
+    /// The board's own id ([`Fields::source`]), if it differs from the source's id.
     fn board(&self) -> Option<u32> {
         None
     }
 
-    /// Whether all frames of a source count with one counter. Where each kind of them has one of its own, they are numbered as
-    /// they come, and [`Fields::source`] names the kind.
+    /// Whether all frames of a source share one counter. If each kind has a separate one, frames are numbered as they
+    /// arrive, and [`Fields::source`] is the kind.
     fn counts_together(&self) -> bool {
         true
     }
 
-    /// Whether the frames' own numbers ([`Fields::sequence`]) run on from run to run, so that the first one of a run may be any.
+    /// Whether the frames' own numbers ([`Fields::sequence`]) continue from run to run, so that the first one of a run
+    /// may have any value.
     fn runs_free(&self) -> bool {
         false
     }
 
-    /// How wide its counters are.
+    /// Widths of its counters.
     fn widths(&self) -> Widths {
         Widths::default()
     }
 
-    /// How long a tick of its clock is.
+    /// Length of a tick of its clock.
     fn tick(&self) -> Tick {
         Tick::NANOSECOND
     }
 }
 
-/// What [`Framing::plain`] says, by the longer look.
+/// The result of [`Framing::plain`] by the slow path.
 #[inline]
 pub(crate) fn plain_by_front<F: Framing + ?Sized>(framing: &F, bytes: &[u8]) -> Option<(usize, Fields)> {
     let Front::Frame { bytes: length } = framing.front(bytes, &mut Search::default()) else { return None };
@@ -347,25 +348,26 @@ impl<F: Framing> Framing for Arc<F> {
     }
 }
 
-/// What the header of a datagram says that carries a piece of a frame.
+/// The header of a datagram that carries a piece of a frame.
 ///
-/// The first datagram of a frame is kept whole, header included, and of the others what is behind their headers: so that
-/// places in the frame are places in a datagram.
+/// The first datagram of a frame is kept whole, header included, and the others without their headers: offsets in the
+/// frame are thus offsets in a datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PieceHead {
-    /// Which frame it belongs to.
+    /// The frame to which it belongs.
     pub frame: u64,
-    /// Where in it: bytes of other bodies before its own, or how many other bodies.
+    /// Its place: the number of body bytes before its own, or the number of bodies before it.
     pub place: u64,
-    /// The whole: bytes of all bodies, or how many bodies; `None` if that is not known yet.
+    /// The size of the whole frame: bytes of all bodies, or the number of bodies; `None` if it is not known yet.
     pub whole: Option<u64>,
     /// Bytes of the header.
     pub header: usize,
-    /// Places and the whole are counted in bytes, not in bodies.
+    /// Whether place and whole are counted in bytes, not in bodies.
     pub is_in_bytes: bool,
 }
 
-/// How long a tick of a clock is: a whole number of nanoseconds and a fraction of one in 2^-64.
+/// Length of a tick of a clock: a whole number of nanoseconds and a fraction of one in units of
+/// 2^-64.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Tick {
     nanoseconds: u64,
@@ -376,7 +378,7 @@ impl Tick {
     /// A clock that counts nanoseconds.
     pub const NANOSECOND: Self = Self { nanoseconds: 1, fraction: 0 };
 
-    /// A tick of so many attoseconds (10^-18 s), at most 18 s: fine enough for a clock of any frequency.
+    /// A tick of `attoseconds` attoseconds (10^-18 s), at most 18 s: precise enough for a clock of any frequency.
     pub const fn of_attoseconds(attoseconds: u64) -> Self {
         const IN_A_NANOSECOND: u64 = 1_000_000_000;
         let rest = (attoseconds % IN_A_NANOSECOND) as u128;
@@ -391,17 +393,17 @@ impl Tick {
         ticks.wrapping_mul(self.nanoseconds).wrapping_add(rest as u64)
     }
 
-    /// How many ticks there are in so many nanoseconds, about: as exactly as it takes to know how often a clock wrapped.
+    /// Approximate number of ticks in `nanoseconds` nanoseconds: precise enough to count the wraps of a clock.
     pub fn ticks_in(self, nanoseconds: u64) -> u64 {
         let each = self.nanoseconds as f64 + self.fraction as f64 / (u64::MAX as f64);
         if each > 0.0 { (nanoseconds as f64 / each) as u64 } else { 0 }
     }
 }
 
-/// What a piece of a frame belongs to.
+/// The event or the time to which a piece of a frame belongs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PieceKey {
-    /// An event, by its number as the source counts.
+    /// An event, by its number in the source's counting.
     Event(u64),
     /// A time, in ticks of the source's clock.
     Time(u64),
@@ -410,23 +412,23 @@ pub enum PieceKey {
 /// The part of a frame that belongs to one event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// What it belongs to.
+    /// The event or the time to which it belongs.
     pub key: PieceKey,
-    /// Where in the frame it begins, in bytes.
+    /// Its offset in the frame, in bytes.
     pub offset: usize,
     /// Its length in bytes.
     pub length: usize,
 }
 
-/// The most pieces that a frame may fall apart into: more are not credible.
+/// Maximum number of pieces of a frame: more are not credible.
 pub const MOST_PIECES: usize = 1 << 16;
 
 /// A format whose frames hold several events each.
 pub trait Splitter {
-    /// Appends the pieces of a whole frame, in their order, at most [`MOST_PIECES`].
+    /// Appends the pieces of a whole frame, in order, at most [`MOST_PIECES`].
     ///
     /// # Errors
-    /// What is wrong with the frame; what was appended until then means nothing.
+    /// The error in the frame; the appended pieces are then invalid.
     fn split(&self, frame: &(impl Window + ?Sized), pieces: &mut Vec<Piece>) -> Result<(), Cause>;
 }
 
@@ -435,7 +437,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A window in pieces of its own.
+    /// A window in several pieces.
     struct Chain(Vec<Vec<u8>>);
 
     impl Window for Chain {

@@ -8,8 +8,9 @@
 //!                     version 5:  5 | run | lumisection | event | bytes of data | CRC-32C
 //!                     version 6:  as 5, with flags in the upper 16 bits of the first word
 //! ```
-//! Little-endian. Checksums cover the data, neither header nor padding. The layouts are those of cmssw (`FRDEventMessage.h`), the
-//! names of the files those of its `FFFNamingSchema.h`. Events of versions 1 and 2 have no length, and are not read.
+//! Little-endian. Checksums cover the data, but neither header nor padding. The layouts are those of cmssw
+//! (`FRDEventMessage.h`), the names of the files those of its `FFFNamingSchema.h`. Events of versions 1 and 2 have no
+//! length, and are not read.
 
 use core::fmt;
 use core::ops::Range;
@@ -20,16 +21,16 @@ use crate::framing::{Part, Window};
 use crate::layout::ChecksumKind;
 use ropewalk_terms::RunNumber;
 
-/// What is wrong with an event or a file header.
+/// An error in an event or a file header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrdError {
     /// The bytes end before the header or the event does.
     #[error("the bytes end before the event does: {needed} are needed")]
     Short {
-        /// Bytes without which nothing more can be said.
+        /// Number of bytes needed to continue.
         needed: usize,
     },
-    /// The first word names no version that this reader knows.
+    /// The first word is no version known to this reader.
     #[error("FRD version {version}, and versions 3 to 6 are read")]
     Version {
         /// The first word.
@@ -44,27 +45,27 @@ pub enum FrdError {
         /// The number.
         event: u64,
     },
-    /// The data are longer than the header can say.
+    /// The data are longer than the header can state.
     #[error("{bytes} bytes of data are more than 32 bits can count")]
     Long {
-        /// How many there are.
+        /// Number of bytes.
         bytes: usize,
     },
 }
 
 /// Bytes of a file's header.
 pub const FILE_HEADER_BYTES: usize = 22;
-/// What every version of it begins with: no event does.
+/// The beginning of all its versions; no event begins like this.
 pub const FILE_MAGIC: [u8; 4] = *b"RAW_";
 /// Version 1.
 const VERSION: [u8; 4] = *b"0001";
 
-/// The header of a file, version 1: what the file holds.
+/// The header of a file, version 1.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileHeader {
     /// Events in it.
     pub events: u32,
-    /// Bytes of it, this header included.
+    /// Bytes of the file, this header included.
     pub file_bytes: u64,
 }
 
@@ -72,7 +73,7 @@ impl FileHeader {
     /// The header in these bytes.
     ///
     /// # Errors
-    /// [`FrdError::FileHeader`] where they are none of version 1.
+    /// [`FrdError::FileHeader`] if they are none of version 1.
     pub fn parse(bytes: &[u8; FILE_HEADER_BYTES]) -> Result<Self, FrdError> {
         let [m0, m1, m2, m3, v0, v1, v2, v3, s0, s1, e0, e1, e2, e3, size @ ..] = *bytes;
         let is_first = [m0, m1, m2, m3] == FILE_MAGIC && [v0, v1, v2, v3] == VERSION;
@@ -99,7 +100,7 @@ pub const MOST_HEADER_BYTES: usize = 32;
 /// Bytes of a word.
 const WORD: usize = 4;
 
-/// Which layout an event's header has.
+/// The layout of an event's header.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Version {
     /// 28 bytes, with padding and Adler-32.
@@ -108,7 +109,7 @@ pub enum Version {
     V4 = 4,
     /// 24 bytes, without padding, with CRC-32C.
     V5 = 5,
-    /// As version 5, with flags beside the version.
+    /// As version 5, with flags next to the version.
     V6 = 6,
 }
 
@@ -127,7 +128,7 @@ impl Version {
         matches!(self, Self::V3 | Self::V4)
     }
 
-    /// How the data's checksum is computed.
+    /// The kind of the data's checksum.
     pub const fn checksum(self) -> ChecksumKind {
         if self.has_padding() { ChecksumKind::Adler32 } else { ChecksumKind::Crc32c }
     }
@@ -138,13 +139,13 @@ impl Version {
 pub struct EventHeader {
     /// Its layout.
     pub version: Version,
-    /// Flags, of version 6 alone.
+    /// Flags, only in version 6.
     pub flags: u16,
     /// The run.
     pub run: u32,
     /// The lumisection, counted from 1.
     pub lumisection: u32,
-    /// The event's number: of 32 bits, but in version 4.
+    /// The event's number: 32 bits, except in version 4.
     pub event: u64,
     /// Bytes of the data.
     pub data_bytes: u32,
@@ -186,7 +187,7 @@ impl EventHeader {
     /// Appends the header.
     ///
     /// # Errors
-    /// [`FrdError::EventNumber`] where the number does not fit; nothing is appended then.
+    /// [`FrdError::EventNumber`] if the number does not fit; nothing is appended then.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), FrdError> {
         let high = (self.event >> 32) as u32;
         if high != 0 && self.version != Version::V4 {
@@ -206,7 +207,7 @@ impl EventHeader {
         Ok(())
     }
 
-    /// Where the data lie, in bytes from the header's begin.
+    /// Range of the data, in bytes from the header's beginning.
     pub const fn data(&self) -> Range<usize> {
         let begin = self.version.header_bytes();
         begin..begin + self.data_bytes as usize
@@ -217,19 +218,19 @@ impl EventHeader {
         self.version.header_bytes() as u64 + self.data_bytes as u64 + self.padding_bytes as u64
     }
 
-    /// Whether the checksum is that of the data in the event at the front of `window`.
+    /// Whether the checksum matches the data of the event at the front of `window`.
     pub fn is_right(&self, window: &(impl Window + ?Sized)) -> bool {
         let data = Part::new(window, self.data().start, self.data_bytes as usize);
         data.len() == self.data_bytes as usize && self.checksum == checksum_of(self.version, data.pieces(0))
     }
 }
 
-/// The checksum that an event's header has of these pieces of data.
+/// Computes the header's checksum of these pieces of data.
 pub fn checksum_of<'a>(version: Version, data: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     version.checksum().of(data) as u32
 }
 
-/// A view over the bytes of a whole event, whose checksum is not checked yet.
+/// A view of a whole event, whose checksum is not checked yet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Event<'a> {
     header: EventHeader,
@@ -237,10 +238,10 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The event at the front of `bytes`; what is behind it is left alone.
+    /// Parses the event at the front of `bytes`; ignores the bytes behind it.
     ///
     /// # Errors
-    /// As [`EventHeader::read`]; [`FrdError::Short`] where the event goes on behind the bytes.
+    /// As [`EventHeader::read`]; [`FrdError::Short`] if the event is longer than the bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FrdError> {
         let header = EventHeader::read(bytes)?;
         let length = usize::try_from(header.event_bytes()).unwrap_or(usize::MAX);
@@ -273,7 +274,7 @@ impl<'a> Event<'a> {
         self.header.is_right(self.bytes)
     }
 
-    /// The fragments, each as a range of [`Event::data`]; `None` if the data does not fall apart into fragments.
+    /// The fragments, each as a range of [`Event::data`]; `None` if the data cannot be divided into fragments.
     pub fn fragments(&self) -> Option<Vec<Range<usize>>> {
         fed::split_event(self.data())
     }
@@ -303,33 +304,33 @@ pub fn encode_event(header: EventHeader, data: &[&[u8]], out: &mut Vec<u8>) -> R
 const RAW: &str = ".raw";
 const DOCUMENT: &str = ".jsn";
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileKind {
     /// Events of a lumisection.
     Raw {
-        /// Which of the run's files, counted from 0.
+        /// Index of the file in the run, counted from 0.
         index: u32,
     },
-    /// What is in the file of events of this index.
+    /// The description of the file of events with this index.
     Account {
-        /// The file's.
+        /// The index of the described file.
         index: u32,
     },
-    /// Everything that was written in a lumisection.
+    /// The summary of a closed lumisection.
     EndOfLumisection,
-    /// Everything that was written in the run.
+    /// The summary of the closed run.
     EndOfRun,
 }
 
-/// The name of a file. Orders by run, then by lumisection.
+/// The name of a file. Ordered by run, then by lumisection.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileName {
     /// The run.
     pub run: RunNumber,
     /// The lumisection, counted from 1; 0 for [`FileKind::EndOfRun`].
     pub lumisection: u32,
-    /// What it is.
+    /// The kind.
     pub kind: FileKind,
 }
 
@@ -353,7 +354,7 @@ pub struct NotAFile;
 impl FromStr for FileName {
     type Err = NotAFile;
 
-    /// Reads what [`Display`](fmt::Display) writes; any number of leading zeros will do.
+    /// Parses the output of [`Display`](fmt::Display); any number of leading zeros is accepted.
     fn from_str(text: &str) -> Result<Self, NotAFile> {
         Self::read(text).ok_or(NotAFile)
     }
@@ -379,7 +380,7 @@ impl FileName {
     }
 }
 
-/// Digits alone: `parse` would take a sign too.
+/// Only digits: `parse` would accept a sign too.
 fn number(digits: &str) -> Option<u32> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
@@ -490,7 +491,7 @@ mod tests {
         let event = Event::parse(&out).expect("an event");
         let fragments = event.fragments().expect("they are whole");
         assert_eq!(fragments.iter().map(|place| &event.data()[place.clone()]).collect::<Vec<_>>(), parts);
-        // A header is lost, a trailer, a length.
+        // A header, a trailer or a length is damaged.
         for at in [24 + 7, 24 + 15, 24 + 16 + 40 - 4] {
             let mut wrong = out.clone();
             wrong[at] ^= 0xF0 | 3;
@@ -548,7 +549,7 @@ mod tests {
             let mut again = Vec::new();
             found.header().encode(&mut again).expect("it fits");
             prop_assert_eq!(&again[..], &out[..version.header_bytes()]);
-            // A part of it is no event, and another bit of the data is another checksum.
+            // A part of it is no event, and a changed bit of the data changes the checksum.
             for length in 0..out.len() {
                 let needs_more = matches!(Event::parse(&out[..length]), Err(FrdError::Short { needed }) if needed > length);
                 prop_assert!(needs_more, "of {} bytes {length}", out.len());

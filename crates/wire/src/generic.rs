@@ -1,4 +1,4 @@
-//! The generic fragment: Ropewalk's own format over TCP, for front ends that speak no other
+//! The generic fragment: Ropewalk's own format over TCP, for front ends without another format
 //! (`docs/generic-fragment.md`; senders in `examples/senders/`).
 //!
 //! A connection begins with one [`Hello`] of 64 bytes. Then each fragment is a [`Header`] of 32 bytes and its
@@ -9,7 +9,7 @@ use arrayvec::ArrayString;
 use crate::framing::Front;
 use ropewalk_terms::{Cause, SourceId};
 
-/// The version of the format. Another one is refused.
+/// The version of the format. Other versions are refused.
 pub const VERSION: u8 = 1;
 
 /// Bytes of a hello.
@@ -21,7 +21,7 @@ pub const HEADER_BYTES: usize = 32;
 /// The longest name of a front end, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 32;
 
-/// What is wrong with a hello or a fragment's header.
+/// An error in a hello or a fragment's header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GenericError {
     /// The bytes do not begin with the magic number.
@@ -42,7 +42,7 @@ pub enum GenericError {
 }
 
 impl GenericError {
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         match self {
             Self::Magic | Self::Version => Cause::FramingLost,
@@ -58,7 +58,7 @@ impl GenericError {
     }
 }
 
-/// What a stream begins with: a hello, or a fragment.
+/// The element at the front of a stream: a hello, or a fragment.
 pub fn front(bytes: &[u8]) -> Front {
     if bytes.len() >= 4 && Hello::may_begin_with(bytes) {
         return if bytes.len() < HELLO_BYTES {
@@ -91,17 +91,17 @@ const HELLO_MAGIC: [u8; 4] = *b"RWHI";
 /// The name of a front end.
 pub type Name = ArrayString<MAX_NAME_BYTES>;
 
-/// The name is too long or holds a zero byte.
+/// The name is too long or contains a zero byte.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a front end's name has at most 32 bytes, none of them zero")]
 pub struct NameError;
 
-/// What a hello says besides name and source. Bits without a meaning are kept and ignored.
+/// Flags of a hello. Undefined bits are kept and ignored.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct HelloFlags(pub u16);
 
 impl HelloFlags {
-    /// Timestamps count from 1970-01-01T00:00:00Z; without it, from any start of the sender's choice.
+    /// Timestamps count from 1970-01-01T00:00:00Z; otherwise from a zero point chosen by the sender.
     pub const UTC: Self = Self(1);
 
     /// Whether timestamps count from 1970-01-01T00:00:00Z.
@@ -110,18 +110,18 @@ impl HelloFlags {
     }
 }
 
-/// The begin of a connection.
+/// The beginning of a connection.
 ///
 /// ```text
 ///  0 "RWHI"   4 version u8   5 zero   6 flags u16   8 source id u32   12 zeros (4)
 /// 16 name: UTF-8, filled up with zeros (32)         48 zeros (16)
 /// ```
-/// Receivers ignore what is to be zero: later versions may use it.
+/// Receivers ignore the zero fields: later versions may use them.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Whose fragments follow.
+    /// The source of the following fragments.
     pub source: SourceId,
-    /// What else there is to say.
+    /// The flags.
     pub flags: HelloFlags,
     /// The front end's name, for people.
     pub name: Name,
@@ -131,7 +131,7 @@ impl Hello {
     /// A hello.
     ///
     /// # Errors
-    /// Where the name is longer than [`MAX_NAME_BYTES`] or holds a zero byte.
+    /// If the name is longer than [`MAX_NAME_BYTES`] or contains a zero byte.
     pub fn new(source: SourceId, flags: HelloFlags, name: &str) -> Result<Self, NameError> {
         if name.contains('\0') {
             return Err(NameError);
@@ -163,7 +163,7 @@ impl Hello {
         })
     }
 
-    /// Whether a hello can begin with these bytes: what a stream is not shows sooner than what it is.
+    /// Whether a hello can begin with these bytes: a wrong format is detected earlier than a right one.
     pub fn may_begin_with(bytes: &[u8]) -> bool {
         bytes.iter().zip(HELLO_MAGIC).all(|(&byte, expected)| byte == expected)
     }
@@ -182,15 +182,15 @@ impl Hello {
 
 const FRAGMENT_MAGIC: [u8; 4] = *b"RWFR";
 
-/// What a header says besides numbers. Bits without a meaning are kept and ignored.
+/// Flags of a header. Undefined bits are kept and ignored.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// The source's numbering starts again with this fragment: a resynchronisation.
+    /// The source's numbering restarts with this fragment: a resynchronisation.
     pub const RESYNC: Self = Self(1);
 
-    /// Whether the source's numbering starts again with this fragment.
+    /// Whether the source's numbering restarts with this fragment.
     pub const fn has_resync(self) -> bool {
         self.0 & Self::RESYNC.0 != 0
     }
@@ -202,16 +202,16 @@ impl Flags {
 ///  0 "RWFR"   4 version u8   5 zero   6 flags u16   8 source id u32   12 payload length u32
 /// 16 event number u64                              24 timestamp u64
 /// ```
-/// Receivers ignore what is to be zero: later versions may use it.
+/// Receivers ignore the zero fields: later versions may use them.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Whose fragment it is; the same as in the hello.
+    /// The source; the same as in the hello.
     pub source: SourceId,
-    /// What else there is to say.
+    /// The flags.
     pub flags: Flags,
     /// The event's number: grows by one from trigger to trigger and is the same in all sources. Below 2^48.
     pub event_number: u64,
-    /// When the trigger was, in nanoseconds of the clock that the hello names; 0 where the source has no clock.
+    /// Time of the trigger, in nanoseconds of the clock stated in the hello; 0 if the source has no clock.
     pub timestamp: u64,
     /// Bytes of payload behind this header.
     pub payload_bytes: u32,
@@ -251,10 +251,11 @@ impl Header {
         bytes
     }
 
-    /// Checks that the fragment may be taken over a connection of `source`, with at most `max_payload_bytes`.
+    /// Checks that the fragment is allowed on a connection of `source`, with at most `max_payload_bytes`.
     ///
     /// # Errors
-    /// [`GenericError::Oversize`] (first, since it decides whether the stream can go on) or [`GenericError::Source`].
+    /// [`GenericError::Oversize`] (first, since it decides whether the stream can continue) or
+    /// [`GenericError::Source`].
     pub const fn check(&self, source: SourceId, max_payload_bytes: u32) -> Result<(), GenericError> {
         if self.payload_bytes > max_payload_bytes {
             return Err(GenericError::Oversize);
@@ -271,7 +272,7 @@ impl Header {
     }
 }
 
-/// A view over the first fragment of some bytes.
+/// A view of a fragment at the front of some bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
     /// The fragment's header.
@@ -281,7 +282,8 @@ pub struct Fragment<'a> {
 }
 
 impl<'a> Fragment<'a> {
-    /// The fragment that `bytes` begin with, and the bytes behind it; nothing while some of it is missing.
+    /// Splits off the first fragment of `bytes`, and returns the bytes behind it too; `None` while the fragment is
+    /// incomplete.
     ///
     /// # Errors
     /// As [`Header::parse`].
@@ -291,13 +293,13 @@ impl<'a> Fragment<'a> {
         Ok(rest.split_at_checked(header.payload_bytes as usize).map(|(payload, rest)| (Self { header, payload }, rest)))
     }
 
-    /// The fragment as a value of its own.
+    /// Copies the fragment into an owned value.
     pub fn to_value(&self) -> OwnedFragment {
         OwnedFragment { header: self.header, payload: self.payload.to_vec() }
     }
 }
 
-/// A fragment as a value.
+/// An owned fragment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedFragment {
     /// The header; [`OwnedFragment::encode`] sets its payload length.
@@ -319,7 +321,7 @@ impl OwnedFragment {
 /// Appends a fragment to `out`: the header, with the length of the payload, then the payload.
 ///
 /// # Errors
-/// [`GenericError::Oversize`] where the length does not fit into 32 bits; nothing is appended then.
+/// [`GenericError::Oversize`] if the length does not fit into 32 bits; nothing is appended then.
 pub fn encode(header: &Header, payload: &[u8], out: &mut Vec<u8>) -> Result<(), GenericError> {
     let payload_bytes = u32::try_from(payload.len()).map_err(|_| GenericError::Oversize)?;
     out.extend_from_slice(&Header { payload_bytes, ..*header }.to_bytes());
@@ -329,7 +331,7 @@ pub fn encode(header: &Header, payload: &[u8], out: &mut Vec<u8>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    //! The generic fragment: there and back, arbitrary bytes, every fault.
+    //! The generic fragment: round trips, arbitrary bytes, every fault.
 
     use proptest::prelude::*;
 

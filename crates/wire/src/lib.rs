@@ -1,4 +1,4 @@
-//! Byte layouts and framing, in two levels: a checked view over bytes, and an owned value. Never panics on input.
+//! Byte layouts and framing, in two levels: a checked view of bytes, and an owned value. Never panics on input.
 #![forbid(unsafe_code)]
 
 pub mod capture;

@@ -32,41 +32,41 @@ pub fn hash32<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
 pub const FRONT_BYTES: usize = 20;
 /// Bytes of the whole header in versions 1 and 3.
 pub const HEADER_BYTES: usize = 48;
-/// The most bytes of data that a bank holds: 16 bits count them with its header.
+/// Maximum bytes of data in a bank: a 16-bit length counts them with its header.
 pub const LARGEST_BANK_DATA: usize = 0xFFFF - BANK_HEADER_BYTES;
 
-/// Where the checksum begins to count.
+/// Offset of the first byte that the checksum covers.
 const CHECKED_FROM: usize = 16;
-/// What the data are: banks.
+/// Type of the data: banks.
 const BANKS: u8 = 1;
 
-/// What is wrong with a record.
+/// An error in a record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MdfError {
     /// The bytes end before the record does.
     #[error("the bytes end before the record does: {needed} are needed")]
     Short {
-        /// Bytes without which nothing more can be said.
+        /// Number of bytes needed to continue.
         needed: usize,
     },
-    /// No record begins here: its length does not stand there three times.
+    /// No record begins here: there are no three equal lengths.
     #[error("the record's length does not stand there three times")]
     Lengths,
     /// The record is shorter than its own header.
     #[error("the record is shorter than its header")]
     Header,
-    /// The banks are longer than the header can say.
+    /// The banks are longer than the header can state.
     #[error("{bytes} bytes of banks are more than 32 bits can count")]
     Long {
-        /// How many there are.
+        /// Their number of bytes.
         bytes: usize,
     },
 }
 
-/// What the header says of the event, in versions 1 and 3.
+/// The event fields of the header, in versions 1 and 3.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AboutEvent {
-    /// Which lines of the trigger, and which streams, wanted it.
+    /// The lines of the trigger, and the streams, that selected it.
     pub trigger_mask: [u32; 4],
     /// The run.
     pub run: u32,
@@ -83,15 +83,15 @@ pub struct RecordHeader {
     pub bytes: u32,
     /// The checksum of the bytes behind its field; 0 without one.
     pub checksum: u32,
-    /// How the banks are compressed; 0: they are not.
+    /// The compression of the banks; 0 for none.
     pub compression: u8,
     /// The layout of the rest of the header.
     pub version: u8,
-    /// 32-bit words of that rest.
+    /// Number of 32-bit words of that rest.
     pub words: u8,
-    /// What the data are: 1 banks, 2 multi-event packets.
+    /// Type of the data: 1 banks, 2 multi-event packets.
     pub data_type: u8,
-    /// What the rest says, where this version is known.
+    /// The event fields, if this version is known.
     pub about: Option<AboutEvent>,
 }
 
@@ -124,17 +124,17 @@ impl RecordHeader {
         FRONT_BYTES + 4 * self.words as usize
     }
 
-    /// Where the banks lie, in bytes from the header's begin.
+    /// Range of the banks, in bytes from the header's beginning.
     pub const fn data(&self) -> Range<usize> {
         self.header_bytes()..self.bytes as usize
     }
 
-    /// Whether the data are banks as they are.
+    /// Whether the data are uncompressed banks.
     pub const fn has_plain_banks(&self) -> bool {
         self.compression == 0 && self.data_type == BANKS
     }
 
-    /// Whether the checksum is that of the record at the front of `window`; `None` if the record has none.
+    /// Whether the checksum matches the record at the front of `window`; `None` if the record has none.
     pub fn is_right(&self, window: &(impl Window + ?Sized)) -> Option<bool> {
         let checked = Part::new(window, CHECKED_FROM, (self.bytes as usize).saturating_sub(CHECKED_FROM));
         (self.checksum != 0).then(|| self.checksum == hash32(checked.pieces(0)))
@@ -157,7 +157,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().map_or(0, |&word| u32::from_le_bytes(word))
 }
 
-/// A view over the bytes of a whole record, whose checksum is not checked yet.
+/// A view of a whole record, whose checksum is not checked yet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
     header: RecordHeader,
@@ -165,10 +165,10 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The record at the front of `bytes`; what is behind it is left alone.
+    /// Parses the record at the front of `bytes`; ignores the bytes behind it.
     ///
     /// # Errors
-    /// As [`RecordHeader::read`]; [`MdfError::Short`] where the record goes on behind the bytes.
+    /// As [`RecordHeader::read`]; [`MdfError::Short`] if the record is longer than the bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MdfError> {
         let header = RecordHeader::read(bytes)?;
         let length = header.bytes as usize;
@@ -191,13 +191,13 @@ impl<'a> Record<'a> {
         &self.bytes[self.header.data()]
     }
 
-    /// Whether the checksum is right; `None` without one.
+    /// Whether the checksum is right; `None` if there is none.
     pub fn is_right(&self) -> Option<bool> {
         self.header.is_right(self.bytes)
     }
 
-    /// Goes through the banks; ends with the first error. Of records whose data are none ([`RecordHeader::has_plain_banks`])
-    /// that is the first one.
+    /// Iterates over the banks; ends with the first error. For records whose data are no banks
+    /// ([`RecordHeader::has_plain_banks`]) the first item is an error.
     pub fn banks(&self) -> impl Iterator<Item = Result<Bank<'a>, MepError>> + use<'a> {
         Banks::new(self.data())
     }
@@ -322,7 +322,7 @@ mod tests {
                 let needs_more = matches!(Record::parse(&record[..length]), Err(MdfError::Short { needed }) if needed > length);
                 prop_assert!(needs_more, "of {} bytes {length}", record.len());
             }
-            // A flipped bit is a wrong checksum, another layout, or no record.
+            // A flipped bit causes a wrong checksum, another layout, or no record.
             let bit = bit.index(8 * record.len());
             record[bit / 8] ^= 1 << (bit % 8);
             if let Ok(found) = Record::parse(&record) {

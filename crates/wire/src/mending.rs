@@ -4,8 +4,9 @@
 //!  bytes, and how many are missing between them --> Mender --> whole frames
 //!                                                      \-> Mended: the holes, and what they cost
 //! ```
-//! A capture may lack packets of a connection. The bytes behind such a hole are the middle of a frame. A reader that ignored the hole would
-//! join pieces of different frames. [`StreamFrames`] and [`Resumed`] find where frames go on behind a hole.
+//! A capture may lack packets of a connection. The bytes behind such a hole are the middle of a frame, and a reader
+//! that ignored the hole would join pieces of different frames. [`StreamFrames`] and [`Resumed`] find the next frame
+//! behind a hole.
 
 use core::fmt::Arguments;
 
@@ -15,66 +16,67 @@ use crate::framing::{Fields, Framing, Front, Search};
 use crate::generic;
 use crate::message::FragmentFlags;
 
-/// This many holes are reported with their places.
+/// Number of holes that are reported with their places.
 const FIRST_HOLES: usize = 8;
 
-/// So many of the first frames show what kinds there are.
+/// Number of first frames that show which kinds exist.
 const FIRST_FRAMES: usize = 64;
 
-/// Bytes that are missing from a stream.
+/// Missing bytes of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Hole {
-    /// How many bytes of the stream are before it.
+    /// Offset in the stream.
     pub at: u64,
-    /// How many are missing.
+    /// Number of missing bytes.
     pub bytes: u64,
-    /// How many around it belong to frames with a missing part, or are where the next frame's start is unknown.
+    /// Number of bytes around it that belong to incomplete frames, or precede the next known start of a frame.
     pub dropped: u64,
 }
 
-/// What was missing, and what it cost.
+/// The missing bytes, and the resulting loss.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mended {
-    /// Places at which bytes are missing.
+    /// Number of places with missing bytes.
     pub holes: u64,
-    /// How many are.
+    /// Number of missing bytes.
     pub missing_bytes: u64,
-    /// Bytes that came and were not given on.
+    /// Number of received bytes that were not passed on.
     pub dropped_bytes: u64,
     /// The first holes.
     pub first_holes: Vec<Hole>,
 }
 
-/// Gives on the frames of a stream. Until something is missing that is every byte.
+/// Passes on the frames of a stream. As long as nothing is missing, it passes on every byte.
 #[derive(Debug)]
 pub struct Mender {
     frames: Option<StreamFrames>,
-    /// The longest frame.
+    /// Maximum length of a frame.
     most: usize,
-    /// Bytes that came, and were not given on yet.
+    /// Received bytes that were not passed on yet.
     held: Vec<u8>,
     search: Search,
     state: State,
-    /// The kinds of its first frames, of which so many are still to be looked at.
+    /// The kinds of its first frames, and the number of frames still to be examined.
     kinds: Vec<u64>,
     to_look_at: usize,
-    /// Bytes of the stream so far.
+    /// Number of bytes of the stream so far.
     at: u64,
     mended: Mended,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
-    /// A frame begins where the held bytes do.
+    /// A frame begins at the first held byte.
     Straight,
-    /// Where the next frame begins is not known.
+    /// The start of the next frame is unknown.
     Searching,
-    /// The reader of the bytes has to cope with them.
+    /// The bytes are passed on to the reader unchecked.
     Through,
 }
 
 impl Mender {
-    /// For a stream of these frames, none longer than `most` bytes. Without a description nothing is held back.
+    /// Makes a mender for a stream of these frames, none longer than `most` bytes. Without a description nothing is
+    /// held back.
     pub fn new(frames: Option<StreamFrames>, most: usize) -> Self {
         let state = if frames.is_some() { State::Straight } else { State::Through };
         let (search, mended) = (Search::default(), Mended::default());
@@ -82,12 +84,12 @@ impl Mender {
         Self { frames, most, held, search, state, kinds, to_look_at: FIRST_FRAMES, at: 0, mended }
     }
 
-    /// What was missing so far.
+    /// The losses so far.
     pub const fn mended(&self) -> &Mended {
         &self.mended
     }
 
-    /// Takes the next bytes, and passes on whole frames; false where no more are wanted.
+    /// Takes the next bytes, and passes on whole frames. False if no more are wanted.
     pub fn push(&mut self, bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.at += bytes.len() as u64;
         if self.state == State::Through {
@@ -106,13 +108,13 @@ impl Mender {
             self.mended.first_holes.push(Hole { at: self.at, bytes, dropped: 0 });
         }
         self.at += bytes;
-        // The rest of the frame before belongs to this hole as well.
+        // The rest of the frame before also belongs to this hole.
         self.drop_held(self.held.len());
         self.state = if self.frames.is_some() { State::Searching } else { State::Through };
         is_wanted_still
     }
 
-    /// The stream begins anew: another connection.
+    /// Begins the stream again, for another connection.
     pub fn begin(&mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let is_wanted_still = self.break_off(give);
         self.drop_held(self.held.len());
@@ -121,7 +123,7 @@ impl Mender {
         is_wanted_still
     }
 
-    /// No more bytes come: passes on the rest.
+    /// Ends the stream: passes on the rest.
     pub fn end(&mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let is_wanted_still = self.break_off(give);
         if self.state == State::Searching {
@@ -131,7 +133,7 @@ impl Mender {
         is_wanted_still && (rest.is_empty() || give(&rest))
     }
 
-    /// Gives on the frames that end here, where that was not known before.
+    /// Passes on the frames that end here, if that was not known before.
     fn break_off(&mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.state != State::Searching || self.go_on(true, give)
     }
@@ -160,7 +162,7 @@ impl Mender {
         is_wanted_still
     }
 
-    /// How many of the held bytes are whole frames, with the bytes between them.
+    /// Number of held bytes that are whole frames, with the bytes between them.
     fn whole(&mut self) -> usize {
         let Some(frames) = &self.frames else { return 0 };
         let mut whole = 0;
@@ -201,25 +203,25 @@ impl Mender {
 // ... frame | frame | fra[ bytes that are missing ]me | frame | frame ...
 //                                                   ^ may be the middle of a frame
 // ```
-// A frame is taken to begin where further frames follow it and their contents confirm it: by bytes that all frames of the source have in
-// common, by right checksums, or by consecutive numbers.
+// A position is taken as the beginning of a frame if further frames follow it and their contents confirm it: by fixed
+// bytes common to all frames of the source, by right checksums, or by consecutive numbers.
 
-/// So many frames that follow each other are believed.
+/// Number of consecutive frames that are accepted as proof.
 const FRAMES: usize = 3;
 
-/// What follows missing bytes.
+/// The result of a search behind missing bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Resumed {
-    /// Behind so many bytes a frame begins.
+    /// A frame begins behind this many bytes.
     Behind(usize),
-    /// None begins within so many bytes; what is behind them needs more bytes to tell.
+    /// No frame begins within this many bytes; more bytes are needed to decide about the rest.
     Unknown(usize),
 }
 
-/// The frames of a stream, as far as it takes to find where one begins.
+/// The description of a stream's frames, as far as needed to find where one begins.
 #[derive(Clone, Debug)]
 pub enum StreamFrames {
-    /// They are described.
+    /// With a description.
     Described(Description),
     /// Generic fragments behind a hello.
     Generic,
@@ -232,7 +234,7 @@ impl From<Description> for StreamFrames {
 }
 
 impl StreamFrames {
-    /// Looks at what some bytes begin with.
+    /// The element at the front of some bytes.
     pub fn front(&self, bytes: &[u8], search: &mut Search) -> Front {
         match self {
             Self::Described(description) => description.front(bytes, search),
@@ -240,7 +242,8 @@ impl StreamFrames {
         }
     }
 
-    /// What a frame is, as a number to be compared: frames of some formats hold others, which are frames as well.
+    /// The kind of a frame, as a number for comparison: frames of some formats contain others, which are frames as
+    /// well.
     pub fn kind_of(&self, frame: &[u8]) -> Option<u64> {
         let Self::Described(Description::Format(format) | Description::Board(format, _)) = self else { return None };
         let mut kind = Kind(0);
@@ -251,13 +254,13 @@ impl StreamFrames {
         Some(kind.0)
     }
 
-    /// Looks for a place behind missing bytes at which frames go on; none is longer than `most`, and the first is of one of the kinds that are
-    /// known, where some are. `is_over`: no more bytes will come.
+    /// Searches behind missing bytes for a place at which frames continue. None is longer than `most`, and the first
+    /// has one of the known kinds, if there are any. `is_over`: no more bytes will arrive.
     pub fn resume(&self, bytes: &[u8], is_over: bool, most: usize, kinds: &[u64]) -> Resumed {
         if let Self::Described(Description::Layout(plan)) = self
             && plan.is_delimited()
         {
-            // Bytes before the first end of a frame are the rest of one.
+            // Bytes before the first end of a frame are the rest of a frame.
             return match plan.front(bytes, &mut Search { seen: 0, adrift: true }) {
                 Front::Skip { bytes, .. } => Resumed::Behind(bytes),
                 _ => Resumed::Unknown(0),
@@ -305,7 +308,7 @@ impl StreamFrames {
         matches!(self, Self::Described(description) if description.is_filler(bytes))
     }
 
-    /// Whether a frame has nothing in it that contradicts being one.
+    /// Whether a frame contains no contradiction.
     fn agrees(&self, frame: &[u8]) -> bool {
         if frame.iter().all(|byte| *byte == 0) {
             return false;
@@ -317,7 +320,7 @@ impl StreamFrames {
         }
     }
 
-    /// Whether so many frames that agree are more than chance.
+    /// Whether this many consistent frames are more than chance.
     fn is_proven(&self, proof: &Proof) -> bool {
         const ENOUGH_BITS: usize = 16;
         let bits = match self {
@@ -332,17 +335,17 @@ impl StreamFrames {
 enum Place {
     Begin,
     Other,
-    /// More bytes are needed to tell.
+    /// More bytes are needed to decide.
     Open,
 }
 
-/// What frames that follow each other say together.
+/// The combined evidence of consecutive frames.
 #[derive(Debug, Default)]
 struct Proof {
     frames: usize,
-    /// Frames with right checksums.
+    /// Number of frames with right checksums.
     right: usize,
-    /// Their numbers go on one by one.
+    /// Whether their numbers are consecutive.
     counts: bool,
     number: Option<u64>,
 }
@@ -366,10 +369,10 @@ impl Proof {
     }
 }
 
-/// Whether a frame of a format with a name is what the format demands of one.
+/// Whether a frame of a named format has the fixed properties of the format.
 fn is_plain(format: ForeignFormat, frame: &[u8]) -> bool {
     let is_plain = match format {
-        // Little else in its header is always the same.
+        // Hardly any other field of its header is constant.
         ForeignFormat::Nscldaq => format.looks_like(frame),
         ForeignFormat::Midas => crate::foreign::midas::has_banks(frame),
         _ => true,
@@ -384,7 +387,7 @@ fn is_plain(format: ForeignFormat, frame: &[u8]) -> bool {
     faults.0 == 0
 }
 
-/// The name of what a frame is, as a number.
+/// The name of a frame's kind, as a number.
 struct Kind(u64);
 
 impl Kind {
@@ -405,7 +408,7 @@ impl Inspector for Kind {
     fn fault(&mut self, _: usize, _: &'static str) {}
 }
 
-/// Counts what contradicts itself.
+/// Counts contradictions.
 struct Faults(usize);
 
 impl Inspector for Faults {
@@ -433,7 +436,7 @@ mod tests {
     use crate::layout::{Counts, Frame, Layout, Length, Number, Pattern, Plan};
     use ropewalk_terms::SourceId;
 
-    /// What comes of a stream of frames from which a stretch is missing, however it is cut.
+    /// The result for a stream of frames with a missing stretch, however it is cut.
     fn mended(frames: StreamFrames, stream: &[u8], hole: core::ops::Range<usize>, piece: usize) -> (Vec<u8>, Mended) {
         let (mut mender, mut out) = (Mender::new(Some(frames), 1 << 16), Vec::new());
         let mut give = |bytes: &[u8]| {
@@ -447,7 +450,7 @@ mod tests {
         (out, mender.mended().clone())
     }
 
-    /// The whole frames of which nothing is missing.
+    /// The whole frames without missing bytes.
     fn expected(frames: &[Vec<u8>], hole: &core::ops::Range<usize>) -> Vec<u8> {
         let mut at = 0;
         let is_whole = |frame: &&Vec<u8>| {
@@ -466,7 +469,7 @@ mod tests {
         core::iter::repeat_with(next).take(bytes).collect()
     }
 
-    /// Frames of a layout: a length, a word, the event, and anything.
+    /// Frames of a layout: a length, a word, the event, and arbitrary bytes.
     fn own(events: u32) -> Vec<Vec<u8>> {
         let frame = |event: u32| {
             let payload = noise(event, 20 + (event % 50) as usize);

@@ -1,4 +1,4 @@
-//! Multi-event packets (MEP) of LHCb: one source's fragments of consecutive events, which travel as one IP packet.
+//! Multi-event packets (MEP) of LHCb: one source's fragments of consecutive events, sent as one IP packet.
 //!
 //! ```text
 //!  packet    first event (u32) | packing factor (u16) | length with these 12 bytes (u16) | partition (u32) | fragments
@@ -7,35 +7,35 @@
 //!  request   MEPs wanted (u8) | 0 (3) | sequence (u32) | run (u32) | seconds, nanoseconds (u64, u64) | 0 (16)
 //! ```
 //! Little-endian. The layouts are those of LHCb's online software (`MEPHdr.h`, `RawBank.h`). A request is 44 bytes long
-//! there; what its last 16 are for is not known here: they are zero when sent and not looked at when read.
+//! there; the purpose of its last 16 is not known here: they are zero when sent and ignored when read.
 
 use ropewalk_terms::Cause;
 
-/// What is wrong with a packet, a bank or a request.
+/// An error in a packet, a bank or a request.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum MepError {
     /// There are fewer bytes than the header has.
     #[error("the packet ends before its header does")]
     Short,
-    /// The header states another length than arrived.
+    /// The header states another length than that of the received bytes.
     #[error("the packet is not as long as its header says")]
     Length,
-    /// The fragments do not fill the packet, or go beyond it.
+    /// The fragments do not fill the packet, or extend beyond it.
     #[error("the fragments do not fill the packet")]
     Fragments,
-    /// A fragment names another event than its place in the packet.
+    /// A fragment has another event number than its place in the packet implies.
     #[error("a fragment names another event than its place in the packet")]
     Event,
     /// A bank has no magic number, or does not end with its fragment.
     #[error("there is no bank where one should begin, or it goes beyond its fragment")]
     Bank,
-    /// What should be encoded is longer than a packet can be.
+    /// The data to encode exceed the maximum length.
     #[error("a packet has at most 65,535 bytes")]
     Long,
 }
 
 impl MepError {
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         match self {
             Self::Short => Cause::ShortPacket,
@@ -48,26 +48,26 @@ impl MepError {
 
 /// Bytes of a bank's header.
 pub const BANK_HEADER_BYTES: usize = 8;
-/// What every bank begins with.
+/// The beginning of every bank.
 pub const BANK_MAGIC: u16 = 0xCBCB;
 
-/// A bank's padding ends where its length is a multiple of this.
+/// A bank is padded to a multiple of this length.
 const BANK_STEP: usize = 4;
 
 /// A piece of a detector's data.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Bank<'a> {
-    /// What the data are.
+    /// The type of the data.
     pub kind: u8,
     /// The version of their layout.
     pub version: u8,
-    /// Which piece of the detector they are of.
+    /// The part of the detector.
     pub source: i16,
     /// The data, without header and padding.
     pub data: &'a [u8],
 }
 
-/// Goes through the banks of a fragment; ends with the first error.
+/// Iterator over the banks of a fragment; ends with the first error.
 #[derive(Clone, Debug)]
 pub struct Banks<'a> {
     rest: &'a [u8],
@@ -118,7 +118,7 @@ pub fn bank_ranges(bytes: &[u8]) -> impl Iterator<Item = (u16, core::ops::Range<
 /// Appends a bank with its padding.
 ///
 /// # Errors
-/// [`MepError::Long`] where header and data are longer than 65,535 bytes; then nothing is appended.
+/// [`MepError::Long`] if header and data are longer than 65,535 bytes; then nothing is appended.
 pub fn encode_bank(bank: &Bank<'_>, out: &mut Vec<u8>) -> Result<(), MepError> {
     let length = u16::try_from(BANK_HEADER_BYTES + bank.data.len()).map_err(|_| MepError::Long)?;
     out.extend_from_slice(&BANK_MAGIC.to_le_bytes());
@@ -135,19 +135,19 @@ pub fn encode_bank(bank: &Bank<'_>, out: &mut Vec<u8>) -> Result<(), MepError> {
 pub const MEP_HEADER_BYTES: usize = 12;
 /// Bytes before the banks of a fragment.
 pub const FRAGMENT_HEADER_BYTES: usize = 4;
-/// The longest packet: its length is a number of 16 bits.
+/// Length of the longest packet: its length is a 16-bit number.
 pub const LARGEST_MEP_BYTES: usize = 0xFFFF;
 
-/// What a packet begins with.
+/// The header of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MepHeader {
     /// The lower 32 bits of the first event's id.
     pub first_event: u32,
-    /// How many events there are: the packing factor.
+    /// Number of events: the packing factor.
     pub packing: u16,
     /// Bytes of the packet, these included.
     pub length: u16,
-    /// Which part of the detector takes this run.
+    /// The part of the detector that takes this run.
     pub partition: u32,
 }
 
@@ -160,7 +160,7 @@ impl MepHeader {
         [a, b, c, d, e, f, g, h, i, j, k, l]
     }
 
-    /// Reads a header; any bytes are one.
+    /// Decodes a header; any bytes are valid.
     #[inline]
     pub const fn from_bytes(bytes: &[u8; MEP_HEADER_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
@@ -173,7 +173,7 @@ impl MepHeader {
     }
 }
 
-/// What a fragment begins with.
+/// The header of a fragment.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FragmentHeader {
     /// The lower 16 bits of the event's id.
@@ -189,7 +189,7 @@ impl FragmentHeader {
         [a, b, c, d]
     }
 
-    /// Reads a header; any bytes are one.
+    /// Decodes a header; any bytes are valid.
     #[inline]
     pub const fn from_bytes(bytes: [u8; FRAGMENT_HEADER_BYTES]) -> Self {
         let [a, b, c, d] = bytes;
@@ -197,8 +197,8 @@ impl FragmentHeader {
     }
 }
 
-/// Checks that the fragments of a packet are of consecutive events and fill it exactly. `read` gives the four bytes that
-/// begin at a place in the packet, or none beyond its end: so that a packet may lie in several pieces.
+/// Checks that the fragments of a packet belong to consecutive events and fill it exactly. `read` returns the four
+/// bytes at an offset in the packet, or `None` beyond its end, so that a packet may lie in several pieces.
 ///
 /// # Errors
 /// [`MepError::Fragments`] or [`MepError::Event`].
@@ -212,7 +212,7 @@ pub fn check_fragments(
     if has_equal_fragments(header, &read) {
         return Ok(());
     }
-    // The walk waits for one length after the other; what else is checked is put together beside it and looked at once.
+    // The walk depends on one length after the other; all other checks are combined and evaluated once at the end.
     let mut difference = 0;
     for _ in 0..header.packing {
         let fragment = FragmentHeader::from_bytes(read(at).ok_or(MepError::Fragments)?);
@@ -229,8 +229,8 @@ pub fn check_fragments(
     }
 }
 
-/// Whether all fragments are as long as the first one, and nothing is wrong. Where that can be, it is seen without waiting
-/// for one length after the other: in a fifth of the time.
+/// Whether all fragments are as long as the first one, without an error. This check does not depend on one length after
+/// the other and takes a fifth of the time.
 #[inline]
 fn has_equal_fragments(header: &MepHeader, read: &impl Fn(usize) -> Option<[u8; FRAGMENT_HEADER_BYTES]>) -> bool {
     let first = read(MEP_HEADER_BYTES).map_or(0, |bytes| FragmentHeader::from_bytes(bytes).length);
@@ -255,10 +255,10 @@ pub struct MepView<'a> {
 }
 
 impl<'a> MepView<'a> {
-    /// Checks the header and every fragment's; not the banks.
+    /// Checks the header and every fragment's header; not the banks.
     ///
     /// # Errors
-    /// What is wrong first.
+    /// The first error.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MepError> {
         let (head, fragments) = bytes.split_first_chunk().ok_or(MepError::Short)?;
         let header = MepHeader::from_bytes(head);
@@ -280,7 +280,7 @@ impl<'a> MepView<'a> {
     }
 }
 
-/// Goes through the fragments of a packet: each one's event (its lower 16 bits) and banks.
+/// Iterator over the fragments of a packet: each one's event (its lower 16 bits) and banks.
 #[derive(Clone, Debug)]
 pub struct Fragments<'a> {
     rest: &'a [u8],
@@ -307,7 +307,7 @@ pub struct MepEncoder<'a> {
 }
 
 impl<'a> MepEncoder<'a> {
-    /// Begins a packet behind what is there.
+    /// Begins a packet behind the existing bytes.
     pub fn new(first_event: u32, partition: u32, out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
         let header = MepHeader { first_event, packing: 0, length: 0, partition };
@@ -315,11 +315,11 @@ impl<'a> MepEncoder<'a> {
         Self { out, start, header }
     }
 
-    /// The fragment of the next event: what `banks` appends.
+    /// Appends the fragment of the next event: the bytes that `banks` appends.
     ///
     /// # Errors
-    /// [`MepError::Long`] if the packet were longer than [`LARGEST_MEP_BYTES`] or had more events than can be counted; then
-    /// nothing of the packet is left.
+    /// [`MepError::Long`] if the packet would exceed [`LARGEST_MEP_BYTES`] or the maximum number of events; the packet
+    /// is then removed.
     pub fn fragment(&mut self, banks: impl FnOnce(&mut Vec<u8>)) -> Result<(), MepError> {
         let event = (self.header.first_event as u16).wrapping_add(self.header.packing);
         let head = self.out.len();
@@ -336,7 +336,7 @@ impl<'a> MepEncoder<'a> {
         Ok(())
     }
 
-    /// The packet is whole.
+    /// Completes the packet.
     pub fn finish(mut self) {
         self.header.length = (self.out.len() - self.start) as u16;
         self.out[self.start..][..MEP_HEADER_BYTES].copy_from_slice(&self.header.to_bytes());
@@ -346,7 +346,7 @@ impl<'a> MepEncoder<'a> {
 /// Appends a packet with these fragments, one for each event from the first on.
 ///
 /// # Errors
-/// [`MepError::Long`] if it were longer than [`LARGEST_MEP_BYTES`]; then nothing is appended.
+/// [`MepError::Long`] if it would exceed [`LARGEST_MEP_BYTES`]; then nothing is appended.
 pub fn encode_mep<'a>(
     first_event: u32,
     partition: u32,
@@ -362,16 +362,16 @@ pub fn encode_mep<'a>(
 /// Bytes of a request.
 pub const MEP_REQUEST_BYTES: usize = 44;
 
-/// A gateway has room for so many more packets of every source.
+/// Reports that a gateway has room for more packets of every source.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MepRequest {
-    /// How many multi-event packets, of every source, it wants.
+    /// Number of multi-event packets of every source.
     pub count: u8,
-    /// Counts the requests of this gateway, from 1: so that one that comes twice counts once.
+    /// Counts the requests of this gateway, from 1, so that a duplicate counts only once.
     pub sequence: u32,
     /// The run.
     pub run: u32,
-    /// When it was sent: whole seconds of UTC.
+    /// Time of sending: whole seconds of UTC.
     pub seconds: u64,
     /// And nanoseconds.
     pub nanoseconds: u64,
@@ -405,7 +405,7 @@ impl MepRequest {
 
 #[cfg(test)]
 mod tests {
-    //! Every packet comes back as it was sent, and nothing that comes can do harm.
+    //! Round trips of every packet, and robustness against any bytes.
 
     use proptest::prelude::*;
 

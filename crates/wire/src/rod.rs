@@ -1,4 +1,5 @@
-//! The header of an ATLAS ROD fragment, with which read-out drivers, and front ends on FULL-mode links, begin their data.
+//! The header of an ATLAS ROD fragment, at the beginning of the data of read-out drivers and of front ends on FULL-mode
+//! links.
 //!
 //! ```text
 //!  32-bit words, little-endian (ATLAS raw event format, versions 3 to 5)
@@ -8,7 +9,7 @@
 //!                                resets of the event counter (8 bits), the counter (24 bits)
 //! ```
 //! Before version 3 there was no run, the header had 8 words, and the level-1 id was in word 4: such a header is
-//! refused by its length. The header is followed by data of the detector, in any format, and three words behind it.
+//! rejected by its length. The header is followed by data of the detector, in any format, and three words behind them.
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 4 * WORDS;
@@ -20,7 +21,7 @@ const VERSION: u32 = 0x0301_0000;
 /// The largest level-1 id; the next is 0.
 const MAX_LEVEL1_ID: u32 = (1 << 24) - 1;
 
-/// Why bytes are no header.
+/// Reason why bytes are no header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RodError {
     /// The first word is another one.
@@ -31,7 +32,7 @@ pub enum RodError {
     HeaderSize(u32),
 }
 
-/// A header. Bits without a name are kept as they came.
+/// A header. Undefined bits are kept.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Header([u32; WORDS]);
 
@@ -68,7 +69,7 @@ impl Header {
         self.0[5] & MAX_LEVEL1_ID
     }
 
-    /// How often the event counter was reset, modulo 256.
+    /// Number of resets of the event counter, modulo 256.
     pub const fn resets(&self) -> u8 {
         (self.0[5] >> 24) as u8
     }

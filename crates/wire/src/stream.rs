@@ -1,4 +1,4 @@
-//! How chunks travel to their subscribers: every message, its direction and its bytes.
+//! Chunks for subscribers: the messages, their directions and layouts.
 //!
 //! ```text
 //!   subscriber -> server   Hello, Subscribe (replaces what was asked for before), Down
@@ -8,13 +8,13 @@
 //!   Chunks   count (u32) | count x head | the chunks' bytes, one after the other
 //!   head     e-link (u16) | status (u8) | block sequence (u8) | length (u32)   8 bytes
 //! ```
-//! The heads of a message precede its bytes, so that a server writes them in one piece and gathers the bytes from
-//! where the card left them. Hello comes first and carries the version; a server refuses other versions.
+//! The heads of a message precede its bytes, so that a server writes them in one piece and gathers the bytes from the
+//! card's memory. Hello is the first message and contains the version; a server refuses other versions.
 
 use crate::felix::{ELINKS, ELink, SEQUENCES, Status};
 use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, frame, kinds, padded_name, unpadded_name};
 
-/// The version of these messages. A hello with another one is refused.
+/// The version of these messages. A hello with another version is refused.
 pub const STREAM_VERSION: u16 = 1;
 
 /// The longest body of a message other than chunks, in bytes.
@@ -23,38 +23,38 @@ pub const LARGEST_CONTROL_BYTES: usize = 64 * 1024 + 64;
 const MAGIC: [u8; 3] = *b"RWF";
 
 kinds! {
-    /// Who subscribes, and in which version.
+    /// The subscriber's identity and version.
     Hello = 1,
     /// The hello is accepted.
     Welcome = 2,
     /// The hello or the subscription is refused; the connection closes.
     Refuse = 3,
-    /// Which e-links, and how.
+    /// The requested e-links, and the way of delivery.
     Subscribe = 4,
-    /// The subscription is in force: chunks from here on.
+    /// The subscription is active: chunks follow.
     Subscribed = 5,
     /// Chunks.
     Chunks = 6,
     /// Chunks were dropped because the subscriber was too slow.
     Loss = 7,
-    /// Nothing more will come.
+    /// No further chunks follow.
     End = 8,
     /// Bytes for an e-link.
     Down = 9,
-    /// Bytes for an e-link were refused; the connection goes on.
+    /// Bytes for an e-link were refused; the connection continues.
     DownRefused = 10,
 }
 
-/// The longest body of a message, in bytes: of chunks there may be any number.
+/// Maximum length of a message's body, in bytes: unlimited for chunks.
 const fn longest(kind: Kind) -> usize {
     if matches!(kind, Kind::Chunks) { usize::MAX } else { LARGEST_CONTROL_BYTES }
 }
 
 frame!(MAGIC, longest);
 
-/// The most ranges of a subscription.
+/// Maximum number of ranges of a subscription.
 pub const MOST_RANGES: usize = 64;
-/// The most bytes that can be sent to an e-link at once.
+/// Maximum bytes that can be sent to an e-link at once.
 pub const LARGEST_DOWN_BYTES: usize = 64 * 1024;
 
 const HELLO_MAGIC: [u8; 8] = *b"RWCHUNKS";
@@ -69,29 +69,29 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// A hello in this version; a longer name is cut.
+    /// Makes a hello in this version; a longer name is truncated.
     pub fn new(name: &str) -> Self {
         Self { version: STREAM_VERSION, name: padded_name(name) }
     }
 
-    /// The name up to its first zero; what is no text is replaced.
+    /// The name up to its first zero; bytes that are not UTF-8 are replaced.
     pub fn name(&self) -> String {
         unpadded_name(&self.name)
     }
 }
 
-/// Why a subscriber is refused.
+/// Reason why a subscriber is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RefuseReason {
     /// The versions differ; this is the server's.
     Version(u16),
-    /// There are as many subscribers as the server takes.
+    /// The server has its maximum number of subscribers.
     Full,
-    /// Another member of the group shares it in another way.
+    /// Another member of the group uses another way of sharing.
     Share,
 }
 
-/// E-links from the first to the last.
+/// A range of e-links.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Range {
     /// The first.
@@ -100,27 +100,27 @@ pub struct Range {
     pub last: ELink,
 }
 
-/// What becomes of chunks for which the subscriber's queue has no room.
+/// The handling of chunks for which the subscriber's queue has no room.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Policy {
-    /// The card waits.
+    /// The card waits, so that none is lost.
     BackPressure = 0,
     /// They are dropped and counted.
     Drop = 1,
 }
 
-/// Which member of a group gets a chunk.
+/// The way of choosing the member of a group that gets a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Balance {
-    /// In turn; a member without room is passed over.
+    /// In turn; a member without room is skipped.
     RoundRobin = 0,
     /// All chunks of an event go to the same member.
     ByEvent = 1,
 }
 
-/// How a subscriber shares its chunks with others.
+/// The way in which a subscriber shares its chunks with others.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Share {
     /// With no other subscriber: it gets every chunk of its e-links.
@@ -129,47 +129,47 @@ pub enum Share {
     Group(u16, Balance),
 }
 
-/// Which e-links, and in what way.
+/// The requested e-links, and the way of delivery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscribe {
     /// At most [`MOST_RANGES`].
     pub ranges: Vec<Range>,
-    /// What becomes of chunks that it is too slow for.
+    /// The handling of chunks that exceed its queue.
     pub policy: Policy,
-    /// How it shares them.
+    /// The way of sharing.
     pub share: Share,
-    /// It gets one chunk in so many of those meant for it: 1 is all, more is a monitor's sample. Not 0.
+    /// Sampling: it gets one of this many chunks; 1 for all, more for a monitor. Not 0.
     pub one_in: u32,
 }
 
-/// The subscription is in force.
+/// The subscription is active.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Subscribed {
-    /// How many e-links it has.
+    /// Number of its e-links.
     pub elinks: u16,
 }
 
-/// So many chunks were dropped so far.
+/// The number of chunks dropped so far.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Loss {
-    /// Chunks since the connection began.
+    /// Number of chunks since the connection began.
     pub chunks: u64,
-    /// Their bytes.
+    /// Number of their bytes.
     pub bytes: u64,
 }
 
-/// Nothing more will come: the account of the connection.
+/// No further chunks follow; includes the account of the connection.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct End {
-    /// Chunks that were meant for the subscriber.
+    /// Number of chunks for the subscriber.
     pub offered: u64,
-    /// Chunks that were sent.
+    /// Number of chunks that were sent.
     pub sent: u64,
-    /// Chunks that were dropped.
+    /// Number of chunks that were dropped.
     pub dropped: u64,
 }
 
-/// Bytes for an e-link, which leave as one chunk.
+/// Bytes for an e-link, sent as one chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Down {
     /// The e-link.
@@ -178,26 +178,26 @@ pub struct Down {
     pub bytes: Vec<u8>,
 }
 
-/// Why bytes for an e-link are refused.
+/// Reason why bytes for an e-link are refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum DownRefusal {
-    /// Nothing takes bytes for front ends: the card has no down-link.
+    /// The card has no down-link.
     NoDownLink = 1,
     /// The down-link has no room for them now.
     NoRoom = 2,
 }
 
-/// Bytes for an e-link were refused, and went nowhere.
+/// Bytes for an e-link were refused and dropped.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct DownRefused {
     /// The e-link.
     pub elink: ELink,
-    /// Why.
+    /// The reason.
     pub why: DownRefusal,
 }
 
-/// A message that is not chunks.
+/// A message other than chunks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Message {
@@ -228,7 +228,7 @@ impl Message {
         }
     }
 
-    /// Appends the message with its frame. Ranges and bytes beyond what is allowed are left out.
+    /// Appends the message with its frame. Ranges and bytes beyond their maximum are dropped.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let frame = out.len();
         out.extend_from_slice(&Frame { kind: self.kind(), body: 0 }.to_bytes());
@@ -272,10 +272,10 @@ impl Message {
         }
     }
 
-    /// Reads the body of a message of this kind.
+    /// Decodes the body of a message of this kind.
     ///
     /// # Errors
-    /// Where the body is not one of this kind; chunks are none.
+    /// If the body is not one of this kind, or the kind is chunks.
     pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
         let message = match kind {
@@ -376,21 +376,21 @@ impl Reader<'_> {
 
 /// Bytes of a chunk's head.
 pub const CHUNK_HEAD_BYTES: usize = 8;
-/// Bytes before the heads: how many there are.
+/// Bytes of the number of heads, which precedes them.
 pub const PREFIX_BYTES: usize = 4;
-/// The most chunks of a message.
+/// Maximum number of chunks of a message.
 pub const MOST_CHUNKS: usize = 1024;
 
 /// The header of a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ChunkHead {
-    /// Whose chunk it is.
+    /// The e-link of the chunk.
     pub elink: ELink,
     /// The card's flags.
     pub status: Status,
     /// The sequence number of the block in which it ended, modulo [`SEQUENCES`].
     pub sequence: u8,
-    /// Its bytes.
+    /// Number of its bytes.
     pub length: u32,
 }
 
@@ -404,7 +404,7 @@ impl ChunkHead {
     /// Reads a head.
     ///
     /// # Errors
-    /// [`FrameError::Meaning`] for an e-link, a flag or a sequence number that there cannot be.
+    /// [`FrameError::Meaning`] for an invalid e-link, flag or sequence number.
     pub fn parse(bytes: &[u8; CHUNK_HEAD_BYTES]) -> Result<Self, FrameError> {
         let [a, b, status, sequence, c, d, e, f] = *bytes;
         let number = u16::from_le_bytes([a, b]);
@@ -416,12 +416,12 @@ impl ChunkHead {
     }
 }
 
-/// Bytes that [`encode_heads`] writes for so many chunks.
+/// Bytes that [`encode_heads`] writes for `chunks` chunks.
 pub const fn heads_bytes(chunks: usize) -> usize {
     FRAME_BYTES + PREFIX_BYTES + chunks * CHUNK_HEAD_BYTES
 }
 
-/// Appends a message of chunks up to where their bytes begin; these follow in the order of the heads.
+/// Appends a message of chunks without their bytes, which must follow in the order of the heads.
 ///
 /// # Panics
 /// If there are more than [`MOST_CHUNKS`], or more than 4 GiB.
@@ -436,27 +436,27 @@ pub fn encode_heads(heads: impl ExactSizeIterator<Item = ChunkHead> + Clone, out
     heads.for_each(|head| out.extend_from_slice(&head.to_bytes()));
 }
 
-/// A checked view of the heads in the body of a message of chunks; their bytes may come later.
+/// A checked view of the heads in the body of a message of chunks; their bytes may arrive later.
 #[derive(Copy, Clone, Debug)]
 pub struct ChunksView<'a> {
     heads: &'a [u8],
 }
 
 impl<'a> ChunksView<'a> {
-    /// How many bytes the prefix and the heads have, from the prefix.
+    /// Number of bytes of the prefix and the heads, computed from the prefix.
     ///
     /// # Errors
-    /// [`FrameError::Long`] where there are more chunks than allowed, or than the body has room for.
+    /// [`FrameError::Long`] if there are more chunks than allowed, or than the body has room for.
     pub fn table_bytes(prefix: [u8; PREFIX_BYTES], body: u32) -> Result<usize, FrameError> {
         let count = u32::from_le_bytes(prefix) as usize;
         let bytes = PREFIX_BYTES + count.min(MOST_CHUNKS) * CHUNK_HEAD_BYTES;
         if count > MOST_CHUNKS || bytes > body as usize { Err(FrameError::Long) } else { Ok(bytes) }
     }
 
-    /// Checks prefix and heads, which `table` must have whole; the body has `body` bytes.
+    /// Checks prefix and heads, which `table` must contain completely; the body has `body` bytes.
     ///
     /// # Errors
-    /// Where a head has no meaning, or the chunks are not as long as the body says.
+    /// If a head is invalid, or the chunks are not as long as the body states.
     pub fn parse(table: &'a [u8], body: u32) -> Result<Self, FrameError> {
         let prefix = table.first_chunk().ok_or(FrameError::Short)?;
         let bytes = Self::table_bytes(*prefix, body)?;
@@ -481,7 +481,7 @@ impl<'a> ChunksView<'a> {
 
 #[cfg(test)]
 mod tests {
-    //! Every message comes back as it was sent, and nothing that comes can do harm.
+    //! Round trips of every message, and robustness against any bytes.
 
     use proptest::prelude::*;
 
@@ -550,7 +550,7 @@ mod tests {
             let (frame, body) = split(&bytes);
             prop_assert_eq!((frame.kind, frame.body as usize), (message.kind(), body.len()));
             prop_assert_eq!(Message::decode(frame.kind, body), Ok(message));
-            // A byte less is something else, and a byte more is too much.
+            // A byte less is another message, and a byte more is an error.
             for cut in 0..body.len() {
                 if let Ok(other) = Message::decode(frame.kind, &body[..cut]) {
                     prop_assert!(matches!(other, Message::Down(_) | Message::Subscribe(_)), "{:?}", other);

@@ -1,10 +1,10 @@
-//! Zeros where a frame should begin: the tail of a file that is longer than what was written, a page that never reached the
-//! disk. They are no frame of any format. Behind them the next frame is looked for.
+//! Zeros at the place of a frame's beginning: the tail of a file that is longer than the written data, or a page that
+//! never reached the disk. They are no frame of any format. The next frame is searched for behind them.
 
 use crate::framing::{Framing, Front, Part, Search, Window};
 use ropewalk_terms::Cause;
 
-/// How many of the first `most` bytes are 0 before the first that is not.
+/// Number of zeros at the front, counting at most the first `most` bytes.
 pub(crate) fn leading(window: &(impl Window + ?Sized), most: usize) -> usize {
     let mut zeros = 0;
     for piece in window.pieces(0) {
@@ -17,36 +17,37 @@ pub(crate) fn leading(window: &(impl Window + ?Sized), most: usize) -> usize {
     zeros
 }
 
-/// Skips the zeros at the front, but for so many as a header may begin with.
+/// Skips the zeros at the front, except for as many as a header may begin with.
 #[cold]
 pub(crate) fn skip(window: &(impl Window + ?Sized), kept: usize, search: &mut Search) -> Front {
     let zeros = leading(window, window.len());
     search.skip(zeros.saturating_sub(kept).max(1), Cause::FramingLost)
 }
 
-/// What may begin at a place.
+/// A possible beginning at a place.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Begin {
     /// No frame.
     No,
-    /// So many bytes are needed to know it.
+    /// This many bytes are needed to decide.
     Needs(usize),
-    /// A frame of so many bytes, if another one follows it.
+    /// A frame of this many bytes, if another one follows it.
     Perhaps(usize),
-    /// A frame of so many bytes, without a doubt.
+    /// Certainly a frame, of this many bytes.
     Surely(usize),
 }
 
-/// What frames are known by that have no marker.
+/// Recognition of frames without a marker.
 pub(crate) trait Headed {
-    /// What may begin at the front, after a loss.
+    /// The possible beginning at the front, after a loss.
     fn begin(&self, window: &(impl Window + ?Sized)) -> Begin;
 
-    /// Whether the bytes behind the first `bytes` show that they are a frame; the error says how many bytes are needed.
+    /// Whether the bytes behind the first `bytes` confirm that those are a frame; the error is the number of bytes
+    /// needed.
     fn follows(&self, window: &(impl Window + ?Sized), bytes: usize) -> Result<bool, usize>;
 }
 
-/// Looks for the next frame after a loss, byte by byte.
+/// Searches for the next frame after a loss, byte by byte.
 #[cold]
 pub(crate) fn resume(format: &impl Headed, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
     let mut at = 0;
@@ -72,7 +73,7 @@ pub(crate) fn resume(format: &impl Headed, window: &(impl Window + ?Sized), sear
     if at == 0 { Front::Needs { bytes: 1 } } else { search.skip(at, Cause::FramingLost) }
 }
 
-/// What is at the front of the last bytes of a stream, after a loss: a frame may end where they do.
+/// The element at the front of the last bytes of a stream, after a loss: a frame may end with them.
 #[cold]
 pub(crate) fn front_at_end(
     format: &impl Framing,

@@ -1,15 +1,17 @@
-//! Writes on a thread of their own: bytes are gathered in aligned buffers, and a helper thread writes one buffer while the next one
-//! is filled. Writes past the page cache (`O_DIRECT`) go this way, and those of packed bytes, so that packing is not held up.
+//! Writes on a separate thread: bytes are gathered in aligned buffers, and a helper thread writes one buffer while the
+//! next one is filled. Used for writes past the page cache (`O_DIRECT`), and for packed bytes, so that writing does not
+//! delay packing.
 //!
 //! ```text
 //!   slices --counted copy--> buffer --> helper --pwrite--> file
 //! ```
-//! A file is written by one thread, from front to back. Several writes of one file at once overtake each other, and a file system
-//! that is written out of order behind its end is slow: ext4 with `discard` discards many small pieces.
+//! A file is written by one thread, from front to back. Several writes of one file at once overtake each other, and a
+//! file system is slow when it is written out of order behind a file's end: ext4 with `discard` discards many small
+//! pieces.
 //!
-//! A write past the page cache has to begin and end at a multiple of [`ALIGNMENT`]. So the file's last, unfinished piece is kept in
-//! memory and written again in front of what comes next; behind the last byte zeros are written up to the next multiple, and cut
-//! off when the file is closed.
+//! A write past the page cache has to begin and end at a multiple of [`ALIGNMENT`]. The file's last, unfinished piece
+//! is therefore kept in memory and written again in front of the next bytes. Zeros are written behind the last byte up
+//! to the next multiple, and cut off when the file is closed.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -22,7 +24,7 @@ use super::writer::Worker;
 use super::{DiskCause, open_file};
 use crate::doorbell::Doorbell;
 
-/// Where such writes begin and end: a multiple of every device's block.
+/// Alignment of such writes: a multiple of every device's block.
 pub(super) const ALIGNMENT: usize = 4096;
 /// Bytes of one write. On a busy machine the helper waits for a processor after each write, so that shorter writes leave the
 /// device idle more often; longer ones are no faster (docs/performance.md, "Storing").
@@ -30,7 +32,7 @@ const BLOCK: usize = 4 << 20;
 /// One buffer that is written, one that is filled, and one in reserve for a copy that takes longer than a write.
 const BUFFERS: usize = 3;
 
-/// A buffer's first `length` bytes are to be written.
+/// A request to write a buffer's first `length` bytes.
 struct Job {
     /// Stays open until the job has ended: see [`Helper::end`].
     file: RawFd,
@@ -44,30 +46,30 @@ struct Ended {
     result: Result<(), DiskCause>,
 }
 
-/// The helper thread and its buffers. Dropping it ends the thread, after what it has to do.
+/// The helper thread and its buffers. Dropping it ends the thread after its pending jobs.
 pub(super) struct Helper {
     worker: Worker<Job, Ended>,
-    /// The writer's, which is rung when the helper has done something while it sleeps.
+    /// The writer's bell, rung when the helper has done something while the writer sleeps.
     bell: Arc<Doorbell>,
     idle: Vec<Loan>,
     failure: Option<DiskCause>,
-    /// The block that is being filled, how far, and where it will stand; `None` between two passes.
+    /// The block that is being filled, its fill level, and its offset in the file; `None` between two passes.
     filling: Option<Loan>,
     filled: usize,
     offset: u64,
-    /// This pass ends at a multiple of this.
+    /// The end of this pass is a multiple of this, in bytes.
     granule: usize,
-    /// What the buffers lie in.
+    /// The memory of the buffers.
     _memory: Pool,
 }
 
 impl Helper {
-    /// Starts the thread, which rings this bell when it has done something; it runs where the calling thread may.
+    /// Starts the thread, which rings this bell after each job; it runs on the CPUs of the calling thread.
     pub(super) fn start(bell: Arc<Doorbell>) -> io::Result<Self> {
         let name = std::thread::current().name().unwrap_or("disk").to_owned();
         let worker = Worker::start(format!("{name}.write"), BUFFERS, Arc::clone(&bell), Job::carry_out)?;
-        // In huge pages, if it may be: a device is given a third more a second from them than from pages of 4 KiB (measured:
-        // docs/performance.md, "Storing").
+        // In huge pages, if possible: a device takes a third more bytes a second from them than from pages of 4 KiB
+        // (measured: docs/performance.md, "Storing").
         let mut memory = Pool::new(PoolConfig::anonymous(&name, BLOCK, BUFFERS)).map_err(io::Error::other)?;
         let idle = (0..BUFFERS).filter_map(|_| memory.loan(Owner::SHARED)).collect();
         Ok(Self {
@@ -83,8 +85,9 @@ impl Helper {
         })
     }
 
-    /// Begins a pass: what is added follows `tail`, which belongs to the file from `offset` on, a multiple of
-    /// `granule`. Zeros behind the last byte make its end one too: [`ALIGNMENT`], or 1 where the page cache takes any.
+    /// Begins a pass: added bytes follow `tail`, which belongs to the file from `offset` on, a multiple of `granule`.
+    /// Zeros behind the last byte make the pass's end a multiple too: of [`ALIGNMENT`], or of 1 if the page cache takes
+    /// any length.
     pub(super) fn begin(&mut self, tail: &[u8], offset: u64, granule: usize) {
         (self.filled, self.offset, self.granule) = (tail.len(), offset, granule);
         self.filling = self.buffer();
@@ -93,7 +96,8 @@ impl Helper {
         }
     }
 
-    /// Copies a slice behind what was added before; full blocks are on their way. The file stays open until [`Helper::end`].
+    /// Copies a slice behind the bytes added before, and starts writing full blocks. The file stays open until
+    /// [`Helper::end`].
     pub(super) fn add(&mut self, file: &OwnedFd, mut slice: &[u8]) {
         while !slice.is_empty() {
             let Some(mut buffer) = self.filling.take().or_else(|| self.buffer()) else { return };
@@ -109,28 +113,28 @@ impl Helper {
         }
     }
 
-    /// Up to which offset everything of this pass has been written without an error. To be asked before [`Helper::end`].
+    /// Offset up to which all bytes of this pass have been written without an error. Call it before [`Helper::end`].
     pub(super) fn written_to(&mut self) -> u64 {
         self.take();
-        // Blocks end in their order, and all but a pass's last one are full.
+        // Blocks complete in order, and all but a pass's last one are full.
         let under_way = (self.worker.under_way() * BLOCK) as u64;
         if self.failure.is_some() { 0 } else { self.offset - under_way }
     }
 
-    /// Whether a block is on its way.
+    /// Whether a block is being written.
     pub(super) const fn is_at_work(&self) -> bool {
         self.worker.under_way() > 0
     }
 
-    /// Whether something could not be written, so that there is no use in adding more.
+    /// Whether a write has failed, so that adding more is of no use.
     pub(super) const fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// The pass ends: the rest is written, and everything is waited for.
+    /// Ends the pass: writes the rest, and waits for everything.
     ///
     /// # Errors
-    /// Why something was not written. Any part behind what [`Helper::written_to`] said may stand in the file then.
+    /// Cause of a failed write. Any part behind [`Helper::written_to`] may then be in the file.
     pub(super) fn end(&mut self, file: &OwnedFd) -> Result<(), DiskCause> {
         if let Some(mut buffer) = self.filling.take() {
             let length = self.filled.next_multiple_of(self.granule);
@@ -141,14 +145,14 @@ impl Helper {
                 self.idle.push(buffer);
             }
         }
-        // The file may be closed once it is no longer written.
+        // The file may be closed once no write is in flight.
         while self.is_at_work() {
             self.wait();
         }
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// A buffer to fill; waits for one. None, which fails the pass, where they went with a helper that panicked.
+    /// Returns a buffer to fill; waits for one. `None`, which fails the pass, if a helper that panicked had them.
     fn buffer(&mut self) -> Option<Loan> {
         loop {
             match self.idle.pop() {
@@ -164,17 +168,17 @@ impl Helper {
 
     fn submit(&mut self, file: &OwnedFd, buffer: Loan, length: usize) {
         if self.has_failed() {
-            // Nothing behind what failed is part of the file.
+            // Bytes behind a failed write are not part of the file.
             self.idle.push(buffer);
             return;
         }
-        // There is room: the helper never has more than there are buffers.
+        // There is room: the helper never has more jobs than there are buffers.
         if !self.worker.give(Job { file: file.as_raw_fd(), buffer, length, offset: self.offset }) {
             self.failure = Some(DiskCause::NotOpen);
         }
     }
 
-    /// Takes what has ended; sleeps until something has.
+    /// Takes completed writes; sleeps until there is one.
     fn wait(&mut self) {
         let before = self.worker.under_way();
         self.take();

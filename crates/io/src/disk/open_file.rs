@@ -1,5 +1,5 @@
-//! A file that is being written, and how appends get into it: through the page cache, many slices with one system call, or
-//! past it. The system calls of files, and what their errors mean here, are at the end.
+//! A file that is being written, and the two ways of its appends: through the page cache, many slices with one system
+//! call, or past it. The system calls of files, and the meaning of their errors, are at the end.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,14 +16,16 @@ use super::writer::{Append, BATCH, Done, Intake, Tally, Vigil};
 use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, probe};
 use crate::clock::{Clock, MonotonicClock};
 
-/// Slices in one system call: the kernel's limit (`IOV_MAX`).
+/// Number of slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
-/// With [`WriteMode::Auto`], a file that gets at least this number of bytes at once is written past the page cache. Waiting for the device
-/// costs less there than the page cache's own copy and its writing back; with less it is the other way round.
+/// With [`WriteMode::Auto`], a file that gets at least this number of bytes at once is written past the page cache.
+/// Waiting for the device costs less there than the page cache's own copy and its write-back; with fewer bytes it is
+/// the other way round.
 const DIRECT_FROM: u64 = 1 << 20;
-/// Records are sealed before they go into the page cache; so many bytes of them are still in the processor's cache then.
+/// Number of bytes of records that are sealed before they go into the page cache; they are then still in the
+/// processor's cache.
 const SEALED: u64 = 256 << 10;
-/// A file to which less comes at once up to here stays in the page cache to its end.
+/// A file that gets fewer bytes at once up to this length stays in the page cache to its end.
 const UNDECIDED: u64 = 8 << 20;
 
 pub(super) struct OpenFile {
@@ -33,14 +35,14 @@ pub(super) struct OpenFile {
     direct: Option<Direct>,
     /// Packs appends; `None` if they are written unpacked.
     packing: Option<Packing>,
-    /// Of everything in the file, where it is asked for.
+    /// Checksum of the whole file, if requested.
     checksum: Option<Checksum>,
-    /// Open records are sealed.
+    /// Whether open records are sealed.
     seals: bool,
     pub(super) path: PathBuf,
-    /// The file system where its directory was entered; unknown where it was not.
+    /// The file system of its directory when that was entered; `None` if it was not.
     home: Option<u64>,
-    /// It has its final name: nothing more is done with it.
+    /// Whether it has its final name: nothing more is done with it.
     pub(super) is_published: bool,
     /// Whether its present name survives a power cut.
     name_synced: bool,
@@ -48,29 +50,29 @@ pub(super) struct OpenFile {
     pub(super) length: u64,
     failures: u32,
     last_failure: DiskCause,
-    /// Its device is to be probed.
+    /// Whether its device is to be probed.
     wants_probe: bool,
 }
 
-/// How appends are packed.
+/// State of packing.
 struct Packing {
     compression: Compression,
-    /// Open records are sealed before they are packed.
+    /// Whether open records are sealed before they are packed.
     seals: bool,
-    /// What the writer packs with where there are no packing threads.
+    /// The writer's own packer, for use without packing threads.
     packer: Packer,
-    /// Bytes that are in the file, as they were before they were packed.
+    /// Number of bytes in the file before packing.
     length: u64,
-    /// The same including packed appends that will be in the file if nothing fails.
+    /// Like `length`, including packed appends that will be in the file if nothing fails.
     prepared: u64,
-    /// Memory for what is gathered and packed, which appends before had.
+    /// Buffers of earlier appends for gathered and packed bytes.
     spare: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The other way into a file.
+/// The way past the page cache.
 struct Direct {
     descriptor: OwnedFd,
-    /// All that comes goes this way. Otherwise nothing has, and [`OpenFile::is_past_cache`] decides.
+    /// Whether all appends go this way. Otherwise none has, and [`OpenFile::is_past_cache`] decides.
     is_chosen: bool,
     /// The bytes behind the last multiple of [`ALIGNMENT`].
     tail: ArrayVec<u8, ALIGNMENT>,
@@ -119,12 +121,12 @@ impl OpenFile {
         })
     }
 
-    /// Cuts off what is not part of the file.
+    /// Cuts off bytes that are not part of the file.
     pub(super) fn cut(&self) {
         truncate(&self.descriptor, self.length);
     }
 
-    /// Writes the checksum beside the place where the file will be, if it has one.
+    /// Writes the checksum file next to the final path, if a checksum is requested.
     pub(super) fn write_checksum(&self, final_path: &Path, sync: bool) -> Result<(), DiskCause> {
         let Some(checksum) = self.checksum else { return Ok(()) };
         let (path, text) = checksum_file(final_path, checksum);
@@ -141,18 +143,19 @@ impl OpenFile {
         sync(&self.descriptor)
     }
 
-    /// Where the file is no longer where it was created, its first bytes are written once more, there. Whether that was so.
+    /// Checks that the file is still where it was created; otherwise writes its first bytes there once more. Returns
+    /// whether that was necessary.
     pub(super) fn make_sure(&mut self, length: u64) -> Result<bool, DiskCause> {
         if is_at(&self.descriptor, &self.path) {
             return Ok(false);
         }
         let again = create(&self.path, self.home, 0).map_err(|_| DiskCause::Deleted)?;
         if copy(&self.descriptor, &again, length).is_err() {
-            // Half a copy would be in the next one's way.
+            // A partial copy would block the next attempt.
             let _ = remove(&self.path);
             return Err(DiskCause::Deleted);
         }
-        // The program that moved it has a file that ends with its last good append.
+        // The program that moved the file keeps one that ends with its last good append.
         self.cut();
         self.descriptor = again;
         self.name_synced = false;
@@ -163,7 +166,7 @@ impl OpenFile {
         Ok(true)
     }
 
-    /// Makes the bytes survive a power cut; what use are they without the name, so that too.
+    /// Makes the bytes survive a power cut, and the name too, since they are of no use without it.
     pub(super) fn sync(&mut self) -> Result<(), DiskCause> {
         self.sync_bytes()?;
         if !self.name_synced {
@@ -173,8 +176,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Writes appends in order, and the ones that come meanwhile; if one fails, the appends behind it fail too. Reports
-    /// the cost to `tally`.
+    /// Writes appends in order, including those that arrive meanwhile; if one fails, the appends behind it fail too.
+    /// Reports the cost to `tally`.
     pub(super) fn append(
         &mut self,
         mut intake: Intake<'_>,
@@ -202,8 +205,8 @@ impl OpenFile {
         core::mem::take(&mut self.wants_probe).then(|| probe::directory_of(&self.path))
     }
 
-    /// Whether the next `total` bytes go past the page cache. That is decided once for the whole file: written both ways in
-    /// turn, its end would lie in the page cache each time, and be written back out of order.
+    /// Whether the next `total` bytes go past the page cache. Decided once for the whole file: with both ways in turn,
+    /// its end would lie in the page cache each time and be written back out of order.
     fn is_past_cache(&mut self, total: u64) -> bool {
         let Some(direct) = &mut self.direct else { return false };
         if direct.is_chosen {
@@ -218,7 +221,8 @@ impl OpenFile {
             }
             direct.is_chosen = true;
             if self.length > direct.tail.len() as u64 {
-                // What lies in the page cache is written first, too. An error shows again in the next sync, if one is wanted.
+                // Bytes in the page cache are written first. An error shows again in the next sync, if one is
+                // requested.
                 let _ = sync(&self.descriptor);
             }
             return true;
@@ -254,7 +258,7 @@ impl OpenFile {
         }
     }
 
-    /// Takes what came in this pass, and nothing that comes now.
+    /// Takes the appends that arrived in this pass, and none that arrive now.
     fn take_rest(
         &mut self,
         intake: &mut Intake<'_>,
@@ -296,8 +300,8 @@ impl OpenFile {
         self.conclude(waiting, bytes, failure, done, tally);
     }
 
-    /// The first ones are reported as written while others are still packed or in flight, so that a user that has more
-    /// to append can bring it before the disk runs out of work.
+    /// Reports the first appends as written while others are still packed or in flight, so that a user with more data
+    /// can append it before the disk runs out of work.
     fn append_by_helper(
         &mut self,
         mut intake: Intake<'_>,
@@ -331,7 +335,7 @@ impl OpenFile {
             }
             let is_accepted = self.accept_written(&mut pending, helper.written_to(), done);
             if is_accepted {
-                // A waiting user may have more as soon as it hears of what is written.
+                // A waiting user may have more data as soon as it learns of written appends.
                 intake.user_bell.notify();
             }
             if has_next || is_accepted {
@@ -347,7 +351,7 @@ impl OpenFile {
         let ended = helper.end(self.way(is_past_cache));
         match ended {
             Ok(()) => self.conclude(pending, u64::MAX, None, done, tally),
-            // The file system says only now that it does not know such writes.
+            // The file system reports only now that it does not support such writes.
             Err(DiskCause::System(INVALID)) if is_past_cache => {
                 self.direct = None;
                 self.append_through_cache(pending, done, tally);
@@ -361,18 +365,18 @@ impl OpenFile {
         self.direct.as_ref().filter(|_| is_past_cache).map_or(&self.descriptor, |direct| &direct.descriptor)
     }
 
-    /// Tells that the first of `pending` are written, of which every byte is before `end`; whether there are such.
+    /// Reports the first appends of `pending` as written that end at or before `end`; returns whether there are any.
     fn accept_written(&mut self, pending: &mut ArrayVec<Append, BATCH>, end: u64, done: &mut Producer<Done>) -> bool {
         let is_written = |file: &Self, append: &Append| file.length + append.written_bytes() as u64 <= end;
         let before = pending.len();
-        // Where the file is gone that is seen to when nothing is on its way any more.
+        // A lost file is handled when no write is in flight any more.
         while pending.first().is_some_and(|append| is_written(self, append)) && is_at(&self.descriptor, &self.path) {
             self.accept(pending.remove(0), done);
         }
         pending.len() < before
     }
 
-    /// An append is part of the file.
+    /// Accepts an append as part of the file.
     fn accept(&mut self, mut append: Append, done: &mut Producer<Done>) {
         let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
         self.keep_tail(&append);
@@ -390,7 +394,7 @@ impl OpenFile {
         }
     }
 
-    /// So many bytes behind the end are in the file, and nothing is on its way: tells of each append what became of it.
+    /// Reports the result of each append: `bytes` bytes behind the end are in the file, and no write is in flight.
     fn conclude(
         &mut self,
         waiting: ArrayVec<Append, BATCH>,
@@ -409,7 +413,7 @@ impl OpenFile {
             let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
             match failure {
                 Some(cause) if self.length + written_bytes > reached => {
-                    // Counted once for all of them: a user that knows the new number knows that they come back.
+                    // Counted once for all of them: a user that knows the new number knows that they are returned.
                     if self.failures == append.known_failures {
                         self.failures = self.failures.wrapping_add(1);
                         self.last_failure = cause;
@@ -422,12 +426,12 @@ impl OpenFile {
         }
     }
 
-    /// Keeps what will stand behind the last multiple of the alignment when this append is part of the file.
+    /// Keeps the bytes behind the last multiple of the alignment after this append.
     fn keep_tail(&mut self, append: &Append) {
         let Some(Direct { tail, .. }) = &mut self.direct else { return };
         let end = self.length + append.written_bytes() as u64;
         let wanted = (end % ALIGNMENT as u64) as usize;
-        // From the last piece on backwards, until there is enough.
+        // From the last piece backwards, until there are enough bytes.
         let (mut before, mut bytes) = (append.pieces().count(), 0);
         for piece in append.pieces().rev() {
             if bytes >= wanted {
@@ -447,7 +451,7 @@ impl OpenFile {
 }
 
 impl Packing {
-    /// The next append of a pass, packed, behind so many that wait to be written, and whether it could be packed.
+    /// The next append of a pass, packed, with `waiting` appends ahead of it, and whether it could be packed.
     fn next(&mut self, intake: &mut Intake<'_>, waiting: usize, failures: u32) -> Option<(Append, bool)> {
         let Some(packers) = intake.packers.take() else {
             let (mut append, offset) = self.prepare(intake.take()?, failures);
@@ -466,8 +470,8 @@ impl Packing {
         packed
     }
 
-    /// An append whose bytes are gathered, and its offset in the file before packing. One that knows of another number
-    /// of failures of the file will not be part of it.
+    /// Gathers the bytes of an append and returns it with its offset in the file before packing. An append that knows
+    /// another number of failures of the file will not be part of it.
     fn prepare(&mut self, mut append: Append, failures: u32) -> (Append, u64) {
         if append.packed.capacity() == 0 {
             (append.gathered, append.packed) = self.spare.pop().unwrap_or_default();
@@ -479,7 +483,7 @@ impl Packing {
     }
 }
 
-/// A new file, in a directory that is made again where it was there once.
+/// Creates a file. Its directory is made again if it existed before.
 fn create(path: &Path, home: Option<u64>, preallocate: u64) -> Result<OwnedFd, DiskCause> {
     match (create_file(path, preallocate), home) {
         (Err(DiskCause::NotFound), Some(home)) => {
@@ -490,14 +494,14 @@ fn create(path: &Path, home: Option<u64>, preallocate: u64) -> Result<OwnedFd, D
     }
 }
 
-/// An append to a file that is not open.
+/// Fails an append to a file that is not open.
 pub(super) fn fail(append: Append, cause: DiskCause, done: &mut Producer<Done>) {
     let bytes = append.bytes();
     let _ = done.push(Done::Appended { append, result: Err(cause), bytes });
 }
 
-/// Writes all slices from `offset` on, with as many calls as it takes; returns how many bytes reached the
-/// file, and why not all.
+/// Writes all slices from `offset` on, with as many calls as needed. Returns how many bytes reached the file, and the
+/// error if not all did.
 fn write_all<'a, I: Iterator<Item = &'a [u8]>>(
     descriptor: &OwnedFd,
     offset: u64,
@@ -528,7 +532,7 @@ fn write_all<'a, I: Iterator<Item = &'a [u8]>>(
     (written, None)
 }
 
-/// What a file system in memory calls itself (`TMPFS_MAGIC`).
+/// The magic number of a file system in memory (`TMPFS_MAGIC`).
 const TMPFS: fs::FsWord = 0x0102_1994;
 
 pub(super) const fn cause(error: Errno) -> DiskCause {
@@ -541,7 +545,7 @@ pub(super) const fn cause(error: Errno) -> DiskCause {
     }
 }
 
-/// Makes a directory and lists what is in it.
+/// Makes a directory and lists its entries.
 pub(super) fn enter_directory(path: &Path) -> Vec<String> {
     // An error shows again, with its cause, when the first file is created.
     let _ = std::fs::create_dir_all(path);
@@ -549,12 +553,12 @@ pub(super) fn enter_directory(path: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// On which file system a path lies, by its number (`st_dev`).
+/// Returns the number (`st_dev`) of the file system of a path.
 pub(super) fn file_system(path: &Path) -> Option<u64> {
     fs::stat(if path.as_os_str().is_empty() { Path::new(".") } else { path }).ok().map(|found| found.st_dev)
 }
 
-/// Makes the directory of a file again, if this file system still is what carries it.
+/// Makes the directory of a file again, if it would be on the same file system as before.
 pub(super) fn restore_directory_of(path: &Path, wanted: u64) -> Result<(), DiskCause> {
     let directory = path.parent().ok_or(DiskCause::NotFound)?;
     if directory.ancestors().find_map(file_system) != Some(wanted) {
@@ -563,7 +567,7 @@ pub(super) fn restore_directory_of(path: &Path, wanted: u64) -> Result<(), DiskC
     std::fs::create_dir_all(directory).map_err(|error| Errno::from_io_error(&error).map_or(DiskCause::NotFound, cause))
 }
 
-/// Whether this path leads to this file. What cannot be found out is believed.
+/// Whether this path leads to this file. True if that cannot be found out.
 fn is_at(file: &OwnedFd, path: &Path) -> bool {
     match (fs::fstat(file), fs::stat(path)) {
         (Ok(open), Ok(named)) => (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino),
@@ -575,7 +579,7 @@ fn is_at(file: &OwnedFd, path: &Path) -> bool {
 /// Copies the first bytes of a file, which may have lost its name, into another one.
 fn copy(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> Result<(), DiskCause> {
     let failed = |error: std::io::Error| Errno::from_io_error(&error).map_or(DiskCause::NotFound, cause);
-    // It was opened to be written; the system lets its owner open it once more, to be read.
+    // It was opened for writing; the system lets its owner open it once more for reading.
     let from = std::fs::File::open(format!("/proc/self/fd/{}", from.as_raw_fd())).map_err(failed)?;
     let mut to = std::fs::File::from(to.try_clone().map_err(failed)?);
     let copied = std::io::copy(&mut std::io::Read::take(from, bytes), &mut to).map_err(failed)?;
@@ -589,14 +593,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskCause> {
     })
 }
 
-/// A new, empty file.
+/// Creates a new, empty file.
 fn create_file(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
-    // Tells programs that recover files that this one has a living writer. Without locks there is no such sign.
+    // Tells programs that recover files that this file has a running writer. Without locks there is no such sign.
     let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     if preallocate > 0 {
-        // The size stays what was written, so that a reader never sees zeros at the end. If preallocation fails,
+        // Keeps the size at the written bytes, so that a reader never sees zeros at the end. If preallocation fails,
         // the file grows as it is written; if there is no room, the first append reports that.
         let _ = fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, preallocate);
     }
@@ -606,21 +610,22 @@ fn create_file(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
 /// The error of a write that the file system or the device does not support (`EINVAL`).
 const INVALID: i32 = Errno::INVAL.raw_os_error();
 
-/// The error of a call that gets no memory (`ENOMEM`).
+/// The error of a call for which there is no memory (`ENOMEM`).
 const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
 
-/// A second descriptor of a file, past the page cache; `None` if the file system offers none or has no use for it.
+/// Opens a second descriptor of a file, past the page cache; `None` if the file system offers none or has no use for
+/// it.
 fn open_direct(path: &Path) -> Option<OwnedFd> {
     let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
     (!is_in_memory(&file)).then_some(file)
 }
 
-/// Whether a file is its own page cache, although its file system may accept `O_DIRECT`.
+/// Whether a file lies in the page cache only, although its file system may accept `O_DIRECT`.
 pub(super) fn is_in_memory(file: &OwnedFd) -> bool {
     fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS)
 }
 
-/// Writes slices at an offset; returns how many bytes, or why none.
+/// Writes slices at an offset; returns the number of bytes, or the error if there are none.
 pub(super) fn write(file: impl AsFd, gathered: &[IoSlice<'_>], offset: u64) -> Result<usize, DiskCause> {
     loop {
         match rustix::io::pwritev(&file, gathered, offset) {
@@ -632,7 +637,7 @@ pub(super) fn write(file: impl AsFd, gathered: &[IoSlice<'_>], offset: u64) -> R
     }
 }
 
-/// Writes a small file with this text, in place of an existing one.
+/// Writes a small file with this text; replaces an existing one.
 fn write_small(path: &Path, text: &str, durable: bool) -> Result<(), DiskCause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
@@ -643,9 +648,9 @@ fn write_small(path: &Path, text: &str, durable: bool) -> Result<(), DiskCause> 
     if durable { sync(&file) } else { Ok(()) }
 }
 
-/// Cuts the file back to what is good, and frees what was set aside behind.
+/// Cuts the file back to its good part, and frees preallocated space behind it.
 fn truncate(file: &OwnedFd, length: u64) {
-    // If it fails, the next append overwrites what is too much, and readers check records anyway.
+    // If it fails, the next append overwrites the rest, and readers check records anyway.
     let _ = fs::ftruncate(file, length);
 }
 
@@ -669,7 +674,7 @@ pub(super) fn remove(path: &Path) -> Result<(), DiskCause> {
     fs::unlink(path).map_err(cause)
 }
 
-/// Looks whether a file exists; not found too if a directory of its path is no directory by now.
+/// Checks whether a file exists. Not found too if a directory of its path is no longer a directory.
 pub(super) fn look_for(path: &Path) -> Result<(), DiskCause> {
     match fs::stat(path) {
         Ok(_) => Ok(()),
@@ -678,10 +683,10 @@ pub(super) fn look_for(path: &Path) -> Result<(), DiskCause> {
     }
 }
 
-/// Bytes that can still be written below this path. Asks the operating system.
+/// Returns the free bytes below this path. Asks the operating system.
 ///
 /// # Errors
-/// Where there is no such path, or the system does not say.
+/// If there is no such path, or the system does not report it.
 pub fn free_bytes(path: &Path) -> Result<u64, DiskCause> {
     let state = fs::statvfs(path).map_err(cause)?;
     Ok(state.f_bavail.saturating_mul(state.f_frsize))

@@ -1,7 +1,8 @@
-//! Which way into files is faster on a device: past the page cache, or through it.
+//! Finds out which way into files is faster on a device: past the page cache, or through it.
 //!
-//! A probe writes up to [`MOST_BYTES`] each way, in turn, into a file without a name that goes away with the process. It ends early
-//! after [`MOST_TIME`]. It is made once for each device and process, when the first file is written fast.
+//! A probe writes up to [`MOST_BYTES`] each way, in turn, into a file without a name, which disappears with the
+//! process. It ends early after [`MOST_TIME`]. One probe is made for each device and process, when the first file is
+//! written fast.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -16,24 +17,25 @@ use rustix::fs::{self, Mode, OFlags};
 
 use super::{DiskCause, open_file};
 
-/// Bytes that are written each way.
+/// Number of bytes written each way.
 const MOST_BYTES: u64 = 32 << 20;
 /// And at least; on a disk that takes 0.1 GB/s that lasts 0.25 s.
 const LEAST_BYTES: u64 = 3 * PIECE;
-/// When no further piece is begun.
+/// Time after which no further piece is begun.
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// Bytes that are written one way before the other one has its turn.
+/// Number of bytes written one way before it is the other way's turn.
 const PIECE: u64 = 4 << 20;
-/// Bytes of one write, as of run files.
+/// Bytes of one write, as for run files.
 const BLOCK: usize = 1 << 20;
-/// With less room than this nothing is probed.
+/// With less free space than this there is no probe.
 const LEAST_ROOM: u64 = 1 << 30;
-/// The page cache must be this many times as fast to be chosen. A short probe flatters it, because nothing is written back yet:
-/// where probes found up to 2.0 times the rate past it, whole runs through the page cache wrote 0.3 GB/s instead of 0.8.
+/// Minimum ratio of rates for choosing the page cache. A short probe overrates it, because nothing is written back yet:
+/// where probes found up to 2.0 times the rate past it, whole runs through the page cache wrote 0.3 GB/s instead of
+/// 0.8.
 const CLEARLY: f64 = 4.0;
 
-/// File systems over the network, and those of other programs, by their numbers (statfs(2)): their servers have their own caches, and
-/// a short probe says nothing of them.
+/// File systems over the network, and those of other programs, by their numbers (statfs(2)). Their servers have their
+/// own caches, so that a short probe says nothing about them.
 const REMOTE: [u64; 10] = [
     0x6969,      // NFS
     0xff53_4d42, // CIFS
@@ -47,7 +49,7 @@ const REMOTE: [u64; 10] = [
     0x6573_5546, // FUSE
 ];
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct WriteProbe {
     /// Bytes a second past the page cache.
@@ -71,7 +73,7 @@ impl fmt::Display for WriteProbe {
     }
 }
 
-/// A device, by its number (`st_dev`), and what is known of it: `None` while it is probed, and where it cannot be.
+/// A device, by its number (`st_dev`), and its result: `None` while it is probed, and if it cannot be.
 type Known = Vec<(u64, Option<WriteProbe>)>;
 
 static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
@@ -80,13 +82,13 @@ fn known() -> MutexGuard<'static, Known> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was found of the device that a directory is on; `None` if nothing was.
+/// The result for the device of a directory; `None` if there is none.
 pub fn write_probe(directory: &Path) -> Option<WriteProbe> {
     let device = open_file::file_system(directory)?;
     known().iter().find(|(other, _)| *other == device)?.1
 }
 
-/// What is known of the device of an open file, and whether it has yet to be probed: asked once for each device.
+/// The result for the device of an open file, and whether it has yet to be probed: true once for each device.
 pub(super) fn of_file(file: &OwnedFd) -> (Option<WriteProbe>, bool) {
     let Ok(found) = fs::fstat(file) else { return (None, false) };
     let mut known = known();
@@ -99,7 +101,7 @@ pub(super) fn of_file(file: &OwnedFd) -> (Option<WriteProbe>, bool) {
     }
 }
 
-/// Probes the device that a directory is on, and remembers what was found.
+/// Probes the device of a directory, and stores the result.
 pub(super) fn probe_and_remember(directory: &Path) {
     let Some(device) = open_file::file_system(directory) else { return };
     let Ok(found) = probe_writes(directory) else { return };
@@ -108,11 +110,12 @@ pub(super) fn probe_and_remember(directory: &Path) {
     }
 }
 
-/// Writes both ways into the file system of a directory. `None` if only one way is possible, or a short probe shows nothing: in memory, over
-/// the network, without `O_DIRECT` or files without a name, and with less than 1 GiB of room.
+/// Writes both ways into the file system of a directory. `None` if only one way is possible, or a short probe shows
+/// nothing: in memory, over the network, without `O_DIRECT` or files without a name, and with less than 1 GiB of free
+/// space.
 ///
 /// # Errors
-/// If the file system refuses to be written.
+/// If the file system refuses the writes.
 pub fn probe_writes(directory: &Path) -> io::Result<Option<WriteProbe>> {
     let system = fs::statfs(directory)?;
     let is_remote = REMOTE.contains(&(system.f_type as u64 & 0xffff_ffff));
@@ -131,11 +134,11 @@ pub fn probe_writes(directory: &Path) -> io::Result<Option<WriteProbe>> {
         for (way, file) in [&past, &through].into_iter().enumerate() {
             let begin = Instant::now();
             match write_piece(file, block, bytes, way == 1) {
-                // The file system says only now that it does not know such writes.
+                // The file system reports only now that it does not support such writes.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
                 result => result?,
             }
-            // The fastest piece counts: others were held up by what else goes on.
+            // The fastest piece counts: others were delayed by other activity.
             least[way] = least[way].min(begin.elapsed());
         }
         bytes += PIECE;
@@ -144,7 +147,7 @@ pub fn probe_writes(directory: &Path) -> io::Result<Option<WriteProbe>> {
     Ok(Some(WriteProbe { direct, buffered }))
 }
 
-/// Two files without a name, the second one past the page cache.
+/// Opens two files without a name, the second one past the page cache.
 fn both_ways(directory: &Path) -> Option<(OwnedFd, OwnedFd)> {
     let open = |more: OFlags| {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC | more;

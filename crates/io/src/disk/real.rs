@@ -1,4 +1,4 @@
-//! Files of the machine, written by one thread of their own, or several; a [`Lane`] is the way to one of them and back.
+//! Files of the machine, written by one or several separate threads; a [`Lane`] connects to one of them.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -23,15 +23,16 @@ use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, length_o
 use crate::clock::{Clock, MonotonicClock};
 use crate::doorbell::Doorbell;
 
-/// Vectors laid out at the start, so that appends of so many slices allocate nothing: for the batches of two segments.
+/// Vectors allocated at the start, so that appends with that many slices allocate nothing: enough for the batches of
+/// two segments.
 const SPARE: usize = 8;
-/// Slices for which each of these has room.
+/// Number of slices for which each of these has room.
 const SPARE_SLICES: usize = 16 << 10;
-/// Records of an append whose tails have room without an allocation.
+/// Number of records of an append whose tails have room without an allocation.
 const SPARE_SEALS: usize = 4096;
-/// Paths that may be under way or belong to open files before memory is asked for.
+/// Number of paths that may be in flight or belong to open files without an allocation.
 const SPARE_PATHS: usize = 16;
-/// Bytes for which each of these has room.
+/// Number of bytes for which each of these has room.
 const PATH_BYTES: usize = 1024;
 
 /// How bytes get into files.
@@ -63,12 +64,13 @@ pub struct RealDiskConfig {
     pub sync_on_publish: bool,
     /// Permissions of published files (`st_mode & 0o777`). Without them the umask decides.
     pub permissions: Option<u32>,
-    /// Which way bytes go into files.
+    /// The way in which bytes get into files.
     pub mode: WriteMode,
-    /// How many threads write; each file is one thread's. The others have the first one's name and their number.
+    /// Number of writing threads. Each file is written by one of them. The others are named like the first, plus their
+    /// number.
     pub threads: u8,
-    /// How many threads pack for each of these that writes packed files, at least one: named as it is, with `.pack` and their number,
-    /// and where it may run.
+    /// Number of packing threads for each writing thread with packed files, at least one. Named like the writing thread,
+    /// plus `.pack` and their number, and placed on the same CPUs.
     pub packing_threads: u8,
 }
 
@@ -86,7 +88,7 @@ impl Default for RealDiskConfig {
     }
 }
 
-/// Files of the machine. Dropping it writes what is queued before it returns.
+/// Files of the machine. Dropping it writes the queue before it returns.
 pub struct RealDisk {
     /// One for each writer thread.
     lanes: Vec<Lane>,
@@ -95,25 +97,25 @@ pub struct RealDisk {
     next_file: u32,
     /// The files that are not published.
     known: Vec<Known>,
-    /// Vectors of written appends, for the next ones.
+    /// Vectors of written appends, for reuse.
     spare: Vec<(Vec<Slice>, Seals)>,
-    /// Paths of published and deleted files, for the next ones.
+    /// Paths of published and deleted files, for reuse.
     spare_paths: Vec<PathBuf>,
     own_bell: Arc<Doorbell>,
     armed: bool,
     tally: Arc<Tally>,
     /// The directories that were entered, each with its file system.
     homes: Vec<(PathBuf, u64)>,
-    /// The outputs in whose run directories was looked for files that were being deleted.
+    /// The outputs whose run directories have been searched for partly deleted files.
     cleaned_up: Vec<PathBuf>,
 }
 
-/// What the user's thread knows of a file.
+/// The user thread's state of a file.
 struct Known {
     file: FileToken,
-    /// The number of failures that the user knows.
+    /// The number of failures known to the user.
     failures: u32,
-    /// Which thread writes it.
+    /// Index of the thread that writes it.
     lane: usize,
 }
 
@@ -121,7 +123,7 @@ impl RealDisk {
     /// Starts the writer threads. `on_start` runs on the first of them first, for its placement.
     ///
     /// # Errors
-    /// Where the system gives no thread or no descriptor.
+    /// If the system has no thread or no descriptor left.
     pub fn new(config: RealDiskConfig, on_start: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let mut on_start = Some(on_start);
         Self::with_threads(config, |_| {
@@ -133,7 +135,7 @@ impl RealDisk {
     /// Starts the writer threads; `on_start` gets the name of each, and what it returns runs on that thread first.
     ///
     /// # Errors
-    /// Where the system gives no thread or no descriptor.
+    /// If the system has no thread or no descriptor left.
     pub fn with_threads<S: FnOnce() + Send + 'static>(
         config: RealDiskConfig,
         mut on_start: impl FnMut(&str) -> S,
@@ -163,7 +165,7 @@ impl RealDisk {
         })
     }
 
-    /// Gives a command to the thread that writes the file; one that is unknown is unknown to each of them.
+    /// Sends a command to the thread that writes the file; a command for an unknown file goes to any of them.
     fn command(&mut self, file: FileToken, command: Command) {
         let lane = self.known_of(file).map_or(0, |known| known.lane);
         self.lanes[lane].command(command);
@@ -186,7 +188,7 @@ impl RealDisk {
         self.homes.iter().find(|(home, _)| Some(home.as_path()) == path.parent()).map(|&(_, file_system)| file_system)
     }
 
-    /// Has deleted what a killed process left of files that it was deleting, in this run directory and those beside it: once.
+    /// Deletes the partly deleted files of a killed process, in this run directory and those next to it, once.
     fn clean_up(&mut self, directory: &Path) {
         let is_run = directory.file_name().and_then(OsStr::to_str).is_some_and(is_run_directory);
         let Some(output) = directory.parent().filter(|_| is_run) else { return };
@@ -215,7 +217,7 @@ impl RealDisk {
                         Completion::Appended { file, cookie, offset, took }
                     }
                     Err(cause) => {
-                        // The first of a file's failed appends; those behind it name the same number.
+                        // The first of a file's failed appends; those behind it carry the same number.
                         if let Some(known) = self.known_of(file)
                             && known.failures == known_failures
                             && cause != DiskCause::NotOpen
@@ -386,13 +388,13 @@ impl Drop for RealDisk {
     }
 }
 
-/// The way to a writer thread and back.
+/// The connection to a writer thread.
 struct Lane {
     commands: Producer<Command>,
     done: Consumer<Done>,
-    /// Commands for which there was no room under way.
+    /// Commands that did not fit in the ring.
     backlog: VecDeque<Command>,
-    /// Commands handed to the writer whose end was not yet taken.
+    /// Number of commands handed to the writer whose result was not yet taken.
     under_way: usize,
     bell: Arc<Doorbell>,
     thread: Option<JoinHandle<()>>,
@@ -426,14 +428,14 @@ impl Lane {
         self.hand_over();
     }
 
-    /// Hands commands to the writer while there is room for their ends.
+    /// Hands commands to the writer while there is room for their results.
     pub(super) fn hand_over(&mut self) {
         let before = self.under_way;
         while self.under_way < UNDER_WAY
             && let Some(command) = self.backlog.pop_front()
         {
             self.under_way += 1;
-            // There is room: the ring holds as many as may be under way.
+            // There is room: the ring holds as many as may be in flight.
             let _ = self.commands.push(command);
         }
         if self.under_way > before {
@@ -441,24 +443,24 @@ impl Lane {
         }
     }
 
-    /// The next command that has ended.
+    /// Returns the result of the next completed command.
     pub(super) fn take(&mut self) -> Option<Done> {
         let done = self.done.pop().ok()?;
         self.under_way -= 1;
         Some(done)
     }
 
-    /// Nothing has ended.
+    /// Whether no command has completed.
     pub(super) fn is_idle(&self) -> bool {
         self.done.is_empty()
     }
 
-    /// Whether the writer has taken every command, or has ended on its own and takes no more.
+    /// Whether the writer has taken every command, or has ended by itself and takes no more.
     fn is_handed_over(&self) -> bool {
         self.backlog.is_empty() || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end of the writer, which has been asked to stop.
+    /// Waits for the end of the writer, which was told to stop.
     pub(super) fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             // A writer that panicked has reported that itself.

@@ -1,18 +1,18 @@
-//! Checksums of records that their author leaves to the disk, computed in the pass that copies the bytes, or right before the
-//! system call that does.
+//! Checksums of records that their author leaves to the disk, computed in the pass that copies the bytes, or right
+//! before the system call that does.
 //!
 //! ```text
 //!   head | payload | payload | .. | zeros, 0 0 0 0     as appended: the checksum is left open
 //!   head | payload | payload | .. | zeros, CRC-32C     as written: computed over everything before
 //! ```
-//! The tail is a slice of its own. Slices may be shared and are never changed, so that the sealed tail lies here. A record whose
-//! checksum is there already is written as it is.
+//! The tail is a separate slice. Slices may be shared and are never changed, so the sealed tail is stored here. A
+//! record that already has a checksum is written unchanged.
 
 use arrayvec::ArrayVec;
 use ropewalk_memory::Slice;
 use ropewalk_wire::run_file::{Checksum, RECORD_HEADER_BYTES, RecordHeader, RecordTail};
 
-/// Bytes that are copied, and then read once more for the checksum while they are in the first cache.
+/// Number of bytes that are copied, and then read once more for the checksum while they are in the first cache.
 const PIECE: usize = 16 << 10;
 
 /// The sealed tails of the records of one append.
@@ -20,14 +20,14 @@ const PIECE: usize = 16 << 10;
 pub(super) struct Seals(Vec<(u32, RecordTail)>);
 
 impl Seals {
-    /// With room for the tails of so many records.
+    /// Makes room for the tails of `records` records.
     pub(super) fn with_capacity(records: usize) -> Self {
         Self(Vec::with_capacity(records))
     }
 
-    /// What is written for the slice with this index.
+    /// The bytes written for the slice with this index.
     pub(super) fn written<'a>(&'a self, index: usize, slice: &'a Slice) -> &'a [u8] {
-        // Few slices are as short as that.
+        // Few slices are that short.
         if slice.len() >= RecordTail::LONGEST {
             return slice;
         }
@@ -58,22 +58,22 @@ impl Seals {
     }
 }
 
-/// A record that goes by.
+/// The state of the current record.
 #[derive(Default)]
 struct Record {
     header: ArrayVec<u8, RECORD_HEADER_BYTES>,
-    /// Bytes up to its end, where the header is known.
+    /// Number of bytes up to its end, if the header is known.
     left: usize,
     checksum: Checksum,
 }
 
 impl Record {
-    /// Bytes of the next piece, at most.
+    /// Maximum length of the next piece.
     fn wanted(&self) -> usize {
         if self.header.is_full() { self.left.min(PIECE) } else { RECORD_HEADER_BYTES - self.header.len() }
     }
 
-    /// The next piece goes by.
+    /// Processes the next piece.
     fn pass(&mut self, piece: &[u8]) {
         self.checksum.update(piece);
         if self.header.is_full() {
@@ -81,7 +81,7 @@ impl Record {
         } else {
             self.header.extend(piece.iter().copied());
             if self.header.is_full() {
-                // What is no record is written as it is.
+                // Bytes that are no record are written unchanged.
                 let length = RecordHeader::decode(&self.header).map_or(usize::MAX, |header| header.length as usize);
                 self.left = length - RECORD_HEADER_BYTES;
             }

@@ -1,9 +1,9 @@
 //! The writer thread: executes commands in order, and writes successive appends to one file together.
 //!
-//! A pass over a file takes its appends from an [`Intake`]: appends that arrived together, and the ones that arrive
-//! while it writes. zstd and LZ4 take all of a thread's time, so separate threads pack ([`Packers`]); the writer
-//! collects what is to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of
-//! one kind in order, while the thread that hands them over goes on.
+//! A pass over a file takes its appends from an [`Intake`]: appends that arrived together, and those that arrive while
+//! it writes. zstd and LZ4 take all of a thread's time, so separate threads pack ([`Packers`]); the writer hands them
+//! appends and takes the packed ones back in the same order. A [`Worker`] is such a thread: it does jobs of one kind in
+//! order, while the thread that hands them over continues.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,19 +24,19 @@ use super::seal::Seals;
 use super::{DiskCause, FileToken, NewFile, RealDiskConfig, WriteMode, length_of, open_file, remover};
 use crate::doorbell::Doorbell;
 
-/// Files that may be open before memory is asked for.
+/// Number of open files without an allocation.
 const FILES: usize = 16;
-/// Commands that may be under way between a disk's user and a writer.
+/// Number of commands in flight between a disk's user and a writer.
 pub(super) const UNDER_WAY: usize = 4096;
-/// Appends that are written together, at most.
+/// Maximum number of appends that are written together.
 pub(super) const BATCH: usize = 256;
 
-/// What the writer is asked to do.
+/// A request to the writer.
 pub(super) enum Command {
     Create {
         file: FileToken,
         path: PathBuf,
-        /// The file system where its directory was entered, if it was.
+        /// The file system of its directory when that was entered, if it was.
         home: Option<u64>,
         how: NewFile,
     },
@@ -48,7 +48,7 @@ pub(super) enum Command {
     Publish {
         file: FileToken,
         final_path: PathBuf,
-        /// As of a new file, for the final name.
+        /// As for a new file, for the final name.
         home: Option<u64>,
         cookie: u64,
     },
@@ -66,40 +66,39 @@ pub(super) enum Command {
 pub(super) struct Append {
     pub(super) file: FileToken,
     pub(super) cookie: u64,
-    /// The failures of the file that its user knew of: an append that was queued before a failure became
-    /// known must not be written after it.
+    /// The number of failures of the file that its user knew: an append that was queued before a failure became known
+    /// must not be written after it.
     pub(super) known_failures: u32,
     pub(super) data: Vec<Slice>,
     /// The tails of its records, if the disk seals them.
     pub(super) seals: Seals,
-    /// When it was asked for, and how long it took until it was written.
+    /// Time of the request, and the time until it was written.
     pub(super) given: Instant,
     pub(super) took: Duration,
-    /// Their bytes one behind the other, and what these are packed into, which is written in their place; nothing where they are not
-    /// packed.
+    /// The gathered bytes, and the packed bytes that are written instead; both empty if the append is not packed.
     pub(super) gathered: Vec<u8>,
     pub(super) packed: Vec<u8>,
 }
 
 impl Append {
-    /// Bytes that it was asked for.
+    /// Number of requested bytes.
     pub(super) fn bytes(&self) -> usize {
         length_of(&self.data)
     }
 
-    /// What is written for it.
+    /// The pieces to be written.
     pub(super) fn pieces(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         let data = if self.packed.is_empty() { &self.data[..] } else { &[] };
         let written = data.iter().enumerate().map(|(index, slice)| self.seals.written(index, slice));
         written.chain((!self.packed.is_empty()).then_some(&self.packed[..]))
     }
 
-    /// Bytes that are written for it.
+    /// Number of bytes to be written.
     pub(super) fn written_bytes(&self) -> usize {
         if self.packed.is_empty() { self.bytes() } else { self.packed.len() }
     }
 
-    /// Copies its bytes one behind the other, to be packed, with sealed records if that is wanted.
+    /// Gathers its bytes for packing, with sealed records if `seals`.
     pub(super) fn gather(&mut self, seals: bool) {
         let Self { data, seals: tails, gathered, .. } = self;
         gathered.clear();
@@ -110,15 +109,14 @@ impl Append {
         }
     }
 
-    /// Packs what was gathered, which stands at this offset; false where there is no memory for it.
+    /// Packs the gathered bytes, which have this offset. False if there is no memory for it.
     pub(super) fn pack(&mut self, packer: &mut Packer, offset: u64) -> bool {
         self.packed.clear();
         packer.pack(offset, &self.gathered, &mut self.packed).is_ok()
     }
 }
 
-/// How a command ended. Appends bring their vector back, empty if it was written, and paths that are of no more use
-/// come back too.
+/// The result of a command. Appends return their vector, empty if it was written, and unneeded paths are returned too.
 pub(super) enum Done {
     Created { file: FileToken, result: Result<(), (DiskCause, PathBuf)> },
     Appended { append: Append, result: Result<u64, DiskCause>, bytes: usize },
@@ -129,12 +127,12 @@ pub(super) enum Done {
     LookedFor { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
 }
 
-/// What the writers of one disk have done besides.
+/// Counters shared by the writers of one disk.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Bytes that were copied to be written.
+    /// Number of bytes copied for writing.
     copied: AtomicU64,
-    /// Files that were written once more.
+    /// Number of files written once more.
     restored: AtomicU64,
 }
 
@@ -160,18 +158,18 @@ impl Tally {
 pub(super) struct Writer {
     pub(super) commands: Consumer<Command>,
     pub(super) done: Producer<Done>,
-    /// Rung when a command comes while this thread sleeps.
+    /// Rung when a command arrives while this thread sleeps.
     pub(super) own_bell: Arc<Doorbell>,
-    /// Rung when something is done while the user's thread sleeps.
+    /// Rung when a command completes while the user's thread sleeps.
     pub(super) user_bell: Arc<Doorbell>,
     config: RealDiskConfig,
     tally: Arc<Tally>,
-    /// Writes past the page cache, and packed appends; `None` if it is not wanted or cannot be started. Dropped before
+    /// Writes past the page cache, and packed appends; `None` if it is not needed or cannot be started. Dropped before
     /// the files.
     helper: Option<Helper>,
-    /// The packing threads; `None` if they are not wanted or cannot be started.
+    /// The packing threads; `None` if they are not needed or cannot be started.
     packers: Option<Packers>,
-    /// The thread that deletes; `None` if it was not wanted yet or cannot be started.
+    /// The thread that deletes; `None` if it was not needed yet or cannot be started.
     remover: Option<Remover>,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
@@ -201,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Works until it gets the command to stop or its user is gone.
+    /// Works until it gets the stop command or its user is gone.
     pub(super) fn run(mut self) {
         if self.config.mode != WriteMode::Buffered {
             self.start_helper();
@@ -220,14 +218,14 @@ impl Writer {
         }
     }
 
-    /// Where there is no thread to be had, this one writes, through the page cache.
+    /// Starts the helper. If there is no thread left, this thread writes through the page cache.
     fn start_helper(&mut self) {
         if self.helper.is_none() {
             self.helper = Helper::start(Arc::clone(&self.own_bell)).ok();
         }
     }
 
-    /// Where there are no threads to be had, this one packs.
+    /// Starts the packing threads. If there are no threads left, this thread packs.
     fn start_packers(&mut self) {
         if self.packers.is_none() {
             self.packers = Packers::start(self.config.packing_threads, &self.own_bell).ok();
@@ -245,11 +243,12 @@ impl Writer {
     }
 
     fn report(&mut self, done: Done) {
-        // There is room: the user never has more commands under way than fit.
+        // There is room: the user never has more commands in flight than fit.
         let _ = self.done.push(done);
     }
 
-    /// Hands a job to the thread that deletes, except small files, which are deleted in their turn. Without such a thread, this one deletes.
+    /// Hands a job to the thread that deletes, except small files, which are deleted in order. Without such a thread,
+    /// this one deletes.
     fn remove(&mut self, job: Job) {
         match job {
             Job::Remove { path, cookie } if !remover::is_segment(&path) => {
@@ -274,7 +273,7 @@ impl Writer {
         }
     }
 
-    /// Tells of what was deleted meanwhile.
+    /// Reports the files deleted meanwhile.
     fn report_removed(&mut self) {
         while let Some(ended) = self.remover.as_mut().and_then(Remover::take) {
             if let Some(done) = ended {
@@ -302,7 +301,7 @@ impl Writer {
             }
             Command::Publish { file, final_path, home, cookie } => {
                 let result = self.publish(file, &final_path, home);
-                // Renamed, it is no longer needed even where that may not survive a power cut.
+                // Once renamed, it is no longer needed, even if the renaming may not survive a power cut.
                 let published = self.files.extract_if(.., |open| open.token == file && open.is_published).next();
                 let paths = [Some(final_path), published.map(|open| open.path)];
                 self.report(Done::Published { file, cookie, result, paths });
@@ -315,7 +314,7 @@ impl Writer {
         }
     }
 
-    /// The file, which is where it should be.
+    /// Returns the file after checking that it is in its place.
     fn file_in_place(&mut self, token: FileToken) -> Result<&mut OpenFile, DiskCause> {
         let file = self.files.iter_mut().find(|file| file.token == token).ok_or(DiskCause::NotOpen)?;
         self.tally.restored(file.make_sure(file.length)?);
@@ -348,7 +347,7 @@ impl Writer {
         if sync { open_file::sync_directory_of(final_path) } else { Ok(()) }
     }
 
-    /// Writes this append and those to the same file that wait right behind it.
+    /// Writes this append and those to the same file that wait directly behind it.
     fn append(&mut self, first: Append) {
         let mut batch = core::mem::take(&mut self.batch);
         let token = first.file;
@@ -387,22 +386,22 @@ impl Writer {
 /// Appends that arrived together.
 pub(super) type Batch<'a> = std::vec::Drain<'a, Append>;
 
-/// Where a pass takes its appends from, and which bells belong to it.
+/// The source of a pass's appends, and its bells.
 pub(super) struct Intake<'a> {
     pub(super) first: Batch<'a>,
     pub(super) file: FileToken,
-    /// Where more come from; `None` if what comes now is left to the next pass.
+    /// Source of further appends; `None` if later ones are left to the next pass.
     pub(super) commands: Option<&'a mut Consumer<Command>>,
-    /// The packing threads; `None` if they are not wanted or cannot be started.
+    /// The packing threads; `None` if they are not needed or cannot be started.
     pub(super) packers: Option<&'a mut Packers>,
-    /// Rung for the writer when there is a command, when something is packed, and when something is written.
+    /// Rung for the writer when there is a command, a packed append, or a completed write.
     pub(super) own_bell: &'a Doorbell,
     /// Rung for its user.
     pub(super) user_bell: &'a Doorbell,
 }
 
 impl Intake<'_> {
-    /// The next one that has come.
+    /// Takes the next append that has arrived.
     pub(super) fn take(&mut self) -> Option<Append> {
         self.first.next().or_else(|| {
             let commands = self.commands.as_deref_mut()?;
@@ -414,18 +413,18 @@ impl Intake<'_> {
         })
     }
 
-    /// Whether something is packed that was not taken back.
+    /// Whether a packing append was not taken back.
     pub(super) fn is_packing(&self) -> bool {
         self.packers.as_deref().is_some_and(|packers| packers.under_way() > 0)
     }
 
-    /// Nothing that comes from now on belongs to this pass.
+    /// Ends the intake: later appends do not belong to this pass.
     pub(super) fn close(&mut self) {
         self.commands = None;
     }
 }
 
-/// Sleep of a thread that has looked for something to do: before it sleeps it looks once more, so that it misses nothing that
+/// Sleep of a thread that found nothing to do: before it sleeps it checks once more, so that it misses nothing that
 /// happens in between.
 pub(super) struct Vigil<'a> {
     bell: &'a Doorbell,
@@ -437,7 +436,7 @@ impl<'a> Vigil<'a> {
         Self { bell, is_armed: false }
     }
 
-    /// There was nothing to do: sleeps at the second such call in a row.
+    /// Notes that there was nothing to do: sleeps at the second such call in a row.
     pub(super) fn nothing_to_do(&mut self) {
         if self.is_armed {
             self.bell.wait();
@@ -448,7 +447,7 @@ impl<'a> Vigil<'a> {
         }
     }
 
-    /// There was something to do.
+    /// Notes that there was something to do.
     pub(super) fn awake(&mut self) {
         if self.is_armed {
             self.bell.disarm();
@@ -464,26 +463,27 @@ impl Drop for Vigil<'_> {
     }
 }
 
-/// Appends that a thread has at most: the one that it packs, and the next one.
+/// Maximum number of appends of a packing thread: the one that it packs, and the next one.
 const ROOM: usize = 2;
 
-/// An append whose bytes stand from `offset` on among those of its file that are not packed.
+/// An append whose bytes begin at `offset` in its file before packing.
 struct PackingJob {
     append: Append,
     offset: u64,
     compression: Compression,
 }
 
-/// The threads, which take turns. Dropping it ends them.
+/// The packing threads, used in turn. Dropping it ends them.
 pub(super) struct Packers {
     workers: Vec<Worker<PackingJob, (Append, bool)>>,
-    /// Appends that were ever given, and ever taken back.
+    /// Number of appends ever given, and ever taken back.
     given: usize,
     taken: usize,
 }
 
 impl Packers {
-    /// Starts so many threads, which ring this bell when something is packed; they run where the calling thread may.
+    /// Starts `count` threads, which ring this bell after each packed append; they run on the CPUs of the calling
+    /// thread.
     pub(super) fn start(count: u8, bell: &Arc<Doorbell>) -> io::Result<Self> {
         let name = std::thread::current().name().unwrap_or("disk").to_owned();
         let start = |number| {
@@ -495,23 +495,23 @@ impl Packers {
         Ok(Self { workers, given: 0, taken: 0 })
     }
 
-    /// Appends that were not taken back.
+    /// Number of appends that were not taken back.
     pub(super) const fn under_way(&self) -> usize {
         self.given - self.taken
     }
 
-    /// Whether one more can be given.
+    /// Whether there is room for one more.
     pub(super) fn has_room(&self) -> bool {
         self.workers[self.given % self.workers.len()].under_way() < ROOM
     }
 
-    /// Hands an append over, for which there is room.
+    /// Hands over an append, for which there must be room.
     pub(super) fn give(&mut self, append: Append, offset: u64, compression: Compression) {
         let turn = self.given % self.workers.len();
         self.given += usize::from(self.workers[turn].give(PackingJob { append, offset, compression }));
     }
 
-    /// The oldest append, as soon as it is packed, and whether it could be.
+    /// Takes the oldest append, once it is packed, and whether it could be.
     pub(super) fn take(&mut self) -> Option<(Append, bool)> {
         let turn = self.taken % self.workers.len();
         let packed = self.workers[turn].take()?;
@@ -520,10 +520,10 @@ impl Packers {
     }
 }
 
-/// What one thread packs with.
+/// State of one packing thread.
 #[derive(Default)]
 struct Packing {
-    /// One for each way of packing that came along: of a writer's files, one or two.
+    /// One for each compression seen so far: one or two for a writer's files.
     packers: Vec<(Compression, Packer)>,
 }
 
@@ -547,21 +547,21 @@ impl Packing {
     }
 }
 
-/// A worker thread, as seen by the thread that gives it jobs. Dropping it ends the thread, after the jobs that it has.
+/// A worker thread, as seen by the thread that gives it jobs. Dropping it ends the thread after its pending jobs.
 pub(super) struct Worker<J, E> {
-    /// None as soon as the thread is to end.
+    /// `None` once the thread is to end.
     jobs: Option<Producer<J>>,
     ended: Consumer<E>,
     /// Rung when there is a job while the worker sleeps.
     bell: Arc<Doorbell>,
-    /// Jobs whose end was not taken.
+    /// Number of jobs whose result was not taken.
     under_way: usize,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<J: Send + 'static, E: Send + 'static> Worker<J, E> {
-    /// Starts the thread, which has `room` jobs at most and rings `done` when one of them has ended. It runs where the calling
-    /// thread may.
+    /// Starts the thread, which accepts up to `room` jobs and rings `done` after each of them. It runs on the CPUs of
+    /// the calling thread.
     pub(super) fn start(
         name: String,
         room: usize,
@@ -596,17 +596,17 @@ impl<J: Send + 'static, E: Send + 'static> Worker<J, E> {
         Ok(Self { jobs: Some(jobs), ended, bell, under_way: 0, thread: Some(thread) })
     }
 
-    /// Jobs whose end was not taken.
+    /// Number of jobs whose result was not taken.
     pub(super) const fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Whether no end can be taken now.
+    /// Whether no result can be taken now.
     pub(super) fn is_idle(&self) -> bool {
         self.ended.is_empty()
     }
 
-    /// Hands a job over; false where there is no room for it.
+    /// Hands over a job. False if there is no room for it.
     pub(super) fn give(&mut self, job: J) -> bool {
         let is_given = self.jobs.as_mut().is_some_and(|jobs| jobs.push(job).is_ok());
         self.under_way += usize::from(is_given);
@@ -614,7 +614,7 @@ impl<J: Send + 'static, E: Send + 'static> Worker<J, E> {
         is_given
     }
 
-    /// The end of the oldest job, if it has ended.
+    /// The result of the oldest job, if it has ended.
     pub(super) fn take(&mut self) -> Option<E> {
         let end = self.ended.pop().ok()?;
         self.under_way -= 1;
@@ -627,7 +627,7 @@ impl<J, E> Drop for Worker<J, E> {
         self.jobs = None;
         self.bell.notify();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so on its own.
+            // A thread that panicked has reported that itself.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The event dispatcher: serves many end points from one thread, and tells what became of posted work.
+//! The event dispatcher: serves many end points from one thread, and reports the results of posted work.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -23,11 +23,11 @@ use crate::wait::Waiter;
 pub struct EventDispatcher {
     inner: Box<dyn Dispatcher + Send>,
     address: String,
-    /// Where both sides greet each other.
+    /// The messages with which both sides greet each other, if they do.
     words: Option<Words>,
-    /// By index of the end point.
+    /// Indexed by end point.
     works: Vec<Option<(Endpoint, EndpointWork)>>,
-    /// End points with messages under way or bytes that wait, each once.
+    /// End points with messages in flight or bytes that wait, each once.
     listed: Vec<Endpoint>,
     exchange: Exchange,
     arrived: Vec<crate::Event>,
@@ -50,7 +50,7 @@ impl EventDispatcher {
     /// Opens a public service point on the adapter's address: a port, `0` for any free one.
     ///
     /// # Errors
-    /// The port is taken or no port, or the operating system refuses.
+    /// The port is in use or no port, or another error of the operating system.
     pub fn listen(&mut self, service: &str) -> Result<ServicePoint, EndpointError> {
         let Self { inner, address, .. } = self;
         inner.listen(&if address.contains(':') {
@@ -60,17 +60,18 @@ impl EventDispatcher {
         })
     }
 
-    /// The service point's address as bound, to be given to peers.
+    /// The service point's bound address, for peers.
     pub fn address_of(&self, service_point: ServicePoint) -> Option<String> {
         self.inner.address_of(service_point)
     }
 
-    /// The pool that provides buffers where none are posted; `None` in-process.
+    /// The pool that provides buffers if none are posted; `None` in-process.
     pub fn pool_mut(&mut self) -> Option<&mut Pool> {
         self.inner.pool_mut()
     }
 
-    /// Lets another thread take the events of this task. So many may wait for it; then the dispatcher is held back.
+    /// Lets another thread take the events of this task. Up to `events` may wait for it; then the dispatcher stops
+    /// receiving and completing.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -78,7 +79,7 @@ impl EventDispatcher {
         self.exchange.hand_out(task, events)
     }
 
-    /// Takes work from another thread. So many requests may be under way.
+    /// Accepts work from another thread, with up to `requests` requests in flight.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -86,13 +87,13 @@ impl EventDispatcher {
         self.exchange.requester(requests)
     }
 
-    /// The next event that is to be taken on this thread.
+    /// The next event for this thread.
     pub fn next_event(&mut self) -> Option<Event> {
         self.exchange.next_event()
     }
 
-    /// Does what can be done now. Nothing, as long as events of the last turn were not taken. Never blocks.
-    /// Returns how much was done, 0 for nothing.
+    /// Does the work that is possible now, or nothing as long as events of the last turn were not taken. Never blocks.
+    /// Returns the amount of work done, 0 for none.
     pub fn turn(&mut self, now: Instant) -> usize {
         self.exchange.awake();
         self.exchange.hand_over();
@@ -117,7 +118,7 @@ impl EventDispatcher {
         work
     }
 
-    /// A turn, and every event of this thread to the handler. Returns how much was done.
+    /// Does a turn, and passes every event of this thread to the handler. Returns the amount of work done.
     pub fn dispatch(&mut self, now: Instant, handler: &mut dyn EventHandler) -> usize {
         let mut work = self.turn(now);
         while let Some(event) = self.next_event() {
@@ -127,18 +128,19 @@ impl EventDispatcher {
         work
     }
 
-    /// Before the thread sleeps: false if there is something to do now.
+    /// Prepares the thread for sleep. False if there is something to do now.
     pub fn prepare_wait(&mut self) -> bool {
         self.exchange.prepare_wait() && self.inner.prepare_wait()
     }
 
-    /// What becomes readable when there is something to do, once [`prepare_wait`](Self::prepare_wait) has agreed. The
-    /// second one is there from the first [`requester`](Self::requester) or [`hand_out`](Self::hand_out) on.
+    /// The descriptors that become readable when there is something to do, after [`prepare_wait`](Self::prepare_wait)
+    /// has returned true. The second one exists from the first [`requester`](Self::requester) or
+    /// [`hand_out`](Self::hand_out) on.
     pub fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.inner.wait_descriptor().into_iter().chain(self.exchange.descriptor())
     }
 
-    /// A place to sleep for a thread that serves this dispatcher alone; to be made behind the last
+    /// Makes a waiter for a thread that serves only this dispatcher. Call it after the last
     /// [`requester`](Self::requester) and [`hand_out`](Self::hand_out).
     ///
     /// # Errors
@@ -147,12 +149,13 @@ impl EventDispatcher {
         Waiter::of(&mut *self.inner, self.exchange.descriptor().as_slice())
     }
 
-    /// Sleeps at the [`waiter`](Self::waiter), once [`prepare_wait`](Self::prepare_wait) has agreed: see [`Waiter::wait`].
+    /// Sleeps at the [`waiter`](Self::waiter), after [`prepare_wait`](Self::prepare_wait) has returned true: see
+    /// [`Waiter::wait`].
     pub fn wait(&mut self, waiter: &Waiter, timeout: Option<Duration>) -> bool {
         waiter.wait_in(&mut *self.inner, timeout)
     }
 
-    /// When there is something to do even if the descriptors stay silent.
+    /// Time at which there is something to do even if the descriptors stay silent.
     pub fn next_deadline(&self) -> Option<Instant> {
         let waiting = self.listed.iter().filter_map(|&endpoint| self.work(endpoint)?.next_deadline());
         waiting.chain(self.inner.next_deadline()).min()
@@ -176,7 +179,7 @@ impl EventDispatcher {
         self.works[index] = Some((endpoint, EndpointWork::new(connect)));
     }
 
-    /// Puts the end point into the list of those to look after.
+    /// Adds the end point to the list of those to look after.
     fn list(&mut self, endpoint: Endpoint) {
         if let Some(work) = self.work_mut(endpoint)
             && !core::mem::replace(&mut work.is_listed, true)
@@ -185,7 +188,7 @@ impl EventDispatcher {
         }
     }
 
-    /// Tells of what was sent, and of bytes that have waited long enough.
+    /// Reports sent messages, and bytes that have waited long enough.
     fn look_after(&mut self, now: Instant) {
         let mut late = Vec::new();
         let Self { inner, works, listed, exchange, .. } = self;
@@ -243,7 +246,7 @@ impl EventDispatcher {
         }
     }
 
-    /// The end point's hello has come so far.
+    /// Sets the stage of the end point's hello.
     fn greet(&mut self, endpoint: Endpoint, stage: Stage) {
         if let Some(work) = self.work_mut(endpoint) {
             work.hello = Hello::at(stage);
@@ -256,7 +259,7 @@ impl EventDispatcher {
         let word = words.say(word);
         let bytes = word.len();
         self.message.push(word);
-        // If it is refused, the connection has ended, which its events tell.
+        // If it is refused, the connection has ended, which its events report.
         let is_queued = self.inner.send(endpoint, &mut self.message).is_ok();
         self.message.clear();
         if let Some(work) = self.work_mut(endpoint).filter(|_| is_queued) {
@@ -264,7 +267,7 @@ impl EventDispatcher {
         }
     }
 
-    /// Takes the peer's part of the hello off the front; false where nothing is left for the user.
+    /// Takes the peer's part of the hello off the front. False if nothing is left for the user.
     fn hear(&mut self, endpoint: Endpoint, slice: &mut Slice) -> bool {
         let Some(work) = self.work_mut(endpoint) else { return false };
         if work.hello.is_done() {
@@ -286,7 +289,7 @@ impl EventDispatcher {
                 self.inner.abort(endpoint);
                 self.end(endpoint, Ended::NotConnected(ConnectCause::Rejected));
             }
-            // It speaks, but not as we do, or out of turn.
+            // The peer sends a greeting that is invalid or out of turn.
             _ => {
                 self.inner.abort(endpoint);
                 self.end(endpoint, Ended::Framing(FramingError::Malformed("no hello")));
@@ -296,7 +299,7 @@ impl EventDispatcher {
     }
 
     fn receive(&mut self, now: Instant, endpoint: Endpoint, mut slice: Slice) {
-        // What follows a greeting out of turn is heard too, and found wrong.
+        // Bytes behind a greeting out of turn are read too, and found invalid.
         while !self.work(endpoint).is_none_or(|work| work.hello.is_done()) {
             if !self.hear(endpoint, &mut slice) {
                 return;
@@ -335,7 +338,7 @@ impl EventDispatcher {
             Ended::Disconnected | Ended::Framing(_) | Ended::Aborted => FlushReason::Closed,
         };
         if how == Ended::Disconnected {
-            // In order: everything that was queued is sent, on either side.
+            // In order: everything queued is sent, on either side.
             work.settle(0, |completion| exchange.tell(Event::Completed { endpoint, completion }));
         }
         work.flush(reason, &mut |completion| exchange.tell(Event::Completed { endpoint, completion }));
@@ -404,7 +407,7 @@ impl EventDispatcher {
         }
     }
 
-    /// A request of another thread that could not be carried out: its completion says so.
+    /// Completes a request of another thread that could not be carried out.
     fn flush_refused(&mut self, Refused { request, why }: Refused) {
         use super::event::{Completion, Work};
         let (endpoint, cookie, work) = match request {
@@ -453,7 +456,7 @@ impl Requests for EventDispatcher {
                 if room == 0 {
                     return refuse(WorkRequest::Receive { endpoint, buffer, cookie }, PostError::Full);
                 }
-                // The answer to a greeting must not lie in the user's buffer.
+                // The answer to a greeting must not be received into the user's buffer.
                 if self.work(endpoint).is_some_and(|work| work.hello.is_connecting()) {
                     return refuse(WorkRequest::Receive { endpoint, buffer, cookie }, PostError::Closed);
                 }
@@ -495,22 +498,22 @@ struct Buffer {
 struct EndpointWork {
     /// The connect request's cookie.
     pub(super) connect: Option<Cookie>,
-    /// The user has closed it: incoming data are discarded.
+    /// Whether the user has closed it: incoming data are discarded.
     pub(super) is_closing: bool,
     hello: Hello,
-    /// It is in the dispatcher's list of end points to look after.
+    /// Whether it is in the dispatcher's list of end points to look after.
     is_listed: bool,
     pub(super) framer: Option<Box<dyn Framer>>,
-    /// How long bytes wait for more.
+    /// Time for which bytes wait for more.
     pub(super) patience: Duration,
-    /// Messages that the transport has not taken, each with the number of the byte behind its end.
+    /// Messages that the transport has not taken, each with the stream offset of its end.
     sends: VecDeque<(Cookie, u64)>,
     /// Bytes of all messages so far.
     sent: u64,
     /// Whether buffers are posted, and the first of them is being filled.
     is_posted: bool,
     buffers: VecDeque<Buffer>,
-    /// What has arrived and has not been reported, and since when it waits.
+    /// Bytes that have arrived but were not reported, and the time since when they wait.
     piece: Payload,
     since: Instant,
 }
@@ -538,19 +541,19 @@ impl EndpointWork {
         self.sent += bytes as u64;
     }
 
-    /// A message of so many bytes was queued.
+    /// Records that a message of `bytes` bytes was queued.
     pub(super) fn sending(&mut self, cookie: Cookie, bytes: usize) {
         self.said(bytes);
         self.sends.push_back((cookie, self.sent));
     }
 
-    /// A buffer with room for so many bytes was posted.
+    /// Records that a buffer with `room` bytes was posted.
     pub(super) fn receiving(&mut self, cookie: Cookie, room: usize) {
         self.is_posted = true;
         self.buffers.push_back(Buffer { cookie, room });
     }
 
-    /// The transport holds so many bytes still; tells of the messages that it has taken.
+    /// Reports the messages that the transport has taken, given that it still holds `queued` bytes.
     pub(super) fn settle(&mut self, queued: usize, mut tell: impl FnMut(Completion)) {
         let taken = self.sent - queued as u64;
         while let Some((cookie, _)) = self.sends.pop_front_if(|(_, end)| *end <= taken) {
@@ -558,15 +561,15 @@ impl EndpointWork {
         }
     }
 
-    /// Whether it has to be looked after: messages under way, or bytes that wait.
+    /// Whether it has to be looked after: messages in flight, or bytes that wait.
     fn is_busy(&self) -> bool {
         !self.sends.is_empty() || !self.hello.is_done() || self.deadline().is_some()
     }
 
-    /// Bytes have come.
+    /// Takes received bytes.
     ///
     /// # Errors
-    /// The bytes are no message; what came before them has been reported.
+    /// The bytes are no message; everything before them has been reported.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -579,7 +582,7 @@ impl EndpointWork {
                 Some(framer) => framer.boundary(&slice)?,
                 None => None,
             };
-            // A slice never reaches beyond the buffer that it lies in.
+            // A slice never extends beyond its buffer.
             let piece = slice.split_to(end.unwrap_or(slice.len()));
             if self.piece.is_empty() {
                 self.since = now;
@@ -598,7 +601,7 @@ impl EndpointWork {
         Ok(())
     }
 
-    /// Tells of what waits.
+    /// Reports the waiting bytes.
     fn complete(&mut self, why: Why, tell: &mut impl FnMut(Completion)) {
         let payload = core::mem::take(&mut self.piece);
         let done = self.buffers.pop_front_if(|buffer| buffer.room == 0);
@@ -606,25 +609,26 @@ impl EndpointWork {
         tell(Completion::Received(Received { cookie, payload, why, is_last: done.is_some() }));
     }
 
-    /// When it is to be looked after even if nothing arrives.
+    /// Time at which it is to be looked after even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadline().into_iter().chain(self.hello.deadline).min()
     }
 
-    /// When waiting bytes are to be reported. With provided buffers and a framer, a message waits until it is whole.
+    /// Time at which waiting bytes are to be reported. With provided buffers and a framer, a message waits until it is
+    /// complete.
     fn deadline(&self) -> Option<Instant> {
         let waits = !self.piece.is_empty() && (self.is_posted || self.framer.is_none());
         waits.then(|| self.since.after(self.patience))
     }
 
-    /// Reports what has waited long enough.
+    /// Reports bytes that have waited long enough.
     pub(super) fn expire(&mut self, now: Instant, tell: &mut impl FnMut(Completion)) {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             self.complete(Why::Deadline, tell);
         }
     }
 
-    /// The end point has ended: everything comes back.
+    /// Ends the end point: returns everything that was posted.
     pub(super) fn flush(&mut self, reason: FlushReason, tell: &mut impl FnMut(Completion)) {
         if !self.piece.is_empty() {
             self.complete(Why::End, tell);

@@ -1,4 +1,4 @@
-//! What a user asks of an event dispatcher, and what it tells.
+//! Work requests to an event dispatcher, and its events.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use ropewalk_memory::{Loan, Owner, Payload};
 use super::framer::{Framer, FramingError};
 use crate::endpoint::{BrokenCause, ConnectCause, Endpoint, EndpointError, Peer, SendLimits, ServicePoint};
 
-/// What has happened. Each event is taken exactly once; those of one end point and one [`Task`] are in order.
+/// An event. Each is taken exactly once; those of one end point and one [`Task`] are in order.
 #[derive(Debug)]
 pub enum Event {
     /// A peer wants to connect: accept or reject.
     ConnectionRequested {
-        /// Where the request came in.
+        /// The service point of the request.
         service_point: ServicePoint,
-        /// The end point that it becomes.
+        /// The end point of the new connection.
         endpoint: Endpoint,
-        /// Who asks.
+        /// The requesting peer.
         peer: Peer,
     },
     /// The connection is established; both sides get this event.
@@ -26,11 +26,11 @@ pub enum Event {
         /// The cookie of the connect request; `None` on the side that accepted.
         cookie: Option<Cookie>,
     },
-    /// Posted work has come to an end, or provided buffers have received something.
+    /// Posted work has completed, or provided buffers have received bytes.
     Completed {
         /// The end point.
         endpoint: Endpoint,
-        /// What.
+        /// The completion.
         completion: Completion,
     },
     /// The send queue is high: post less.
@@ -43,40 +43,40 @@ pub enum Event {
         /// The end point.
         endpoint: Endpoint,
     },
-    /// The peer has ended its direction, and the end point goes on.
+    /// The peer has ended its direction, and the end point continues.
     Finished {
         /// The end point.
         endpoint: Endpoint,
     },
-    /// The end of the end point, reported once, after everything that was posted has come back.
+    /// The end point has ended: reported once, after everything that was posted has been returned.
     Ended {
         /// The end point.
         endpoint: Endpoint,
         /// The cookie of the connect request; `None` on the side that accepted.
         cookie: Option<Cookie>,
-        /// How it ended.
+        /// The way it ended.
         how: Ended,
     },
     /// The user's own event: see [`WorkRequest::Raise`](super::WorkRequest::Raise).
     Raised {
-        /// As given.
+        /// As passed.
         cookie: Cookie,
     },
 }
 
-/// Which task may take an event, if several threads share the work (paper 3, III-A: a thread for each task).
+/// The task that may take an event, if several threads share the work (paper 3, III-A: a thread for each task).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Task {
-    /// Connections that come, go and fail; marks; the user's own events.
+    /// Connections that are made, end or fail; marks; the user's own events.
     Connections = 0,
-    /// Bytes that were received, and buffers that come back unfilled.
+    /// Received bytes, and buffers that are returned unfilled.
     Receives = 1,
     /// Messages that were sent or flushed.
     Sends = 2,
 }
 
 impl Event {
-    /// Whose it is.
+    /// The task of the event.
     pub const fn task(&self) -> Task {
         match self {
             Self::Completed { completion: Completion::Sent { .. }, .. }
@@ -87,37 +87,37 @@ impl Event {
     }
 }
 
-/// The end of posted work.
+/// The completion of posted work.
 #[derive(Debug)]
 pub enum Completion {
     /// The transport has taken the message; its slices are free.
     Sent {
-        /// That of the send request.
+        /// The cookie of the send request.
         cookie: Cookie,
     },
-    /// Bytes have come.
+    /// Bytes were received.
     Received(Received),
     /// The end point ended first; a message's slices and a buffer's memory are back in their pools.
     Flushed {
-        /// That of the request.
+        /// The cookie of the request.
         cookie: Cookie,
-        /// What was asked for.
+        /// The kind of the request.
         work: Work,
-        /// Why.
+        /// The reason.
         reason: FlushReason,
     },
 }
 
-/// Posted work that can be flushed.
+/// A kind of posted work that can be flushed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// A message: how much of it was sent is not known.
+    /// A message; it is not known how much of it was sent.
     Send,
-    /// A buffer into which nothing more is received.
+    /// A buffer into which no more bytes are received.
     Receive,
 }
 
-/// Why posted work was flushed.
+/// Reason for flushing posted work.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum FlushReason {
     /// The connection ended in order.
@@ -130,60 +130,61 @@ pub enum FlushReason {
     Refused,
 }
 
-/// Bytes that have come.
+/// Received bytes.
 #[derive(Debug)]
 pub struct Received {
-    /// The cookie of the posted buffer that they lie in; `None` if the dispatcher provides the buffers.
+    /// The cookie of the posted buffer that contains them; `None` if the dispatcher provides the buffers.
     pub cookie: Option<Cookie>,
     /// The bytes, where they were received. With posted buffers in one piece; otherwise a chain.
     pub payload: Payload,
-    /// Why now.
+    /// Reason why they are reported now.
     pub why: Why,
-    /// The buffer has come back: nothing more is received into it. Its memory returns to its pool with the last slice.
+    /// Whether the buffer is returned: nothing more is received into it. Its memory returns to its pool with the last
+    /// slice.
     pub is_last: bool,
 }
 
-/// Why bytes are reported now.
+/// Reason why bytes are reported now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Why {
     /// The buffer is full.
     Full,
     /// A message ends here.
     Boundary,
-    /// The deadline has come.
+    /// The deadline has passed.
     Deadline,
-    /// The connection has ended; where there is a framer, in the middle of a message.
+    /// The connection has ended; with a framer, in the middle of a message.
     End,
 }
 
-/// How an end point ended.
+/// The way an end point ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// In order, by either side.
     Disconnected,
     /// Out of order.
     Broken(BrokenCause),
-    /// It never stood: refused, rejected, timed out, unreachable.
+    /// It was never established: refused, rejected, timed out, unreachable.
     NotConnected(ConnectCause),
-    /// The framer found no message where one had to be.
+    /// The framer found no valid message.
     Framing(FramingError),
     /// The own side aborted.
     Aborted,
 }
 
-/// What a user gives along with a work request, and gets back when it completes.
+/// A value that a user passes with a work request, and gets back when it completes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Cookie(pub u64);
 
-/// Work for an event dispatcher. Each with a cookie completes exactly once: see
+/// Work for an event dispatcher. Each request with a cookie completes exactly once: see
 /// [`Completion`](super::Completion), and [`Event::Ended`](super::Event::Ended) for connecting.
 #[derive(Debug)]
 pub enum WorkRequest {
     /// Connects to a service point; `Established` or `Ended` follows, with the cookie.
     Connect {
-        /// As [`Dispatcher::connect`](crate::Dispatcher::connect) wants it.
+        /// In the form of [`Dispatcher::connect`](crate::Dispatcher::connect).
         address: String,
-        /// Comes back with the end point that was made for it.
+        /// Returned with the end point that was made for it.
         cookie: Cookie,
     },
     /// Accepts a requested connection; `Established` follows.
@@ -200,64 +201,64 @@ pub enum WorkRequest {
     Send {
         /// The receiver.
         endpoint: Endpoint,
-        /// What; sent from where it lies.
+        /// The message; sent without a copy.
         message: Payload,
-        /// Comes back when it is sent or flushed.
+        /// Returned when the message is sent or flushed.
         cookie: Cookie,
     },
-    /// Receives into this buffer, behind those before it. From the first one on, the end point receives into posted
-    /// buffers alone; without any, blocks of the dispatcher's pool are provided, recycled and never freed.
+    /// Receives into this buffer, behind those before it. From the first one on, the end point receives only into
+    /// posted buffers; without any, blocks of the dispatcher's pool are provided, recycled and never freed.
     Receive {
         /// The sender.
         endpoint: Endpoint,
-        /// Where to.
+        /// The buffer.
         buffer: Loan,
-        /// Comes with everything that is received into it.
+        /// Returned with everything that is received into it.
         cookie: Cookie,
     },
-    /// Changes how an end point behaves.
+    /// Changes a setting of an end point.
     Set {
-        /// Which.
+        /// The end point.
         endpoint: Endpoint,
-        /// What.
+        /// The setting.
         setting: Setting,
     },
-    /// Ends the own direction behind what is queued, and goes on receiving.
+    /// Ends the own direction behind the queue, and continues to receive.
     Finish {
-        /// Which.
+        /// The end point.
         endpoint: Endpoint,
     },
-    /// Closes in order, behind what is queued. What still comes is thrown away.
+    /// Closes in order, behind the queue. Bytes that still arrive are discarded.
     Close {
-        /// Which.
+        /// The end point.
         endpoint: Endpoint,
     },
-    /// Ends at once; what was posted is flushed.
+    /// Ends at once; posted work is flushed.
     Abort {
-        /// Which.
+        /// The end point.
         endpoint: Endpoint,
     },
-    /// Comes back as [`Event::Raised`](super::Event::Raised): an event of the user's own, in the order of the others.
+    /// Returned as [`Event::Raised`](super::Event::Raised): the user's own event, in order with the others.
     Raise {
-        /// Comes back.
+        /// Returned with the event.
         cookie: Cookie,
     },
 }
 
-/// How an end point behaves.
+/// A setting of an end point.
 pub enum Setting {
-    /// Finds the ends of messages; without one, bytes are received as they come.
+    /// Finds the ends of messages; without a framer, bytes are reported as they arrive.
     Framer(Box<dyn Framer>),
-    /// Bytes that do not fill a buffer or end a message are received after so long; at first at once, with the turn in
-    /// which they came.
+    /// Time after which bytes are reported that do not fill a buffer or end a message. The default is zero: they are
+    /// reported with the turn in which they arrived.
     Deadline(Duration),
-    /// Whether it is read. While it is not, the peer is held back.
+    /// Whether it is read. While it is not, the peer gets back-pressure.
     Reading(bool),
     /// Whether it outlives the end of the peer's direction.
     HalfClose(bool),
-    /// How much may be queued, and when to say that it is high and low.
+    /// Limits of the send queue, and the lengths at which it is reported as high and low.
     SendLimits(SendLimits),
-    /// Whose quota of the dispatcher's pool its blocks come from.
+    /// The owner whose quota of the dispatcher's pool provides its blocks.
     Owner(Owner),
 }
 
@@ -274,7 +275,7 @@ impl core::fmt::Debug for Setting {
     }
 }
 
-/// Why a work request was not taken.
+/// Reason why a work request was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum PostError {
     /// There is no room for it now: see [`Event::QueueLow`](super::Event::QueueLow).
@@ -283,28 +284,28 @@ pub enum PostError {
     /// The end point is not established, is closing, or has ended; or its dispatcher is gone.
     #[error("the end point is closed")]
     Closed,
-    /// The end point's bytes come in the peer's own blocks, so that no buffer can be posted (in-process).
+    /// The end point's bytes arrive in the peer's own blocks, so that no buffer can be posted (in-process).
     #[error("this mechanism receives into no buffers of its user")]
     NoBuffers,
-    /// It could not even be begun.
+    /// It could not be started.
     #[error(transparent)]
     Address(#[from] EndpointError),
 }
 
-/// A work request that was not taken.
+/// A work request that was not accepted.
 #[derive(Debug)]
 pub struct Refused {
-    /// As it was given.
+    /// The request, unchanged.
     pub request: WorkRequest,
-    /// Why.
+    /// The reason.
     pub why: PostError,
 }
 
-/// Takes work requests: a dispatcher itself, or its [`Requester`](super::Requester) on another thread.
+/// Accepts work requests: a dispatcher itself, or its [`Requester`](super::Requester) on another thread.
 pub trait Requests {
-    /// Takes the request, or gives it back.
+    /// Accepts the request, or returns it.
     ///
     /// # Errors
-    /// The request, untouched, with the reason.
+    /// The request, unchanged, with the reason.
     fn post(&mut self, request: WorkRequest) -> Result<(), Box<Refused>>;
 }

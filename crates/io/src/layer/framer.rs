@@ -1,70 +1,70 @@
-//! Where messages end in a stream of bytes, as the user defines it.
+//! Framers: user-defined ends of messages in a stream of bytes.
 //!
-//! A framer sees every byte once, in order, where it lies; it copies nothing but headers that were cut. Nearly all
-//! messages have a header that says how long they are ([`ByHeader`]). There are framers for common cases: lengths in
-//! front, fixed sizes, and the formats of this field.
+//! A framer sees every byte once, in order and in place; it copies only headers that were cut. Nearly all messages have
+//! a header with their length ([`ByHeader`]). There are framers for common cases: lengths in front, fixed sizes, and
+//! the formats of this field.
 
 use ropewalk_wire::{ferol, generic, message};
 
 /// The bytes are no message. The end point ends, since the start of the next message is unknown.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FramingError {
-    /// The header makes no sense.
+    /// The header is invalid.
     #[error("no message begins here: {0}")]
     Malformed(&'static str),
     /// The message states more bytes than allowed.
     #[error("a message of {bytes} bytes, where {most} are allowed")]
     TooLong {
-        /// What it states.
+        /// The stated number.
         bytes: u64,
-        /// What is allowed.
+        /// The allowed number.
         most: u64,
     },
 }
 
 /// Finds the ends of messages.
 pub trait Framer: Send {
-    /// Looks at bytes that follow those of the last call. `Some(n)`: the message ends with the `n`-th of them (1 or
-    /// more), and the next call begins with the next message. `None`: all of them belong to a message that goes on.
+    /// Examines bytes that follow those of the last call. `Some(n)`: the message ends with the `n`-th of them (1 or
+    /// more), and the next call begins with the next message. `None`: all of them belong to an unfinished message.
     ///
     /// # Errors
-    /// There is no message here.
+    /// If there is no message here.
     fn boundary(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError>;
 }
 
-/// A piece of a message that a header describes.
+/// A part of a message that a header describes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Its bytes, the header included.
+    /// Number of bytes, including the header.
     pub bytes: u64,
-    /// The message ends with it; otherwise another header follows.
+    /// Whether the message ends with this part; otherwise another header follows.
     pub is_last: bool,
 }
 
-/// What a header says.
+/// The rule that interprets headers.
 pub trait HeaderRule: Send {
     /// Bytes of the next header, 1 to [`ByHeader::MOST_HEADER_BYTES`].
     fn header_bytes(&self) -> usize;
 
-    /// What follows, by a header of that many bytes.
+    /// Interprets a header of that many bytes.
     ///
     /// # Errors
-    /// It is not a valid header.
+    /// If it is not a valid header.
     fn part(&mut self, header: &[u8]) -> Result<Part, FramingError>;
 }
 
-/// A framer that goes by headers.
+/// A framer that interprets headers.
 #[derive(Debug)]
 pub struct ByHeader<R> {
     rule: R,
     most: u64,
-    /// The header, as far as it has come.
+    /// The received bytes of the header.
     header: [u8; 64],
     have: usize,
-    /// Bytes that are left of the present part, behind its header.
+    /// Remaining bytes of the present part, behind its header.
     left: u64,
     is_last: bool,
-    /// Bytes of the present message, by the headers so far.
+    /// Bytes of the present message, according to the headers so far.
     message: u64,
 }
 
@@ -72,12 +72,12 @@ impl<R: HeaderRule> ByHeader<R> {
     /// Longer headers are not supported.
     pub const MOST_HEADER_BYTES: usize = 64;
 
-    /// Goes by this rule, and believes in no message of more than `most` bytes, headers included.
+    /// Uses this rule, and rejects messages of more than `most` bytes, headers included.
     pub const fn new(rule: R, most: u64) -> Self {
         Self { rule, most, header: [0; 64], have: 0, left: 0, is_last: false, message: 0 }
     }
 
-    /// Takes bytes of the header; returns how many.
+    /// Takes bytes of the header; returns their number.
     fn read_header(&mut self, bytes: &[u8]) -> Result<usize, FramingError> {
         let length = self.rule.header_bytes().clamp(1, Self::MOST_HEADER_BYTES);
         let taken = (length - self.have).min(bytes.len());
@@ -129,7 +129,7 @@ pub struct FixedSize {
 }
 
 impl FixedSize {
-    /// Messages of so many bytes; at least 1.
+    /// Makes a framer for messages of `bytes` bytes; at least 1.
     pub const fn new(bytes: usize) -> Self {
         let bytes = if bytes == 0 { 1 } else { bytes };
         Self { bytes, left: bytes }
@@ -151,23 +151,23 @@ impl Framer for FixedSize {
 pub struct LengthField {
     /// Bytes of the header, 1 to 64.
     pub header: usize,
-    /// Where in it the length begins.
+    /// Offset of the length in the header.
     pub at: usize,
     /// Bytes of the length: 1 to 8.
     pub width: usize,
-    /// The most significant byte comes first.
+    /// Whether the most significant byte comes first.
     pub is_big_endian: bool,
-    /// How many bytes one unit of the length means.
+    /// Number of bytes per unit of the length.
     pub unit: u64,
-    /// The length counts the header too.
+    /// Whether the length includes the header.
     pub counts_header: bool,
 }
 
 impl LengthField {
-    /// A length of 32 bits, the least significant byte first, and then so many bytes.
+    /// A length of 32 bits, the least significant byte first, followed by that many bytes.
     pub const U32: Self = Self { header: 4, at: 0, width: 4, is_big_endian: false, unit: 1, counts_header: false };
 
-    /// A framer for messages of at most so many bytes.
+    /// A framer for messages of at most `most` bytes.
     pub const fn framer(self, most: u64) -> ByHeader<Self> {
         ByHeader::new(self, most)
     }
@@ -216,7 +216,7 @@ impl HeaderRule for I2o {
 pub struct Ferol;
 
 impl Ferol {
-    /// A framer for fragments of at most so many bytes, headers of blocks included.
+    /// A framer for fragments of at most `most` bytes, headers of blocks included.
     pub const fn framer(most: u64) -> ByHeader<Self> {
         ByHeader::new(Self, most)
     }
@@ -242,7 +242,7 @@ pub struct Generic {
 }
 
 impl Generic {
-    /// A framer for fragments of at most so many bytes, headers included.
+    /// A framer for fragments of at most `most` bytes, headers included.
     pub const fn framer(most: u64) -> ByHeader<Self> {
         ByHeader::new(Self { has_greeted: false }, most)
     }
@@ -271,7 +271,7 @@ impl HeaderRule for Generic {
 pub struct NodeMessages;
 
 impl NodeMessages {
-    /// A framer for messages of at most so many bytes, headers included.
+    /// A framer for messages of at most `most` bytes, headers included.
     pub const fn framer(most: u64) -> ByHeader<Self> {
         ByHeader::new(Self, most)
     }
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells the framer the stream in pieces of these lengths, over and over; where messages ended.
+    /// Passes the stream to the framer in pieces of these lengths, repeated; returns the ends of messages.
     fn ends(framer: &mut dyn Framer, stream: &[u8], cuts: &[usize]) -> Result<Vec<usize>, FramingError> {
         let (mut ends, mut at) = (Vec::new(), 0);
         for &cut in cuts.iter().cycle() {
@@ -321,7 +321,7 @@ mod tests {
         Ok(ends)
     }
 
-    /// The stream of all messages, and where each ends.
+    /// The stream of all messages, and the end of each.
     fn joined(messages: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
         let mut stream = Vec::new();
         let ends = messages.iter().map(|message| {

@@ -1,4 +1,4 @@
-//! A rejection that reaches the other side, over a transport that has none.
+//! A rejection that reaches the other side, over a transport without rejections.
 //!
 //! ```text
 //!  connects                         accepts
@@ -6,8 +6,8 @@
 //!     │◄── accepted or rejected ───────│
 //!  Established, or Ended: Rejected
 //! ```
-//! Eight bytes each. A peer that does not greet in time, or sends other bytes, is no Ropewalk program: it is shut out
-//! silently.
+//! Eight bytes each. A peer that does not greet in time, or sends other bytes, is no Ropewalk program: it is
+//! disconnected without an answer.
 
 use core::mem::replace;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use ropewalk_terms::Instant;
 
 use crate::endpoint::{Peer, ServicePoint};
 
-/// Bytes of a word.
+/// Bytes of a greeting message.
 const WORD_BYTES: usize = 8;
-/// How long a greeting and its answer may take together with everything before.
+/// Time-out of a greeting and its answer, together with everything before.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is said.
+/// A greeting message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Word {
     Greeting,
@@ -42,7 +42,7 @@ impl Word {
     }
 }
 
-/// The words, ready to be sent.
+/// The encoded greeting messages.
 pub(super) struct Words([Slice; 3]);
 
 impl Words {
@@ -57,16 +57,16 @@ impl Words {
     }
 }
 
-/// How far two sides are.
+/// Stage of the greeting.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// There is no greeting, or it is done: bytes are the user's.
     Done,
-    /// The greeting is awaited.
+    /// Waits for the greeting.
     Accepting { service_point: ServicePoint, peer: Peer },
-    /// It has come, and the user has to answer.
+    /// The greeting has arrived, and the user has to answer.
     Requested,
-    /// The answer is awaited.
+    /// Waits for the answer.
     Connecting,
 }
 
@@ -89,33 +89,33 @@ impl Hello {
         Self { stage, ..Self::none() }
     }
 
-    /// Bytes are the user's.
+    /// Whether bytes are the user's.
     pub(super) const fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 
-    /// The user knows nothing of it yet.
+    /// Whether the user knows nothing of the end point yet.
     pub(super) const fn is_unknown(&self) -> bool {
         matches!(self.stage, Stage::Accepting { .. })
     }
 
-    /// The user has to answer.
+    /// Whether the user has to answer.
     pub(super) const fn is_requested(&self) -> bool {
         matches!(self.stage, Stage::Requested)
     }
 
-    /// This side connects, and has to greet.
+    /// Whether this side connects, and has to greet.
     pub(super) const fn is_connecting(&self) -> bool {
         matches!(self.stage, Stage::Connecting)
     }
 
-    /// Goes on to the next stage, and gives the one before.
+    /// Advances to the next stage, and returns the previous one.
     pub(super) fn pass(&mut self, next: Stage) -> Stage {
         (self.have, self.deadline) = (0, None);
         replace(&mut self.stage, next)
     }
 
-    /// Takes bytes off the front; returns the word when it is whole, and `Err` if the bytes are no word.
+    /// Takes bytes off the front. Returns the greeting message once it is complete, and `Err` if the bytes are invalid.
     pub(super) fn read(&mut self, slice: &mut Slice) -> Result<Option<Word>, ()> {
         let taken = slice.len().min(WORD_BYTES - self.have);
         self.word[self.have..self.have + taken].copy_from_slice(&slice[..taken]);

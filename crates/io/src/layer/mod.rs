@@ -11,9 +11,9 @@
 //!  WorkLoop: a named thread that serves dispatchers, waiting or polling
 //! ```
 //!
-//! It is built on [`Dispatcher`], which moves the bytes, and adds what a user of the paper's layer
-//! expects: cookies, buffers that are posted and come back, messages with boundaries of the user's own, deadlines, and
-//! queues between threads. The event builder's drives use dispatchers directly and need none of that.
+//! It is built on [`Dispatcher`], which moves the bytes, and adds the features of the paper's layer: cookies, buffers
+//! that are posted and returned, messages with user-defined boundaries, deadlines, and queues between threads. The
+//! event builder's drives use dispatchers directly and need none of that.
 //!
 //! | Paper 3, uDAPL | Here |
 //! |---|---|
@@ -62,31 +62,32 @@ pub struct InterfaceAdapter {
 }
 
 impl InterfaceAdapter {
-    /// A network interface, by its address, such as `127.0.0.1`; the configuration names the mechanism of the kernel.
+    /// Uses a network interface, given by its address, such as `127.0.0.1`; the configuration names the mechanism of
+    /// the kernel.
     pub fn tcp(address: &str, config: TcpConfig) -> Self {
         Self { address: address.to_owned(), mechanism: Mechanism::Tcp(config), greets: false }
     }
 
-    /// Threads of one process, under a name.
+    /// Connects threads of one process, under a name.
     pub fn in_process(name: &str, network: InProcessNetwork, config: InProcessConfig) -> Self {
         Self { address: name.to_owned(), mechanism: Mechanism::InProcess(network, config), greets: false }
     }
 
-    /// A simulated network, under a name.
+    /// Uses a simulated network, under a name.
     pub fn simulated(name: &str, network: Network, config: SimulatedConfig) -> Self {
         Self { address: name.to_owned(), mechanism: Mechanism::Simulated(network, config), greets: false }
     }
 
-    /// Both sides greet each other with eight bytes, so that a rejection is reported as one over TCP too. Both have to
-    /// do so: this is for connections between Ropewalk programs only. The connecting side posts buffers once the
-    /// connection is established.
+    /// Makes both sides greet each other with eight bytes, so that a rejection is reported as one over TCP too. Both
+    /// sides need this setting, so it is for connections between Ropewalk programs only. The connecting side can post
+    /// buffers after the connection is established.
     #[must_use]
     pub fn with_hello(mut self) -> Self {
         self.greets = true;
         self
     }
 
-    /// A dispatcher of its own. Blocks to receive into come from `pool`, unless they are posted.
+    /// Makes a separate dispatcher. Blocks to receive into are taken from `pool`, unless they are posted.
     ///
     /// # Errors
     /// The operating system lacks the mechanism, or has no descriptor left.
@@ -119,20 +120,20 @@ pub trait EventHandler {
         endpoint: Endpoint,
         peer: Peer,
     ) {
-        // It can only have ended meanwhile.
+        // Fails only if it has ended meanwhile.
         let _ = requests.post(WorkRequest::Reject { endpoint });
     }
 
-    /// A connection stands.
+    /// A connection is established.
     fn established(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, cookie: Option<Cookie>) {}
 
-    /// Bytes have come.
+    /// Bytes were received.
     fn received(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, received: Received) {}
 
     /// A message was sent.
     fn sent(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, cookie: Cookie) {}
 
-    /// Posted work will not be done.
+    /// Posted work was flushed.
     fn flushed(
         &mut self,
         requests: &mut dyn Requests,
@@ -155,10 +156,10 @@ pub trait EventHandler {
     /// An end point has ended.
     fn ended(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, cookie: Option<Cookie>, how: Ended) {}
 
-    /// An event of the user's own.
+    /// A user-defined event.
     fn raised(&mut self, requests: &mut dyn Requests, cookie: Cookie) {}
 
-    /// Takes an event; hands it to the function for its kind.
+    /// Passes an event to the function for its kind.
     fn handle(&mut self, event: Event, requests: &mut dyn Requests) {
         use self::event::Completion;
         match event {

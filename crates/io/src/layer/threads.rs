@@ -1,5 +1,5 @@
-//! Events and requests between a dispatcher's thread and others, and the named threads that serve dispatchers (paper 3,
-//! II-C and III-A: workloops).
+//! Queues of events and requests between a dispatcher's thread and others, and the named threads that serve dispatchers
+//! (paper 3, II-C and III-A: workloops).
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use crate::clock::{Clock, MonotonicClock};
 use crate::doorbell::Doorbell;
 use crate::wait::{Idle, Waiter, Waker};
 
-/// Events of one task, taken on another thread than the dispatcher's. What is not taken holds the dispatcher back.
+/// Events of one task, taken on another thread than the dispatcher's. The dispatcher waits while events are not taken.
 pub struct EventQueue {
     events: Consumer<Event>,
     /// Rung when there is an event and the owner of this queue sleeps.
@@ -38,7 +38,7 @@ impl EventQueue {
         Some(event)
     }
 
-    /// Hands all events that are there to the handler; returns how many.
+    /// Passes all available events to the handler; returns their number.
     pub fn dispatch(&mut self, handler: &mut dyn EventHandler, requests: &mut dyn Requests) -> usize {
         let mut taken = 0;
         while let Some(event) = self.next_event() {
@@ -48,7 +48,7 @@ impl EventQueue {
         taken
     }
 
-    /// Sleeps until there is an event, the dispatcher is gone, or the time is over.
+    /// Sleeps until there is an event, the dispatcher is gone, or the time-out passes.
     pub fn wait(&mut self, timeout: Option<Duration>) {
         self.bell.arm();
         if self.events.is_empty() && !self.events.is_abandoned() {
@@ -58,7 +58,7 @@ impl EventQueue {
         self.bell.silence();
     }
 
-    /// The dispatcher is gone, and every event was taken.
+    /// Whether the dispatcher is gone and every event was taken.
     pub fn is_over(&self) -> bool {
         self.events.is_empty() && self.events.is_abandoned()
     }
@@ -71,8 +71,8 @@ pub struct Requester {
 }
 
 impl Requests for Requester {
-    /// Only [`PostError::Full`] and [`PostError::Closed`] are known here. Any other reason against a request comes with
-    /// its completion.
+    /// Only [`PostError::Full`] and [`PostError::Closed`] are known here. Any other reason is reported with the
+    /// request's completion.
     fn post(&mut self, request: WorkRequest) -> Result<(), Box<Refused>> {
         if self.requests.is_abandoned() {
             return Err(Box::new(Refused { request, why: PostError::Closed }));
@@ -91,16 +91,16 @@ impl Requests for Requester {
 struct Output {
     events: Producer<Event>,
     bell: Arc<Doorbell>,
-    /// What found no room.
+    /// Events without room in the queue.
     waiting: VecDeque<Event>,
 }
 
-/// Where a dispatcher's events go, and where its requests come from.
+/// The destinations of a dispatcher's events, and the sources of its requests.
 pub(super) struct Exchange {
     own: VecDeque<Event>,
     outputs: [Option<Output>; 3],
     inputs: Vec<Consumer<WorkRequest>>,
-    /// Made with the first of them.
+    /// Made with the first queue or requester.
     bell: Option<Arc<Doorbell>>,
     is_armed: bool,
 }
@@ -125,7 +125,7 @@ impl Exchange {
         Ok(bell)
     }
 
-    /// A queue for the events of this task from now on.
+    /// Makes a queue for the events of this task from now on.
     pub(super) fn hand_out(&mut self, task: Task, events: usize) -> std::io::Result<EventQueue> {
         let (producer, consumer) = RingBuffer::new(events.max(1));
         let (bell, dispatcher) = (Arc::new(Doorbell::new()?), self.bell()?);
@@ -134,14 +134,14 @@ impl Exchange {
         Ok(EventQueue { events: consumer, bell, dispatcher })
     }
 
-    /// Takes requests from another thread from now on.
+    /// Accepts requests from another thread from now on.
     pub(super) fn requester(&mut self, requests: usize) -> std::io::Result<Requester> {
         let (producer, consumer) = RingBuffer::new(requests.max(1));
         self.inputs.push(consumer);
         Ok(Requester { requests: producer, dispatcher: self.bell()? })
     }
 
-    /// Puts an event where it belongs.
+    /// Adds an event to its queue.
     pub(super) fn tell(&mut self, event: Event) {
         match &mut self.outputs[event.task() as usize] {
             None => self.own.push_back(event),
@@ -149,7 +149,7 @@ impl Exchange {
         }
     }
 
-    /// Hands waiting events over as far as there is room.
+    /// Hands over waiting events as far as there is room.
     pub(super) fn hand_over(&mut self) {
         for output in self.outputs.iter_mut().flatten() {
             let mut handed = false;
@@ -168,7 +168,7 @@ impl Exchange {
         }
     }
 
-    /// Whether there are events that their users do not take: then nothing more is to be received or completed.
+    /// Whether there are events that their users do not take. Nothing more is to be received or completed then.
     pub(super) fn is_clogged(&self) -> bool {
         !self.own.is_empty() || self.outputs.iter().flatten().any(|output| !output.waiting.is_empty())
     }
@@ -183,7 +183,7 @@ impl Exchange {
         self.inputs.iter_mut().find_map(|input| input.pop().ok())
     }
 
-    /// Before the thread sleeps: false where there is something to do.
+    /// Prepares the thread for sleep. False if there is something to do.
     pub(super) fn prepare_wait(&mut self) -> bool {
         if let Some(bell) = &self.bell {
             bell.arm();
@@ -199,7 +199,7 @@ impl Exchange {
         !has_work
     }
 
-    /// The thread is awake.
+    /// Notes that the thread is awake.
     pub(super) fn awake(&mut self) {
         if core::mem::take(&mut self.is_armed)
             && let Some(bell) = &self.bell
@@ -217,7 +217,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // Threads that sleep at a queue have to see that its dispatcher is gone.
+        // Threads that sleep at a queue have to learn that its dispatcher is gone.
         for output in self.outputs.iter_mut() {
             if let Some(Output { events, bell, .. }) = output.take() {
                 drop(events);
@@ -227,13 +227,13 @@ impl Drop for Exchange {
     }
 }
 
-/// What a work loop does when there is nothing to do.
+/// The behaviour of an idle work loop.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Dispatch {
-    /// It sleeps until there is.
+    /// Sleeps until there is work.
     #[default]
     Wait,
-    /// It looks again at once: the shortest delay, at the price of a whole core.
+    /// Polls again at once: the shortest delay, at the cost of a whole core.
     Poll,
 }
 
@@ -242,7 +242,7 @@ struct Member {
     handler: Box<dyn EventHandler + Send>,
 }
 
-/// A thread to be: dispatchers with their handlers, which take turns.
+/// A thread to be started: dispatchers with their handlers, served in turn.
 pub struct WorkLoop {
     name: String,
     dispatch: Dispatch,
@@ -250,12 +250,13 @@ pub struct WorkLoop {
 }
 
 impl WorkLoop {
-    /// An empty one. Placement rules find the thread by its name (at most 15 bytes are shown by the system).
+    /// Makes a loop without dispatchers. Placement rules find the thread by its name (the system shows at most 15
+    /// bytes).
     pub fn new(name: &str, dispatch: Dispatch) -> Self {
         Self { name: name.to_owned(), dispatch, members: Vec::new() }
     }
 
-    /// Serves this dispatcher too, whose events go to the handler.
+    /// Adds a dispatcher, whose events go to the handler.
     #[must_use]
     pub fn with(mut self, dispatcher: EventDispatcher, handler: impl EventHandler + Send + 'static) -> Self {
         self.members.push(Member { dispatcher, handler: Box::new(handler) });
@@ -265,7 +266,7 @@ impl WorkLoop {
     /// Starts the thread. `on_start` runs on it first, for its placement.
     ///
     /// # Errors
-    /// No thread or no descriptor is left.
+    /// If no thread or no descriptor is left.
     pub fn spawn(mut self, on_start: impl FnOnce() + Send + 'static) -> io::Result<RunningLoop> {
         let waiter = self.waiter()?;
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), waiter.waker());
@@ -281,7 +282,7 @@ impl WorkLoop {
         Ok(RunningLoop { stop, waker, thread: Some(thread) })
     }
 
-    /// Where the thread is to sleep.
+    /// Makes the waiter of the thread.
     fn waiter(&mut self) -> io::Result<Waiter> {
         if let [only] = &mut self.members[..] {
             return only.dispatcher.waiter();
@@ -293,9 +294,9 @@ impl WorkLoop {
         Ok(waiter)
     }
 
-    /// Every dispatcher once; sleeps where none has had something to do for a while.
+    /// Serves every dispatcher once; sleeps if none has had something to do for a while.
     fn turn(&mut self, waiter: &Waiter, idle: &mut Idle) {
-        // One clock read for all.
+        // One clock reading for all.
         let now = MonotonicClock.now();
         let work: usize = (self.members.iter_mut())
             .map(|Member { dispatcher, handler }| dispatcher.dispatch(now, &mut **handler))
@@ -303,7 +304,7 @@ impl WorkLoop {
         if !idle.is_long_enough(now, work) || self.dispatch == Dispatch::Poll {
             return;
         }
-        // All of them, so that each has armed its wake-up.
+        // All of them, so that each arms its wake-up.
         let ready = self.members.iter_mut().map(|member| usize::from(!member.dispatcher.prepare_wait()));
         if ready.sum::<usize>() > 0 {
             return;
@@ -337,7 +338,7 @@ impl Drop for RunningLoop {
         self.stop.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A handler that panicked has said so on its own.
+            // A handler that panicked has reported that itself.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Two hosts on one machine with a cable between them, for tests and benches: network namespaces and a pair of virtual
-//! Ethernet cards. They go with what refers to them. Only the administrator may make them.
+//! Two hosts on one machine with a cable between them, for tests and benchmarks: network namespaces and a pair of
+//! virtual Ethernet cards. They are removed with the last reference to them. Only the administrator may make them.
 #![allow(unsafe_code)]
 
 use core::mem::zeroed;
@@ -15,31 +15,31 @@ use rustix::thread::{
     CpuSet, LinkNameSpaceType, UnshareFlags, move_into_link_name_space, sched_setaffinity, unshare_unsafe,
 };
 
-/// The name of the card in either host.
+/// The name of the card on each host.
 pub const CARD: &str = "veth0";
-/// The address of the host that sends.
+/// The address of the sending host.
 pub const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// The address of the host that receives.
+/// The address of the receiving host.
 pub const SINK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-/// A host: a network namespace, which goes with its last descriptor, socket and card.
+/// A host: a network namespace, removed with its last descriptor, socket and card.
 pub struct Host(OwnedFd);
 
 impl Host {
     fn new() -> io::Result<Self> {
         let made = std::thread::spawn(|| {
-            // SAFETY: of this thread alone, which ends here, the network namespace changes.
+            // SAFETY: changes the network namespace only of this thread, which ends here.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             Ok(File::open("/proc/thread-self/ns/net")?.into())
         });
         made.join().expect("the thread does not panic").map(Self)
     }
 
-    /// Does something in this host, on a thread of its own: sockets that are opened there belong to it wherever they are
-    /// used.
+    /// Runs a function in this host, on a separate thread. Sockets that are opened there belong to the host wherever
+    /// they are used.
     ///
     /// # Panics
-    /// If what is done there does.
+    /// If the function panics.
     pub fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         let on_a_thread = || {
             move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network)).expect("a namespace of ours");
@@ -52,7 +52,7 @@ impl Host {
     /// Brings the card up or takes it down.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// An error of the kernel.
     pub fn set_up(&self, is_up: bool) -> io::Result<()> {
         self.inside(|| request(&up(CARD, is_up)))
     }
@@ -75,10 +75,10 @@ pub struct Cable {
 }
 
 impl Cable {
-    /// Lays a cable that carries packets of up to `mtu` bytes, with so many queues at each end.
+    /// Lays a cable that carries packets of up to `mtu` bytes, with `queues` queues at each end.
     ///
     /// # Errors
-    /// What the kernel says, mostly that the right is missing.
+    /// An error of the kernel, mostly a missing right.
     pub fn lay(mtu: u32, queues: u32) -> io::Result<Self> {
         let (source, sink) = (Host::new()?, Host::new()?);
         let cards = cards(mtu, queues, sink.0.as_fd());
@@ -88,11 +88,11 @@ impl Cable {
         Ok(Self { source, sink })
     }
 
-    /// Lets each host find the other one's card, so that no packet has to wait for that, or is lost since the kernel has not
-    /// yet noticed that the cable is there.
+    /// Lets each host find the other one's card, so that no packet has to wait for that, or is lost because the kernel
+    /// has not yet noticed the cable.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// An error of the kernel.
     pub fn resolve(&self) -> io::Result<()> {
         let sink = self.sink.inside(|| UdpSocket::bind((SINK, 0)))?;
         let source = self.source.inside(|| UdpSocket::bind((SOURCE, 0)))?;
@@ -124,13 +124,13 @@ impl Message {
         self
     }
 
-    /// Attributes alone, behind a head.
+    /// Makes a list of attributes behind a head.
     fn part(head: &[u8]) -> Self {
         Self(head.to_vec())
     }
 }
 
-/// The head of messages about cards.
+/// Makes the head of messages about cards.
 fn card(flags: u32, changed: u32) -> Vec<u8> {
     let mut head = vec![0; 8];
     head.extend_from_slice(&flags.to_ne_bytes());
@@ -169,7 +169,7 @@ fn named(name: &str, address: Ipv4Addr) -> io::Result<Message> {
     Ok(message.with(libc::IFA_LOCAL, &octets).with(libc::IFA_ADDRESS, &octets))
 }
 
-/// Asks the kernel of the present namespace for it.
+/// Sends the request to the kernel of the present namespace.
 fn request(message: &Message) -> io::Result<()> {
     // NETLINK_ROUTE is number 0, which is the default.
     let socket = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -187,15 +187,17 @@ fn request(message: &Message) -> io::Result<()> {
     }
 }
 
-/// What the kernel may do with several packets at once (`ethtool.h`): cut large ones apart later, put small ones together.
+/// Features of the kernel for several packets at once (`ethtool.h`): cut large ones apart later, put small ones
+/// together.
 const CUT_LATER: u32 = 0x1f;
 const PUT_TOGETHER: u32 = 0x2c;
 
 impl Host {
-    /// Has this CPU do the kernel's part of receiving (RPS). What a program at the card takes (AF_XDP) is not concerned.
+    /// Makes this CPU do the kernel's part of receiving (RPS). Has no effect on packets taken by a program at the card
+    /// (AF_XDP).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// An error of the kernel.
     pub fn receive_on(&self, cpu: u32) -> io::Result<()> {
         self.write_of_card("queues/rx-0/rps_cpus", &format!("{:x}", 1_u64.checked_shl(cpu).unwrap_or(0)))
     }
@@ -203,8 +205,8 @@ impl Host {
     /// Writes into one of the card's files.
     fn write_of_card(&self, name: &str, text: &str) -> io::Result<()> {
         self.inside(|| {
-            // The files of a namespace's cards are seen through a mount that was made in it.
-            // SAFETY: of this thread alone, which ends here, the mounts change.
+            // The files of a namespace's cards are visible through a mount that was made in it.
+            // SAFETY: changes the mounts only of this thread, which ends here.
             unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
             mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)?;
             mount(Some(c"sysfs"), c"/sys", Some(c"sysfs"), 0)?;
@@ -216,7 +218,7 @@ impl Host {
         self.inside(|| {
             let socket = UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
             let mut value = [feature, is_on.into()];
-            // SAFETY: names and pointers, for which zeros are good.
+            // SAFETY: names and pointers, for which zeros are valid.
             let mut request: libc::ifreq = unsafe { zeroed() };
             for (to, from) in request.ifr_name.iter_mut().zip(CARD.bytes()) {
                 *to = from as libc::c_char;
@@ -230,20 +232,20 @@ impl Host {
 }
 
 impl Cable {
-    /// Has a kernel thread do its part of receiving at the sink, for programs at the card too, on this CPU and behind
-    /// the calling thread (threaded NAPI): while no other thread wants the CPU, or at the lowest real-time priority
-    /// where the caller has one. Then packets beyond what the sink can take are lost at the card, where that costs
-    /// nothing; no work is put into a packet that would find no time for its processing.
+    /// Makes a kernel thread do the kernel's part of receiving at the sink, for programs at the card too, on this CPU
+    /// and with a lower priority than the calling thread (threaded NAPI): while no other thread wants the CPU, or at
+    /// the lowest real-time priority if the caller has one. Packets beyond the sink's capacity are then lost at the
+    /// card, where that costs nothing: no work is done for a packet that could not be processed in time.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn receive_by_thread(&self, cpu: u32) -> io::Result<()> {
-        // Without these two a card of this kind has no queue of its own.
+        // Without these two a card of this kind has no separate queue.
         self.source.set_feature(CUT_LATER, false)?;
         self.sink.set_feature(PUT_TOGETHER, true)?;
         self.sink.write_of_card("threaded", "1")?;
         let queue = self.queue_of_sink()?;
-        // It was made, but it may not have named itself yet.
+        // The thread was made, but it may not have its name yet.
         let thread = (0..TRIES).find_map(|_| kernel_thread(&format!("napi/{CARD}-{queue}")));
         let thread = thread.ok_or_else(|| io::Error::other("the card's queue has no thread"))?;
         let mut cpus = CpuSet::new();
@@ -258,7 +260,7 @@ impl Cable {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The number of the queue by which the sink's card receives, as a packet says that came through it.
+    /// The number of the queue by which the sink's card receives, taken from a received packet.
     fn queue_of_sink(&self) -> io::Result<u32> {
         let sink = self.sink.inside(|| UdpSocket::bind((SINK, 0)))?;
         let source = self.source.inside(|| UdpSocket::bind((SOURCE, 0)))?;
@@ -273,10 +275,10 @@ impl Cable {
     }
 }
 
-/// How often a thread is looked for.
+/// Number of attempts to find a thread.
 const TRIES: usize = 1000;
 
-/// The thread of the kernel's with this name.
+/// The kernel's thread with this name.
 fn kernel_thread(name: &str) -> Option<Pid> {
     std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
@@ -285,10 +287,10 @@ fn kernel_thread(name: &str) -> Option<Pid> {
     })
 }
 
-/// Mounts a file system of its own, or changes a mount.
+/// Mounts a new file system, or changes a mount.
 fn mount(what: Option<&CStr>, place: &CStr, kind: Option<&CStr>, flags: libc::c_ulong) -> io::Result<()> {
     let address = |text: Option<&CStr>| text.map_or(core::ptr::null(), CStr::as_ptr);
-    // SAFETY: reads texts that end with a zero, or none.
+    // SAFETY: reads texts that end with a zero, or null pointers.
     let result = unsafe { libc::mount(address(what), place.as_ptr(), address(kind), flags, core::ptr::null()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,4 +1,4 @@
-//! How packets are received and sent, and why there may be no receiver or sender.
+//! Settings for receiving and sending packets, and the errors of making a receiver or sender.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,17 +8,18 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use ropewalk_memory::PoolError;
 use ropewalk_wire::internet::ip_number;
 
-/// The packets that belong together: all that one receiver gets and one sender sends.
+/// The packets that belong together: all packets of one receiver or one sender.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Flow {
     /// UDP. The port is part of the address.
     Udp,
-    /// Straight in IPv4 packets of this protocol number, as in paper 1: one that no one else on the machine uses.
+    /// Directly in IPv4 packets of this protocol number, as in paper 1: a number that no other program on the machine
+    /// uses.
     Ip(u8),
 }
 
 impl Flow {
-    /// The number of what IP carries.
+    /// The protocol number in the IP header.
     pub const fn protocol(self) -> u8 {
         match self {
             Self::Udp => ip_number::UDP.0,
@@ -56,10 +57,10 @@ pub enum SendMechanism {
 macro_rules! words {
     ($type:ident, $error:ident, $list:literal: $($name:ident = $word:literal),*) => {
         impl $type {
-            /// All of them.
+            /// All mechanisms.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The word for it in configurations.
+            /// Its name in configurations.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $word),* }
             }
@@ -91,33 +92,35 @@ words!(ReceiveMechanism, UnknownReceiveMechanism, "no such mechanism; there are 
 words!(SendMechanism, UnknownSendMechanism, "no such mechanism; there are sendto, sendmmsg and udp-gso":
     SendTo = "sendto", SendMmsg = "sendmmsg", UdpGso = "udp-gso");
 
-/// The most packets of a batch.
+/// Maximum number of packets of a batch.
 pub const MOST_BATCH: usize = 1024;
 
-/// What to receive, and how.
+/// Settings of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveConfig {
-    /// How the kernel is asked.
+    /// The mechanism.
     pub mechanism: ReceiveMechanism,
-    /// Which packets.
+    /// The packets to receive.
     pub flow: Flow,
-    /// This machine's address to which they are sent, 0.0.0.0 for any IPv4 address, `::` for any address; with the port (0: any free one) for UDP. IPv6 is for UDP alone.
+    /// This machine's address as their destination, 0.0.0.0 for any IPv4 address, `::` for any address; with the port
+    /// (0: any free one) for UDP. IPv6 only works for UDP.
     pub address: SocketAddr,
-    /// Packets handed on by one call at most, from 1 to [`MOST_BATCH`].
+    /// Maximum number of packets delivered by one call, from 1 to [`MOST_BATCH`].
     pub batch: usize,
-    /// Bytes of the longest payload; longer packets are refused. Sockets set so much room aside for each packet of a batch.
+    /// Bytes of the longest payload; longer packets are refused. Sockets reserve this room for each packet of a batch.
     pub largest: usize,
-    /// Bytes that wait in the kernel at most, 0 for its own default. The kernel counts a packet as more than it has,
-    /// and gives no more than `net.core.rmem_max` without the administrator's rights.
+    /// Maximum bytes that wait in the kernel, 0 for its own default. The kernel counts more bytes for a packet than the
+    /// packet has, and allows no more than `net.core.rmem_max` without the administrator's rights.
     pub socket_buffer: usize,
-    /// The address of the interface at which the group of a multicast address is joined; none: where the kernel's routes lead.
+    /// The address of the interface at which a multicast group is joined; `None` follows the kernel's routes.
     pub interface: Option<IpAddr>,
-    /// Several receivers of this address each get a part of the packets: those of one sender go to the same one (UDP alone).
+    /// Whether several receivers of this address each get a part of the packets: those of one sender go to the same
+    /// receiver (UDP only).
     pub is_shared: bool,
 }
 
 impl ReceiveConfig {
-    /// A flow at an address, with what fits Ethernet's usual frames.
+    /// A flow at an address, with defaults for Ethernet's usual frames.
     pub fn new(flow: Flow, address: impl Into<SocketAddr>) -> Self {
         Self {
             mechanism: ReceiveMechanism::RecvMmsg,
@@ -132,19 +135,19 @@ impl ReceiveConfig {
     }
 }
 
-/// What to send, and how.
+/// Settings of a sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendConfig {
-    /// How the kernel is asked.
+    /// The mechanism.
     pub mechanism: SendMechanism,
-    /// Which packets.
+    /// The packets to send.
     pub flow: Flow,
-    /// This machine's address from which they are sent, 0.0.0.0 for the one that leads to the receiver; with the port (0: any
+    /// This machine's address to send from, 0.0.0.0 for the one on the route to the receiver; with the port (0: any
     /// free one) for UDP.
     pub address: SocketAddrV4,
-    /// Packets queued at most between two flushes, from 1 to [`MOST_BATCH`].
+    /// Maximum number of packets queued between two flushes, from 1 to [`MOST_BATCH`].
     pub batch: usize,
-    /// Bytes that wait in the kernel at most, 0 for its own default.
+    /// Maximum bytes that wait in the kernel, 0 for its own default.
     pub socket_buffer: usize,
 }
 
@@ -158,38 +161,38 @@ impl SendConfig {
 /// Any free port at any address of this machine.
 pub const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
-/// Why a receiver or a sender could not be made.
+/// Error of making a receiver or a sender.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum PacketError {
     /// A setting is impossible.
     #[error("{what}")]
     Config {
-        /// What is wrong, and what would be right.
+        /// The setting, and its valid values.
         what: &'static str,
     },
-    /// The right is missing.
+    /// Missing permission.
     #[error("{what} at {address}: the right is missing; run as the administrator, or give the program CAP_NET_RAW")]
     Denied {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// For which address.
+        /// The address.
         address: SocketAddr,
     },
-    /// Another program receives there.
+    /// Another program receives at this address.
     #[error("cannot receive at {address}: the address is taken; choose another port, or 0 for any free one")]
     AddressInUse {
-        /// What was given.
+        /// The address.
         address: SocketAddr,
     },
-    /// The system refused a call.
+    /// A system call failed.
     #[error("{what} at {address}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// For which address.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no memory to receive into.
@@ -198,7 +201,7 @@ pub enum PacketError {
 }
 
 impl PacketError {
-    /// What the system's refusal means to the user.
+    /// Classifies an error of the system.
     pub(super) fn of(what: &'static str, address: impl Into<SocketAddr>, source: io::Error) -> Self {
         let address = address.into();
         match source.kind() {

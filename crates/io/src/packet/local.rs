@@ -1,9 +1,10 @@
-//! Packets that another thread of this process has, in the place of a network: those of an emulated board, or of a capture.
+//! Packets from another thread of this process instead of a network: those of an emulated board, or of a capture.
 //!
 //! ```text
 //!  LocalFeed: copies packets into blocks of its pool --bounded queue--> LocalReceiver, on the thread that takes them
 //! ```
-//! Nothing is lost on the way: where queue or pool are full, the feed says so, and is asked again later.
+//! Nothing is lost in between: if the queue or the pool is full, the feed refuses the packet, and the caller tries
+//! again later.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,15 +19,15 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use super::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver};
 use crate::doorbell::Doorbell;
 
-/// Packets begin at multiples of so many bytes.
+/// Alignment of packets in bytes.
 const ALIGNMENT: usize = 16;
-/// Packets of one batch.
+/// Maximum number of packets of one batch.
 const BATCH: usize = 256;
 
-/// A packet on its way: its sender, its time if a recording says so, and its bytes.
+/// A waiting packet: its sender, its time if a recording states it, and its bytes.
 type Waiting = (SocketAddr, Option<Instant>, Slice);
 
-/// Where packets are put in: of one thread.
+/// The input side, used by one thread.
 pub struct LocalFeed {
     pool: Pool,
     loan: Option<Loan>,
@@ -34,29 +35,29 @@ pub struct LocalFeed {
     shared: Arc<Shared>,
 }
 
-/// Where they come out: of another one.
+/// The output side, used by another thread.
 pub struct LocalReceiver {
     queue: Consumer<Waiting>,
     shared: Arc<Shared>,
     counters: ReceiveCounters,
     blocks: usize,
-    /// The doorbell was armed, and may have been rung.
+    /// Whether the doorbell was armed, and may have been rung.
     is_armed: bool,
 }
 
 struct Shared {
     bell: Doorbell,
-    /// Blocks of the pool that are out, when the feed looked last.
+    /// Number of blocks of the pool that were lent at the feed's last check.
     held: AtomicUsize,
-    /// The feed is gone: no more comes than waits already.
+    /// Whether the feed is gone, so that no packets follow the waiting ones.
     has_ended: AtomicBool,
 }
 
-/// Both ends of a line for packets of up to a block of `pool`, of which `most` may wait in it. The pool belongs to the
-/// feed's thread.
+/// Makes both ends of a line for packets of up to a block of `pool`, of which `most` may wait in it. The pool belongs
+/// to the feed's thread.
 ///
 /// # Errors
-/// Where the system gives no descriptor.
+/// If the system has no descriptor left.
 pub fn local_packets(pool: Pool, most: usize) -> io::Result<(LocalFeed, LocalReceiver)> {
     let (give, take) = RingBuffer::new(most);
     let shared =
@@ -67,20 +68,20 @@ pub fn local_packets(pool: Pool, most: usize) -> io::Result<(LocalFeed, LocalRec
 }
 
 impl LocalFeed {
-    /// The longest packet that there is room for.
+    /// Bytes of the longest packet that fits.
     pub fn largest(&self) -> usize {
         self.pool.block_size()
     }
 
-    /// Hands over a packet as from this address, which `came` then by a recording's clock, or comes now; false where there is no
-    /// room now, or it is longer than [`Self::largest`].
+    /// Sends a packet as from this address. `came` is its arrival time by a recording's clock; `None` means now. False
+    /// if there is no room now, or the packet is longer than [`Self::largest`].
     pub fn send(&mut self, from: SocketAddr, came: Option<Instant>, packet: &[u8]) -> bool {
         if self.queue.is_full() {
             self.look();
             return false;
         }
         if self.loan.as_ref().is_none_or(|loan| loan.spare_len() < packet.len().max(1)) {
-            // The old block first: it may be the only one.
+            // The old block is dropped first: it may be the only one.
             self.loan = None;
             self.loan = self.pool.loan(Owner::SHARED);
             self.look();
@@ -101,7 +102,7 @@ impl LocalFeed {
         self.queue.is_abandoned()
     }
 
-    /// Tells the other side how much of the memory is held.
+    /// Publishes how much of the memory is held.
     fn look(&mut self) {
         self.pool.collect();
         self.shared.held.store(self.pool.held(), Ordering::Relaxed);
@@ -116,7 +117,7 @@ impl std::fmt::Debug for LocalFeed {
 
 impl Drop for LocalFeed {
     fn drop(&mut self) {
-        // How much is held is no longer asked for, and nothing waits for it.
+        // The number of held blocks is no longer of interest, and nothing waits for it.
         self.shared.held.store(0, Ordering::Relaxed);
         self.shared.has_ended.store(true, Ordering::Release);
         self.shared.bell.notify();
@@ -169,7 +170,7 @@ impl Receiver for LocalReceiver {
     }
 
     fn is_over(&self) -> bool {
-        // In this order: a feed has put in everything before it ends.
+        // In this order: a feed has sent everything before it ends.
         self.shared.has_ended.load(Ordering::Acquire) && self.queue.is_empty()
     }
 }
@@ -228,7 +229,7 @@ mod tests {
         assert!([1, 2, 3].iter().all(|&number| feed.send(FROM, None, &[number])));
         assert!(!feed.send(FROM, None, &[4]), "the queue is full");
         assert_eq!(taken(&mut receiver), [[1], [2], [3]]);
-        // What is taken is held here, until there is no block left.
+        // Received packets are held here until there is no block left.
         let mut packets = Vec::new();
         while feed.send(FROM, None, &[5; 4000]) {
             receiver.receive(Instant::ZERO, &mut packets);

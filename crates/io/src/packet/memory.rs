@@ -1,23 +1,24 @@
-//! Where sockets receive into: three ways to manage the memory of packets, those of paper 1's Table II and one more.
+//! Memory for packets received from sockets, managed in three ways: those of paper 1's Table II and one more.
 #![allow(unsafe_code)]
 
 use ropewalk_memory::{Loan, NextPacket, Owner, PacketAllocator, Pool, Slice};
 
 use super::MemoryInUse;
 
-/// Packets begin at multiples of so many bytes.
+/// Alignment of packets in bytes.
 const ALIGNMENT: usize = 16;
 
 /// Memory to receive into.
 #[derive(Debug)]
 pub enum PacketMemory {
-    /// Blocks of a pool, filled one packet behind the other. The block that came home last is used first, for it is still
-    /// in the cache.
+    /// Blocks of a pool, filled with packets one behind the other. The block returned last is used first, because it is
+    /// still in the cache.
     Pool(PoolMemory),
-    /// Paper 1's own: one area that is filled round and round, behind a pointer `next_packet`. What is freed is only
-    /// counted; the pointer waits while what it would overwrite is still held.
+    /// Paper 1's own way: one area that is used cyclically, behind a pointer `next_packet`. Freed packets are only
+    /// counted; the pointer waits while memory that it would overwrite is still held.
     Ring(NextPacket),
-    /// The C library: as much as the largest packet may have is allocated, cut down to what came, and freed with it.
+    /// The C library: allocates as much as the largest packet may have, shrinks it to the received bytes, and frees it
+    /// with the packet.
     Stdlib(PacketAllocator),
 }
 
@@ -29,18 +30,18 @@ pub struct PoolMemory {
 }
 
 impl PacketMemory {
-    /// Receives into blocks of this pool, each of which must have room for the largest packet, and should have for many.
+    /// Receives into blocks of this pool. Each must have room for the largest packet, and should have room for many.
     pub const fn pool(pool: Pool) -> Self {
         Self::Pool(PoolMemory { pool, loan: None })
     }
 
-    /// Where there is room for a packet of `least` bytes, or for several, and for how many bytes; `None` while all of
-    /// it is held. Memory of the C library is not initialised.
+    /// Returns room for one or several packets of `least` bytes, and its number of bytes; `None` while all of the
+    /// memory is held. Memory of the C library is not initialised.
     pub(super) fn room(&mut self, least: usize) -> Option<(*mut u8, usize)> {
         match self {
             Self::Pool(PoolMemory { pool, loan }) => {
                 if loan.as_ref().is_none_or(|loan| loan.spare_len() < least) {
-                    // The old block first: it may be the only one.
+                    // The old block is dropped first: it may be the only one.
                     *loan = None;
                     *loan = pool.loan(Owner::SHARED);
                 }
@@ -52,11 +53,11 @@ impl PacketMemory {
         }
     }
 
-    /// Takes the first `bytes` of the room, into which a packet was received. The next room begins `distance` bytes
-    /// further, but not before the packet's end.
+    /// Takes the first `bytes` bytes of the room, into which a packet was received. The next room begins `distance`
+    /// bytes further, but not before the packet's end.
     ///
     /// # Safety
-    /// They must have been written.
+    /// These bytes must have been written.
     pub(super) unsafe fn take(&mut self, bytes: usize, distance: usize) -> Option<Slice> {
         let distance = distance.max(bytes.next_multiple_of(ALIGNMENT));
         match self {
@@ -68,12 +69,12 @@ impl PacketMemory {
                 Some(slice)
             }
             Self::Ring(ring) => ring.take(bytes, distance),
-            // SAFETY: says the caller.
+            // SAFETY: the caller's promise.
             Self::Stdlib(allocator) => unsafe { allocator.take(bytes) },
         }
     }
 
-    /// How much of it is held.
+    /// Usage of the memory.
     pub(super) fn in_use(&mut self) -> MemoryInUse {
         match self {
             Self::Pool(PoolMemory { pool, .. }) => {

@@ -1,17 +1,17 @@
-//! Packets: one interface for receiving and one for sending, over every way that the kernel has (papers 1 and 2).
+//! Packets: one interface for receiving and one for sending, over every mechanism of the kernel (papers 1 and 2).
 //!
 //! ```text
 //!        Receiver: batches of packets in, slices of memory        Sender: gathered or written in place
 //!                  │                                                      │
 //!   socket::SocketReceiver                                      socket::SocketSender
 //!   recvfrom, recvmmsg, UDP GRO                                 sendto, sendmmsg, UDP GSO
-//!   over UDP or IP with a protocol number of one's own          the same
+//!   over UDP or IP with a user-chosen protocol number           the same
 //!                  │                                                      │
 //!                  ├── simulated: a network in virtual time, with loss, duplicates and disorder by seed ──┘
-//!                  └── local: what another thread of this process has in the place of a network, without loss
+//!                  └── local: packets of another thread of this process instead of a network, without loss
 //! ```
-//! Packets may be lost, doubled and out of order; what a mechanism knows of what it lost it counts by cause
-//! ([`ReceiveCounters`]). What is handed on is whole: the kernel puts IP's fragments together.
+//! Packets may be lost, duplicated and out of order; each mechanism counts its known losses by cause
+//! ([`ReceiveCounters`]). Delivered packets are whole: the kernel reassembles IP fragments.
 //! One suite (`tests/suites/packets`) runs over every mechanism.
 
 pub mod cable;
@@ -42,39 +42,40 @@ pub use self::memory::{PacketMemory, PoolMemory};
 pub use self::probe::{path_mtu, stamp, stamping_of};
 pub use self::socket::{Membership, MembershipChange, SocketReceiver, SocketSender};
 
-/// A packet that came.
+/// A received packet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Who sent it; the port is 0 where the packets have none.
+    /// The sender; the port is 0 if the packets have none.
     pub from: SocketAddr,
-    /// To which of the receiver's addresses it was sent, by the number that it has in the receiver's configuration; 0 where
-    /// there is one alone.
+    /// The receiver's address to which it was sent, by its number in the receiver's configuration; 0 if there is only
+    /// one address.
     pub to: u16,
-    /// What UDP carried, or IP itself: whole packets alone, put together again where they came in fragments. Mostly one
-    /// slice; empty if there was nothing in it.
+    /// The payload of UDP, or of IP itself: whole packets only, reassembled if they arrived in fragments. Mostly one
+    /// slice; empty if the packet was empty.
     pub payload: Payload,
-    /// When it came, on the clock of the recording that says so. `None` if it comes now.
+    /// Time of arrival, by the clock of a recording. `None` if it arrived now.
     pub came: Option<Instant>,
 }
 
-/// Who sent a packet that came over IPv4; [`ANY`], which is no sender's, for another one.
+/// The sender of a packet that arrived over IPv4; [`ANY`], which is no sender's address, for others.
 pub const fn over_v4(from: SocketAddr) -> SocketAddrV4 {
     if let SocketAddr::V4(from) = from { from } else { ANY }
 }
 
 /// Receives the packets of one [`Flow`] on one thread. Calls never block.
 pub trait Receiver {
-    /// Appends packets that have come to `packets`, in the order in which they came, at most as many as one batch has,
-    /// and the rest of a train that the kernel has coupled, or of a batch of fragments. Returns how many. `now` is for simulated networks, where time is all there is to wait for.
+    /// Appends received packets to `packets`, in order of arrival. Returns their number: at most one batch, plus the
+    /// rest of a train that the kernel has coupled, or of a batch of fragments. `now` is for simulated networks, where
+    /// only time passes.
     fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize;
 
-    /// Where packets have to be sent, the port filled in.
+    /// Address to which packets have to be sent, with the port filled in.
     fn address(&self) -> SocketAddr;
 
-    /// The same of a receiver that was given an IPv4 address: [`Sender`]s send to no other.
+    /// Like [`address`](Self::address), for a receiver with an IPv4 address: [`Sender`]s send to no other.
     ///
     /// # Panics
-    /// Where it is an IPv6 address.
+    /// If it is an IPv6 address.
     fn address_v4(&self) -> SocketAddrV4 {
         match self.address() {
             SocketAddr::V4(address) => address,
@@ -82,41 +83,43 @@ pub trait Receiver {
         }
     }
 
-    /// To be called before the thread sleeps: false if [`receive`](Self::receive) has something to do right now.
+    /// Prepares the thread for sleep. False if [`receive`](Self::receive) has something to do right now.
     fn prepare_wait(&mut self) -> bool;
 
     /// Readable as long as there may be packets. `None` for simulated receivers.
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// When there may be packets even if the descriptor stays silent.
+    /// Time at which there may be packets even if the descriptor stays silent.
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// What came and what was lost, since the receiver was made. Asks the kernel: once a second, not once a batch.
+    /// Received and lost packets since the receiver was made. Asks the kernel: call it once a second, not once a batch.
     fn counters(&mut self) -> ReceiveCounters;
 
-    /// How much of the memory for incoming packets is still held by their users. While all of it is held, packets wait
-    /// in the kernel, and are lost there when that has no room either. A ring that the kernel fills in order stops at the
-    /// first block that is held, so its user copies what has been held longest out of it
-    /// ([`Payload::evacuate`]) before too little is left.
+    /// Part of the memory for incoming packets that its users still hold. While all of it is held, packets wait in the
+    /// kernel, and are lost there when the kernel has no room either. A ring that the kernel fills in order stops at
+    /// the first held block, so its user copies the longest-held packets out of it ([`Payload::evacuate`]) before too
+    /// little is left.
     fn memory_in_use(&mut self) -> MemoryInUse;
 
-    /// How much waits where packets come in before they are received, as [`receive`](Self::receive) left it. Sockets ask the
-    /// kernel: some thousand times a second, not once a batch.
+    /// Amount of data that waits for [`receive`](Self::receive), as the last call left it. Sockets ask the kernel: call
+    /// it some thousand times a second at most, not once a batch.
     fn queue_in_use(&mut self) -> QueueInUse;
 
-    /// Whether everything was taken that will ever come, as of a capture that was read to its end. A network never says so.
+    /// Whether everything was received that will ever arrive, as of a capture that was read to its end. Never true for
+    /// a network.
     fn is_over(&self) -> bool {
         false
     }
 }
 
-/// Appends a packet to a batch in which there is room: it is made right there. Before a vector that might have to grow it
-/// would be made on the stack, and read there in wider pieces than it was written in, for which the processor waits.
+/// Appends a packet to a batch with room: the packet is constructed in place. Before a vector that might have to grow,
+/// it would be constructed on the stack, and read there in wider pieces than it was written in, which stalls the
+/// processor.
 ///
 /// # Panics
-/// Where there is no room: it is to be reserved before.
+/// If there is no room: reserve it before.
 #[inline(always)]
 fn append(packets: &mut Vec<Packet>, packet: Packet) {
     if packets.len() < packets.capacity() {
@@ -127,13 +130,13 @@ fn append(packets: &mut Vec<Packet>, packet: Packet) {
     }
 }
 
-/// How much of a receiver's memory is held.
+/// Usage of a receiver's memory.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemoryInUse {
-    /// Blocks (or frames) that packets lie in, as far as they did not come home; of a ring that the kernel fills in order
-    /// those too that lie behind the first of them, for it stops there.
+    /// Number of blocks (or frames) with packets that were not returned. In a ring that the kernel fills in order this
+    /// includes the blocks behind the first held one, because the kernel stops there.
     pub held: usize,
-    /// Blocks that there are.
+    /// Number of all blocks.
     pub all: usize,
 }
 
@@ -144,42 +147,42 @@ impl MemoryInUse {
     }
 }
 
-/// How full the queue is in which packets wait until they are received, in bytes as the owner of the queue counts them:
-/// a socket counts a packet of 1 KiB as 2.3 KiB. A packet that finds less room than it needs is lost.
+/// Fill level of the queue in which packets wait to be received, in bytes as counted by the queue's owner: a socket
+/// counts a packet of 1 KiB as 2.3 KiB. A packet that finds less room than it needs is lost.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct QueueInUse {
-    /// What waits.
+    /// Bytes that wait.
     pub used: u64,
-    /// How much can wait. Where packets wait in the memory in which they are handed on (rings, AF_XDP), it shrinks as
-    /// more of that memory is held.
+    /// Capacity. If packets wait in the memory in which they are delivered (rings, AF_XDP), it shrinks as more of that
+    /// memory is held.
     pub room: u64,
-    /// What one of the longest packets is counted as.
+    /// Bytes counted for one of the longest packets.
     pub packet: u64,
 }
 
 impl QueueInUse {
-    /// How many of the longest packets still find room.
+    /// Number of the longest packets that still fit.
     pub const fn packets_left(self) -> u64 {
         self.room.saturating_sub(self.used) / if self.packet > 0 { self.packet } else { 1 }
     }
 }
 
-/// What came and what did not. Cumulative.
+/// Received and lost packets. Cumulative.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveCounters {
-    /// Packets that were handed on.
+    /// Number of delivered packets.
     pub packets: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// System calls, or looks at a ring that found something.
+    /// Number of system calls, or of reads of a ring that found something.
     pub calls: u64,
-    /// Times at which packets may have waited because all memory was held.
+    /// Number of times that packets may have waited because all memory was held.
     pub dry: u64,
-    /// Packets of this flow that were lost or refused, by what the kernel says and by what was seen here.
+    /// Packets of this flow that were lost or refused, according to the kernel and to checks here.
     pub lost: ByCause,
-    /// How often the multicast group was lost with its network card.
+    /// Number of times that the multicast group was lost with its network card.
     pub groups_lost: u64,
-    /// Packets of any flow that the machine lost, as its interfaces and protocols count them. They may be counted in
+    /// Packets of any flow that the machine lost, as counted by its interfaces and protocols. They may be counted in
     /// `lost` too.
     pub around: ByCause,
 }
@@ -222,10 +225,10 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
     }
 }
 
-/// Why a packet was not queued. Nothing was taken from it.
+/// Reason why a packet was not queued. Nothing was taken from it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The queue is full, or all frames are on their way: flush, and try again.
+    /// The queue is full, or all frames are in flight: flush, and try again.
     #[error("the send queue is full")]
     Full,
     /// It has more bytes, or more pieces, than this mechanism can send at once.
@@ -233,43 +236,44 @@ pub enum Refusal {
     TooLarge,
 }
 
-/// Writes a packet's payload into the room it is given and says how many bytes it wrote.
+/// Writes a packet's payload into the given room and returns the number of bytes written.
 pub type Fill<'a> = &'a mut dyn FnMut(&mut [u8]) -> usize;
 
-/// Sends packets from one thread. Calls never block, and what was queued moves when it is [flushed](Self::flush), so
-/// that packets share system calls.
+/// Sends packets from one thread. Calls never block. Queued packets are sent by [`flush`](Self::flush), so that they
+/// share system calls.
 pub trait Sender {
-    /// Queues a packet whose payload is gathered from slices: they are taken out of the vector, whose capacity stays with
-    /// the caller. Slices of frames that came over AF_XDP leave from where they lie.
+    /// Queues a packet whose payload is gathered from slices. They are taken out of the vector, whose capacity stays
+    /// with the caller. Slices of frames received over AF_XDP are sent without a copy.
     ///
     /// # Errors
     /// [`Refusal`]; the slices stay where they are.
     fn send(&mut self, to: SocketAddrV4, payload: &mut Vec<Slice>) -> Result<(), Refusal>;
 
-    /// Queues a packet whose payload is written straight to where it leaves from: the frame of a mapped ring, or a
-    /// block. `fill` gets room for `most` bytes at least, and is not called if the packet is refused.
+    /// Queues a packet whose payload is written directly into its final memory: the frame of a mapped ring, or a block.
+    /// `fill` gets room for at least `most` bytes, and is not called if the packet is refused.
     ///
     /// # Errors
     /// [`Refusal`].
     fn send_with(&mut self, to: SocketAddrV4, most: usize, fill: Fill<'_>) -> Result<(), Refusal>;
 
-    /// Gives the kernel what it takes now and takes back what has left. Returns how many packets it took.
+    /// Passes packets to the kernel as far as it takes them now, and takes back sent ones. Returns how many packets it
+    /// took.
     fn flush(&mut self, now: Instant) -> usize;
 
-    /// Packets that are queued, or that the kernel has and did not yet say that it sent.
+    /// Number of packets that are queued, or that the kernel has not yet reported as sent.
     fn queued(&self) -> usize;
 
-    /// The most bytes that a payload can have.
+    /// Maximum bytes of a payload.
     fn largest(&self) -> usize;
 
-    /// Whence packets come, as their receivers see it.
+    /// Source address of the packets, as seen by their receivers.
     fn address(&self) -> SocketAddrV4;
 
-    /// What was sent since the sender was made.
+    /// Numbers since the sender was made.
     fn counters(&self) -> SendCounters;
 }
 
-/// What was sent. Cumulative.
+/// Counters of a sender. Cumulative.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct SendCounters {
     /// Packets that the kernel took.
@@ -278,11 +282,11 @@ pub struct SendCounters {
     pub bytes: u64,
     /// System calls.
     pub calls: u64,
-    /// Bytes of payloads that were copied in this process before the kernel had them.
+    /// Bytes of payloads that were copied in this process before the kernel got them.
     pub bytes_copied: u64,
-    /// Packets that the kernel refused for good.
+    /// Packets that the kernel refused permanently.
     pub failed: u64,
-    /// Why it refused the last of those (`errno`), 0 if it refused none.
+    /// Cause of the last refusal (`errno`), 0 if there was none.
     pub last_error: i32,
 }
 

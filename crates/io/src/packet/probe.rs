@@ -1,5 +1,5 @@
-//! What the kernel reports about other sockets, about the way to another machine, and about this machine's losses of
-//! any flow: its own counts, as differences from when the receiver was made ([`Around`]).
+//! The kernel's reports about other sockets, about the path to another machine, and about this machine's losses of any
+//! flow: its own counts, as differences from those when the receiver was made ([`Around`]).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,17 +13,17 @@ use ropewalk_terms::{ByCause, Cause};
 
 /// The port of the discard service (RFC 863), which no machine is expected to have open.
 const DISCARD: u16 = 9;
-/// Sizes of packets that networks have, largest first, in bytes.
+/// Usual packet sizes of networks, largest first, in bytes.
 const SIZES: [u32; 8] = [65535, 16110, 9216, 9000, 8192, 4096, 4000, 1500];
-/// What every network takes, in bytes (RFC 791).
+/// Packet size that every network accepts, in bytes (RFC 791).
 const SMALLEST: u32 = 576;
-/// How long an answer is waited for. Within a hall it comes within a millisecond.
+/// Time-out of an answer. Within a hall it arrives within a millisecond.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The option by which a socket has the kernel note the time of every packet, where it has one.
+/// The option by which a socket makes the kernel note the time of every packet, if it has one.
 ///
 /// # Errors
-/// When it is no socket.
+/// If it is no socket.
 pub fn stamping_of(socket: impl AsFd) -> io::Result<Option<&'static str>> {
     let options = [
         (libc::SO_TIMESTAMP, "SO_TIMESTAMP"),
@@ -38,20 +38,19 @@ pub fn stamping_of(socket: impl AsFd) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// Has the kernel note the time of every packet, as `ping` does, so that tests find a program that does so.
+/// Makes the kernel note the time of every packet, as `ping` does, so that tests find a program that does so.
 ///
 /// # Errors
-/// When it is no socket.
+/// If it is no socket.
 pub fn stamp(socket: impl AsFd) -> io::Result<()> {
     set_number(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)
 }
 
-/// The largest packet in bytes, of the usual sizes of networks and of `most`, that reached another machine. Sends
-/// datagrams to a port that is not open, for which the other machine answers that it got them. None if it never
-/// answers.
+/// The largest packet in bytes, out of the usual sizes of networks and `most`, that reached another machine. Sends
+/// datagrams to a closed port, which the other machine answers. `None` if it never answers.
 ///
 /// # Errors
-/// When no socket can be had, or there is no way to the address.
+/// If no socket can be made, or there is no route to the address.
 pub fn path_mtu(address: IpAddr, most: u32) -> io::Result<Option<u32>> {
     let (any, level, option, probe, headers): (SocketAddr, i32, i32, i32, u32) = match address {
         IpAddr::V4(_) => {
@@ -64,17 +63,17 @@ pub fn path_mtu(address: IpAddr, most: u32) -> io::Result<Option<u32>> {
         }
     };
     let socket = UdpSocket::bind(any)?;
-    // Whole or not at all: no packet is cut into pieces, even if the kernel assumes a smaller limit on the way.
+    // Whole or not at all: no packet is cut into pieces, even if the kernel assumes a smaller limit on the path.
     set_number(&socket, level, option, probe)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.connect((address, DISCARD))?;
     let came = |size: u32| came(&socket, size.min(SIZES[0]).saturating_sub(headers));
-    // A peer that does not answer the smallest one says nothing of the others.
+    // If a peer does not answer the smallest packet, the others show nothing.
     if !came(most.min(SMALLEST))? {
         return Ok(None);
     }
     for size in [most].into_iter().chain(SIZES.into_iter().filter(|&size| size < most)) {
-        // A second time, since any network may lose a packet.
+        // A second attempt, since any network may lose a packet.
         if came(size)? || came(size)? {
             return Ok(Some(size.min(SIZES[0])));
         }
@@ -82,19 +81,19 @@ pub fn path_mtu(address: IpAddr, most: u32) -> io::Result<Option<u32>> {
     Ok(Some(most.min(SMALLEST)))
 }
 
-/// Whether a datagram of so many bytes comes to the other machine.
+/// Whether a datagram of `bytes` bytes reaches the other machine.
 fn came(socket: &UdpSocket, bytes: u32) -> io::Result<bool> {
     match socket.send(&vec![0; bytes as usize]) {
         Ok(_) => Ok(is_answered(socket)),
         // Larger than the interface of this machine.
         Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Ok(false),
-        // The answer to one before, which came late.
+        // A late answer to an earlier packet.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Whether the other machine answers that the port is closed: then the packet arrived.
+/// Whether the other machine answers that the port is closed, which means that the packet arrived.
 fn is_answered(socket: &UdpSocket) -> bool {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
@@ -125,7 +124,7 @@ fn set_number(socket: impl AsFd, level: i32, name: i32, value: i32) -> io::Resul
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The longest of these files: `snmp` has about 1.5 kB, and `dev` a line of 130 bytes for each interface.
+/// Maximum length of these files: `snmp` has about 1.5 kB, and `dev` a line of 130 bytes for each interface.
 const MOST_BYTES: usize = 8192;
 
 /// The kernel's files, which stay open: reading them allocates nothing.
@@ -136,16 +135,16 @@ pub(super) struct Around {
     protocols_v6: Option<File>,
     /// Counts of all interfaces.
     interfaces: Option<File>,
-    /// The one that is looked at; none: all of them.
+    /// The interface to read; `None` for all of them.
     interface: Option<String>,
-    /// What they said at first.
+    /// The counts at the start.
     before: ByCause,
 }
 
 impl Around {
-    /// Looks at the counts of this network namespace, and of an interface in it, or of all.
+    /// Reads the counts of this network namespace, and of an interface in it, or of all.
     pub(super) fn new(interface: Option<String>) -> Self {
-        // A file that is not there counts nothing: /proc may not be mounted.
+        // A missing file counts nothing: /proc may not be mounted.
         let protocols = File::open("/proc/thread-self/net/snmp").ok();
         let protocols_v6 = File::open("/proc/thread-self/net/snmp6").ok();
         let interfaces = File::open("/proc/thread-self/net/dev").ok();
@@ -154,7 +153,7 @@ impl Around {
         around
     }
 
-    /// What was lost since.
+    /// Losses since the start.
     pub(super) fn read(&self) -> ByCause {
         let (now, mut since) = (self.absolute(), ByCause::default());
         for (cause, count) in now.iter() {
@@ -184,7 +183,7 @@ impl Around {
     }
 }
 
-/// Shows a file's text, as far as it can be read.
+/// Passes a file's text, as far as it can be read, to a function.
 fn with_text(file: Option<&File>, use_it: impl FnOnce(&str)) {
     let mut bytes = [0; MOST_BYTES];
     let Some(Ok(length)) = file.map(|file| file.read_at(&mut bytes, 0)) else { return };

@@ -1,4 +1,4 @@
-//! Lists of slices that one system call sends, or that the kernel reads when sends are handed over.
+//! Lists of slices that one system call sends, or that the kernel reads when it takes over sends.
 #![allow(unsafe_code)]
 
 use std::io::IoSlice;
@@ -6,18 +6,18 @@ use std::io::IoSlice;
 use libc::{iovec, msghdr};
 use ropewalk_memory::Slice;
 
-/// Slices in one system call: the kernel's limit (`IOV_MAX`).
+/// Number of slices in one system call: the kernel's limit (`IOV_MAX`).
 const MOST: usize = 1024;
 
-/// A list that is made once for all sends of a dispatcher. Full, it has 16 KiB: on the stack it would be copied wherever
-/// it is collected or moved, and such a copy was a sixth of a sending thread's time (`tests/suites/stack.rs` sees that none
-/// comes back).
+/// A list that is made once for all sends of a dispatcher. A full list has 16 KiB: on the stack it would be copied
+/// whenever it is collected or moved. Such a copy took a sixth of a sending thread's time (`tests/suites/stack.rs`
+/// checks that none returns).
 pub(super) struct Gathered {
-    /// Means something only while [`Gathered::list`] is borrowed.
+    /// Valid only while [`Gathered::list`] is borrowed.
     slices: Vec<IoSlice<'static>>,
 }
 
-/// A move of it moves no list.
+/// Moving it does not move the list.
 const _: () = assert!(size_of::<Gathered>() <= 32);
 
 impl Gathered {
@@ -25,11 +25,12 @@ impl Gathered {
         Self { slices: Vec::with_capacity(MOST) }
     }
 
-    /// Lists as many of the first slices as one call takes; also says how many bytes those are.
+    /// Lists as many of the first slices as one call takes; also returns their number of bytes.
     pub(super) fn list<'a>(&'a mut self, slices: impl Iterator<Item = &'a Slice>) -> (&'a [IoSlice<'a>], usize) {
         self.slices.clear();
-        // SAFETY: the list is empty, and types that differ in a lifetime alone are laid out alike. What is put in here is
-        // seen only through this borrow, which ends before what it points to: the next user begins with an empty list.
+        // SAFETY: the list is empty, and types that differ only in a lifetime have the same layout. The entries added
+        // here are only visible through this borrow, which ends before the slices that they point to: the next user
+        // starts with an empty list.
         let list = unsafe { &mut *(&raw mut self.slices).cast::<Vec<IoSlice<'a>>>() };
         let mut bytes = 0;
         list.extend(slices.take(MOST).map(|slice| {
@@ -40,13 +41,13 @@ impl Gathered {
     }
 }
 
-/// Slices in one operation: the kernel's limit (`IOV_MAX`).
+/// Number of slices in one operation: the kernel's limit (`IOV_MAX`).
 const GATHERED: usize = 1024;
-/// Slices and messages between two system calls.
+/// Number of slices and messages between two system calls.
 const SLICES: usize = 8 * GATHERED;
 const MESSAGES: usize = 512;
 
-/// Lists that stay where they are until they are cleared: none ever grows beyond the room that it has from the start.
+/// Lists that stay where they are until they are cleared: none ever grows beyond its initial room.
 pub(super) struct Gather {
     slices: Vec<iovec>,
     messages: Vec<msghdr>,
@@ -60,13 +61,13 @@ impl Gather {
         Self { slices: Vec::with_capacity(SLICES), messages: Vec::with_capacity(MESSAGES) }
     }
 
-    /// Forgets everything: the kernel has read it.
+    /// Clears all lists, after the kernel has read them.
     pub(super) fn clear(&mut self) {
         self.slices.clear();
         self.messages.clear();
     }
 
-    /// A message of the first slices, and how many bytes those are; `None` if there is no room.
+    /// Makes a message of the first slices; also returns its number of bytes. `None` if there is no room.
     pub(super) fn message<'a>(&mut self, slices: impl Iterator<Item = &'a Slice>) -> Option<(*const msghdr, usize)> {
         if self.messages.len() == MESSAGES || self.slices.len() + GATHERED > SLICES {
             return None;

@@ -1,4 +1,4 @@
-//! TCP endpoints, over whichever mechanism of the kernel the configuration names.
+//! TCP endpoints, over the kernel mechanism that the configuration names.
 //!
 //! ```text
 //!  Tcp ─► readiness: epoll | poll | select      asks what is ready, then reads and writes
@@ -25,20 +25,20 @@ use crate::endpoint::{Dispatcher, EndpointError};
 
 pub use self::socket::{resolve, resolve_to_listen};
 
-/// Tries whether this process may use io_uring, and whether the kernel has all that is used of it.
+/// Checks whether this process may use io_uring, and whether the kernel has all its features that are used.
 ///
 /// # Errors
-/// Permission denied where it is forbidden, unsupported where the kernel has it not, or not all of it; else what the kernel
-/// says.
+/// Permission denied if it is forbidden, unsupported if the kernel lacks it or a part of it, or another error of the
+/// kernel.
 pub fn try_io_uring() -> std::io::Result<()> {
     Ring::new().map(drop)
 }
 
-/// The operations of io_uring that endpoints use, by the kernel's names, and whether this kernel has them; `PBUF_RING_INC` are
-/// buffers that are filled bit by bit.
+/// The operations of io_uring that endpoints use, by the kernel's names, and whether this kernel has them;
+/// `PBUF_RING_INC` means buffers that are filled incrementally.
 ///
 /// # Errors
-/// As [`try_io_uring`], where no ring can be made at all.
+/// As [`try_io_uring`], if no ring can be made at all.
 pub fn io_uring_operations() -> std::io::Result<Vec<(&'static str, bool)>> {
     uring::used()
 }
@@ -73,12 +73,12 @@ impl Tcp {
         Ok(Self { inner, choice, congestion_control })
     }
 
-    /// The mechanism in use, and why it is that one.
+    /// The mechanism in use, and the reason for it.
     pub const fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// The congestion control that the sockets get; `None` if they keep the system's.
+    /// The congestion control set on the sockets; `None` if they keep the system's.
     pub fn congestion_control(&self) -> Option<&str> {
         self.congestion_control.as_deref()
     }
@@ -88,7 +88,7 @@ fn boxed<D: Dispatcher + Send + 'static>(made: std::io::Result<D>) -> std::io::R
     made.map(|dispatcher| Box::new(dispatcher) as Box<dyn Dispatcher + Send>)
 }
 
-/// Everything is done by the mechanism.
+/// The mechanism does all the work.
 impl Dispatcher for Tcp {
     crate::pass_on!(
         inner:
@@ -116,10 +116,10 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// All of them, `Auto` first.
+    /// All mechanisms, `Auto` first.
     pub const ALL: [Self; 5] = [Self::Auto, Self::Epoll, Self::Poll, Self::Select, Self::IoUring];
 
-    /// The word for it in configurations.
+    /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -150,10 +150,10 @@ impl FromStr for Mechanism {
     }
 }
 
-/// How a [`Tcp`] dispatcher treats its sockets. The defaults are what the benches chose.
+/// Settings of a [`Tcp`] dispatcher's sockets. The defaults were chosen by benchmarks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TcpConfig {
-    /// How the kernel is asked.
+    /// The mechanism.
     pub mechanism: Mechanism,
     /// The congestion control to set on every socket if the kernel has it; `None` keeps the system's.
     pub congestion_control: Option<String>,
@@ -161,27 +161,27 @@ pub struct TcpConfig {
     pub socket_send_buffer: usize,
     /// The kernel's receive buffer in bytes, 0 for its own automatic size.
     pub socket_receive_buffer: usize,
-    /// Sends without waiting for more data. Messages coalesce before the kernel sees them, so that there is
+    /// Whether to send without waiting for more data. Messages are joined before the kernel sees them, so that there is
     /// nothing to wait for.
     pub no_delay: bool,
-    /// Bytes that the send queue of one endpoint holds (a single larger message is taken when it is empty).
+    /// Capacity of the send queue of one endpoint, in bytes (a single larger message is accepted when it is empty).
     pub send_queue_bytes: usize,
-    /// Bytes read from one endpoint in one poll, so that one that floods does not starve the others.
+    /// Bytes read from one endpoint in one poll, so that a flooding endpoint does not starve the others.
     pub receive_batch_bytes: usize,
-    /// The tail of a block that is still read into, in bytes; a smaller one is left unused.
+    /// Smallest tail of a block that is still read into, in bytes; a smaller one is left unused.
     pub smallest_receive: usize,
-    /// From how many queued bytes on `io_uring` sends without copying. `usize::MAX` always copies: over loopback the
-    /// kernel copies anyway, and the notification costs.
+    /// Number of queued bytes from which `io_uring` sends without copying. `usize::MAX` always copies: over loopback
+    /// the kernel copies anyway, and the notification costs time.
     pub zero_copy_bytes: usize,
-    /// Connections that the kernel keeps until they are taken, for each service point.
+    /// Number of connections that the kernel keeps until they are accepted, for each service point.
     pub listen_backlog: i32,
-    /// How long a connection may take to stand before it counts as timed out.
+    /// Time limit for connecting.
     pub connect_timeout: Duration,
-    /// How long flushing and the peer's own end may take after [`close`](crate::Dispatcher::close) before the
+    /// Time limit for flushing and for the peer's own end after [`close`](crate::Dispatcher::close); after it the
     /// connection counts as broken.
     pub close_timeout: Duration,
-    /// After how much silence the kernel asks whether the peer is still there; it asks three times, as far
-    /// apart as a third of this. `None` never asks. Back-pressure is not silence: a full peer answers.
+    /// Silence after which the kernel asks whether the peer is still there. It asks three times, at intervals of a
+    /// third of this time. `None` never asks. Back-pressure is not silence: a full peer answers.
     pub keep_alive: Option<Duration>,
 }
 
@@ -189,7 +189,7 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             mechanism: Mechanism::Auto,
-            // A default of bbr, as on many systems, is four times slower over loopback.
+            // The default on many systems, bbr, is four times slower over loopback.
             congestion_control: Some("cubic".to_owned()),
             socket_send_buffer: 0,
             socket_receive_buffer: 0,
@@ -206,17 +206,17 @@ impl Default for TcpConfig {
     }
 }
 
-/// The mechanism that was taken.
+/// The mechanism in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
     /// Never [`Mechanism::Auto`].
     pub mechanism: Mechanism,
-    /// For people: a sentence.
+    /// The reason, as a sentence for people.
     pub why: String,
 }
 
 impl Choice {
-    /// What is wanted; where that is left open, io_uring if a ring can be made, else epoll. Gives the ring too.
+    /// Chooses the wanted mechanism; for `Auto`, io_uring if a ring can be made, else epoll. Also returns the ring.
     fn make<R>(wanted: Mechanism, ring: impl FnOnce() -> io::Result<R>) -> io::Result<(Self, Option<R>)> {
         let named = |mechanism| Self { mechanism, why: format!("{mechanism}, because it was asked for") };
         match wanted {

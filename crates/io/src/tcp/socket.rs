@@ -1,4 +1,5 @@
-//! Making sockets: addresses, options, what the kernel's errors mean here, and how long connecting and closing may take.
+//! Makes sockets: addresses, options, the meaning of the kernel's errors, and the time limits for connecting and
+//! closing.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,11 +16,11 @@ use crate::endpoint::{BrokenCause, ConnectCause, Endpoint, EndpointError};
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// Resolves `host:port`. Names are resolved by the system, which may take a while: give numbers where the
-/// caller must not be held up.
+/// Resolves `host:port`. The system resolves names, which may take a while: use numeric addresses if the caller must
+/// not be delayed.
 ///
 /// # Errors
-/// Where it is no such address, or the name does not resolve.
+/// If it is no such address, or the name does not resolve.
 pub fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
     resolve_all(address).map(|found| found[0])
 }
@@ -33,7 +34,7 @@ pub fn resolve_to_listen(address: &str) -> Result<SocketAddr, EndpointError> {
     Ok(found.iter().find(|found| found.is_ipv4()).copied().unwrap_or(found[0]))
 }
 
-/// At least one address.
+/// Returns at least one address.
 fn resolve_all(address: &str) -> Result<Vec<SocketAddr>, EndpointError> {
     let bad = || EndpointError::BadAddress {
         address: address.to_owned(),
@@ -57,7 +58,7 @@ fn resolve_all(address: &str) -> Result<Vec<SocketAddr>, EndpointError> {
     }
 }
 
-/// Whether the kernel lets us use this congestion control.
+/// Whether this process may use this congestion control.
 pub(super) fn has_congestion_control(name: &str) -> bool {
     new_socket(AddressFamily::INET).is_ok_and(|socket| sockopt::set_tcp_congestion(&socket, name).is_ok())
 }
@@ -66,8 +67,8 @@ fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(net::socket_with(family, SocketType::STREAM, FLAGS, None)?)
 }
 
-/// The first bytes that wait in the socket, as many as there are and fit, without taking them; `None` where nothing waits
-/// and nothing will come.
+/// Copies the first waiting bytes of the socket into `head` without taking them, as many as fit, and returns their
+/// number. `None` if nothing waits and nothing will arrive.
 pub(super) fn peek(socket: &OwnedFd, head: &mut [u8]) -> Option<usize> {
     match net::recv(socket, head, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((bytes, _)) => (bytes > 0).then_some(bytes),
@@ -88,13 +89,13 @@ pub(super) fn peer_has_ended(socket: &OwnedFd) -> bool {
     poll(&mut asked, Some(&Timespec::default())).is_ok_and(|_| asked[0].revents().intersects(ended))
 }
 
-/// A socket with every option set that listeners hand down to the connections they accept.
+/// Makes a socket with every option that listeners pass on to the connections they accept.
 fn configured_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<OwnedFd> {
     let socket = new_socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
     if let Some(name) = &config.congestion_control {
         sockopt::set_tcp_congestion(&socket, name)?;
     }
-    // Before connecting and listening: the window scale is agreed upon with these in mind.
+    // Before connecting and listening: the window scale is negotiated with these in mind.
     if config.socket_send_buffer > 0 {
         sockopt::set_socket_send_buffer_size(&socket, config.socket_send_buffer)?;
     }
@@ -111,12 +112,12 @@ fn configured_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Owne
     Ok(socket)
 }
 
-/// How long the port of a process that was killed may stay taken, and how often it is tried meanwhile.
+/// How long the port of a killed process may stay in use, and the interval of retries meanwhile.
 const GONE_AFTER: Duration = Duration::from_secs(1);
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 
-/// A listening socket and its address with the port filled in. The kernel takes the sockets of a killed process's
-/// io_uring down a moment after the process: a port that is taken is tried for up to a second.
+/// Makes a listening socket; also returns its address with the port filled in. The kernel closes the sockets of a
+/// killed process's io_uring a moment after the process ended: a port in use is retried for up to a second.
 pub(super) fn listen(address: &str, config: &TcpConfig) -> Result<(OwnedFd, SocketAddr), EndpointError> {
     let (resolved, begin) = (resolve(address)?, std::time::Instant::now());
     loop {
@@ -131,7 +132,7 @@ pub(super) fn listen(address: &str, config: &TcpConfig) -> Result<(OwnedFd, Sock
 
 fn listen_now(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, SocketAddr)> {
     let socket = configured_socket(address, config)?;
-    // A node that starts again must not wait for the connections of its former life to be forgotten.
+    // A node that restarts must not wait for the connections of its previous process to expire.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     net::bind(&socket, &address)?;
     net::listen(&socket, config.listen_backlog)?;
@@ -139,7 +140,7 @@ fn listen_now(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, S
     Ok((socket, bound))
 }
 
-/// A socket that is on its way to connect, and the cause if that failed at once.
+/// Makes a socket that is connecting; also returns the cause if that failed at once.
 pub(super) fn connect(address: &str, config: &TcpConfig) -> Result<(OwnedFd, Option<ConnectCause>), EndpointError> {
     let resolved = resolve(address)?;
     let socket = configured_socket(resolved, config).map_err(|error| connect_error(address, error))?;
@@ -150,33 +151,33 @@ pub(super) fn connect(address: &str, config: &TcpConfig) -> Result<(OwnedFd, Opt
     Ok((socket, failure))
 }
 
-/// The next connection that waits at a listener.
+/// Accepts the next connection that waits at a listener.
 pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno> {
     let (socket, address) = net::acceptfrom_with(listener, FLAGS)?;
     Ok((socket, address.ok_or(Errno::CONNABORTED)?.try_into()?))
 }
 
-/// Gives a socket made elsewhere the settings of our own.
+/// Applies our own settings to a socket that was made elsewhere.
 pub(super) fn ready_to_adopt(socket: &OwnedFd) -> io::Result<()> {
     rustix::io::fcntl_setfd(socket, FdFlags::CLOEXEC)?;
     Ok(rustix::io::ioctl_fionbio(socket, true)?)
 }
 
-/// Whether and how connecting ended, after the kernel said that it has.
+/// The result of connecting, after the kernel reported that it has ended.
 pub(super) fn connect_result(socket: &OwnedFd) -> Result<(), ConnectCause> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => {}
         Ok(Err(error)) | Err(error) => return Err(connect_cause(error)),
     }
-    // A connection to a free local port can, rarely, meet itself there: there is no listener, so it is refused.
+    // A connection to a free local port can, rarely, connect to itself: there is no listener, so it is refused.
     let local: Option<SocketAddr> = net::getsockname(socket).ok().and_then(|address| address.try_into().ok());
     if local.is_some() && local == peer(socket) { Err(ConnectCause::Refused) } else { Ok(()) }
 }
 
-/// Ends the connection by a reset at once, also where the kernel still has operations of the socket.
+/// Ends the connection by a reset at once, also if the kernel still has operations on the socket.
 pub(super) fn reset(socket: &OwnedFd) {
     reset_on_close(socket);
-    // A local pair knows no resets. If that fails too, the connection has ended anyway.
+    // A local pair has no resets. If that fails too, the connection has ended anyway.
     let _ = net::connect_unspec(socket).or_else(|_| net::shutdown(socket, Shutdown::Both));
 }
 
@@ -221,34 +222,34 @@ pub(super) fn connect_error(address: &str, source: io::Error) -> EndpointError {
     EndpointError::System { what: "cannot connect to", address: address.to_owned(), source }
 }
 
-/// The endpoints whose time runs; few, since most are neither connecting nor closing.
+/// The endpoints with a running time limit; few, since most are neither connecting nor closing.
 pub(super) struct Timers {
-    /// Their time begins with the next poll: only there it is known what time it is.
+    /// Their time begins with the next poll, because only a poll knows the time.
     untimed: Vec<(Endpoint, Duration)>,
     running: Vec<(Endpoint, Instant)>,
 }
 
 impl Timers {
-    /// Room for so many before memory is asked for.
+    /// Allocates room for this many endpoints.
     pub(super) fn with_capacity(endpoints: usize) -> Self {
         Self { untimed: Vec::with_capacity(endpoints), running: Vec::with_capacity(endpoints) }
     }
 
-    /// Gives the endpoint this time limit from the next poll on, in place of an earlier one.
+    /// Sets this time limit for the endpoint from the next poll on, and replaces an earlier one.
     pub(super) fn start(&mut self, endpoint: Endpoint, limit: Duration) {
         self.untimed.retain(|(known, _)| *known != endpoint);
         self.running.retain(|(known, _)| *known != endpoint);
         self.untimed.push((endpoint, limit));
     }
 
-    /// Starts the time limits that wait to start, and forgets endpoints that are no longer awaited: a connection can be
-    /// established as soon as it is asked for.
+    /// Starts the pending time limits, and drops endpoints that are no longer awaited: a connection can be established
+    /// as soon as it is requested.
     pub(super) fn begin(&mut self, now: Instant, is_awaited: impl Fn(Endpoint) -> bool) {
         self.running.extend(self.untimed.drain(..).map(|(endpoint, limit)| (endpoint, now.after(limit))));
         self.running.retain(|(endpoint, _)| is_awaited(*endpoint));
     }
 
-    /// An endpoint whose time is over; each one once.
+    /// Returns an endpoint whose time limit has passed; each one once.
     pub(super) fn next_expired(&mut self, now: Instant) -> Option<Endpoint> {
         let place = self.running.iter().position(|(_, deadline)| *deadline <= now)?;
         Some(self.running.swap_remove(place).0)
@@ -259,7 +260,7 @@ impl Timers {
         !self.untimed.is_empty()
     }
 
-    /// When the next one's time is over.
+    /// The next deadline.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.running.iter().map(|(_, deadline)| *deadline).min()
     }

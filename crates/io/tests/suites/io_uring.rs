@@ -1,4 +1,4 @@
-//! What only io_uring has: the kernel holds memory of ours, and works for one thread.
+//! Rules for io_uring only: the kernel holds memory of ours, and works for one thread.
 
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_io::{BrokenCause, Clock, Dispatcher, Endpoint, Event, MonotonicClock};
@@ -24,7 +24,7 @@ fn poll(tcp: &mut Tcp) -> Vec<Event> {
     events
 }
 
-/// Polls both until a connection stands between them; the endpoint of each.
+/// Polls both until they are connected; returns the endpoint of each.
 fn connect(here: &mut Tcp, there: &mut Tcp) -> [Endpoint; 2] {
     let service_point = there.listen("127.0.0.1:0").expect("a free port");
     let near = here.connect(&there.address_of(service_point).expect("a bound address")).expect("an address");
@@ -42,7 +42,7 @@ fn connect(here: &mut Tcp, there: &mut Tcp) -> [Endpoint; 2] {
     [near, far.expect("established")]
 }
 
-/// Two dispatchers in the middle of a transfer that stands still: the sender's kernel has slices, the receiver's blocks.
+/// Two dispatchers in the middle of a stalled transfer: the sender's kernel has slices, the receiver's has blocks.
 struct Standstill {
     here: Tcp,
     there: Tcp,
@@ -76,7 +76,7 @@ impl Standstill {
     }
 }
 
-/// More than any socket takes.
+/// More than any socket accepts.
 fn message(sent: &mut Pool) -> Vec<Slice> {
     let mut loan = sent.loan(Owner::SHARED).expect("the only block");
     loan.commit(1 << 20);
@@ -93,8 +93,8 @@ fn the_kernel_has_given_everything_back_when_a_dispatcher_is_gone() {
     assert!(is_full(&mut posted), "the kernel receives into none of them any more");
 }
 
-/// Only the thread that polled can make the kernel give something back and know it: what it may still have is not used
-/// again, be the thread gone or not.
+/// Only the thread that polled can make the kernel return memory and learn of it: memory that the kernel may still have
+/// is not reused, whether or not that thread has ended.
 #[test]
 fn on_another_thread_the_kernel_keeps_what_it_has_and_the_peers_learn_of_the_end() {
     let Standstill { here, mut there, mut sent, .. } = Standstill::new();
@@ -102,7 +102,7 @@ fn on_another_thread_the_kernel_keeps_what_it_has_and_the_peers_learn_of_the_end
     assert!(!is_full(&mut sent));
     let mut ended = 0;
     while ended < 1 {
-        // The other one is not read, and so hears of nothing.
+        // The other one is not read, and so gets no report.
         ended += poll(&mut there).iter().filter(|event| event.is_last()).count();
     }
     let Standstill { there, mut posted, .. } = Standstill::new();
@@ -121,7 +121,7 @@ fn an_aborted_send_keeps_its_bytes_until_the_kernel_is_done_with_them() {
     }
 }
 
-/// The kernel works for the thread that began; elsewhere the endpoints say so instead of standing still.
+/// The kernel works for the first thread; on another thread the endpoints report this instead of stalling.
 #[test]
 fn on_another_thread_every_endpoint_ends_with_the_cause() {
     let Standstill { mut here, near, .. } = Standstill::new();

@@ -1,5 +1,5 @@
-//! Limits of a process: on its descriptors, on the memory that it may lock, and on the size of files, in place of a
-//! small disk. Each test that changes one runs alone, in a process of its own.
+//! Limits of a process: on its descriptors, on the memory that it may lock, and on the size of files, which represents
+//! a small disk. Each test that changes one runs alone, in a separate process.
 #![allow(unsafe_code)]
 
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ use ropewalk_wire::run_file::{Compression, Item, Items, PackedStretch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// Runs the test of this name alone, in a process of its own whose limits it may change; true there.
+/// Runs the test of this name alone, in a separate process whose limits it may change; true in that process.
 fn is_alone(name: &str) -> bool {
     const ALONE: &str = "ROPEWALK_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -86,7 +86,7 @@ fn select_says_clearly_that_it_has_no_room_for_more_descriptors() {
 /// Bytes that may be locked: enough for two rings and some forty endpoints.
 const LIMIT: u64 = 1 << 20;
 
-/// Runs it on a thread without the right to lock as much as it likes.
+/// Runs a test on a thread without the right to lock unlimited memory.
 fn with_little_memory(test: fn()) {
     setrlimit(Resource::Memlock, Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) }).expect("a lower limit");
     let limited = move || {
@@ -171,7 +171,7 @@ fn what_cannot_be_lent_to_the_kernel_is_copied() {
     });
 }
 
-/// Whether it tells that an endpoint got no page, in words that help.
+/// Whether the event reports that an endpoint got no page, with a helpful text.
 fn lacks(event: &Event) -> bool {
     match event {
         Event::Broken { cause: BrokenCause::LockedMemory, .. } => {
@@ -260,7 +260,7 @@ fn a_full_disk_cuts_back_gives_back_and_goes_on() {
     }
 }
 
-/// Where packed data reach the limit cannot be predicted; but they unpack to everything, in order.
+/// The position at which packed data reach the limit cannot be predicted; but they unpack to everything, in order.
 fn pack_to_the_limit(mode: WriteMode, compression: Compression, packing_threads: u8) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-full-packed-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -352,7 +352,7 @@ fn pool(name: &str, block: usize, blocks: usize) -> Pool {
     Pool::new(PoolConfig::heap(name, block, blocks)).expect("memory for a test")
 }
 
-/// Sends back all bytes that come, and counts the bytes of each endpoint.
+/// Sends back all received bytes, and counts the bytes of each endpoint.
 struct Crowd {
     dispatcher: Box<dyn Dispatcher>,
     received: Vec<usize>,

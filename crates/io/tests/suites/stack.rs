@@ -1,5 +1,5 @@
-//! A send of many slices leaves the stack alone: its list, of 16 KiB where it is full, is neither made nor copied there.
-//! (Such a copy costs more than the send where it falls into the slow places of `rep movsb`, and no other test sees it.)
+//! A send of many slices uses little stack: its list, of 16 KiB when full, is neither made nor copied there. (Such a
+//! copy costs more than the send in the slow cases of `rep movsb`, and no other test detects it.)
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 
 const STACK: usize = 1 << 20;
 const PAINT: u8 = 0xA5;
-/// As many as one system call takes.
+/// The maximum of one system call.
 const SLICES: usize = 1024;
 const SLICE_BYTES: usize = 64;
 /// Less than a full list.
@@ -22,7 +22,7 @@ const ALLOWED: usize = 12 << 10;
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
-/// What runs on the painted stack, and where that stack was when it began.
+/// The function that runs on the painted stack, and the address of that stack when it began.
 struct Job<F> {
     work: F,
     began: usize,
@@ -36,18 +36,18 @@ extern "C" fn run<F: FnMut()>(job: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// In a frame of its own, below what was noted.
+/// In a separate frame, below the noted address.
 #[inline(never)]
 fn call(work: &mut impl FnMut()) {
     work();
 }
 
-/// How many bytes of stack some work has written to.
+/// Number of bytes of stack that a function has written to.
 fn stack_bytes<F: FnMut() + Send>(work: F) -> usize {
     let mut stack = vec![Page([PAINT; 4096]); STACK / 4096];
     let mut job = Job { work, began: 0 };
     let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the stack and the job outlive the thread, which is waited for; nothing else touches either meanwhile.
+    // SAFETY: the stack and the job outlive the thread, which is joined; nothing else touches either meanwhile.
     unsafe {
         assert_eq!(libc::pthread_attr_init(attributes.as_mut_ptr()), 0);
         assert_eq!(libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack.as_mut_ptr().cast(), STACK), 0);
@@ -60,7 +60,7 @@ fn stack_bytes<F: FnMut() + Send>(work: F) -> usize {
     job.began - stack.as_ptr().addr() - untouched
 }
 
-/// Two dispatchers, and as many slices as one call takes, again and again.
+/// Two dispatchers, and repeatedly as many slices as one call takes.
 struct Traffic {
     sender: Tcp,
     receiver: Tcp,
@@ -88,13 +88,13 @@ impl Traffic {
         Self { sender, receiver, endpoint, slices, message, events, received: 0 }
     }
 
-    /// Goes on until so many bytes have come.
+    /// Continues until `bytes` bytes have arrived.
     fn run_until(&mut self, bytes: usize) {
         while self.received < bytes {
             if self.message.is_empty() {
                 self.message.extend(self.slices.iter().cloned());
             }
-            // Closed until it is established, full when it is: either way it is tried again.
+            // Closed until it is established, and full when its queue is: it is retried in either case.
             let _ = self.sender.send(self.endpoint, &mut self.message);
             for tcp in [&mut self.sender, &mut self.receiver] {
                 tcp.poll(MonotonicClock.now(), &mut self.events);

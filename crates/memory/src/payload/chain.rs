@@ -12,10 +12,10 @@ use crossbeam::queue::ArrayQueue;
 use crate::registry;
 use crate::slice::Slice;
 
-/// Slices in a node: a super-fragment of eight sources at twice one slice each fits.
+/// Number of slices in a node: a super-fragment of eight sources with two slices each fits.
 const NODE_SLICES: usize = 16;
 
-/// The most nodes that wait to be used again; further ones go back to the allocator.
+/// Maximum number of spare nodes; further ones are returned to the allocator.
 const MOST_SPARE_NODES: usize = if cfg!(miri) { 64 } else { 1 << 16 };
 
 static SPARE: OnceLock<ArrayQueue<Box<Node>>> = OnceLock::new();
@@ -25,18 +25,18 @@ fn spare() -> &'static ArrayQueue<Box<Node>> {
     SPARE.get_or_init(|| ArrayQueue::new(MOST_SPARE_NODES))
 }
 
-/// How many chain nodes the allocator had to give because none was prepared; stands still in a good run.
+/// Number of chain nodes that were allocated because none was prepared; constant in a good run.
 pub fn chain_allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// Makes sure that `nodes` chain nodes of 16 slices each are ready (at most 65,536), to be called before
-/// the start of a run: a payload of more than one slice takes one node for each 16 slices.
+/// Prepares `nodes` chain nodes of 16 slices each (at most 65,536). Call it before the start of a run: a payload of
+/// more than one slice takes one node for each 16 slices.
 pub fn prepare_chains(nodes: usize) {
     while spare().len() < nodes && spare().push(Node::new()).is_ok() {}
 }
 
-/// A piece of a chain: slices from `first` up to `end`.
+/// A part of a chain: slices from `first` up to `end`.
 struct Node {
     slices: [Option<Slice>; NODE_SLICES],
     first: u8,
@@ -44,7 +44,7 @@ struct Node {
     next: Option<NonNull<Node>>,
 }
 
-// SAFETY: nodes wait in the list of spare ones without slices and without a next node.
+// SAFETY: nodes in the list of spare ones have neither slices nor a next node.
 unsafe impl Send for Node {}
 
 impl Node {
@@ -61,7 +61,7 @@ impl Node {
         NonNull::from(Box::leak(node))
     }
 
-    /// Gives a node away for reuse.
+    /// Returns a node for reuse.
     ///
     /// # Safety
     /// The node must come from [`Node::get`], be empty, and not be used any more.
@@ -69,12 +69,12 @@ impl Node {
         // SAFETY: leaked by `get`.
         let mut node = unsafe { Box::from_raw(node.as_ptr()) };
         (node.first, node.end, node.next) = (0, 0, None);
-        // When enough nodes are spare, this one goes back to the allocator.
+        // If there are enough spare nodes, this one is returned to the allocator.
         drop(spare().push(node));
     }
 }
 
-/// Two or more slices (fewer only on the way to being taken apart). Owns its nodes.
+/// Two or more slices (fewer only while it is taken apart). Owns its nodes.
 pub(super) struct Chain {
     head: NonNull<Node>,
     tail: NonNull<Node>,
@@ -99,7 +99,7 @@ impl Chain {
         self.length
     }
 
-    /// Takes the bytes of a slice in, without its reference, if they follow the last ones in their block.
+    /// Takes in the bytes of a slice, without its reference, if they follow the last ones in their block.
     pub(super) fn join(&mut self, slice: &Slice) -> bool {
         // SAFETY: the chain owns its nodes, and they are borrowed through `&mut self` alone.
         let tail = unsafe { self.tail.as_mut() };
@@ -143,7 +143,7 @@ impl Chain {
         Some(slice)
     }
 
-    /// Drops the first `n` bytes of the first slice, which has more than that.
+    /// Drops the first `n` bytes of the first slice, which must be longer.
     pub(super) fn skip_in_first(&mut self, n: usize) {
         // SAFETY: as in `join`.
         let head = unsafe { self.head.as_mut() };
@@ -160,7 +160,7 @@ impl Chain {
         ChainIter { node: Some(node), index: node.first as usize }
     }
 
-    /// How many slices there are.
+    /// Number of slices.
     pub(super) fn count(&self) -> usize {
         let mut count = 0;
         let mut node = Some(self.head);
@@ -196,7 +196,7 @@ impl Drop for Chain {
     }
 }
 
-/// Goes through the slices of a chain.
+/// Iterator over the slices of a chain.
 pub(super) struct ChainIter<'a> {
     node: Option<&'a Node>,
     index: usize,
@@ -228,18 +228,18 @@ impl<'a> Iterator for ChainIter<'a> {
 // ```
 // A fragment that a FEROL sent in several blocks lies in memory like this.
 
-/// Two or more pieces of one block (fewer only on the way to being taken apart), and one reference of it.
+/// Two or more pieces of one block (fewer only while it is taken apart), and one reference of it.
 ///
-/// Not larger than a slice, so that payloads of one slice cost nothing for it.
+/// Not larger than a slice, so that it costs nothing for payloads of one slice.
 pub(super) struct Stripe {
     start: NonNull<u8>,
     /// Bytes of all pieces.
     length: u32,
     block: u32,
     pool: u16,
-    /// Bytes of the first piece, which may have lost some.
+    /// Bytes of the first piece, which may have been shortened.
     first: u16,
-    /// Bytes of each of the others; the last may have fewer.
+    /// Bytes of each other piece; the last may have fewer.
     piece: u16,
     /// Bytes between two pieces, at least one.
     gap: u16,
@@ -251,7 +251,7 @@ unsafe impl Send for Stripe {}
 unsafe impl Sync for Stripe {}
 
 impl Stripe {
-    /// A stripe of a slice, which gives its reference, and of the one behind it.
+    /// Makes a stripe of a slice, which gives its reference, and of the one behind it.
     ///
     /// # Errors
     /// Gives the slice back if the other one does not lie a little further in the same block.
@@ -268,12 +268,12 @@ impl Stripe {
         Ok(Self { start, length, block, pool, first, piece, gap })
     }
 
-    /// Takes the bytes of a slice in, without its reference; false, and nothing changes, if they do not lie where the
-    /// stripe goes on.
+    /// Takes in the bytes of a slice, without its reference. Returns false and changes nothing if they do not continue
+    /// the stripe.
     pub(super) fn join(&mut self, next: &Slice) -> bool {
         let (last, end) = self.last();
         let follows = next.start().as_ptr() == end;
-        // With two pieces the second sets the length of all, hence may grow.
+        // With two pieces the second one sets the length of all pieces, so it may grow.
         let piece = if follows && self.count() == 2 { last + next.len() } else { usize::from(self.piece) };
         let fits = if follows {
             last + next.len() <= piece
@@ -290,7 +290,7 @@ impl Stripe {
         joined
     }
 
-    /// How long the last piece is, and where it ends.
+    /// Returns the length of the last piece, and its end.
     fn last(&self) -> (usize, *mut u8) {
         let (first, piece, gap) = (usize::from(self.first), usize::from(self.piece), usize::from(self.gap));
         let behind = self.len() - first;
@@ -299,13 +299,13 @@ impl Stripe {
         (last, self.start.as_ptr().wrapping_add(first + whole * (gap + piece) + gap + last))
     }
 
-    /// Bytes of all pieces.
+    /// Total number of bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.length as usize
     }
 
-    /// How many pieces there are.
+    /// Number of pieces.
     #[inline]
     pub(super) fn count(&self) -> usize {
         1 + (self.length - u32::from(self.first)).div_ceil(self.piece.into()) as usize
@@ -345,7 +345,7 @@ impl Stripe {
         self.length -= left as u32;
     }
 
-    /// Goes on to the second piece, if there is one.
+    /// Advances to the second piece, if there is one.
     #[inline]
     fn leave_first(&mut self) {
         let (first, rest) = (self.first, self.length - u32::from(self.first));
@@ -357,7 +357,7 @@ impl Stripe {
         self.first = rest.min(self.piece.into()) as u16;
     }
 
-    /// Takes the first piece out, which gets a reference of its own. There must be another one.
+    /// Takes out the first piece with a separate reference. There must be another piece.
     pub(super) fn pop(&mut self) -> Slice {
         assert!(self.length > u32::from(self.first), "the last piece is what the stripe becomes");
         // SAFETY: the stripe owns a reference; the new one belongs to the piece, which lies in the block.
@@ -369,7 +369,7 @@ impl Stripe {
         slice
     }
 
-    /// The only piece, with the stripe's reference; the stripe itself if there are several.
+    /// Returns the only piece with the stripe's reference, or the stripe itself if there are several.
     pub(super) fn into_one(self) -> Result<Slice, Self> {
         if self.length > u32::from(self.first) {
             return Err(self);
@@ -399,9 +399,9 @@ impl Drop for Stripe {
     }
 }
 
-/// Goes through the pieces of a stripe.
+/// Iterator over the pieces of a stripe.
 pub(super) struct StripePieces<'a> {
-    /// What is left of it, without a reference.
+    /// The rest of the stripe, without a reference.
     rest: ManuallyDrop<Stripe>,
     of: PhantomData<&'a Stripe>,
 }

@@ -1,8 +1,8 @@
-//! Payloads: bytes that lie in one slice or in several.
+//! Payloads: bytes in one or several slices.
 //!
-//! Most fragments lie in one slice, or in pieces of one block with headers of equal size between them (a stripe);
-//! both are held in place. What crosses a block's end, or is larger than a block, becomes a chain of recycled nodes
-//! (`chain`).
+//! Most fragments lie in one slice, or in pieces of one block with headers of equal size between them (a stripe); both
+//! are stored in place. A payload that crosses a block's end, or is larger than a block, becomes a chain of recycled
+//! nodes (`chain`).
 
 mod chain;
 
@@ -14,11 +14,11 @@ pub use chain::{chain_allocations, prepare_chains};
 
 /// Bytes in order, in one slice or several. Empty by default.
 ///
-/// A clone costs one reference, where the bytes cross the end of a block one for each slice, and copies no bytes.
+/// A clone costs one reference, or one for each slice if the bytes cross the end of a block. It copies no bytes.
 #[derive(Default)]
 pub struct Payload(Repr);
 
-/// Never holds an empty slice; a stripe never fewer than two pieces, and a chain never none.
+/// Never holds an empty slice. A stripe always has at least two pieces, and a chain at least one slice.
 #[derive(Default)]
 enum Repr {
     #[default]
@@ -41,7 +41,7 @@ impl Payload {
         Self(Repr::One(slice))
     }
 
-    /// Appends a slice; one that follows the last one in its block is joined to it.
+    /// Appends a slice; if it follows the last one in its block, the two are joined.
     #[inline]
     pub fn push(&mut self, slice: Slice) {
         if !slice.is_empty() && !self.join(&slice) {
@@ -49,8 +49,8 @@ impl Payload {
         }
     }
 
-    /// Takes the bytes of a slice in, without its reference, for what is here has one of the same block; false, and
-    /// nothing changes, if they cannot be described together.
+    /// Takes in the bytes of a slice without its reference, since the payload already has one of the same block.
+    /// Returns false and changes nothing if they cannot be described together.
     #[inline]
     pub(crate) fn join(&mut self, slice: &Slice) -> bool {
         match &mut self.0 {
@@ -124,7 +124,7 @@ impl Payload {
         }
     }
 
-    /// How many pieces there are, and slices in [`Payload::into_slices`].
+    /// Number of pieces, and of slices in [`Payload::into_slices`].
     pub fn piece_count(&self) -> usize {
         match &self.0 {
             Repr::Empty => 0,
@@ -134,10 +134,10 @@ impl Payload {
         }
     }
 
-    /// The bytes, if they lie in one piece.
+    /// The bytes, if they are contiguous.
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
-        // By far the most payloads are one slice: no jump that depends on what they are.
+        // By far the most payloads are one slice: no branch on the representation.
         if let Repr::One(one) = &self.0 { Some(one) } else { self.contiguous_of_several() }
     }
 
@@ -153,7 +153,7 @@ impl Payload {
         }
     }
 
-    /// Copies the bytes from `offset` on to `out`; false, and nothing is copied, if there are not enough.
+    /// Copies the bytes from `offset` on to `out`. Copies nothing and returns false if there are not enough.
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> bool {
         let enough = offset.checked_add(out.len()).is_some_and(|end| end <= self.len());
         if enough {
@@ -162,7 +162,7 @@ impl Payload {
         enough
     }
 
-    /// The `N` bytes from `offset` on, wherever they lie; `None` if there are not enough.
+    /// The `N` bytes from `offset` on, in one piece or several; `None` if there are not enough.
     #[inline]
     pub fn read_array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         if let Repr::One(one) = &self.0 {
@@ -247,13 +247,13 @@ impl Payload {
         }
     }
 
-    /// The slice, where the payload is one.
+    /// The slice, if the payload is one.
     #[inline]
     pub(crate) fn one_slice(&self) -> Option<&Slice> {
         if let Repr::One(one) = &self.0 { Some(one) } else { None }
     }
 
-    /// Takes the slice out, where the payload is one.
+    /// Takes out the slice, if the payload is one.
     #[inline]
     pub(crate) fn take_one(&mut self) -> Option<Slice> {
         match core::mem::take(&mut self.0) {
@@ -265,7 +265,7 @@ impl Payload {
         }
     }
 
-    /// A clone, where the payload is one slice as most are: so short that it is worth having in place.
+    /// Returns a clone if the payload is one slice, as most are. Short enough to be inlined.
     #[inline]
     pub fn clone_one(&self) -> Option<Self> {
         self.one_slice().map(|one| Self::one(one.clone()))
@@ -281,7 +281,7 @@ impl Payload {
         }
     }
 
-    /// The same, where the payload is not one slice.
+    /// Drops all bytes of a payload that is not one slice.
     #[inline(never)]
     pub(crate) fn clear_several(&mut self) {
         self.clear();
@@ -306,8 +306,8 @@ impl Payload {
         self.pieces().all(|piece| blocks.contains(&piece.as_ptr().addr()))
     }
 
-    /// A copy of this payload in blocks of `into`, so that the blocks it lies in can come home. `None`, and
-    /// nothing changes, when the staging pool is dry. The bytes count as copied there.
+    /// Copies this payload into blocks of `into`, so that its own blocks can be returned. `None`, with no change, if
+    /// the staging pool is empty. The bytes count as copied there.
     pub fn evacuate(&self, into: &mut Staging) -> Option<Self> {
         let mut copy = Self::default();
         for piece in self.pieces() {
@@ -322,7 +322,7 @@ impl Payload {
     }
 }
 
-/// Goes through the pieces of a payload.
+/// Iterator over the pieces of a payload.
 enum Pieces<'a> {
     One(Option<&'a [u8]>),
     Stripe(StripePieces<'a>),
@@ -391,7 +391,7 @@ fn drop_several(several: Repr) {
 }
 
 impl PartialEq for Payload {
-    /// Payloads are equal when their bytes are, wherever and in however many slices they lie.
+    /// Payloads are equal if their bytes are, in whatever blocks and slices they lie.
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.pieces().flatten().eq(other.pieces().flatten())
     }
@@ -407,14 +407,14 @@ impl core::fmt::Debug for Payload {
 
 #[cfg(test)]
 mod tests {
-    //! What a payload is made of, which its users do not see.
+    //! The representation of a payload, which its users do not see.
 
     use proptest::prelude::*;
 
     use super::{Payload, Repr};
     use crate::{ByteQueue, Owner, Pool, PoolConfig, Slice};
 
-    /// A slice of this many bytes, that count on from 0, in a block of their own.
+    /// Makes a slice of this many bytes, counting up from 0, in a separate block.
     fn block(bytes: usize) -> (Pool, Slice) {
         block_of(&(0..bytes).map(|index| index as u8).collect::<Vec<_>>())
     }
@@ -425,7 +425,7 @@ mod tests {
         (pool, slice)
     }
 
-    /// Pieces behind each other, each with its gap in front: `(gap, bytes)`.
+    /// Cuts consecutive pieces, each with a gap in front: `(gap, bytes)`.
     fn cut(slice: Slice, pieces: &[(usize, usize)]) -> Payload {
         let (mut queue, mut payload) = (ByteQueue::new(), Payload::default());
         queue.push(slice);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_stripe_makes_no_payload_larger() {
-        // A slice with the mark of what it is.
+        // A slice plus the tag of its kind.
         assert_eq!((size_of::<Slice>(), size_of::<super::Stripe>(), size_of::<Payload>()), (24, 24, 32));
     }
 
@@ -511,7 +511,7 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Distances and lengths of few kinds, so that many of these are stripes and the others nearly.
+        /// Few distinct distances and lengths, so that many payloads are stripes and most others nearly are.
         #[test]
         fn a_payload_of_pieces_reads_skips_and_comes_apart_as_its_bytes(
             pieces in prop::collection::vec((prop_oneof![6 => Just(4usize), 1 => 0..6usize], prop_oneof![6 => Just(8usize), 1 => 1..9usize]), 1..8),

@@ -1,4 +1,4 @@
-//! A ring that another writer fills: a link card by DMA, or its emulation, on another thread or in another process.
+//! A ring that an external writer fills: a link card by DMA, or its emulation on another thread or in another process.
 //!
 //! ```text
 //!            released           done                 written
@@ -7,15 +7,15 @@
 //!             ▼ never written     ▼                     ▼
 //!  RingWriter::space ◄── read pointer            write pointer ──► RingReader::poll, bytes, append
 //! ```
-//! Places are *positions*: bytes written before, since the ring began; its memory comes round again and again. The ring
-//! is cut into pages, the foreign kind of a pool's blocks: each is lent when the write pointer enters it, its bytes
-//! leave as ordinary slices, and when the reader is done with it and the last slice was dropped, on any thread, it
-//! comes home. The read pointer follows the pages that came home in the order of the ring, so the writer never touches
-//! a byte that can still be seen.
+//! Places are *positions*: the number of bytes written before, since the ring began. The memory is used cyclically. The
+//! ring is cut into pages, which correspond to a pool's blocks. A page is lent when the write pointer enters it, and
+//! its bytes leave as ordinary slices. It is returned when the reader is done with it and the last slice was dropped,
+//! on any thread. The read pointer advances over the returned pages in the order of the ring, so the writer never
+//! touches a byte that can still be seen.
 //!
-//! The two pointers stand on cache lines of their own in front of the first page (`pointers`, which loom checks), so that
-//! a ring in a memfd is complete: another process opens the file and writes. What it writes is not trusted, that it
-//! keeps to the pointers is: opening such a file is that statement.
+//! The two pointers lie on separate cache lines in front of the first page (`pointers`, which loom checks). A ring in a
+//! memfd is therefore complete: another process opens the file and writes. The bytes that it writes are not trusted,
+//! but its use of the pointers is: opening such a file states that it follows their rules.
 #![allow(unsafe_code)]
 
 mod pointers;
@@ -36,12 +36,12 @@ use crate::table::{BlockTable, MOST_BLOCKS};
 use pointers::{HEAD_BYTES, Head, Pointers};
 use ropewalk_terms::PoolAccount;
 
-/// The smallest page: the head needs as much.
+/// The smallest page: the head needs that much.
 const LEAST_PAGE: usize = 1 << 10;
 
-/// Makes a ring: `config.blocks` pages of `config.block_size` bytes, a multiple of 1024. No slice reaches over a page's
-/// end, so a page is a multiple of what the writer writes at a time. A
-/// [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) can be written by another process ([`RingReader::file`]).
+/// Makes a ring of `config.blocks` pages of `config.block_size` bytes, a multiple of 1024. No slice extends past the
+/// end of a page, so a page must be a multiple of the writer's unit. Another process can write a
+/// [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) ring ([`RingReader::file`]).
 ///
 /// # Errors
 /// As [`Pool::new`](crate::Pool::new).
@@ -55,7 +55,7 @@ pub fn ring(config: PoolConfig) -> Result<(RingWriter, RingReader), PoolError> {
         return Err(PoolError::Size { name: config.name, blocks, block_size });
     }
     const { assert!(HEAD_BYTES <= LEAST_PAGE, "the head lies in front of the first page") };
-    // One page more: the head's.
+    // One more page, for the head.
     let (mapping, report) =
         Mapping::new(&PoolConfig { blocks: blocks + 1, ..config }, Touch::Everything, Others::Write)?;
     let mapping = Arc::new(mapping);
@@ -64,54 +64,54 @@ pub fn ring(config: PoolConfig) -> Result<(RingWriter, RingReader), PoolError> {
     Ok((RingWriter::new(area), reader))
 }
 
-/// What is wrong with a ring.
+/// An error of a ring.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum RingError {
-    /// The file is something else, or of another version.
+    /// The file is not a ring, or has another version.
     #[error("the file has no ring in it: it must be the memfd of a running reader of the same version")]
     NotARing,
-    /// The writer's pointer is where it cannot be.
+    /// The writer's pointer has an impossible value.
     #[error("the writer says that it has written up to {written}, which lies outside of the room from {from} to {end}")]
     Overrun {
-        /// Where it says that it is.
+        /// Its value.
         written: u64,
-        /// Where it was.
+        /// Its previous value.
         from: u64,
-        /// Where its room ends.
+        /// End of the writer's room.
         end: u64,
     },
-    /// The system refused a call.
+    /// A system call failed.
     #[error("{call}: {source}")]
     System {
-        /// Which one.
+        /// The call.
         call: &'static str,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// A mapping with a ring in it: its head, and where its pages lie.
+/// A mapping with a ring in it: its head, and the place of its pages.
 #[derive(Clone)]
 struct Area {
     mapping: Arc<Mapping>,
-    /// Bytes of a page, and of all.
+    /// Bytes of a page, and of all pages.
     page: u64,
     bytes: u64,
 }
 
 impl Area {
-    /// A new ring in memory that is all zeros.
+    /// Makes a new ring in zeroed memory.
     fn lay_out(mapping: Arc<Mapping>, head: Head) -> Self {
         // SAFETY: the mapping begins with a page for the head, is aligned to more than that asks for, and is new.
         unsafe { mapping.base().cast::<Head>().write(head) };
         Self { mapping, page: head.page_bytes, bytes: head.page_bytes * head.pages }
     }
 
-    /// A ring that another process laid out.
+    /// Finds a ring that another process laid out.
     ///
     /// # Errors
-    /// If the mapping has no ring.
+    /// If the mapping contains no ring.
     fn find(mapping: Mapping) -> Result<Self, RingError> {
         if mapping.bytes() < LEAST_PAGE {
             return Err(RingError::NotARing);
@@ -131,18 +131,18 @@ impl Area {
         unsafe { self.mapping.base().add(size_of::<Head>()).cast::<Pointers>().as_ref() }
     }
 
-    /// Where the byte at a position lies.
+    /// Returns the address of the byte at a position.
     fn address(&self, position: u64) -> NonNull<u8> {
         // SAFETY: the ring lies behind the head's page, and the remainder is below its size.
         unsafe { self.mapping.base().add((self.page + position % self.bytes) as usize) }
     }
 
-    /// The page that a position lies in.
+    /// Returns the page of a position.
     fn page_of(&self, position: u64) -> u32 {
         (position % self.bytes / self.page) as u32
     }
 
-    /// Bytes from a position to where the memory begins anew.
+    /// Returns the number of bytes from a position to the wrap-around of the memory.
     fn until_end(&self, position: u64) -> u64 {
         self.bytes - position % self.bytes
     }
@@ -151,26 +151,26 @@ impl Area {
 /// One page of the ring, as the reader's thread knows it.
 #[derive(Copy, Clone, Default)]
 struct Page {
-    /// References given to slices since it was lent.
+    /// References given to slices since the page was lent.
     handed: u64,
-    /// Lent and not yet home.
+    /// Whether the page is lent and not yet returned.
     is_out: bool,
 }
 
-/// Reads a ring. Dropping it while slices live is fine: the memory stays until the last of them is gone, and the writer
-/// gets no more room.
+/// Reads a ring. It may be dropped while slices exist: the memory stays until the last of them is dropped, and the
+/// writer gets no more room.
 pub struct RingReader {
     id: PoolId,
     shared: NonNull<Shared>,
     area: Area,
     pages: Box<[Page]>,
-    /// Positions, all but the last at the beginning of a page: the read pointer; what the reader is not done with; the
-    /// first page that is not lent; the write pointer as it was polled.
+    /// Positions, all but the last at the beginning of a page: the read pointer; the first byte that the reader still
+    /// needs; the first page that is not lent; the write pointer at the last poll.
     released: u64,
     done: u64,
     lent: u64,
     written: u64,
-    /// The writer had ended when it was polled.
+    /// Whether the writer had ended at the last poll.
     closed: bool,
     loans: u64,
     returned: u64,
@@ -204,18 +204,18 @@ impl RingReader {
     }
 
     fn table(&self) -> &BlockTable {
-        // SAFETY: entered by `new`, and freed not before this handle has abandoned it.
+        // SAFETY: entered by `new`, and not freed before this handle has abandoned it.
         unsafe { &self.shared.as_ref().table }
     }
 
-    /// Looks how far the writer has come, and takes home the pages that are no longer referred to. Returns the position
-    /// up to which [`Self::bytes`] can be asked for.
+    /// Reads the write pointer and collects the pages that are no longer referred to. Returns the position up to which
+    /// [`Self::bytes`] can be read.
     ///
     /// # Errors
-    /// Where the writer says what cannot be: nothing more of it must be believed.
+    /// If the write pointer has an impossible value. The writer must not be trusted any more.
     pub fn poll(&mut self) -> Result<u64, RingError> {
         self.collect();
-        // In this order: what a writer that has ended wrote before is seen.
+        // In this order: everything that an ended writer wrote is seen.
         self.closed = self.area.pointers().is_closed();
         let written = self.area.pointers().written();
         let (from, end) = (self.written, self.released + self.area.bytes);
@@ -233,10 +233,10 @@ impl RingReader {
         Ok(written)
     }
 
-    /// What lies from `position` on, as far as it was polled and up to where the ring's memory begins anew.
+    /// Returns the bytes from `position` on, up to the last poll or the wrap-around of the ring's memory.
     ///
     /// # Panics
-    /// If the reader is done with that position, or it was not polled.
+    /// If the reader is done with that position, or the position was not polled.
     pub fn bytes(&self, position: u64) -> &[u8] {
         assert!((self.done..=self.written).contains(&position), "what is read was written and is not done with");
         let length = (self.written - position).min(self.area.until_end(position));
@@ -245,10 +245,11 @@ impl RingReader {
         unsafe { core::slice::from_raw_parts(self.area.address(position).as_ptr(), length as usize) }
     }
 
-    /// The `length` bytes from `position` on as a slice, without a copy.
+    /// Returns the `length` bytes from `position` on as a slice, without a copy.
     ///
     /// # Panics
-    /// If there are none, the reader is done with that position, they were not polled, or they lie in several pages.
+    /// If `length` is 0, the reader is done with that position, the bytes were not polled, or they lie in several
+    /// pages.
     #[inline]
     pub fn slice(&mut self, position: u64, length: u32) -> Slice {
         let end = position + u64::from(length);
@@ -266,7 +267,7 @@ impl RingReader {
         unsafe { Slice::new(self.area.address(position), length, block, self.id.0) }
     }
 
-    /// Appends the `length` bytes from `position` on to a payload, without a copy; as [`Self::slice`].
+    /// Appends the `length` bytes from `position` on to a payload, without a copy; otherwise like [`Self::slice`].
     #[inline]
     pub fn append(&mut self, position: u64, length: u32, payload: &mut Payload) {
         if length == 0 {
@@ -282,7 +283,7 @@ impl RingReader {
         }
     }
 
-    /// The reader needs nothing before `position` for itself any more; slices keep what they refer to.
+    /// Releases everything before `position` on the reader's side; slices keep the bytes that they refer to.
     pub fn done_to(&mut self, position: u64) {
         let position = position.min(self.written);
         while self.done + self.area.page <= position {
@@ -291,15 +292,15 @@ impl RingReader {
         }
     }
 
-    /// Gives back the references of a page that no slice got.
+    /// Gives back the references of a page that were not handed to slices.
     fn give_back(&self, position: u64) {
         let block = self.area.page_of(position);
         let left = LOAN_REFERENCES - self.pages[block as usize].handed;
-        // SAFETY: the page was lent with so many references, of which the others belong to slices.
+        // SAFETY: the page was lent with that many references, of which the others belong to slices.
         unsafe { registry::give_back(self.id.0, block, left) }
     }
 
-    /// Takes home the pages whose last reference was dropped, and gives the front ones of them to the writer.
+    /// Collects the pages whose last reference was dropped, and hands the frontmost of them to the writer.
     pub fn collect(&mut self) {
         if !self.table().has_returned() {
             return;
@@ -319,8 +320,8 @@ impl RingReader {
         }
     }
 
-    /// Before the reader's thread sleeps: false if there is something to do at once. Otherwise asks the writer to ring
-    /// the bell after its next word.
+    /// Prepares the reader's thread for sleep. False if there is something to do at once. Otherwise asks the writer to
+    /// ring the bell after its next write.
     pub fn prepare_wait(&mut self) -> bool {
         let pointers = self.area.pointers();
         pointers.fall_asleep();
@@ -331,17 +332,17 @@ impl RingReader {
         is_idle
     }
 
-    /// The reader's thread is awake: the bell need not be rung.
+    /// Notes that the reader's thread is awake, so that the bell need not be rung.
     pub fn wake(&mut self) {
         self.area.pointers().wake();
     }
 
-    /// Whether the writer had ended when it was polled last: nothing comes behind [`Self::written`].
+    /// Whether the writer had ended at the last poll: no bytes follow [`Self::written`].
     pub const fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Up to where the writer had come when it was polled last.
+    /// The write pointer at the last poll.
     pub const fn written(&self) -> u64 {
         self.written
     }
@@ -351,7 +352,7 @@ impl RingReader {
         self.done
     }
 
-    /// Up to where the ring may be written again.
+    /// Position up to which the ring may be overwritten.
     pub const fn released(&self) -> u64 {
         self.released
     }
@@ -366,23 +367,23 @@ impl RingReader {
         self.area.page
     }
 
-    /// Whether the writer had used all its room when it was polled last.
+    /// Whether the writer had used all its room at the last poll.
     pub const fn is_full(&self) -> bool {
         self.written - self.released == self.area.bytes
     }
 
-    /// The pool whose blocks the pages are, as slices name it.
+    /// The pool whose blocks are the pages, as in its slices.
     pub const fn id(&self) -> PoolId {
         self.id
     }
 
-    /// The account of the pages for the ledger. Poll first for an up-to-date one.
+    /// Returns the account of the pages for the ledger. Poll first to bring it up to date.
     pub fn account(&self) -> PoolAccount {
         let held = self.pages.iter().filter(|page| page.is_out).count() as u64;
         PoolAccount { loans: self.loans, returned: self.returned, held }
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     pub fn pages(&self) -> usize {
         self.pages.len()
     }
@@ -393,7 +394,7 @@ impl RingReader {
         self.area.mapping.file()
     }
 
-    /// What memory the ring got.
+    /// Properties of the memory that the ring got.
     pub const fn report(&self) -> &PoolReport {
         &self.report
     }
@@ -435,11 +436,11 @@ impl core::fmt::Debug for RingReader {
 pub struct RingWriter {
     area: Area,
     written: u64,
-    /// The read pointer as it was seen last: asked for again where the room does not suffice.
+    /// The read pointer as last seen; read again if the room is not enough.
     released: u64,
 }
 
-// SAFETY: the memory belongs to no thread; only the writer touches what it has not handed over.
+// SAFETY: the memory belongs to no thread; only the writer touches bytes that it has not handed over.
 unsafe impl Send for RingWriter {}
 
 impl RingWriter {
@@ -447,26 +448,26 @@ impl RingWriter {
         Self { written: area.pointers().written(), released: 0, area }
     }
 
-    /// The ring of another process, from its [`RingReader::file`]. Two rules hold between the
-    /// processes and cannot be checked: at most one writes at a time, and both keep to the pointers. A writer that
-    /// comes after another one goes on where that one stopped.
+    /// Opens the ring of another process, from its [`RingReader::file`]. Two rules between the processes cannot be
+    /// checked: at most one writes at a time, and both use the pointers correctly. A later writer continues at the
+    /// position where the previous one stopped.
     ///
     /// # Errors
-    /// If the file cannot be mapped or has no ring in it.
+    /// If the file cannot be mapped or contains no ring.
     pub fn open(file: OwnedFd) -> Result<Self, RingError> {
         let mapping =
             Mapping::attach(file).map_err(|(call, errno)| RingError::System { call, source: errno.into() })?;
         Ok(Self::new(Area::find(mapping)?))
     }
 
-    /// The bytes that may be written now, up to where the ring's memory begins anew: a whole number of pages, less what
-    /// was written of the first one. Old bytes.
+    /// Returns the bytes that may be written now, up to the wrap-around of the ring's memory: a whole number of pages,
+    /// less the written part of the first one. They still have their old values.
     pub fn space(&mut self) -> &mut [u8] {
         let pointers = self.area.pointers();
         let room = |released: u64| (released + self.area.bytes).saturating_sub(self.written);
         let wanted = self.area.until_end(self.written);
         if room(self.released) < wanted {
-            // Another process may have written anything there: no room is better than room that does not exist.
+            // Another process may have written any value there: no room is better than room that does not exist.
             let released = pointers.released();
             if released <= self.written && released >= self.released {
                 self.released = released;
@@ -474,16 +475,16 @@ impl RingWriter {
         }
         let length = room(self.released).min(wanted) as usize;
         let start = self.area.address(self.written);
-        // SAFETY: `length` bytes from there lie within the ring. The reader makes references to nothing behind the write
-        // pointer and, since it released what lies a whole ring before these bytes, to nothing of the last round. The
-        // acquire of its pointer orders what was read there before what is written now.
+        // SAFETY: `length` bytes from there lie within the ring. The reader makes no references to bytes behind the
+        // write pointer. Since it released the bytes one whole ring before these, it has none to bytes of the previous
+        // round either. The acquire of its pointer orders the reads there before the writes that follow.
         unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), length) }
     }
 
-    /// Hands the first `bytes` bytes of [`Self::space`] over. True if the reader sleeps and its bell must be rung.
+    /// Hands over the first `bytes` bytes of [`Self::space`]. True if the reader sleeps and its bell must be rung.
     ///
     /// # Panics
-    /// If there is not so much room.
+    /// If there is less room.
     #[must_use = "a reader that sleeps waits for its bell"]
     pub fn commit(&mut self, bytes: usize) -> bool {
         let end = self.written + bytes as u64;
@@ -492,7 +493,7 @@ impl RingWriter {
         self.area.pointers().write_to(end)
     }
 
-    /// Nothing more comes. True if the reader sleeps and its bell must be rung.
+    /// Ends the stream. True if the reader sleeps and its bell must be rung.
     #[must_use = "a reader that sleeps waits for its bell"]
     pub fn close(&mut self) -> bool {
         self.area.pointers().close()
@@ -508,7 +509,7 @@ impl RingWriter {
         self.area.bytes
     }
 
-    /// Whether the reader has ended: there will be no more room.
+    /// Whether the reader has ended, so that there will be no more room.
     pub fn is_abandoned(&self) -> bool {
         self.area.pointers().is_gone()
     }

@@ -1,9 +1,9 @@
-//! The pointers of a ring: the lock-free core, and the only thing that its two sides share beside the bytes.
+//! The pointers of a ring: the lock-free core, and the only memory that its two sides share besides the bytes.
 //!
-//! - The writer moves the write pointer with a release, the reader loads it with an acquire: what was written comes
-//!   before it is read. For the read pointer it is the other way round: what was read comes before it is overwritten.
-//! - Before the reader sleeps it leaves word and looks once more; after the writer has moved its pointer it looks for
-//!   that word. Two fences stand between the two writes and the two reads, so that one of them sees the other.
+//! - The writer moves the write pointer with a release, the reader loads it with an acquire: a write is visible before
+//!   the byte is read. The read pointer works the other way round: a read is complete before the byte is overwritten.
+//! - Before the reader sleeps it sets a flag and polls once more; after the writer has moved its pointer it checks that
+//!   flag. Two fences stand between the two writes and the two reads, so that at least one side sees the other.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -12,7 +12,7 @@ pub(super) const HEAD_BYTES: usize = size_of::<Head>() + 3 * 64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RWRING\x01\0");
 
-/// What the ring is; never changed once others may see it.
+/// Description of the ring; never changed once it is shared.
 #[derive(Copy, Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Head {
@@ -26,18 +26,18 @@ impl Head {
         Self { magic: MAGIC, page_bytes: page_bytes as u64, pages: pages as u64 }
     }
 
-    /// Bytes of all pages, if this is a ring's head.
+    /// Returns the bytes of all pages, or `None` if this is not a ring's head.
     pub(super) fn ring_bytes(&self) -> Option<u64> {
         let is_ring = self.magic == MAGIC && self.page_bytes > 0 && self.page_bytes.is_multiple_of(64);
         self.page_bytes.checked_mul(self.pages).filter(|&bytes| is_ring && bytes > 0)
     }
 }
 
-/// A value on a cache line of its own.
+/// A value on a separate cache line.
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-/// What both sides share. All zeros is the beginning.
+/// The state shared by both sides. The initial state is all zeros.
 #[repr(C)]
 pub(crate) struct Pointers {
     written: Line<AtomicU64>,
@@ -47,53 +47,53 @@ pub(crate) struct Pointers {
 
 #[repr(C)]
 struct States {
-    /// The reader sleeps, or is about to.
+    /// Whether the reader sleeps, or is about to.
     asleep: AtomicU32,
-    /// The writer has ended.
+    /// Whether the writer has ended.
     closed: AtomicU32,
-    /// The reader has.
+    /// Whether the reader has ended.
     gone: AtomicU32,
 }
 
 impl Pointers {
-    /// The writer has written everything before this position. Whether the reader must be woken: true once.
+    /// Publishes everything before this position. Returns whether the reader must be woken: true once.
     pub(super) fn write_to(&self, position: u64) -> bool {
         self.written.0.store(position, Ordering::Release);
         self.must_wake()
     }
 
-    /// Up to where the writer has written.
+    /// Returns the write pointer.
     pub(super) fn written(&self) -> u64 {
         self.written.0.load(Ordering::Acquire)
     }
 
-    /// The reader needs nothing before this position any more.
+    /// Moves the read pointer: the reader needs nothing before this position any more.
     pub(super) fn release_to(&self, position: u64) {
         self.released.0.store(position, Ordering::Release);
     }
 
-    /// Up to where the reader needs nothing.
+    /// Returns the read pointer.
     pub(super) fn released(&self) -> u64 {
         self.released.0.load(Ordering::Acquire)
     }
 
-    /// The writer writes no more. Whether the reader must be woken.
+    /// Ends the writer. Returns whether the reader must be woken.
     pub(super) fn close(&self) -> bool {
         self.states.0.closed.store(1, Ordering::Release);
         self.must_wake()
     }
 
-    /// Whether the writer has ended: what it wrote before is there.
+    /// Whether the writer has ended, in which case everything it wrote is visible.
     pub(super) fn is_closed(&self) -> bool {
         self.states.0.closed.load(Ordering::Acquire) != 0
     }
 
-    /// The reader reads no more.
+    /// Ends the reader.
     pub(super) fn go(&self) {
         self.states.0.gone.store(1, Ordering::Relaxed);
     }
 
-    /// Whether the reader has ended: there will be no more room.
+    /// Whether the reader has ended, so that there will be no more room.
     pub(super) fn is_gone(&self) -> bool {
         self.states.0.gone.load(Ordering::Relaxed) != 0
     }
@@ -104,25 +104,26 @@ impl Pointers {
         asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// The reader is about to sleep: what it waits for must be looked at after this.
+    /// Announces that the reader is about to sleep. The caller must check its condition after this call.
     pub(super) fn fall_asleep(&self) {
-        // A store would do. Where a sleep ended without the bell, the writer's swap may have replaced the word of
-        // waking; it stands directly behind that word in the order of all writes, so this one comes later and is what
-        // the writer sees next. Loom knows that only of swaps whose value was read: with a store here it lets the
-        // writer see its own old swap, and reports a bell that is never rung. With a swap it tries every order without
-        // a bound.
+        // A store would be enough. If a sleep ended without the bell, the writer's swap may have replaced the wake-up
+        // value. That swap directly follows the wake-up value in the modification order, so this write comes later and
+        // is what the writer sees next. Loom knows this only for swaps whose value was read: with a store here it lets
+        // the writer see its own old swap and reports a bell that is never rung. With a swap it tries every order
+        // without a bound.
         self.states.0.asleep.swap(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The reader is awake.
+    /// Announces that the reader is awake.
     pub(super) fn wake(&self) {
         self.states.0.asleep.store(0, Ordering::Relaxed);
     }
 }
 
-/// Loom's models: run by `RUSTFLAGS="--cfg loom" cargo test -p ropewalk-memory --lib loom`. Bytes are played by loom's
-/// cells, which fail a model when a write is not ordered against every read; a bell that is never rung is a deadlock.
+/// Loom's models: run by `RUSTFLAGS="--cfg loom" cargo test -p ropewalk-memory --lib loom`. Loom's cells represent the
+/// bytes and fail a model when a write is not ordered against every read. A bell that is never rung shows as a
+/// deadlock.
 #[cfg(all(loom, test))]
 mod loom_models {
     use super::*;
@@ -168,7 +169,7 @@ mod loom_models {
             end.max(from)
         }
 
-        /// Reads what is there.
+        /// Reads the available bytes.
         fn read(&self, from: u64) -> u64 {
             let end = self.pointers.written();
             for position in from..end {
@@ -204,7 +205,7 @@ mod loom_models {
         builder.check(scene);
     }
 
-    /// Sleeps until `is_there` says that what is waited for has come. Loom also lets a sleep end without the bell.
+    /// Sleeps until `is_there` returns true. Loom also lets a sleep end without the bell.
     fn sleep_until(model: &Model, is_there: impl Fn(&Pointers) -> bool) {
         while !is_there(&model.pointers) {
             model.pointers.fall_asleep();

@@ -1,4 +1,4 @@
-//! A ring as its two sides see it.
+//! A ring as seen from its two sides.
 #![cfg(not(loom))]
 
 use super::*;
@@ -58,7 +58,7 @@ fn a_slice_keeps_its_page_and_those_behind_it_until_it_is_dropped_anywhere() {
     let later = reader.slice(2 * PAGE as u64, 10);
     reader.done_to(end);
     reader.poll().unwrap();
-    // The second page is home, and waits for the first.
+    // The second page was returned, but has to wait for the first.
     assert_eq!((reader.released(), writer.space().len()), (0, 0));
     assert_eq!(reader.account(), ropewalk_terms::PoolAccount { loans: 3, returned: 1, held: 2 });
     assert!(reader.is_full());
@@ -78,7 +78,7 @@ fn a_page_is_read_while_its_rest_is_written() {
     write(&mut writer, 300);
     reader.poll().unwrap();
     let first = reader.slice(0, 300);
-    // The reader is not done with a page that is not full.
+    // The reader is not done with a page until the page is full.
     reader.done_to(300);
     write(&mut writer, 300);
     assert_eq!(reader.poll().unwrap(), 600);
@@ -238,7 +238,7 @@ fn a_writer_and_a_reader_on_two_threads_agree_on_every_byte() {
     assert!(read >= all);
 }
 
-/// Every step looks at every byte that is held.
+/// Every step checks every held byte.
 const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
 
 proptest! {

@@ -10,17 +10,17 @@ use std::thread;
 
 use crate::{ByteQueue, Loan, Owner, Payload, Pool, PoolConfig, PoolError, Slice, Staging};
 
-/// A pool from the allocator.
+/// Makes a pool from the allocator.
 fn pool(block_size: usize, blocks: usize) -> Pool {
     Pool::new(PoolConfig::heap("test", block_size, blocks)).unwrap()
 }
 
-/// `bytes` in a block of its own.
+/// Returns `bytes` in a separate block.
 fn slice(pool: &mut Pool, bytes: &[u8]) -> Slice {
     pool.loan(Owner::SHARED).unwrap().append(bytes).unwrap()
 }
 
-/// How many blocks are still out.
+/// Returns how many blocks are still lent.
 fn held(pool: &mut Pool) -> usize {
     pool.collect();
     let account = pool.account();
@@ -335,7 +335,7 @@ fn loan(pool: &mut Pool) -> crate::Loan {
     }
 }
 
-/// Checks that each payload holds one number over and over, clones some, and drops out of order.
+/// Checks that each payload repeats one number, clones some, and drops them out of order.
 fn read(payloads: &Receiver<Payload>, seed: u32) -> usize {
     let mut random = seed;
     let mut kept: Vec<Payload> = Vec::new();

@@ -1,6 +1,6 @@
-//! Random sequences of everything that can be done with blocks, against a model that knows each byte.
+//! Random sequences of all operations on blocks, compared with a model that knows each byte.
 //!
-//! After each step: no block is lost, none was handed out twice, every quota holds, all bytes are intact.
+//! After each step: no block is lost or handed out twice, every quota holds, and all bytes are intact.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ const BLOCKS: usize = 7;
 /// Steps of a sequence: fewer under Miri, which is some thousand times slower.
 const LONGEST: usize = if cfg!(miri) { 40 } else { 120 };
 
-/// One thing that is done; indexes are taken modulo what is there, sizes modulo what is possible.
+/// One operation; indexes are taken modulo the number of objects, sizes modulo the possible size.
 #[derive(Clone, Debug)]
 enum Step {
     Reserve(usize),
@@ -85,7 +85,7 @@ struct World {
     pool: Pool,
     staging: Staging,
     owners: Vec<(Owner, usize)>,
-    /// Who borrowed each block that may be out.
+    /// The owner of each block that may be lent.
     borrowers: BTreeMap<u32, Owner>,
     /// Loans with the bytes committed and not split.
     loans: Vec<(Loan, Vec<u8>)>,
@@ -129,7 +129,7 @@ impl World {
         (0..count).map(|index| start.wrapping_add(index as u8)).collect()
     }
 
-    /// The blocks that something in the model keeps, the staging's excluded.
+    /// The blocks held by objects of the model, except the staging's.
     fn live(&self) -> BTreeSet<u32> {
         let pool = self.pool.id();
         let of_payloads = self.payloads.iter().flat_map(|(payload, _)| payload.clone().into_slices());
@@ -383,7 +383,7 @@ impl World {
                         prop_assert_eq!(copied, bytes.len() as u64);
                         *payload = copy;
                     }
-                    // What was copied before the pool ran dry counts: it was copied.
+                    // Bytes copied before the pool ran out count as copied.
                     None => prop_assert!(copied < bytes.len() as u64),
                 }
                 check_payload(payload, bytes)?;

@@ -22,8 +22,8 @@ const MAPPED: [(MemoryKind, HugePages); 4] = [
     (MemoryKind::Memfd, HugePages::Auto),
 ];
 
-/// Threads that make and drop pools at the same time keep their hands off each other's memory, huge pages missing or not:
-/// an address that one of them unmaps twice would be another one's by then.
+/// Threads that make and drop pools at the same time do not touch each other's memory, whether or not huge pages are
+/// missing: an address that one thread unmaps twice could belong to another thread by then.
 #[test]
 fn pools_that_are_made_at_the_same_time_do_not_touch_each_other() {
     let make = |thread: u8| {
@@ -125,7 +125,7 @@ fn locked_bytes() -> usize {
     line.trim().strip_suffix("kB").unwrap().trim().parse::<usize>().unwrap() * 1024
 }
 
-/// Runs the test of this name alone, in a process of its own; true there.
+/// Runs the test of this name alone, in a separate process; true in that process.
 fn is_alone(name: &str) -> bool {
     const ALONE: &str = "ROPEWALK_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -210,7 +210,7 @@ fn more_memory_than_there_are_addresses_is_an_error() {
     }
 }
 
-/// Here the kernel is a pipe and a plain `read`: what matters is which side has which bytes when.
+/// A pipe and a plain `read` represent the kernel: the test checks which side owns which bytes when.
 #[test]
 fn the_kernel_fills_a_posted_block_while_its_head_is_read() {
     let mut pool = Pool::new(config(MemoryKind::Anonymous, HugePages::Auto)).unwrap();
@@ -276,7 +276,7 @@ fn a_block_that_was_given_out_comes_home_with_its_only_slice_or_as_a_loan() {
     let mut pool = pool(64, 3);
     let blocks: Vec<u32> = std::iter::from_fn(|| pool.give_out()).collect();
     assert_eq!((blocks.len(), pool.available(Owner::SHARED)), (3, 0));
-    // SAFETY: each is given out, and is not written.
+    // SAFETY: each block is given out and is not written.
     let (first, second) = unsafe { (pool.filled(blocks[0], 0, 64), pool.filled(blocks[1], 60, 4)) };
     assert_eq!((first.len(), second.len()), (64, 4));
     assert_eq!(second.as_ptr().addr() - pool.address().as_ptr().addr(), blocks[1] as usize * 64 + 60);

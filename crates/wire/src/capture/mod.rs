@@ -1,4 +1,4 @@
-//! Captured network traffic: the files of packet analysers, and what their packets carry.
+//! Captured network traffic: the files of packet analysers, and the contents of their packets.
 //!
 //! ```text
 //!  file ──reader──> packets ──link──> IP packets ──traffic──> UDP datagrams            whole, also of several IP fragments
@@ -6,9 +6,10 @@
 //!                                     Linux cooked, raw IP    everything else, counted by name
 //! ```
 //! Layouts: pcap as in the IETF draft `draft-ietf-opsawg-pcap`, pcapng as in `draft-ietf-opsawg-pcapng`, link types as
-//! tcpdump.org lists them, IPv6 RFC 8200. Files of both byte orders, with micro- or nanoseconds or any other unit of time,
-//! of several sections and interfaces; unknown blocks are passed over. A parser of our own, because a capture is input like any
-//! other: nothing in it may panic or take memory without a bound, and packets are looked at where they lie.
+//! tcpdump.org lists them, IPv6 RFC 8200. Reads files of both byte orders, with micro- or nanoseconds or any other unit
+//! of time, of several sections and interfaces; unknown blocks are skipped. This is a parser of our own, because a
+//! capture is input like any other: nothing in it may panic or take memory without a bound, and packets are read in
+//! place.
 
 #[cfg(test)]
 mod tests;
@@ -21,13 +22,13 @@ pub use traffic::{
     network,
 };
 
-/// The largest block or record that is read. Larger ones are taken for damage.
+/// Maximum length of a block or record. Larger ones are treated as damage.
 pub const MOST_BLOCK_BYTES: usize = 16 << 20;
 
-/// The most interfaces of a section.
+/// Maximum number of interfaces of a section.
 pub const MOST_INTERFACES: usize = 1024;
 
-/// The order of the bytes of numbers, which the machine that captured chose.
+/// The byte order of numbers, chosen by the machine that captured.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum ByteOrder {
     Little,
@@ -35,32 +36,32 @@ enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The number of 16 bits at `at`, if it is there.
+    /// The 16-bit number at `at`, if present.
     fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
         let number = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Self::Little { u16::from_le_bytes(number) } else { u16::from_be_bytes(number) })
     }
 
-    /// The number of 32 bits at `at`, if it is there.
+    /// The 32-bit number at `at`, if present.
     fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
         let number = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Self::Little { u32::from_le_bytes(number) } else { u32::from_be_bytes(number) })
     }
 
-    /// The number of 64 bits at `at`, if it is there.
+    /// The 64-bit number at `at`, if present.
     fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
         let number = *bytes.get(at..)?.first_chunk()?;
         Some(if self == Self::Little { u64::from_le_bytes(number) } else { u64::from_be_bytes(number) })
     }
 }
 
-/// Why a capture, or a packet of it, cannot be read.
+/// An error in a capture, or in one of its packets.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file begins with something else.
+    /// The file begins with another magic number.
     #[error("neither pcap nor pcapng: the file begins with another number")]
     Magic,
-    /// The version is not known.
+    /// The version is unknown.
     #[error("version {0}.{1} of this kind of capture is not known")]
     Version(u16, u16),
     /// A block or record has an impossible length, so that the start of the next one is unknown.
@@ -69,10 +70,10 @@ pub enum CaptureError {
     /// A block or record is longer than [`MOST_BLOCK_BYTES`].
     #[error("a block states more than 16 MiB")]
     Oversize,
-    /// A packet says that it is longer than its block.
+    /// A packet states a length larger than its block.
     #[error("a packet is longer than its block")]
     Packet,
-    /// A packet is of an interface that was not described before.
+    /// A packet belongs to an interface that was not described before.
     #[error("a packet names an interface that the capture does not describe")]
     Interface,
     /// There are more interfaces than any machine has.
@@ -81,7 +82,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// The name under which reports count it.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Magic => "capture_magic",
@@ -95,55 +96,55 @@ impl CaptureError {
     }
 }
 
-/// A packet as it was captured.
+/// A captured packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// When it passed; `None` if the capture does not say.
+    /// Time of capture; `None` if the capture does not state it.
     pub time: Option<Utc>,
-    /// At which of the section's interfaces, from 0.
+    /// Index of the section's interface, from 0.
     pub interface: u32,
-    /// What its bytes begin with.
+    /// The link type, which determines the first header.
     pub link: LinkType,
-    /// The bytes that were kept.
+    /// The captured bytes.
     pub bytes: &'a [u8],
-    /// How many there were on the line.
+    /// Original number of bytes on the line.
     pub original_bytes: u32,
 }
 
 impl Packet<'_> {
-    /// Whether only its first bytes were kept.
+    /// Whether only its first bytes were captured.
     pub const fn is_cut(&self) -> bool {
         self.bytes.len() < self.original_bytes as usize
     }
 }
 
-/// What the remaining bytes begin with.
+/// The next element of a capture.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Found<'a> {
-    /// This many bytes are needed before more can be said.
+    /// At least this many bytes are needed to continue.
     Needs(usize),
     /// A packet.
     Packet {
-        /// Bytes that the caller may drop.
+        /// Number of bytes that the caller may drop.
         bytes: usize,
-        /// What they hold.
+        /// The packet in them.
         packet: Packet<'a>,
     },
     /// A header, a description, statistics, or a block of an unknown type.
     Other {
-        /// Bytes that the caller may drop.
+        /// Number of bytes that the caller may drop.
         bytes: usize,
     },
-    /// A block that contradicts itself, but ends where it says.
+    /// A block that contradicts itself, but whose end is known.
     Damaged {
-        /// Bytes that the caller may drop.
+        /// Number of bytes that the caller may drop.
         bytes: usize,
-        /// What is wrong.
+        /// The error.
         error: CaptureError,
     },
 }
 
-/// Reads a capture. The caller shows its bytes from the front, and drops what has been read.
+/// Reads a capture. The caller passes its bytes from the front, and drops those that have been read.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureReader {
     kind: Kind,
@@ -159,10 +160,10 @@ enum Kind {
 }
 
 impl CaptureReader {
-    /// Bytes that tell whether a file is a capture.
+    /// Number of bytes needed to recognise a capture.
     pub const MAGIC_BYTES: usize = 4;
 
-    /// A reader at a file's beginning.
+    /// Makes a reader for the beginning of a file.
     pub fn new() -> Self {
         Self::default()
     }
@@ -172,10 +173,10 @@ impl CaptureReader {
         first.first_chunk().is_some_and(|magic| is_magic(*magic) || order_and_unit(*magic).is_some())
     }
 
-    /// What `bytes` begin with: the rest of the file, as far as the caller has it.
+    /// Reads the next element at the front of `bytes`: the rest of the file, as far as the caller has it.
     ///
     /// # Errors
-    /// The start of the next packet can no longer be found.
+    /// If the start of the next packet can no longer be found.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Found<'a>, CaptureError> {
         match &mut self.kind {
             Kind::Pcap(file) => file.next(bytes),
@@ -211,16 +212,16 @@ const MICROSECONDS: u32 = 0xA1B2_C3D4;
 /// The magic number of files with nanoseconds.
 const NANOSECONDS: u32 = 0xA1B2_3C4D;
 
-/// What a header says.
+/// The contents of a file header.
 #[derive(Clone, Debug)]
 struct File {
     order: ByteOrder,
-    /// Nanoseconds of the second number of a time.
+    /// Nanoseconds per unit of the second number of a time.
     unit: i64,
     link: LinkType,
 }
 
-/// What a magic number says of byte order and unit of time.
+/// Returns the byte order and the unit of time of a magic number.
 fn order_and_unit(magic: [u8; 4]) -> Option<(ByteOrder, i64)> {
     let (little, big) = (u32::from_le_bytes(magic), u32::from_be_bytes(magic));
     let unit = |magic| match magic {
@@ -240,7 +241,7 @@ impl File {
         if half(4) != 2 {
             return Err(CaptureError::Version(half(4), half(6)));
         }
-        // The upper bits say how long a frame's checksum is, if frames were captured with one.
+        // The upper bits state the length of a frame's checksum, if frames were captured with one.
         let link = LinkType(order.u32(header, 20).unwrap_or_default() as u16);
         Ok(Self { order, unit, link })
     }
@@ -265,7 +266,7 @@ impl File {
     }
 }
 
-// Pcapng: blocks in sections; each section has a byte order and interfaces of its own.
+// Pcapng: blocks in sections; each section has its own byte order and interfaces.
 //
 // ```text
 //  block      type (u32) | length of the block (u32) | body, padded to 4 | the length again (u32)
@@ -285,16 +286,16 @@ const PACKET: u32 = 6;
 
 /// Bytes before a block's body.
 const HEAD_BYTES: usize = 8;
-/// Bytes around a block's body.
+/// Bytes before and behind a block's body.
 const AROUND_BYTES: usize = HEAD_BYTES + 4;
 /// Bytes of a packet's body before the packet.
 const PACKET_HEAD_BYTES: usize = 20;
 
-/// The unit of an interface's times, and how far they are from UTC.
+/// The options for the unit of an interface's times, and for their offset from UTC.
 const OPTION_UNIT: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
 
-/// What the capture has said about the section so far.
+/// The state of the section so far.
 #[derive(Clone, Debug)]
 struct Section {
     order: ByteOrder,
@@ -311,13 +312,13 @@ impl Default for Section {
 struct Interface {
     link: LinkType,
     longest: u32,
-    /// Ticks per second: a power of ten, or of two where the highest bit is set.
+    /// Ticks per second: a power of ten, or of two if the highest bit is set.
     unit: u8,
     /// Seconds to add to times.
     offset: i64,
 }
 
-/// Whether a block of this type begins a section: the same bytes in both orders.
+/// Whether a block of this type begins a section: its bytes are the same in both orders.
 const fn is_magic(magic: [u8; 4]) -> bool {
     u32::from_le_bytes(magic) == SECTION
 }
@@ -357,7 +358,7 @@ impl Section {
         }
     }
 
-    /// What a block holds; a packet, or nothing that is shown.
+    /// Parses the body of a block: a packet, or `None`.
     fn body<'a>(&mut self, kind: u32, body: &'a [u8]) -> Result<Option<Packet<'a>>, CaptureError> {
         match kind {
             SECTION => self.begin(body).map(|()| None),
@@ -378,7 +379,7 @@ impl Section {
     fn begin(&mut self, body: &[u8]) -> Result<(), CaptureError> {
         self.interfaces.clear();
         match (self.order.u16(body, 4), self.order.u16(body, 6)) {
-            // 1.2 was written by some programs, and is the same.
+            // 1.2 was written by some programs, and means the same.
             (Some(1), Some(_)) => Ok(()),
             (Some(major), Some(minor)) => Err(CaptureError::Version(major, minor)),
             _ => Err(CaptureError::Length),
@@ -420,7 +421,7 @@ impl Section {
     fn simple_packet<'a>(&self, body: &'a [u8]) -> Result<Packet<'a>, CaptureError> {
         let interface = self.interfaces.first().ok_or(CaptureError::Interface)?;
         let original_bytes = self.order.u32(body, 0).ok_or(CaptureError::Packet)?;
-        // 0 says that packets are kept whole.
+        // 0 means that packets are kept whole.
         let longest = if interface.longest == 0 { u32::MAX } else { interface.longest };
         let kept = original_bytes.min(longest) as usize;
         let bytes = body.get(4..).and_then(|packet| packet.get(..kept)).ok_or(CaptureError::Packet)?;
@@ -429,7 +430,7 @@ impl Section {
 }
 
 impl Interface {
-    /// When it was, so many ticks after 1970 began. What no number of 64 bits holds is the last time that one does.
+    /// Converts ticks since the beginning of 1970 to a time. Times beyond 64 bits become the last possible one.
     fn time(&self, ticks: u64) -> Utc {
         const NANOSECONDS: u128 = 1_000_000_000;
         let exponent = u32::from(self.unit & 0x7F);
@@ -445,12 +446,12 @@ impl Interface {
     }
 }
 
-/// A number that is always there.
+/// Appends a 32-bit number.
 fn put(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// A block of this type around a body.
+/// Appends a block of this type with a body.
 fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     put(out, kind);
@@ -462,12 +463,12 @@ fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     put(out, length);
 }
 
-/// Appends what a capture begins with: a section with one interface, which keeps packets whole.
+/// Appends the beginning of a capture: a section with one interface, which keeps packets whole.
 pub fn encode_interface(link: LinkType, out: &mut Vec<u8>) {
     block(0x0A0D_0D0A, out, |out| {
         put(out, 0x1A2B_3C4D);
         put(out, 1);
-        // The section's length: not said, so that packets can be added.
+        // The section's length: not stated, so that packets can be added.
         out.extend_from_slice(&u64::MAX.to_le_bytes());
     });
     block(1, out, |out| {

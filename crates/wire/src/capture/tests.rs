@@ -1,4 +1,4 @@
-//! Captures of both kinds and orders, what lies between link and datagram, and damage.
+//! Captures of both kinds and orders, the headers between link and datagram, and damage.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
@@ -43,7 +43,7 @@ fn ethernet(vlan: Option<u16>, ip: &[u8]) -> Vec<u8> {
     [&[2; 6][..], &[4; 6], &tag, &[8, 0], ip].concat()
 }
 
-/// A datagram as it lies on a cable.
+/// A datagram in an Ethernet frame.
 fn frame(payload: &[u8]) -> Vec<u8> {
     ethernet(None, &ipv4(UDP_PROTOCOL, &udp(payload), |_| {}))
 }
@@ -52,7 +52,7 @@ fn packet(link: LinkType, bytes: &[u8]) -> Packet<'_> {
     Packet { time: None, interface: 0, link, bytes, original_bytes: bytes.len() as u32 }
 }
 
-/// What a reader made of a file: packets with their times, and everything that went wrong.
+/// The result of reading a file: packets with their times, and all errors.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     packets: Vec<(Option<i64>, u16, Vec<u8>)>,
@@ -61,7 +61,7 @@ struct Read {
     left: usize,
 }
 
-/// Reads a file of which `step` bytes more are there each time that the reader asks.
+/// Reads a file of which `step` more bytes are available at each request of the reader.
 fn read(file: &[u8], step: usize) -> Read {
     let (mut reader, mut read, mut at, mut there) = (CaptureReader::new(), Read::default(), 0, 0);
     loop {
@@ -95,7 +95,7 @@ fn read(file: &[u8], step: usize) -> Read {
     read
 }
 
-/// A capture of ours with these packets, a microsecond apart.
+/// A capture with these packets, a microsecond apart, written by the encoder.
 fn written(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     encode_interface(LinkType::ETHERNET, &mut file);
@@ -105,7 +105,7 @@ fn written(packets: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// Numbers in an order of bytes.
+/// Writes numbers in one byte order.
 struct Numbers {
     is_big: bool,
     out: Vec<u8>,
@@ -143,7 +143,7 @@ impl Numbers {
         self.block(0x0A0D_0D0A, |body| body.u32(0x1A2B_3C4D).u16(1).u16(0).u32(u32::MAX).u32(u32::MAX))
     }
 
-    /// An interface with an option of so many bytes.
+    /// An interface with one option.
     fn interface(self, link: u16, longest: u32, option: u16, value: &[u8]) -> Self {
         self.block(1, |body| {
             let mut padded = value.to_vec();
@@ -384,7 +384,7 @@ fn ipv6(kind: u8, rest: &[u8]) -> Vec<u8> {
     ip
 }
 
-/// An extension header that leads to another, with so many bytes.
+/// An extension header of `bytes` bytes that leads to another header.
 fn extension(next: u8, bytes: usize, units: u8) -> Vec<u8> {
     let mut header = vec![0; bytes];
     header[..2].copy_from_slice(&[next, units]);
@@ -480,7 +480,7 @@ fn other_packets_than_datagrams_are_distinguished() {
     assert!(matches!(other, Carried::Other(ip) if ip.payload == b"multi-event packet"), "{other:?}");
 }
 
-/// Captures on the sending host see packets before the network card has filled in what it computes.
+/// A capture on the sending host contains packets before the network card has filled in its fields.
 #[test]
 fn what_the_network_card_computes_may_be_zero_in_a_capture() {
     let right = ipv4(UDP_PROTOCOL, &udp(b"x"), |_| {});
@@ -501,7 +501,7 @@ fn what_the_network_card_computes_may_be_zero_in_a_capture() {
     assert_eq!(aside(LinkType::RAW, &changed(10, &[0xFF, 0xFF])), Aside::Malformed);
 }
 
-/// The IP fragments of a datagram, each of so many bytes.
+/// The IP fragments of a datagram, each of `step` bytes.
 fn parts(payload: &[u8], step: usize, identification: u16) -> Vec<Vec<u8>> {
     let datagram = udp(payload);
     let parts = datagram.chunks(step).enumerate().map(|(index, chunk)| {
@@ -528,7 +528,7 @@ fn a_datagram_of_several_parts_is_put_together_in_any_order() {
             assert_eq!(traffic.accept(&packet(LinkType::RAW, part)), Carried::Aside(Aside::Part));
             assert_eq!(traffic.accept(&packet(LinkType::RAW, other)), Carried::Aside(Aside::Part));
         }
-        // One that came twice changes nothing.
+        // A duplicate changes nothing.
         assert_eq!(traffic.accept(&packet(LinkType::RAW, &forwards[0])), Carried::Aside(Aside::Part));
         assert_eq!(payload_of(&mut traffic, &packet(LinkType::RAW, &forwards[3])), payload);
         assert_eq!(traffic.unfinished_datagrams(), 1);
@@ -545,7 +545,7 @@ fn parts_that_never_become_whole_take_bounded_memory() {
     assert_eq!(traffic.unfinished_datagrams(), 1000);
 }
 
-/// What a stream carried: the pieces, and how much of it was lost.
+/// The bytes of a stream, and the number of lost bytes.
 fn stream(segments: &[(u32, u8, &[u8])]) -> (Vec<u8>, u64) {
     let (mut traffic, mut streams, mut out, mut lost) = (Traffic::new(), Streams::new(), Vec::new(), 0);
     let mut stretches = Stretches::default();
@@ -608,7 +608,7 @@ fn segments_that_were_sent_again_or_overtaken_are_no_holes() {
         vec![at(0, 100), at(150, 200), at(100, 150), at(200, 256)],
         vec![at(0, 100), at(150, 200), at(200, 256), at(90, 160)],
         vec![at(0, 100), at(0, 100), at(50, 120), at(110, 256)],
-        // Sent again in larger pieces, and once more when all had come.
+        // Sent again in larger pieces, and once more after all had arrived.
         vec![at(0, 10), at(20, 30), at(40, 50), at(10, 256), at(20, 30)],
     ] {
         assert_eq!(stream(&[vec![(0, 2, &b""[..])], order].concat()), (sent.clone(), 0));

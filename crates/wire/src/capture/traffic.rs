@@ -1,5 +1,5 @@
-//! Contents of captured packets: from the link's header to the IP packet, IP fragments put together to datagrams, and the bytes of
-//! TCP connections in order. Everything else is counted by name.
+//! Contents of captured packets: from the link's header to the IP packet, datagrams reassembled from IP fragments, and
+//! the bytes of TCP connections in order. Everything else is counted by name.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, HashMap};
@@ -11,29 +11,29 @@ use etherparse::{IpNumber, Ipv6FragmentHeaderSlice, Ipv6Header, Ipv6HeaderSlice,
 /// A UDP datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
-    /// Whence it comes.
+    /// The sender.
     pub source: SocketAddr,
-    /// Where it goes.
+    /// The receiver.
     pub destination: SocketAddr,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
-/// What a packet carries.
+/// The contents of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Carried<'a> {
-    /// A whole datagram; the last part of one, where it came in several.
+    /// A whole datagram, or the last fragment of one.
     Datagram(Datagram<'a>),
     /// A segment of TCP.
     Segment(Segment<'a>),
-    /// Another protocol straight in IP, as multi-event packets use.
+    /// Another protocol directly in IP, as multi-event packets use.
     Other(IpPacket<'a>),
-    /// Nothing that a source sent.
+    /// Not a source's data.
     Aside(Aside),
 }
 
 impl Carried<'_> {
-    /// The port that it went to, where it has one.
+    /// The destination port, if it has one.
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Datagram(datagram) => Some(datagram.destination.port()),
@@ -43,20 +43,20 @@ impl Carried<'_> {
     }
 }
 
-/// Packets that are none of a source.
+/// Packets that are not data of a source.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Aside {
-    /// A complaint, which quotes the packet that it is about, or an echo.
+    /// An error message, which quotes the packet that it refers to, or an echo.
     Icmp,
-    /// A part of a datagram whose other parts are still to come.
+    /// A fragment of a datagram whose other fragments have not all arrived.
     Part,
-    /// No IP packet: ARP and its like.
+    /// No IP packet, for example ARP.
     NoIp,
-    /// The capture kept its first bytes only.
+    /// Only its first bytes were captured.
     Cut,
     /// Its lengths or checksums are wrong.
     Malformed,
-    /// It came over a link that is not known here.
+    /// Its link type is unknown.
     UnknownLink,
 }
 
@@ -64,10 +64,10 @@ impl Aside {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Icmp, Self::Part, Self::NoIp, Self::Cut, Self::Malformed, Self::UnknownLink];
 
-    /// Unreadable packets that may have come from a source.
+    /// Unreadable packets that may be from a source.
     pub const UNREADABLE: [Self; 2] = [Self::Cut, Self::Malformed];
 
-    /// The name under which reports count it.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Icmp => "icmp",
@@ -80,19 +80,19 @@ impl Aside {
     }
 }
 
-/// Takes the packets of a capture in their order.
+/// Processes the packets of a capture in order.
 #[derive(Debug, Default)]
 pub struct Traffic {
     reassembly: Reassembly,
 }
 
 impl Traffic {
-    /// Nothing has passed yet.
+    /// Makes the state before the first packet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What a packet carries. A datagram of several IP fragments comes with the last of them.
+    /// Returns the contents of a packet. A datagram of several IP fragments is returned with the last of them.
     pub fn accept<'a>(&'a mut self, packet: &Packet<'a>) -> Carried<'a> {
         let ip = match network(packet.link, packet.bytes) {
             Network::Ip(ip) => ip,
@@ -113,7 +113,7 @@ impl Traffic {
         whole.and_then(carried).unwrap_or(Carried::Aside(wrong))
     }
 
-    /// Datagrams of which some IP fragments came and others did not.
+    /// Number of datagrams of which some IP fragments are missing.
     pub fn unfinished_datagrams(&self) -> u64 {
         self.reassembly.unfinished()
     }
@@ -128,7 +128,7 @@ fn carried(ip: IpPacket<'_>) -> Result<Carried<'_>, InternetError> {
     }
 }
 
-/// Network cards that cut datagrams into packets leave a length of 0 to captures at the sender: it means all bytes.
+/// Network cards that cut datagrams into packets leave a length of 0 in captures at the sender: it means all bytes.
 fn datagram(source: IpAddr, destination: IpAddr, bytes: &[u8]) -> Result<Datagram<'_>, InternetError> {
     let datagram = UdpSlice::from_slice(bytes).map_err(|_| InternetError::Length)?;
     let source = SocketAddr::new(source, datagram.source_port());
@@ -136,7 +136,7 @@ fn datagram(source: IpAddr, destination: IpAddr, bytes: &[u8]) -> Result<Datagra
     Ok(Datagram { source, destination, payload: datagram.payload() })
 }
 
-/// What a packet's bytes begin with, by the number in the capture.
+/// The number of a link type in a capture, which determines the first header of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkType(pub u16);
 
@@ -145,24 +145,24 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// Ethernet, without its checksum.
     pub const ETHERNET: Self = Self(1);
-    /// IP, without anything before it.
+    /// IP, without a link header.
     pub const RAW: Self = Self(101);
     /// A loopback of OpenBSD: as [`LinkType::NULL`].
     pub const LOOP: Self = Self(108);
     /// All packets that Linux captured at the "any" interface: 16 bytes, the last two as in Ethernet.
     pub const LINUX_COOKED: Self = Self(113);
-    /// IPv4, without anything before it.
+    /// IPv4, without a link header.
     pub const IPV4: Self = Self(228);
-    /// IPv6, without anything before it.
+    /// IPv6, without a link header.
     pub const IPV6: Self = Self(229);
-    /// The second version of Linux' own: 20 bytes, the first two as in Ethernet.
+    /// The second version of Linux's own header: 20 bytes, the first two as in Ethernet.
     pub const LINUX_COOKED_2: Self = Self(276);
 
-    /// The number under which some systems write [`LinkType::RAW`].
+    /// The numbers that some systems use for [`LinkType::RAW`].
     const OTHER_RAW: [Self; 2] = [Self(12), Self(14)];
 }
 
-/// What follows the link's header.
+/// The contents behind the link's header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Network<'a> {
     /// An IPv4 or IPv6 packet, perhaps with padding behind it.
@@ -175,13 +175,13 @@ pub enum Network<'a> {
     UnknownLink,
 }
 
-/// A VLAN's tag; that of a provider's network, which stands before it (IEEE 802.1ad); the older one of some switches.
+/// The tag of a VLAN; that of a provider's network, which precedes it (IEEE 802.1ad); the older one of some switches.
 const TAGS: [EtherType; 3] =
     [ether_type::VLAN_TAGGED_FRAME, ether_type::PROVIDER_BRIDGING, ether_type::VLAN_DOUBLE_TAGGED_FRAME];
-/// The most tags that a frame may have.
+/// Maximum number of tags of a frame.
 const MOST_TAGS: usize = 4;
 
-/// Goes behind the link's header.
+/// Skips the link's header.
 pub fn network(link: LinkType, packet: &[u8]) -> Network<'_> {
     match link {
         LinkType::ETHERNET => behind(packet, Ethernet2Header::LEN - 2, Ethernet2Header::LEN),
@@ -194,7 +194,7 @@ pub fn network(link: LinkType, packet: &[u8]) -> Network<'_> {
     }
 }
 
-/// The packet at `payload`, whose Ethernet type is at `kind`. Skips VLAN tags, [`MOST_TAGS`] at most.
+/// The packet at `payload`, whose Ethernet type is at `kind`. Skips at most [`MOST_TAGS`] VLAN tags.
 fn behind(packet: &[u8], kind: usize, mut payload: usize) -> Network<'_> {
     let number = |at: usize| packet.get(at..)?.first_chunk().map(|number| EtherType(u16::from_be_bytes(*number)));
     let Some(mut ether_type) = number(kind) else { return Network::Short };
@@ -212,40 +212,40 @@ fn behind(packet: &[u8], kind: usize, mut payload: usize) -> Network<'_> {
     }
 }
 
-/// The most headers between an IPv6 header and what the packet carries.
+/// Maximum number of headers between an IPv6 header and the packet's payload.
 const MOST_EXTENSIONS: usize = 8;
 
-/// Which part of a datagram a packet is.
+/// A packet's place in a fragmented datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
-    /// Says which parts belong together.
+    /// Identifies the datagram.
     pub identification: u32,
-    /// Where it belongs, in bytes.
+    /// Offset in the datagram, in bytes.
     pub offset: u16,
-    /// There are parts behind it.
+    /// Whether fragments follow.
     pub has_more: bool,
 }
 
-/// A view of a packet whose lengths are right.
+/// A view of a packet whose lengths were checked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct IpPacket<'a> {
     /// The sender's address.
     pub source: IpAddr,
     /// The destination's address.
     pub destination: IpAddr,
-    /// What it carries: 6 TCP, 17 UDP.
+    /// The protocol of the payload: 6 TCP, 17 UDP.
     pub protocol: u8,
-    /// Which part it is; `None` for a whole one.
+    /// The fragment's place; `None` for a whole packet.
     pub part: Option<Part>,
-    /// What it carries, without padding.
+    /// The payload, without padding.
     pub payload: &'a [u8],
 }
 
 impl<'a> IpPacket<'a> {
-    /// Looks at a packet of either version, which may have padding behind it.
+    /// Parses a packet of either version, which may have padding behind it.
     ///
     /// # Errors
-    /// Where it ends too soon, or its lengths or the checksum of its header are wrong.
+    /// If it ends too soon, or its lengths or the checksum of its header are wrong.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, InternetError> {
         match bytes.first().map(|first| first >> 4) {
             None => Err(InternetError::Short),
@@ -277,7 +277,7 @@ impl<'a> IpPacket<'a> {
         Ok(Self { source, destination, protocol, part, payload })
     }
 
-    /// The packet that this part's datagram makes: what was put together may begin with extension headers.
+    /// The packet of the reassembled datagram, whose payload may begin with extension headers.
     pub(super) fn whole(self, payload: &[u8]) -> Result<IpPacket<'_>, InternetError> {
         let (protocol, payload, part) = match self.source {
             IpAddr::V4(_) => (self.protocol, payload, None),
@@ -290,7 +290,8 @@ impl<'a> IpPacket<'a> {
     }
 }
 
-/// Passes over the extension headers of IPv6, up to that of a part: what the packet carries, and which part it is.
+/// Skips the extension headers of IPv6, up to that of a fragment. Returns the protocol, the payload and the fragment's
+/// place.
 fn behind_extensions(protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Option<Part>), InternetError> {
     let mut protocol = IpNumber(protocol);
     for _ in 0..=MOST_EXTENSIONS {
@@ -299,7 +300,7 @@ fn behind_extensions(protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Opt
         }
         let behind = Ipv6Header::skip_header_extension_in_slice(payload, protocol);
         let (next, rest) = behind.map_err(|_| InternetError::Short)?;
-        // A header that says "the only part" is a whole packet (RFC 6946).
+        // A fragment header that describes the only fragment means a whole packet (RFC 6946).
         if protocol == ip_number::IPV6_FRAG
             && let Ok(header) = Ipv6FragmentHeaderSlice::from_slice(payload)
             && header.is_fragmenting_payload()
@@ -313,20 +314,20 @@ fn behind_extensions(protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Opt
     Err(InternetError::Length)
 }
 
-/// Datagrams that are put together at the same time; the oldest gives way.
+/// Maximum number of datagrams in reassembly; the oldest one is dropped.
 const MOST_OPEN: usize = 64;
 /// The longest datagram.
 const MOST_BYTES: usize = 0xFFFF;
 
-/// What the parts of a datagram have in common.
+/// The identity of a datagram: addresses, protocol and identification.
 type Whose = (IpAddr, IpAddr, u8, u32);
 
-/// Datagrams of which some parts have come.
+/// Datagrams of which some fragments have arrived.
 #[derive(Debug, Default)]
 struct Reassembly {
-    /// In the order of their first parts.
+    /// In the order of their first fragments.
     open: Vec<Open>,
-    /// The datagram that became whole last.
+    /// The last completed datagram.
     whole: Vec<u8>,
     given_up: u64,
 }
@@ -335,14 +336,14 @@ struct Reassembly {
 struct Open {
     whose: Whose,
     bytes: Vec<u8>,
-    /// The ranges that have come, in order; they do not touch each other: at most one for each 8 bytes.
+    /// The ranges that have arrived, in order, none adjacent to another: at most one for each 8 bytes.
     come: Vec<(usize, usize)>,
-    /// How long it is, as soon as its last part has come.
+    /// Its length, once its last fragment has arrived.
     length: Option<usize>,
 }
 
 impl Reassembly {
-    /// Takes a part. The datagram, where this was its last missing part.
+    /// Takes a fragment. Returns the datagram if this was its last missing fragment.
     pub(super) fn accept(&mut self, packet: &IpPacket<'_>, part: Part) -> Option<&[u8]> {
         let whose = (packet.source, packet.destination, packet.protocol, part.identification);
         let start = usize::from(part.offset);
@@ -376,7 +377,7 @@ impl Reassembly {
         self.open.len() - 1
     }
 
-    /// Datagrams of which parts did not come, including the ones that still wait for parts.
+    /// Number of datagrams with missing fragments, including those still in reassembly.
     pub(super) fn unfinished(&self) -> u64 {
         self.given_up + self.open.len() as u64
     }
@@ -401,35 +402,35 @@ impl Open {
     }
 }
 
-/// Directions of connections that are followed.
+/// Maximum number of followed directions of connections.
 const MOST_STREAMS: usize = 1024;
-/// Bytes of one direction that wait for others before them. Then those are taken for lost.
+/// Maximum bytes of one direction that wait for missing bytes before them. Beyond it those are counted as lost.
 const MOST_WAITING_BYTES: usize = 16 << 20;
-/// Segments of one direction that wait so.
+/// Maximum number of waiting segments of one direction.
 const MOST_WAITING: usize = 16_384;
 
 /// A TCP segment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Segment<'a> {
-    /// Whence it comes.
+    /// The sender.
     pub source: SocketAddr,
-    /// Where it goes.
+    /// The receiver.
     pub destination: SocketAddr,
-    /// The number of its first byte.
+    /// The sequence number of its first byte.
     pub sequence: u32,
-    /// The connection begins with it.
+    /// Whether the connection begins with it.
     pub begins: bool,
-    /// The connection ends with it.
+    /// Whether the connection ends with it.
     pub ends: bool,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Looks at what an IP packet carries.
+    /// Parses the payload of an IP packet.
     ///
     /// # Errors
-    /// Where it ends within its header.
+    /// If it ends within its header.
     pub(super) fn parse(source: IpAddr, destination: IpAddr, bytes: &'a [u8]) -> Result<Self, InternetError> {
         let segment = TcpSlice::from_slice(bytes).map_err(|_| InternetError::HeaderLength)?;
         Ok(Self {
@@ -446,15 +447,15 @@ impl<'a> Segment<'a> {
 /// A stretch of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamPiece {
-    /// Bytes before these that the capture does not have.
+    /// Number of missing bytes before these.
     pub lost_bytes: u64,
-    /// A new connection begins with these bytes.
+    /// Whether a new connection begins with these bytes.
     pub begins: bool,
-    /// How many they are.
+    /// Number of bytes.
     pub bytes: usize,
 }
 
-/// What follows in a stream, stretch by stretch.
+/// The next bytes of a stream, in stretches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stretches {
     bytes: Vec<u8>,
@@ -462,13 +463,13 @@ pub struct Stretches {
 }
 
 impl Stretches {
-    /// Forgets all of it.
+    /// Clears all stretches.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.pieces.clear();
     }
 
-    /// Each stretch with its bytes. One without bytes is the begin of a connection.
+    /// Each stretch with its bytes. A stretch without bytes is the beginning of a connection.
     pub fn iter(&self) -> impl Iterator<Item = (StreamPiece, &[u8])> {
         let mut at = 0;
         self.pieces.iter().map(move |piece| {
@@ -487,38 +488,38 @@ impl Stretches {
     }
 }
 
-/// Every direction of every connection.
+/// All directions of all connections.
 #[derive(Debug, Default)]
 pub struct Streams {
     streams: HashMap<(SocketAddr, SocketAddr), Stream>,
-    /// How many there were before.
+    /// Number of earlier streams.
     number: u64,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// Which one it is, in the order in which they began.
+    /// Its number, in the order of their beginnings.
     number: u64,
-    /// The number of the next byte, counted on beyond 32 bits.
+    /// The number of the next byte, extended beyond 32 bits.
     next: u64,
-    /// Segments that came too soon, by the number of their first byte.
+    /// Segments that arrived too early, by the number of their first byte.
     waiting: BTreeMap<u64, Vec<u8>>,
     waiting_bytes: usize,
 }
 
 impl Streams {
-    /// No connection was seen yet.
+    /// Makes the state before the first connection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a segment, and appends to `out` what follows in its stream: nothing, where bytes before it are missing.
-    /// False where there are more connections than are followed.
+    /// Takes a segment, and appends to `out` the next bytes of its stream: none if bytes before it are missing. False
+    /// if there are more connections than are followed.
     pub fn accept(&mut self, segment: &Segment<'_>, out: &mut Stretches) -> bool {
         let whose = (segment.source, segment.destination);
         let known = self.streams.get_mut(&whose);
         let is_new = match known {
-            // The same one comes again when the other side did not hear of it.
+            // The same segment is sent again if the other side did not receive it.
             Some(stream) => segment.begins && !stream.begins_with(segment),
             None => true,
         };
@@ -541,7 +542,7 @@ impl Streams {
         true
     }
 
-    /// No more segments come: gives what still waits, of each stream what follows behind the bytes that are missing.
+    /// Ends all streams: passes on the waiting bytes of each stream, behind the missing ones.
     pub fn end(&mut self, give: &mut dyn FnMut((SocketAddr, SocketAddr), &Stretches)) {
         let mut left: Vec<_> = self.streams.drain().filter(|(_, stream)| !stream.waiting.is_empty()).collect();
         left.sort_by_key(|(_, stream)| stream.number);
@@ -555,22 +556,23 @@ impl Streams {
 
 impl Stream {
     fn new(segment: &Segment<'_>, number: u64) -> Self {
-        // The first byte of a connection has the number behind that of its first segment; room is left for such as came before it.
+        // The first byte of a connection has the number after that of its first segment; room is left for earlier
+        // bytes.
         let next = (1 << 32) + u64::from(segment.sequence) + u64::from(segment.begins);
         Self { number, next, ..Self::default() }
     }
 
-    /// The number of a byte, counted on beyond 32 bits: the nearest to what comes next.
+    /// The number of a byte, extended beyond 32 bits: the one nearest to the next byte.
     const fn place(&self, sequence: u32) -> u64 {
         self.next.wrapping_add_signed(sequence.wrapping_sub(self.next as u32) as i32 as i64)
     }
 
-    /// Whether this is the first segment of this stream once more.
+    /// Whether this is the first segment of this stream again.
     const fn begins_with(&self, segment: &Segment<'_>) -> bool {
         self.place(segment.sequence.wrapping_add(1)) == self.next
     }
 
-    /// Appends what follows; what comes too soon waits. When too much waits, the bytes before it are taken for lost.
+    /// Appends the next bytes; early segments wait. If too much waits, the bytes before it are counted as lost.
     fn accept(&mut self, segment: &Segment<'_>, out: &mut Stretches) {
         let place = self.place(segment.sequence.wrapping_add(segment.begins.into()));
         if place <= self.next {
@@ -588,7 +590,7 @@ impl Stream {
         }
     }
 
-    /// Takes what is missing for lost, and appends what follows.
+    /// Counts the missing bytes as lost, and appends the bytes behind them.
     fn pass_over(&mut self, out: &mut Stretches) {
         let Some((place, payload)) = self.waiting.pop_first() else { return };
         let lost = place - self.next;
@@ -604,7 +606,7 @@ impl Stream {
         }
     }
 
-    /// Appends what of a segment was not there yet; none of its bytes lie behind the next one.
+    /// Appends the new bytes of a segment, none of which lie behind the next expected one.
     fn append(&mut self, place: u64, payload: &[u8], lost: u64, out: &mut Stretches) {
         let new = payload.get((self.next - place) as usize..).unwrap_or_default();
         if !new.is_empty() {

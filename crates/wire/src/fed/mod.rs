@@ -6,12 +6,12 @@
 //! payload |  any number of 64-bit words                                                     |
 //! trailer |   0xA   |        |   length (24)    | CRC (16)   |  status 8-11 |  TTS  |more|   |
 //! ```
-//! All words are little-endian. The length counts 64-bit words, header and trailer included; it stands at the end
-//! only, so that a stream of bare fragments cannot be cut as it arrives: see [`ferol`](crate::ferol) for streams
-//! and [`split_file`] for files. Interior words may look like headers and trailers.
+//! All words are little-endian. The length counts 64-bit words, header and trailer included. It is only stated at the
+//! end, so a stream of bare fragments cannot be cut as it arrives: see [`ferol`](crate::ferol) for streams and
+//! [`split_file`] for files. Interior words may look like headers and trailers.
 //!
-//! The CRC covers the whole fragment, its own field and three bits that the link may set later taken as zero. It is
-//! checked over one slice ([`Fragment::check_crc`]) or over pieces ([`Ends::check_crc`]), since a fragment can be
+//! The CRC covers the whole fragment, with its own field and three bits that the link may set later taken as zero. It
+//! is checked over one slice ([`Fragment::check_crc`]) or over pieces ([`Ends::check_crc`]), since a fragment can be
 //! larger than a pool block.
 
 #[cfg(test)]
@@ -31,22 +31,22 @@ pub const MIN_BYTES: usize = 2 * WORD_BYTES;
 /// The largest fragment in bytes: the length field has 24 bits.
 pub const MAX_BYTES: usize = ((1 << 24) - 1) * WORD_BYTES;
 
-/// What is wrong with a FED fragment.
+/// An error in a FED fragment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FedError {
-    /// Shorter than a header and a trailer, longer than the length field can say, or no whole number of words.
+    /// Shorter than a header and a trailer, longer than the length field allows, or no whole number of words.
     #[error("the fragment's size is not that of a FED fragment")]
     Size,
     /// The first word is no header.
     #[error("the first word is no FED header")]
     Header,
-    /// The last word is no trailer, or it announces another one behind it.
+    /// The last word is no trailer, or it announces another trailer behind it.
     #[error("the last word is no FED trailer")]
     Trailer,
-    /// The trailer's length is not the fragment's.
+    /// The trailer's length differs from the fragment's.
     #[error("the trailer states another length")]
     Length,
-    /// The header's source is not the expected one.
+    /// The header's source differs from the expected one.
     #[error("the header names another source")]
     Source,
     /// The trailer's CRC does not match the bytes.
@@ -55,7 +55,7 @@ pub enum FedError {
 }
 
 impl FedError {
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         match self {
             Self::Size | Self::Header | Self::Trailer => Cause::Malformed,
@@ -71,7 +71,7 @@ const fn field(word: u64, low: u32, width: u32) -> u64 {
     word >> low & ((1 << width) - 1)
 }
 
-/// The word with the bits `low .. low + width` replaced; what does not fit of `value` is cut off.
+/// The word with the bits `low .. low + width` replaced; excess bits of `value` are cut off.
 const fn with_field(word: u64, low: u32, width: u32, value: u64) -> u64 {
     let mask = ((1 << width) - 1) << low;
     word & !mask | value << low & mask
@@ -96,7 +96,7 @@ impl Header {
     /// The header in the first bytes of a fragment.
     ///
     /// # Errors
-    /// [`FedError::Header`] where the highest four bits are not 5.
+    /// [`FedError::Header`] if the highest four bits are not 5.
     pub const fn parse(bytes: [u8; 8]) -> Result<Self, FedError> {
         let word = u64::from_le_bytes(bytes);
         if word >> 60 == Self::NIBBLE { Ok(Self(word)) } else { Err(FedError::Header) }
@@ -112,7 +112,7 @@ impl Header {
         self.0
     }
 
-    /// Whose fragment it is (12 bits, the FED id).
+    /// The source (12 bits, the FED id).
     pub const fn source(self) -> SourceId {
         SourceId(field(self.0, 8, 12) as u32)
     }
@@ -160,9 +160,9 @@ impl Default for Trailer {
 
 impl Trailer {
     const NIBBLE: u64 = 0xA;
-    /// Where the two bytes of the CRC begin.
+    /// Offset of the two bytes of the CRC.
     const CRC_BYTE: usize = 2;
-    /// What the CRC does not cover: itself, and the bits 2, 14 and 15 that the link sets on its own.
+    /// The bits that the CRC does not cover: its own field, and the bits 2, 14 and 15 that the link sets by itself.
     const OUTSIDE_CRC: u64 = 0xFFFF_C004;
 
     /// A trailer of length 0, status 0 and TTS state 0, without CRC: [`encode`] fills in the rest.
@@ -173,7 +173,7 @@ impl Trailer {
     /// The trailer in the last bytes of a fragment.
     ///
     /// # Errors
-    /// [`FedError::Trailer`] where the highest four bits are not 0xA.
+    /// [`FedError::Trailer`] if the highest four bits are not 0xA.
     pub const fn parse(bytes: [u8; 8]) -> Result<Self, FedError> {
         let word = u64::from_le_bytes(bytes);
         if word >> 60 == Self::NIBBLE { Ok(Self(word)) } else { Err(FedError::Trailer) }
@@ -224,19 +224,21 @@ impl Trailer {
         Self(with_field(self.0, 16, 16, crc as u64))
     }
 
-    /// Whether the CRC is right for a fragment that gave `crc` over all of its bytes, this trailer as it is included.
+    /// Whether the trailer has the right CRC, given the CRC `crc` over all bytes of the fragment including this
+    /// trailer.
     fn matches(self, crc: Crc16) -> bool {
         self.covered(crc) == self.crc()
     }
 
-    /// The CRC that a fragment should have that gave `crc` over all of its bytes: what the CRC does not cover is
-    /// taken out afterwards, so that the whole fragment is read in one go.
+    /// Returns the CRC that a fragment should have, given the CRC `crc` over all of its bytes. The bits that the CRC
+    /// does not cover are taken out afterwards, so that the whole fragment is read in one pass.
     pub fn covered(self, crc: Crc16) -> u16 {
         crc.value() ^ crc16_of_change(self.0 & Self::OUTSIDE_CRC)
     }
 }
 
-/// The first and the last word of a fragment whose size is known: what can be checked without touching the payload.
+/// The first and the last word of a fragment whose size is known: the parts that can be checked without reading the
+/// payload.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Ends {
     header: Header,
@@ -275,19 +277,19 @@ impl Ends {
         self.trailer.length_in_words() as usize * WORD_BYTES
     }
 
-    /// Checks whose fragment it is.
+    /// Checks the source of the fragment.
     ///
     /// # Errors
-    /// [`FedError::Source`] where the header names another source than `expected`.
+    /// [`FedError::Source`] if the header has another source than `expected`.
     pub fn check_source(&self, expected: SourceId) -> Result<(), FedError> {
         if self.header.source() == expected { Ok(()) } else { Err(FedError::Source) }
     }
 
-    /// Checks the CRC over the whole fragment in pieces of any size (header and trailer included), in their order.
+    /// Checks the CRC over the whole fragment in pieces of any size (header and trailer included), in order.
     ///
     /// # Errors
-    /// [`FedError::Length`] where the pieces are not as long as the fragment, [`FedError::Crc`] where their CRC is
-    /// not the trailer's.
+    /// [`FedError::Length`] if the pieces are not as long as the fragment, [`FedError::Crc`] if their CRC differs from
+    /// the trailer's.
     pub fn check_crc<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(), FedError> {
         let mut crc = Crc16::new();
         let mut total = 0;
@@ -302,7 +304,7 @@ impl Ends {
     }
 }
 
-/// A view over the bytes of a whole fragment whose first and last word and length were checked, its CRC not yet.
+/// A view of a whole fragment whose first and last word and length were checked, but not its CRC.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
     bytes: &'a [u8],
@@ -346,7 +348,7 @@ impl<'a> Fragment<'a> {
         &self.bytes[WORD_BYTES..self.bytes.len() - WORD_BYTES]
     }
 
-    /// Checks whose fragment it is.
+    /// Checks the source of the fragment.
     ///
     /// # Errors
     /// [`FedError::Source`].
@@ -362,13 +364,13 @@ impl<'a> Fragment<'a> {
         self.ends.check_crc([self.bytes])
     }
 
-    /// The fragment as a value of its own.
+    /// Copies the fragment into an owned value.
     pub fn to_value(&self) -> OwnedFragment {
         OwnedFragment { header: self.header(), payload: self.payload().to_vec(), trailer: self.trailer() }
     }
 }
 
-/// A fragment as a value. Its trailer has the length and CRC that were received; [`OwnedFragment::encode`] sets them.
+/// An owned fragment. Its trailer has the received length and CRC; [`OwnedFragment::encode`] sets them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedFragment {
     /// The first word.
@@ -392,7 +394,7 @@ impl OwnedFragment {
 /// Appends a fragment to `out`: header, payload and trailer, with the right length and CRC in the trailer.
 ///
 /// # Errors
-/// [`FedError::Size`] where the payload is no whole number of 64-bit words or too long; nothing is appended then.
+/// [`FedError::Size`] if the payload is no whole number of 64-bit words or too long; nothing is appended then.
 pub fn encode(header: Header, payload: &[u8], trailer: Trailer, out: &mut Vec<u8>) -> Result<(), FedError> {
     let header = header.to_bytes();
     let trailer = trailer_of(trailer, [&header[..], payload].into_iter())?;
@@ -403,10 +405,10 @@ pub fn encode(header: Header, payload: &[u8], trailer: Trailer, out: &mut Vec<u8
     Ok(())
 }
 
-/// The trailer of a fragment whose bytes before it come in pieces, the header first: with length and CRC.
+/// Computes the trailer of a fragment, with length and CRC, from the pieces before it, the header first.
 ///
 /// # Errors
-/// [`FedError::Size`] where the pieces are no whole number of 64-bit words, or too long.
+/// [`FedError::Size`] if the pieces are no whole number of 64-bit words, or too long.
 pub fn trailer_of<'a>(trailer: Trailer, pieces: impl Iterator<Item = &'a [u8]>) -> Result<Trailer, FedError> {
     let (mut crc, mut length) = (Crc16::new(), WORD_BYTES);
     for piece in pieces {
@@ -423,16 +425,16 @@ pub fn trailer_of<'a>(trailer: Trailer, pieces: impl Iterator<Item = &'a [u8]>) 
 
 /// Changes the header of fragments of one length, and their CRC with it, without touching the payload.
 ///
-/// The CRC is linear: each changed bit of the header changes the CRC in a way that only the fragment's length
-/// decides. An emulated source so makes a new fragment of an old one in some nanoseconds, at any size.
+/// The CRC is linear: the effect of each changed bit of the header depends only on the fragment's length. An emulated
+/// source thus makes a new fragment of an old one in some nanoseconds, at any size.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// By what each value of each four bits of the header changes the CRC; the lowest four bits come first.
+    /// The change of the CRC for each value of each four bits of the header, the lowest four bits first.
     changes: [[u16; 16]; 16],
 }
 
 impl Patch {
-    /// For fragments of `length` bytes (a multiple of 8, at least 16).
+    /// Makes a patch for fragments of `length` bytes (a multiple of 8, at least 16).
     pub fn for_length(length: usize) -> Self {
         let bits = crc16_of_bits((length / WORD_BYTES).saturating_sub(1) as u64);
         let mut changes = [[0; 16]; 16];
@@ -444,7 +446,7 @@ impl Patch {
         Self { changes }
     }
 
-    /// By what the CRC changes (exclusive or) when the first word changes by `change`.
+    /// The change of the CRC (exclusive or) when the first word changes by `change`.
     pub fn change(&self, mut change: u64) -> u16 {
         let mut crc = 0;
         for changes in &self.changes {
@@ -463,21 +465,22 @@ impl Patch {
     }
 }
 
-/// Where the fragments of a file are.
+/// The places of the fragments in a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Split {
     /// The fragments, in the order of the file, as ranges of bytes.
     pub fragments: Vec<Range<usize>>,
-    /// The bytes that could not be cut: empty, unless the file is damaged or its end is missing.
+    /// The range that could not be cut: empty, unless the file is damaged or its end is missing.
     pub gap: Range<usize>,
 }
 
 /// Cuts a file of bare fragments.
 ///
-/// Forwards, a fragment ends at the first word that looks like a trailer, states the right length, and has either
-/// the right CRC or a header (or the file's end) behind it. Looks alone are not enough: in the CMS files 1,366
-/// interior words look like trailers. Where no such word is found, the rest is cut backwards from the file's end
-/// by the lengths in the trailers, by the same rule; what neither way reaches is the gap. The time grows with the file's size only.
+/// Forwards, a fragment ends at the first word that looks like a trailer, states the right length, and has either the
+/// right CRC or a header (or the file's end) behind it. The look of a word is not enough: in the CMS files 1,366
+/// interior words look like trailers. If there is no such word, the rest is cut backwards from the file's end by the
+/// lengths in the trailers, by the same rule. The range that neither way reaches is the gap. The time is linear in the
+/// file's size.
 pub fn split_file(bytes: &[u8]) -> Split {
     let mut split = Split::default();
     let mut start = 0;
@@ -495,8 +498,8 @@ pub fn split_file(bytes: &[u8]) -> Split {
     split
 }
 
-/// Cuts bytes that are fragments back to back and nothing else, as an event's data are, by the lengths in the trailers;
-/// `None` if the lengths do not lead back to the beginning. CRCs are not checked.
+/// Cuts bytes that consist only of fragments back to back, like an event's data, by the lengths in the trailers. `None`
+/// if the lengths do not lead back to the beginning. CRCs are not checked.
 pub fn split_event(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let (mut fragments, mut end) = (Vec::new(), bytes.len());
     while end > 0 {
@@ -522,7 +525,7 @@ fn end_of_fragment(bytes: &[u8], start: usize) -> Option<usize> {
             continue;
         }
         let end = (index + 1) * WORD_BYTES;
-        // Goes on where the last candidate was, so that many candidates cost no more than one.
+        // Continues at the last candidate, so that many candidates cost no more than one.
         crc.update(&rest[covered..end]);
         covered = end;
         if trailer.matches(crc) || ends_or_goes_on_with_a_header(&rest[end..]) {
@@ -536,7 +539,8 @@ fn ends_or_goes_on_with_a_header(rest: &[u8]) -> bool {
     rest.is_empty() || rest.first_chunk().is_some_and(|&word| Header::parse(word).is_ok())
 }
 
-/// The begin of the fragment that ends where `bytes` end, if there is one and it does not begin before `lowest`.
+/// The beginning of the fragment that ends at the end of `bytes`, if there is one and it does not begin before
+/// `lowest`.
 fn begin_of_fragment(bytes: &[u8], lowest: usize) -> Option<usize> {
     let trailer = Trailer::parse(*bytes.last_chunk()?).ok()?;
     let begin = bytes.len().checked_sub(trailer.length_in_words() as usize * WORD_BYTES)?;

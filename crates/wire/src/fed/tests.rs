@@ -1,4 +1,4 @@
-//! FED fragments: there and back, arbitrary bytes, every fault, and the fragments of a real detector.
+//! FED fragments: round trips, arbitrary bytes, every fault, and the fragments of a real detector.
 
 use super::*;
 use core::iter::once;
@@ -33,7 +33,7 @@ fn example() -> Vec<u8> {
     bytes
 }
 
-/// What [`Fragment::parse`], source and CRC check say together.
+/// The combined result of [`Fragment::parse`], the source check and the CRC check.
 fn check(bytes: &[u8], source: u32) -> Result<(), FedError> {
     let fragment = Fragment::parse(bytes)?;
     fragment.check_source(SourceId(source))?;

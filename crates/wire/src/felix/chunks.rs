@@ -1,6 +1,6 @@
-//! Chunks and blocks: which sub-chunks of one e-link make up a chunk, and chunks encoded into blocks.
+//! Chunks and blocks: assembles the sub-chunks of one e-link to chunks, and encodes chunks into blocks.
 //!
-//! The [`Decoder`] is as plain as possible. Tools use it, and tests compare faster code with it.
+//! The [`Decoder`] is as simple as possible. Tools use it, and tests compare faster code with it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{
     SubChunk, SubChunkType, Trailer, walk,
 };
 
-/// Where a sub-chunk's data go.
+/// The destination of a sub-chunk's data.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// They are a whole chunk.
@@ -22,56 +22,57 @@ pub enum Place {
     Ends,
     /// There are none: the trailer is a signal.
     Signal,
-    /// Nowhere: filler, or a piece of a chunk that was given up.
+    /// Not used: filler, or a piece of a dropped chunk.
     Skipped,
 }
 
-/// What to do with a sub-chunk.
+/// The result for a sub-chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// First of all: a chunk is given up for this. What was kept of it goes.
+    /// First step: a chunk is dropped for this reason, together with its kept bytes.
     pub gives_up: Option<ChunkError>,
-    /// Then: where the data go.
+    /// Second step: the destination of the data.
     pub place: Place,
-    /// All flags of the chunk so far, or of the chunk that is whole now.
+    /// All flags of the chunk so far, or of the chunk just completed.
     pub status: Status,
 }
 
-/// What is open.
+/// The state of an assembly.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
     /// Between two chunks.
     Between,
     /// Within a chunk.
     Within,
-    /// Within a chunk of which something was missed, or perhaps between two: waits for the next beginning.
+    /// Within a chunk of which data are missing, or perhaps between two: waits for the next beginning.
     Lost,
 }
 
-/// Follows the blocks of one e-link and says what makes up a chunk. Holds no bytes of it. Small, since a decoder has one
-/// for each e-link and goes from one to the other with each block.
+/// Follows the blocks of one e-link and determines the pieces of each chunk. Holds no bytes of it. Small, since a
+/// decoder has one for each e-link and switches between them with each block.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// Bytes of the chunk that is open, and the most there may be.
+    /// Bytes of the open chunk, and their maximum.
     bytes: u64,
     most_bytes: u64,
     /// The sequence number of the next block, or [`UNSEEN`].
     next: u8,
-    /// The same within a chunk, and [`NEVER`] otherwise: so one look tells whether a block goes on with what is open.
+    /// The same within a chunk, and [`NEVER`] otherwise: one comparison shows whether a block continues the open chunk.
     goes_on: u8,
     state: State,
-    /// All flags of the chunk that is open.
+    /// All flags of the open chunk.
     status: Status,
 }
 
-/// In place of a sequence number: no block was seen yet.
+/// Replaces a sequence number: no block was seen yet.
 const UNSEEN: u8 = SEQUENCES;
-/// In place of a sequence number: none.
+/// Replaces a sequence number: matches none.
 const NEVER: u8 = SEQUENCES + 1;
 
 impl Assembly {
-    /// An e-link of which no block was seen. A chunk may have `most_bytes` bytes, or [`LARGEST_BLOCK_BYTES`] if that
-    /// is more: a beginning is never too large, so that no sub-chunk can give up two chunks at once.
+    /// Makes the state of an e-link before its first block. A chunk may have `most_bytes` bytes, or
+    /// [`LARGEST_BLOCK_BYTES`] if that is more: a beginning is never too large, so no sub-chunk can make two chunks be
+    /// dropped at once.
     pub const fn new(most_bytes: u64) -> Self {
         let least = LARGEST_BLOCK_BYTES as u64;
         let most_bytes = if most_bytes > least { most_bytes } else { least };
@@ -84,7 +85,7 @@ impl Assembly {
         matches!(self.state, State::Within)
     }
 
-    /// Bytes of the chunk that is open, or of the one that ended last.
+    /// Bytes of the open chunk, or of the last completed one.
     #[inline]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -96,9 +97,9 @@ impl Assembly {
         self.goes_on = if matches!(state, State::Within) { next } else { NEVER };
     }
 
-    /// A good block comes. Returns how many are missing before it, modulo 32; if any are, the state is as after
-    /// [`Self::give_up`]. The first block of all is believed; if it is not number 0, the e-link is joined in the
-    /// middle.
+    /// Begins a good block. Returns the number of missing blocks before it, modulo 32. If any are missing, the state is
+    /// as after [`Self::give_up`]. The first block of all is accepted; if its number is not 0, the e-link is joined in
+    /// the middle.
     #[inline]
     pub fn begin_block(&mut self, header: BlockHeader) -> u8 {
         let behind = (header.sequence + 1) % SEQUENCES;
@@ -112,8 +113,8 @@ impl Assembly {
         missing
     }
 
-    /// A damaged block comes whose header can be read. If it has the expected number, it is taken to be of this e-link:
-    /// returns true, and the state is as after [`Self::give_up`]. Otherwise it may be of any e-link.
+    /// Reports a damaged block whose header can be read. If it has the expected number, it is taken to be of this
+    /// e-link: returns true, and the state is as after [`Self::give_up`]. Otherwise it may be of any e-link.
     pub fn damaged_block(&mut self, header: BlockHeader) -> bool {
         let is_next = self.next == header.sequence;
         if is_next {
@@ -122,9 +123,9 @@ impl Assembly {
         is_next
     }
 
-    /// Takes a whole block whose number is due and that ends a chunk, brings any whole ones without flags, and begins a
-    /// chunk: the same as [`Self::begin_block`] and [`Self::accept`] for each. Gives the flags and bytes of the chunk
-    /// that ends; nothing, and nothing was done, if this is not such a block.
+    /// Takes a whole block with the expected number that ends a chunk, contains any number of whole ones without flags,
+    /// and begins a chunk: the same as [`Self::begin_block`] and [`Self::accept`] for each. Returns the flags and bytes
+    /// of the chunk that ends. `None`, with no change, if this is not such a block.
     #[inline]
     pub fn accept_ends(&mut self, header: BlockHeader, ends: Trailer, begins: Trailer) -> Option<(Status, u64)> {
         if ends.kind() != SubChunkType::Last || begins.kind() != SubChunkType::First {
@@ -138,8 +139,8 @@ impl Assembly {
         Some((status, bytes))
     }
 
-    /// Takes a whole block whose number is due and that is one piece of a chunk, neither its first nor its last one:
-    /// the same as [`Self::begin_block`] and [`Self::accept`]. False, and nothing was done, if this is not such a block.
+    /// Takes a whole block with the expected number that is one piece of a chunk, neither its first nor its last one:
+    /// the same as [`Self::begin_block`] and [`Self::accept`]. False, with no change, if this is not such a block.
     #[inline]
     pub fn accept_middle(&mut self, header: BlockHeader, piece: Trailer) -> bool {
         if piece.kind() != SubChunkType::Middle {
@@ -152,16 +153,16 @@ impl Assembly {
         true
     }
 
-    /// How many bytes the open chunk has with this piece of a block, if one is open, the block's number is due, and
-    /// they are not too many.
+    /// Number of bytes of the open chunk with this piece of a block, if a chunk is open, the block has the expected
+    /// number, and the bytes are not too many.
     #[inline]
     fn with_more(&self, header: BlockHeader, piece: Trailer) -> Option<u64> {
         let bytes = self.bytes + u64::from(piece.data_bytes());
         (self.goes_on == header.sequence && bytes <= self.most_bytes).then_some(bytes)
     }
 
-    /// Takes any number of whole chunks without flags: the same as [`Self::accept`] for each of them, of which only the
-    /// first one can give a chunk up.
+    /// Takes any number of whole chunks without flags: the same as [`Self::accept`] for each of them. Only the first
+    /// one can make a chunk be dropped.
     #[inline]
     pub fn accept_whole_ones(&mut self) -> Option<ChunkError> {
         let gives_up = self.is_within().then_some(ChunkError::NoLast);
@@ -169,7 +170,7 @@ impl Assembly {
         gives_up
     }
 
-    /// Something of the e-link was missed: an open chunk is lost, and pieces are skipped until the next one begins.
+    /// Reports lost data of the e-link: an open chunk is lost, and pieces are skipped until the next one begins.
     pub fn give_up(&mut self) {
         self.set(self.next, State::Lost);
     }
@@ -178,7 +179,7 @@ impl Assembly {
     #[inline]
     pub fn accept(&mut self, trailer: Trailer) -> Accepted {
         let kind = match trailer.kind() {
-            // Data that a time-out cut off end a chunk, whether it lies in one piece or several.
+            // Data that a time-out cut off end a chunk, in one piece or several.
             SubChunkType::Timeout if trailer.has_data() => match self.state {
                 State::Between => SubChunkType::Both,
                 State::Within | State::Lost => SubChunkType::Last,
@@ -228,37 +229,37 @@ impl Assembly {
     }
 }
 
-/// What comes out of blocks.
+/// A result of decoding blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decoded {
     /// A whole chunk.
     Chunk {
-        /// Who sent it.
+        /// The e-link.
         elink: ELink,
         /// Its bytes.
         bytes: Vec<u8>,
         /// All flags of its pieces.
         status: Status,
     },
-    /// A signal beside the data.
+    /// A signal outside the data.
     Signal {
-        /// Who sent it.
+        /// The e-link.
         elink: ELink,
         /// Its 13 or 29 bits.
         signal: u32,
     },
-    /// A chunk was given up, or pieces of it were missed.
+    /// A chunk was dropped, or pieces of it were missed.
     ChunkError {
-        /// Whose chunk it was.
+        /// The e-link of the chunk.
         elink: ELink,
-        /// Why.
+        /// The reason.
         error: ChunkError,
     },
-    /// A block was given up, and the chunk that it interrupts with it.
+    /// A block was dropped, together with the chunk that it interrupts.
     BlockError(BlockError),
 }
 
-/// Decodes blocks one by one and copies the chunks. For tools and tests: what is fast is held against it.
+/// Decodes blocks one by one and copies the chunks. For tools and tests: the reference for faster code.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     format: BlockFormat,
@@ -270,17 +271,17 @@ pub struct Decoder {
 #[derive(Clone, Debug)]
 struct Link {
     assembly: Assembly,
-    /// The chunk that is open.
+    /// The open chunk.
     bytes: Vec<u8>,
 }
 
 impl Decoder {
-    /// No block was seen yet. Chunks may have `most_bytes` bytes (see [`Assembly::new`]).
+    /// Makes the state before the first block. Chunks may have `most_bytes` bytes (see [`Assembly::new`]).
     pub fn new(format: BlockFormat, most_bytes: u64) -> Self {
         Self { format, most_bytes, links: BTreeMap::new(), sub_chunks: Vec::new() }
     }
 
-    /// Takes the next block and tells `out` what it brings, in order.
+    /// Decodes the next block and passes its contents to `out`, in order.
     pub fn block(&mut self, block: &[u8], out: &mut impl FnMut(Decoded)) {
         let mut sub_chunks = core::mem::take(&mut self.sub_chunks);
         sub_chunks.clear();
@@ -291,12 +292,12 @@ impl Decoder {
         self.sub_chunks = sub_chunks;
     }
 
-    /// Takes blocks that lie one behind the other; bytes at the end that are no whole block are a damaged one.
+    /// Decodes consecutive blocks; an incomplete block at the end counts as damaged.
     pub fn blocks(&mut self, bytes: &[u8], out: &mut impl FnMut(Decoded)) {
         bytes.chunks(self.format.block_bytes()).for_each(|block| self.block(block, out));
     }
 
-    /// How many e-links are within a chunk: at the end of a stream those chunks are cut short.
+    /// Number of e-links within a chunk: at the end of a stream those chunks are cut short.
     pub fn open_chunks(&self) -> usize {
         self.links.values().filter(|link| link.assembly.is_within()).count()
     }
@@ -353,18 +354,18 @@ impl Decoder {
     }
 }
 
-/// Packs what one e-link says into blocks, as a link card does. Blocks that are full are appended to the `out` of each
-/// call; the one that is being filled stays here. Allocates only where `out` grows.
+/// Packs the data of one e-link into blocks, as a link card does. Full blocks are appended to the `out` of each call;
+/// the unfinished one stays here. Allocates only when `out` grows.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     format: BlockFormat,
     header: BlockHeader,
-    /// The block that is being filled. It has its header from the beginning, and room for a trailer at least.
+    /// The unfinished block. It always has its header and room for at least one trailer.
     block: Vec<u8>,
 }
 
 impl Encoder {
-    /// An e-link whose first block is number 0.
+    /// Makes an encoder whose first block is number 0.
     pub fn new(format: BlockFormat, elink: ELink) -> Self {
         let mut block = Vec::with_capacity(format.block_bytes());
         let header = BlockHeader { elink, sequence: 0 };
@@ -372,33 +373,33 @@ impl Encoder {
         Self { format, header, block }
     }
 
-    /// The kind of its blocks.
+    /// The format of its blocks.
     pub const fn format(&self) -> BlockFormat {
         self.format
     }
 
-    /// The header of the block that is being filled.
+    /// The header of the unfinished block.
     pub const fn header(&self) -> BlockHeader {
         self.header
     }
 
-    /// Bytes that are left in the block that is being filled, trailers included.
+    /// Bytes left in the unfinished block, trailers included.
     pub fn room(&self) -> usize {
         self.format.block_bytes() - self.block.len()
     }
 
-    /// Whether nothing is in the block that is being filled.
+    /// Whether the unfinished block is empty.
     pub fn is_empty(&self) -> bool {
         self.block.len() == HEADER_BYTES
     }
 
-    /// Gives the block that is being filled another number: blocks before it will seem to be missing.
+    /// Gives the unfinished block another number: blocks before it will seem to be missing.
     pub fn set_sequence(&mut self, sequence: u8) {
         self.header.sequence = sequence % SEQUENCES;
         self.block[..HEADER_BYTES].copy_from_slice(&self.header.to_bytes(self.format));
     }
 
-    /// Appends a chunk, in as many blocks as it takes. Its last trailer carries its flags; with [`Status::TIMED_OUT`]
+    /// Appends a chunk, in as many blocks as needed. Its last trailer carries its flags; with [`Status::TIMED_OUT`]
     /// that is a time-out trailer, and [`Status::TRUNCATED`] is set as well.
     pub fn chunk(&mut self, mut chunk: &[u8], status: Status, out: &mut Vec<u8>) {
         let (mut whole, mut next) = (SubChunkType::Both, SubChunkType::First);
@@ -421,17 +422,17 @@ impl Encoder {
         self.sub_chunk(trailer, chunk, out);
     }
 
-    /// A signal of 13 bits, or of 29 where trailers have 32.
+    /// Appends a signal of 13 bits, or of 29 in trailers of 32 bits.
     pub fn out_of_band(&mut self, signal: u32, out: &mut Vec<u8>) {
         self.sub_chunk(Trailer::out_of_band(signal, self.format), &[], out);
     }
 
-    /// A null trailer.
+    /// Appends a null trailer.
     pub fn null(&mut self, out: &mut Vec<u8>) {
         self.sub_chunk(Trailer::new(SubChunkType::Null, 0, Status::GOOD), &[], out);
     }
 
-    /// Fills the block up with null trailers; no block of nulls alone is written.
+    /// Fills up the block with null trailers; a block of nulls alone is not written.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if !self.is_empty() {
             self.block.resize(self.format.block_bytes(), 0);
@@ -439,8 +440,8 @@ impl Encoder {
         }
     }
 
-    /// Nothing came for a while: the rest of the block is filler behind which a time-out trailer stands. No block of
-    /// filler alone is written.
+    /// Ends the block after a time without data: the rest of it is filler, followed by a time-out trailer. A block of
+    /// filler alone is not written.
     pub fn time_out(&mut self, out: &mut Vec<u8>) {
         if self.is_empty() {
             return;
@@ -451,8 +452,8 @@ impl Encoder {
         self.finish(out);
     }
 
-    /// Any sub-chunk, whether it makes sense or not: faults are made with it. Does not fit: the block before it is
-    /// filled up with null trailers.
+    /// Appends any sub-chunk, valid or not, to make faults. If it does not fit, the block before it is filled up with
+    /// null trailers.
     ///
     /// # Panics
     /// If no block has room for the data.
@@ -479,7 +480,7 @@ impl Encoder {
         self.block.extend_from_slice(&word[word.len() - self.format.trailer_bytes()..]);
     }
 
-    /// The block is full: out with it, and the next one begins.
+    /// Writes the full block, and begins the next one.
     fn finish(&mut self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.block.len(), self.format.block_bytes());
         out.extend_from_slice(&self.block);

@@ -1,5 +1,5 @@
-//! FELIX blocks: what a link card of ATLAS writes into a host's memory (paper 4, section 2.1; later versions as in
-//! FORMATS section 1, from the headers of FELIX' `ftools`).
+//! FELIX blocks, which a link card of ATLAS writes into a host's memory (paper 4, section 2.1; later versions as in
+//! FORMATS section 1, from the headers of FELIX's `ftools`).
 //!
 //! ```text
 //!          31            16 15      11 10                  0
@@ -11,22 +11,22 @@
 //!          31    29   28      27    26    25     15        0
 //! trailer | type   | trunc | error | CRC | busy | length    |   32 bits: blocks of 0xABCE and 0xC0CE + size
 //! ```
-//! A card packs the *chunks* of one *e-link* into blocks of fixed size; what of a chunk lies in one block is a
-//! *sub-chunk*. Data are padded to a multiple of the trailer's size, and the length does not count that. The trailer
-//! comes behind the data, so a block is read from its end:
+//! A card packs the *chunks* of one *e-link* into blocks of fixed size; the part of a chunk in one block is a
+//! *sub-chunk*. Data are padded to a multiple of the trailer's size, and the length does not count the padding. The
+//! trailer follows the data, so a block is read from its end:
 //!
 //! ```text
 //!  Encoder: chunks, signals, time-outs --> blocks          one per e-link
 //!  Walk: one block, from its end       --> sub-chunks      checked: no step leaves the block
 //!  Walker: many blocks at once         --> the same        the fast one, from `kernels`
-//!  Assembly: sub-chunks of one e-link  --> begins, continues, ends; or what was given up and why
-//!  Decoder: blocks of all e-links      --> chunks with bytes of their own: plain, for tools and as the measure of
-//!                                          what is fast
+//!  Assembly: sub-chunks of one e-link  --> begins, continues, ends; or a dropped chunk and the reason
+//!  Decoder: blocks of all e-links      --> copied chunks: simple, for tools and as the reference for fast
+//!                                          code
 //! ```
-//! Three things that the sources leave open are settled here. A null trailer takes no data with it, so the rest of a
-//! block is filled with null trailers, which are zeros. A time-out trailer takes the filler with it; with the
-//! truncation bit its data are real: they end the chunk that is open, or are one of their own. Whether the padding is
-//! right shows where the walk ends: at the header's end if it is; inside the header if one piece was padded too far.
+//! Three questions that the sources leave open are settled here. A null trailer has no data, so the rest of a block is
+//! filled with null trailers, which are zeros. The data of a time-out trailer are filler; with the truncation bit they
+//! are real: they end the open chunk, or are a whole one. The padding is right if the walk ends at the header's end; it
+//! ends inside the header if one piece was padded too far.
 
 mod chunks;
 #[cfg(test)]
@@ -41,7 +41,7 @@ pub use ropewalk_kernels::felix::{BlockWalk, Rest, SubChunk, Walked, Walker};
 /// Bytes of a block's header.
 pub const HEADER_BYTES: usize = 4;
 
-/// The largest block there can be.
+/// Bytes of the largest block.
 pub const LARGEST_BLOCK_BYTES: usize = 64 << 10;
 
 const NARROW: u16 = 0xABCD;
@@ -49,7 +49,7 @@ const WIDE: u16 = 0xABCE;
 const SIZED: u16 = 0xC0CE;
 const SIZE_BITS: u16 = 0x3F00;
 
-/// Which blocks a card writes: their size, and the size of their trailers.
+/// A block format: the size of blocks, and the size of their trailers.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BlockFormat {
     symbol: u16,
@@ -61,7 +61,7 @@ impl BlockFormat {
     /// 1 KiB with trailers of 32 bits.
     pub const WIDE: Self = Self { symbol: WIDE };
 
-    /// Trailers of 32 bits and a size of 1 to 64 KiB that the symbol tells; nothing for another size.
+    /// Trailers of 32 bits and a size of 1 to 64 KiB, stated in the symbol; `None` for another size.
     pub const fn sized(kibibytes: u16) -> Option<Self> {
         if kibibytes == 0 || kibibytes as usize > LARGEST_BLOCK_BYTES >> 10 {
             return None;
@@ -69,20 +69,19 @@ impl BlockFormat {
         Some(Self { symbol: SIZED | (kibibytes - 1) << 8 })
     }
 
-    /// The kind whose blocks begin with this symbol, if there is one.
+    /// The format whose blocks begin with this symbol, if there is one.
     pub const fn from_symbol(symbol: u16) -> Option<Self> {
         if symbol == NARROW || symbol == WIDE || symbol & !SIZE_BITS == SIZED { Some(Self { symbol }) } else { None }
     }
 
-    /// The kind of the block that these bytes begin with, if one begins here.
+    /// The format of the block that these bytes begin with, if one begins here.
     pub fn detect(bytes: &[u8]) -> Option<Self> {
         let (_, symbol) = bytes.first_chunk::<HEADER_BYTES>()?.split_at(2);
         Self::from_symbol(u16::from_le_bytes([symbol[0], symbol[1]]))
     }
 
-    /// Where in these bytes a block of this kind begins that at least one other follows, if possible two. For streams
-    /// that are joined in the middle, or lost bytes. Only a few blocks are looked at: bytes that are lost further on
-    /// change nothing here.
+    /// Offset of a block of this format that is followed by at least one other, if possible two. For streams that are
+    /// joined in the middle, or lost bytes. Only a few blocks are examined: bytes lost further on have no effect.
     pub fn find(self, bytes: &[u8]) -> Option<usize> {
         let is_begin = |at| bytes.get(at..).and_then(Self::detect) == Some(self);
         let begins = |start, blocks| (0..blocks).all(|block| is_begin(start + block * self.block_bytes()));
@@ -105,17 +104,17 @@ impl BlockFormat {
         if self.symbol == NARROW { 2 } else { 4 }
     }
 
-    /// What a [`Walker`] must know.
+    /// The parameters of a [`Walker`].
     pub const fn layout(self) -> Layout {
         Layout { symbol: self.symbol, block_bytes: self.block_bytes(), is_wide: self.trailer_bytes() == 4 }
     }
 
-    /// The most sub-chunks of a block.
+    /// Maximum number of sub-chunks of a block.
     pub const fn most_sub_chunks(self) -> usize {
         (self.block_bytes() - HEADER_BYTES) / self.trailer_bytes()
     }
 
-    /// The most bytes of a chunk in one block.
+    /// Maximum bytes of a chunk in one block.
     pub const fn most_data_bytes(self) -> usize {
         self.block_bytes() - HEADER_BYTES - self.trailer_bytes()
     }
@@ -128,8 +127,8 @@ impl core::fmt::Display for BlockFormat {
     }
 }
 
-/// Why nothing of a block is believed. It costs its own chunks and the one that it interrupts; the next block of the
-/// e-link goes on.
+/// Reason for rejecting a block. It loses its own chunks and the one that it interrupts; the next block of the e-link
+/// continues.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum BlockError {
@@ -151,7 +150,7 @@ pub enum BlockError {
 }
 
 impl BlockError {
-    /// All of them.
+    /// All errors.
     pub const ALL: [Self; 5] = [Self::Size, Self::StartOfBlock, Self::Padding, Self::PastHeader, Self::Undefined];
 
     /// The error with this number, if there is one.
@@ -159,7 +158,7 @@ impl BlockError {
         if number > 0 && (number as usize) <= Self::ALL.len() { Some(Self::ALL[number as usize - 1]) } else { None }
     }
 
-    /// The name that is promised to users.
+    /// Its stable name, used by users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Size => "block_size",
@@ -170,7 +169,7 @@ impl BlockError {
         }
     }
 
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         match self {
             Self::Padding | Self::PastHeader => Cause::LengthMismatch,
@@ -179,7 +178,7 @@ impl BlockError {
     }
 }
 
-/// Why a chunk is given up.
+/// Reason for dropping a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum ChunkError {
@@ -189,7 +188,7 @@ pub enum ChunkError {
     /// The block that carried its continuation was damaged.
     #[error("the block that continued the chunk was damaged")]
     Damaged = 1,
-    /// A middle or last piece comes without a first one.
+    /// A middle or last piece arrives without a first one.
     #[error("the chunk never began")]
     NoFirst = 2,
     /// The next chunk begins before this one ended.
@@ -198,17 +197,17 @@ pub enum ChunkError {
     /// The chunk is larger than allowed, or lies in more pieces.
     #[error("the chunk is larger than allowed")]
     Oversize = 4,
-    /// Its blocks were wanted back before it ended.
+    /// Its blocks were needed before it ended.
     #[error("the chunk's blocks were needed before it ended")]
     Stalled = 5,
 }
 
 impl ChunkError {
-    /// All of them, in the order of their numbers.
+    /// All errors, in the order of their numbers.
     pub const ALL: [Self; 6] =
         [Self::SequenceGap, Self::Damaged, Self::NoFirst, Self::NoLast, Self::Oversize, Self::Stalled];
 
-    /// The name that is promised to users.
+    /// Its stable name, used by users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SequenceGap => "sequence_gap",
@@ -220,7 +219,7 @@ impl ChunkError {
         }
     }
 
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         match self {
             Self::SequenceGap | Self::Damaged | Self::NoLast => Cause::CutShort,
@@ -231,10 +230,10 @@ impl ChunkError {
     }
 }
 
-/// How many e-links a card can have.
+/// Maximum number of e-links of a card.
 pub const ELINKS: usize = 1 << 11;
 
-/// Sequence numbers are counted modulo this.
+/// Modulus of sequence numbers.
 pub const SEQUENCES: u8 = 1 << 5;
 
 /// A stream of chunks: one electrical link of a front end, or one path of an optical link (11 bits).
@@ -242,13 +241,13 @@ pub const SEQUENCES: u8 = 1 << 5;
 pub struct ELink(u16);
 
 impl ELink {
-    /// The e-link with this number, below [`ELINKS`]; what does not fit is cut off.
+    /// The e-link with this number, below [`ELINKS`]; excess bits are cut off.
     #[inline]
     pub const fn new(number: u16) -> Self {
         Self(number & (ELINKS as u16 - 1))
     }
 
-    /// The e-link of an optical link (5 bits), a group (3 bits) and a path (3 bits); what does not fit is cut off.
+    /// The e-link of an optical link (5 bits), a group (3 bits) and a path (3 bits); excess bits are cut off.
     pub const fn of(link: u16, group: u16, path: u16) -> Self {
         Self((link & 0x1F) << 6 | (group & 7) << 3 | path & 7)
     }
@@ -259,7 +258,7 @@ impl ELink {
         self.0
     }
 
-    /// The same, to find something in a table.
+    /// Its number as a table index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -290,7 +289,7 @@ impl core::fmt::Display for ELink {
 /// The header of a block.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct BlockHeader {
-    /// Whose chunks the block carries.
+    /// The e-link of the chunks.
     pub elink: ELink,
     /// Counts the blocks of this e-link from 0, modulo [`SEQUENCES`].
     pub sequence: u8,
@@ -300,7 +299,7 @@ impl BlockHeader {
     /// Decodes a header.
     ///
     /// # Errors
-    /// Where it does not have the symbol of this kind of block.
+    /// If it does not have the symbol of this format.
     pub const fn parse(bytes: &[u8; HEADER_BYTES], format: BlockFormat) -> Result<Self, BlockError> {
         let word = u32::from_le_bytes(*bytes);
         if (word >> 16) as u16 != format.symbol() {
@@ -322,11 +321,11 @@ impl BlockHeader {
     }
 }
 
-/// What a sub-chunk is (3 bits).
+/// Kind of a sub-chunk (3 bits).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum SubChunkType {
-    /// Nothing: fills a block up.
+    /// No data: fills up a block.
     Null = 0,
     /// The beginning of a chunk.
     First = 1,
@@ -334,22 +333,22 @@ pub enum SubChunkType {
     Last = 2,
     /// A whole chunk.
     Both = 3,
-    /// Neither its beginning nor its end.
+    /// Neither the beginning nor the end of a chunk.
     Middle = 4,
-    /// Filler: the e-link said nothing for some time. With [`Status::TRUNCATED`]: data that the time-out cut off.
+    /// Filler: the e-link was silent for some time. With [`Status::TRUNCATED`]: data that the time-out cut off.
     Timeout = 5,
-    /// No card writes that.
+    /// Not written by any card.
     Undefined = 6,
-    /// A signal beside the data, in the other bits of the trailer.
+    /// A signal outside the data, in the other bits of the trailer.
     OutOfBand = 7,
 }
 
-/// What the card says about a chunk: any of several flags.
+/// The card's flags of a chunk; several may be set.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Status(pub u8);
 
 impl Status {
-    /// Nothing was amiss.
+    /// No flag.
     pub const GOOD: Self = Self(0);
     /// The front end is busy (only in trailers of 32 bits).
     pub const BUSY: Self = Self(1);
@@ -359,7 +358,7 @@ impl Status {
     pub const ERROR: Self = Self(4);
     /// The chunk was cut off.
     pub const TRUNCATED: Self = Self(8);
-    /// It was cut off because its end did not come in time. No flag of a trailer: the trailer's type says so.
+    /// It was cut off because its end did not arrive in time. Not a flag of the trailer, but derived from its type.
     pub const TIMED_OUT: Self = Self(16);
 
     const NAMES: [(Self, &str); 5] = [
@@ -388,7 +387,7 @@ impl Status {
         self.0 == 0
     }
 
-    /// The flags that are set, with their names, which are promised to users.
+    /// The set flags, with their names, which are stable.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |&(flag, _)| self.has(flag)).map(|(_, name)| name)
     }
@@ -410,7 +409,7 @@ const NARROW_FLAGS: u32 = 0xFC00_0000;
 const STATUS_SHIFT: u32 = 25;
 const TYPE_SHIFT: u32 = 29;
 
-/// A trailer with the fields where 32 bits have them. Trailers of 16 bits have the same ones at the same distance
+/// A trailer with the fields as in trailers of 32 bits. Trailers of 16 bits have the same fields at the same distance
 /// from the top, a shorter length, and no place for [`Status::BUSY`].
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
 pub struct Trailer(pub u32);
@@ -422,7 +421,7 @@ impl Trailer {
         Self((kind as u32) << TYPE_SHIFT | (status.0 as u32 & 0xF) << STATUS_SHIFT | length as u32)
     }
 
-    /// A signal of 13 bits, or of 29 bits in trailers of 32; what does not fit is cut off.
+    /// A signal of 13 bits, or of 29 bits in trailers of 32; excess bits are cut off.
     pub const fn out_of_band(signal: u32, format: BlockFormat) -> Self {
         let raw = if format.trailer_bytes() == 2 { (signal & 0x1FFF) << 16 } else { signal & 0x1FFF_FFFF };
         Self::of_word((SubChunkType::OutOfBand as u32) << TYPE_SHIFT | raw, format)
@@ -434,12 +433,12 @@ impl Trailer {
         if format.trailer_bytes() == 2 { Self(word & NARROW_FLAGS | word >> 16 & NARROW_LENGTH) } else { Self(word) }
     }
 
-    /// The opposite of [`Self::of_word`]; a 16-bit trailer's lower half is 0. What does not fit is cut off.
+    /// The inverse of [`Self::of_word`]; a 16-bit trailer's lower half is 0. Excess bits are cut off.
     pub const fn to_word(self, format: BlockFormat) -> u32 {
         if format.trailer_bytes() == 2 { self.0 & NARROW_FLAGS | (self.0 & NARROW_LENGTH) << 16 } else { self.0 }
     }
 
-    /// What the sub-chunk is.
+    /// The kind of the sub-chunk.
     #[inline]
     pub const fn kind(self) -> SubChunkType {
         match self.0 >> TYPE_SHIFT {
@@ -454,7 +453,7 @@ impl Trailer {
         }
     }
 
-    /// Bytes of data before the trailer, without padding: 0 for types without data, at any length.
+    /// Bytes of data before the trailer, without padding: 0 for types without data, whatever the length field.
     #[inline]
     pub const fn data_bytes(self) -> u32 {
         match self.kind() {
@@ -463,13 +462,13 @@ impl Trailer {
         }
     }
 
-    /// The field for the length: the bytes of data, where it is known that there are any.
+    /// The length field: the bytes of data, for a type known to have data.
     #[inline]
     pub const fn length(self) -> u32 {
         self.0 & LENGTH
     }
 
-    /// The card's flags, and [`Status::TIMED_OUT`] where the type says that.
+    /// The card's flags, and [`Status::TIMED_OUT`] according to the type.
     #[inline]
     pub const fn status(self) -> Status {
         let flags = Status((self.0 >> STATUS_SHIFT) as u8 & 0xF);
@@ -482,7 +481,7 @@ impl Trailer {
         if format.trailer_bytes() == 2 { word >> 16 } else { word }
     }
 
-    /// Whether these are data that belong to a chunk.
+    /// Whether the sub-chunk has data of a chunk.
     #[inline]
     pub const fn has_data(self) -> bool {
         match self.kind() {
@@ -505,7 +504,7 @@ pub struct Walk<'a> {
     block: &'a [u8],
     format: BlockFormat,
     header: BlockHeader,
-    /// Where the sub-chunk that was read last begins; what is before it is still to be read.
+    /// Beginning of the last sub-chunk read; the bytes before it are still to be read.
     end: usize,
 }
 
@@ -527,7 +526,7 @@ impl<'a> Walk<'a> {
     /// The sub-chunk that ends at `end`, which is behind the header.
     fn step(&self, end: usize) -> Result<SubChunk, BlockError> {
         let trailer_bytes = self.format.trailer_bytes();
-        // Four bytes in any case: before the shortest trailer that can be there lies the header.
+        // Four bytes in any case: the header precedes even the shortest trailer.
         let word = self.block[..end].last_chunk().expect("no block is shorter than its header");
         let trailer = Trailer::of_word(u32::from_le_bytes(*word), self.format);
         if trailer.kind() == SubChunkType::Undefined {
@@ -555,8 +554,8 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// Appends the sub-chunks of one block in the order in which the card wrote them; their offsets count from the
-/// block's beginning.
+/// Appends the sub-chunks of one block in the order in which the card wrote them; their offsets count from the block's
+/// beginning.
 ///
 /// # Errors
 /// If the bytes are not one good block of this kind; then nothing is appended.

@@ -1,4 +1,4 @@
-//! FELIX blocks: there and back, arbitrary bytes, and every way in which blocks can fail to make chunks.
+//! FELIX blocks: round trips, arbitrary bytes, and every way in which blocks can fail to make chunks.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 /// The largest block here, in KiB: under Miri, which is a thousand times slower, a small one.
 const LARGEST_KIB: u16 = if cfg!(miri) { 2 } else { 64 };
 
-/// Every kind of block that matters: both trailers, the smallest, a middle and the largest size.
+/// Every relevant block format: both trailers, the smallest, a middle and the largest size.
 fn formats() -> [BlockFormat; 5] {
     let sized = |kibibytes: u16| BlockFormat::sized(kibibytes.min(LARGEST_KIB)).expect("1 to 64 KiB");
     [BlockFormat::NARROW, BlockFormat::WIDE, sized(1), sized(4), sized(64)]
@@ -30,7 +30,7 @@ fn chunk_error(error: ChunkError) -> Decoded {
     Decoded::ChunkError { elink: ELINK, error }
 }
 
-/// Bytes that tell where they belong; under Miri, which would make them for minutes, of which chunk they are.
+/// Bytes that identify their place; under Miri, which would take minutes to make them, only their chunk.
 fn payload(length: usize) -> Vec<u8> {
     if cfg!(miri) {
         return vec![length as u8; length];
@@ -134,7 +134,7 @@ fn a_time_out_in_the_middle_of_a_chunk_lets_it_go_on_unless_it_is_truncated() {
 #[test]
 fn a_stream_that_is_joined_anywhere_finds_its_blocks() {
     let (mut out, mut encoder) = (Vec::new(), Encoder::new(BlockFormat::WIDE, ELINK));
-    // Data that look like headers, though never one block behind the other.
+    // Data that look like headers, but never one block behind another.
     let tempting = [BlockHeader::default().to_bytes(BlockFormat::WIDE).as_slice(), &[0; 36]].concat().repeat(30);
     (0..4).for_each(|_| encoder.chunk(&tempting, Status::GOOD, &mut out));
     encoder.flush(&mut out);
@@ -187,7 +187,7 @@ fn good(format: BlockFormat, index: usize) -> Decoded {
     chunk(&large(format, index), Status::GOOD)
 }
 
-/// The last trailer of a block, changed.
+/// Changes the last trailer of a block.
 fn change_trailer(block: &mut [u8], format: BlockFormat, change: impl Fn(Trailer) -> Trailer) {
     let word = block.last_chunk_mut().expect("four bytes");
     let before = u32::from_le_bytes(*word);
@@ -412,11 +412,11 @@ fn a_chunk_that_has_not_ended_is_counted_as_open() {
     assert_eq!(decoder.open_chunks(), 0);
 }
 
-/// The longest chunk, and how many things are said: under Miri little.
+/// The longest chunk, and the number of steps: small under Miri.
 const LONGEST: usize = if cfg!(miri) { 1500 } else { 5000 };
 const SAID: usize = if cfg!(miri) { 6 } else { 60 };
 
-/// What an e-link says.
+/// An output of an e-link.
 #[derive(Clone, Debug)]
 enum Said {
     Chunk(usize, u8),
@@ -445,7 +445,7 @@ fn any_format() -> impl Strategy<Value = BlockFormat> {
     ]
 }
 
-/// What the decoder must return for what the e-link said, in this kind of block.
+/// The decoder's expected result for an e-link's outputs, in this format.
 fn expected(said: &[Said], format: BlockFormat, elink: ELink) -> Vec<Decoded> {
     let is_narrow = format.trailer_bytes() == 2;
     let one = |said: &Said| match said {
@@ -480,7 +480,7 @@ fn encode(said: &[Said], encoder: &mut Encoder, out: &mut Vec<u8>) {
     encoder.flush(out);
 }
 
-/// Holds a fast walk against the checked one, block by block.
+/// Compares a fast walk with the checked one, block by block.
 fn check_walker(walker: &mut Walker, format: BlockFormat, bytes: &[u8]) -> Result<(), TestCaseError> {
     let mut walked = Walked::new(format.layout(), 64, 20);
     let (mut done, mut expected) = (0, Vec::new());
@@ -655,7 +655,7 @@ proptest! {
         bit in 0..8_u8,
     ) {
         let (mut out, mut encoder) = (Vec::new(), Encoder::new(format, ELINK));
-        // Which blocks each chunk lies in.
+        // The blocks of each chunk.
         let mut blocks = Vec::new();
         for &length in &lengths {
             let first = out.len() / 1024;

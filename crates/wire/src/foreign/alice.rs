@@ -1,9 +1,9 @@
-//! ALICE raw data pages, header version 7 (O2, `RAWDataHeader.h`): what a readout card wrote of one link.
+//! ALICE raw data pages, header version 7 (O2, `RAWDataHeader.h`), which a readout card writes for one link.
 //!
-//! The header has 64 bytes. A page is as long as its offset to the next one says; of it, the memory size is used, header
-//! included. Version 6 has the same places but the data format. The packet counter counts the pages of a card's end point, modulo
-//! 256, whichever of its links they are of: it says nothing of one link. Pages of one heartbeat frame have the same orbit and count
-//! from 0, the last one has its stop bit set.
+//! The header has 64 bytes. The length of a page is its offset to the next one; the memory size is the used part,
+//! header included. Version 6 has the same fields except the data format. The packet counter counts the pages of all
+//! links of a card's end point, modulo 256, so it cannot show a loss on one link. Pages of one heartbeat frame have the
+//! same orbit and count from 0; the last one has its stop bit set.
 
 use super::headed::frame;
 use super::{Describe, Header, Inspector, Place, headed};
@@ -18,37 +18,37 @@ pub const HEADER_BYTES: usize = 64;
 pub const VERSION: Place = Place::little("version", 0, 1);
 /// Bytes of the header.
 pub const HEADER_SIZE: Place = Place::little("header bytes", 1, 1);
-/// Which front end.
+/// The front end.
 pub const FEE: Place = Place::little("FEE id", 2, 2);
 /// Its priority.
 pub const PRIORITY: Place = Place::little("priority", 4, 1);
-/// Which detector.
+/// The detector.
 pub const SYSTEM: Place = Place::little("system", 5, 1);
 /// Bytes to the next page.
 pub const OFFSET: Place = Place::little("offset to next", 8, 2);
 /// Bytes that are used.
 pub const MEMORY: Place = Place::little("memory bytes", 10, 2);
-/// Which link of the card.
+/// The link of the card.
 pub const LINK: Place = Place::little("link", 12, 1);
 /// One more for each page of the card's end point.
 pub const PACKET_COUNTER: Place = Place::little("packet counter", 13, 1);
-/// Which card.
+/// The card.
 pub const CARD: Place = Place::little("card", 14, 2).bits(0, 12);
-/// Which half of the card.
+/// The half of the card.
 pub const WRAPPER: Place = Place::little("wrapper", 14, 2).bits(12, 4);
 /// The bunch crossing.
 pub const BUNCH_CROSSING: Place = Place::little("bunch crossing", 16, 4).bits(0, 12);
 /// The orbit.
 pub const ORBIT: Place = Place::little("orbit", 20, 4);
-/// How the payload is laid out: 0 padded to 128 bits, 2 not.
+/// Layout of the payload: 0 padded to 128 bits, 2 not.
 pub const DATA_FORMAT: Place = Place::little("data format", 24, 1);
-/// Why there is data.
+/// The trigger bits.
 pub const TRIGGER: Place = Place::little("trigger", 32, 4).hex();
-/// Which page of the heartbeat frame.
+/// Index of the page in its heartbeat frame.
 pub const PAGE: Place = Place::little("page", 36, 2);
-/// It is the heartbeat frame's last.
+/// Whether it is the last page of its heartbeat frame.
 pub const STOP: Place = Place::little("stop", 38, 1);
-/// The detector's own.
+/// The detector's own field.
 pub const DETECTOR: Place = Place::little("detector field", 48, 4).hex();
 /// The header.
 pub const HEADER: &[Place] = &[
@@ -72,7 +72,7 @@ pub const HEADER: &[Place] = &[
     DETECTOR,
 ];
 
-/// Triggers that say what a page is for; of several the first one counts.
+/// Triggers that determine the kind of a page; the first set one counts.
 const KINDS: [(u64, &str); 5] = [
     (1 << 9, "start of continuous data"),
     (1 << 7, "start of triggered data"),
@@ -89,7 +89,7 @@ fn is_header(bytes: [u8; 2]) -> bool {
     matches!(bytes, [6 | 7, 64])
 }
 
-/// Whether a page's sizes agree, and what is reserved is 0: of 64 bytes enough to know a header by.
+/// Whether a page's sizes agree and its reserved fields are 0: 64 bytes are enough to recognise a header.
 pub(super) fn is_sound(header: &(impl Window + ?Sized)) -> bool {
     const MOST_CROSSINGS: u64 = 3564;
     MEMORY.read(header) <= OFFSET.read(header)
@@ -159,7 +159,8 @@ impl Describe for Alice {
     }
 }
 
-/// Appends a page; version, sizes and data format are set. None, and nothing is appended, where it were longer than 65,535 bytes.
+/// Appends a page; version, sizes and data format are set. `None`, and nothing is appended, if it would exceed 65,535
+/// bytes.
 pub fn encode(header: Header<HEADER_BYTES>, payload: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let used = u16::try_from(HEADER_BYTES + payload.len()).ok()?;
     let offset = u64::from(used).next_multiple_of(16);

@@ -1,7 +1,7 @@
 //! artdaq fragments (artdaq-core, `RawFragmentHeader` version 2): 64-bit words, of which the first four are the header.
 //!
-//! The length counts words, header and metadata included. Types below 225 are the experiment's, those from 225 on the
-//! system's own. Versions 0 and 1 have a header of three words and are not read.
+//! The length counts words, header and metadata included. Types below 225 belong to the experiment, those from 225 on
+//! to the system. Versions 0 and 1 have a header of three words and are not read.
 
 use super::headed::frame;
 use super::{Describe, Header, Inspector, Place, Value, headed};
@@ -18,23 +18,23 @@ pub const HEADER_BYTES: usize = 32;
 pub const WORDS: Place = Place::little("words", 0, 4);
 /// The header's version.
 pub const VERSION: Place = Place::little("version", 4, 2);
-/// What the data are.
+/// The type of the data.
 pub const TYPE: Place = Place::little("type", 6, 1);
 /// Words of metadata behind the header.
 pub const METADATA_WORDS: Place = Place::little("metadata words", 7, 1);
-/// Which event.
+/// The event number.
 pub const SEQUENCE: Place = Place::little("sequence id", 8, 8).bits(0, 48);
-/// Which piece of hardware.
+/// The piece of hardware.
 pub const FRAGMENT: Place = Place::little("fragment id", 8, 8).bits(48, 16);
 /// The experiment's clock.
 pub const TIMESTAMP: Place = Place::little("timestamp", 16, 8);
-/// It came through the system correctly.
+/// Whether it passed through the system correctly.
 pub const VALID: Place = Place::little("valid", 24, 8).bits(0, 1);
-/// It is all that its hardware has of the event.
+/// Whether it has all data of its hardware for the event.
 pub const COMPLETE: Place = Place::little("complete", 24, 8).bits(1, 1);
-/// When it was touched last: nanoseconds.
+/// Time of the last access: nanoseconds.
 pub const ACCESS_NANOSECONDS: Place = Place::little("access time, ns", 24, 8).bits(2, 30);
-/// When it was touched last: seconds since 1970.
+/// Time of the last access: seconds since 1970.
 pub const ACCESS_SECONDS: Place = Place::little("access time, s", 24, 8).bits(32, 32);
 /// The header.
 pub const HEADER: &[Place] = &[
@@ -130,8 +130,8 @@ impl Describe for Artdaq {
     }
 }
 
-/// Appends a fragment, its payload padded to whole words; length, version and metadata words are set. Metadata beyond 255
-/// words are cut off.
+/// Appends a fragment, its payload padded to whole words; length, version and metadata words are set. Metadata beyond
+/// 255 words are cut off.
 pub fn encode(header: Header<HEADER_BYTES>, metadata: &[[u8; 8]], payload: &[u8], out: &mut Vec<u8>) {
     let metadata = &metadata[..metadata.len().min(255)];
     let words = 4 + metadata.len() + payload.len().div_ceil(WORD_BYTES);

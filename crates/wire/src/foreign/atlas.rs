@@ -1,4 +1,4 @@
-//! ATLAS fragments (eformat, versions 3 to 5): full events, and what they are put together from.
+//! ATLAS fragments (eformat, versions 3 to 5): full events, and the nested fragments that they consist of.
 //!
 //! ```text
 //!  32-bit words  marker | words of the fragment | words of the header | version | source | n | status, n words
@@ -9,8 +9,9 @@
 //!  markers       full event 0xAA1234AA > sub-detector 0xBB > ROS 0xCC (both up to version 3) > ROB 0xDD1234DD > ROD 0xEE1234EE
 //!  ROD           header of 9 words (see the module rod) | data and status | number of status words | of data words | which is first
 //! ```
-//! Little-endian. Of what version 5 adds the order is from memory. Checksums (CRC-16-CCITT or Adler-32 over the payload) are shown
-//! and not computed. Data files put records of their own (markers 0x1234....) around events: they are passed over, and counted.
+//! Little-endian. The order of the fields added by version 5 is from memory. Checksums (CRC-16-CCITT or Adler-32 over
+//! the payload) are shown and not computed. Data files have their own records (markers 0x1234....) around events: they
+//! are skipped, and counted.
 
 use super::headed::{frame, skip_to};
 use super::{Describe, Inspector, MOST_FRAME_BYTES, Place, Value};
@@ -27,7 +28,7 @@ const FIXED_WORDS: usize = 6;
 const ROD_HEADER_WORDS: usize = 9;
 const ROD_TRAILER_WORDS: usize = 3;
 
-/// What kind of fragment it is.
+/// Kind of the fragment.
 pub const MARKER: Place = Place::little("marker", 0, 4).hex();
 /// Words of the fragment.
 pub const WORDS: Place = Place::little("words", 4, 4);
@@ -35,11 +36,11 @@ pub const WORDS: Place = Place::little("words", 4, 4);
 pub const HEADER_WORDS: Place = Place::little("header words", 8, 4);
 /// The version: 0x05000000 is 5.0.
 pub const VERSION: Place = Place::little("version", 12, 4).hex();
-/// Whose fragment it is: sub-detector and module.
+/// The source: sub-detector and module.
 pub const SOURCE: Place = Place::little("source", 16, 4).hex();
 /// Words of status.
 pub const STATUS_WORDS: Place = Place::little("status words", 20, 4);
-/// What all headers begin with.
+/// The common beginning of all headers.
 pub const HEADER: &[Place] = &[MARKER, WORDS, HEADER_WORDS, VERSION, SOURCE, STATUS_WORDS];
 
 /// The marker of a full event.
@@ -92,17 +93,17 @@ const fn kind_name(marker: u32) -> Option<&'static str> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Atlas;
 
-/// A fragment's header, seen to be possible.
+/// A fragment's header after its checks.
 struct View {
     marker: u32,
     version: u32,
     bytes: usize,
-    /// Where the header's own words begin.
+    /// Offset of the header's own words.
     own_at: usize,
-    /// How many of them stand before those with names: up to version 3 their number, in some files.
+    /// Number of own words before those with names: up to version 3 their count, in some files.
     names_at: usize,
     payload_at: usize,
-    /// Where the payload ends: before the checksum, if there is one.
+    /// End of the payload: before the checksum, if there is one.
     payload_end: usize,
 }
 
@@ -126,7 +127,8 @@ impl View {
         Some(Self { marker, version, bytes: bytes(words), own_at, names_at, payload_at, payload_end })
     }
 
-    /// Whether fragments fill the payload, down to the ROB fragments: a lost page hides where the next one begins.
+    /// Whether the payload consists of fragments, down to the ROB fragments: a lost page hides the start of the next
+    /// one.
     fn is_nested(&self, fragment: &(impl Window + ?Sized)) -> bool {
         let (mut at, end) = (self.payload_at, self.payload_end.min(fragment.len()));
         while at < end {
@@ -148,7 +150,7 @@ impl View {
     }
 }
 
-/// A word, by its number.
+/// The word with this index.
 fn number(window: &(impl Window + ?Sized), word: usize) -> Option<u32> {
     window.array(word * WORD_BYTES).map(u32::from_le_bytes)
 }
@@ -157,7 +159,8 @@ fn is_marker(bytes: [u8; 4]) -> bool {
     kind_name(u32::from_le_bytes(bytes)).is_some()
 }
 
-/// Whether a record of a data file begins so: its start, its names, the run's parameters, an event's separator, its end.
+/// Whether this marker begins a record of a data file: its start, its names, the run's parameters, an event's
+/// separator, its end.
 const fn is_record(marker: u32) -> bool {
     matches!(marker, 0x1234_AAAA | NAMES | 0x1234_BBBB | 0x1234_CCCC | 0x1234_DDDD | END_OF_FILE)
 }
@@ -166,11 +169,11 @@ const fn is_record(marker: u32) -> bool {
 const NAMES: u32 = 0x1234_AABB;
 /// The last word of a file.
 const END_OF_FILE: u32 = 0x1234_EEEE;
-/// The longest text or record that is believed.
+/// Maximum length of a text or record.
 const MOST_RECORD_BYTES: usize = 1 << 16;
 
-/// How long the record at the front is; the error says how many bytes are needed to know it. `None` if no record is
-/// there.
+/// Length of the record at the front; the error is the number of bytes needed to determine it. `None` if there is no
+/// record.
 fn record_bytes(window: &(impl Window + ?Sized)) -> Option<Result<usize, usize>> {
     let marker = number(window, 0).filter(|&marker| is_record(marker))?;
     if marker == END_OF_FILE {
@@ -189,7 +192,7 @@ fn record_bytes(window: &(impl Window + ?Sized)) -> Option<Result<usize, usize>>
     (length as usize <= MOST_RECORD_BYTES).then_some(Ok(bytes))
 }
 
-/// Something begins that a file may hold.
+/// Whether these bytes begin an element of a file.
 fn is_begin(bytes: [u8; 4]) -> bool {
     is_marker(bytes) || is_record(u32::from_le_bytes(bytes))
 }
@@ -256,7 +259,7 @@ impl Framing for Atlas {
 
 impl Describe for Atlas {
     fn looks_like(&self, first: &[u8]) -> bool {
-        // Whether a file begins so: with a fragment, or with a record of a data file.
+        // Whether a file begins like this: with a fragment, or with a record of a data file.
         MARKER.read(first) == Some(0x1234_AAAA) || View::of(first).is_some()
     }
 
@@ -293,7 +296,7 @@ impl Describe for Atlas {
     }
 }
 
-/// Reports the fragments in a fragment, nested in any others: the markers nest, so that a walk over them ends.
+/// Reports the fragments in a fragment, nested to any depth: the markers nest, so a walk over them ends.
 fn tell_payload(fragment: &[u8], view: &View, to: &mut dyn Inspector) {
     let end = view.payload_end.min(fragment.len());
     let mut at = view.payload_at;
@@ -310,13 +313,13 @@ fn tell_payload(fragment: &[u8], view: &View, to: &mut dyn Inspector) {
                 tell_rod(&fragment[..at + child.payload_end], at + child.payload_at, to);
                 at += child.bytes;
             }
-            // What holds others is gone into: its header is behind us, its checksum is behind its last child.
+            // A fragment with children is entered: its header has been read, and its checksum is behind its last child.
             _ => at += child.payload_at,
         }
     }
 }
 
-/// Tells the ROD fragment that begins at `at` and fills the rest of `fragment`.
+/// Reports the ROD fragment that begins at `at` and fills the rest of `fragment`.
 fn tell_rod(fragment: &[u8], at: usize, to: &mut dyn Inspector) {
     let rod = fragment.get(at..).unwrap_or_default();
     if rod.is_empty() {
@@ -338,7 +341,7 @@ fn tell_rod(fragment: &[u8], at: usize, to: &mut dyn Inspector) {
     }
 }
 
-/// Appends a fragment of version 4 with one status word and no checksum around these words of its own and this payload.
+/// Appends a fragment of version 4 with one status word and no checksum around these own words and this payload.
 pub fn encode(marker: u32, source: u32, own: &[u32], payload: &[u8], out: &mut Vec<u8>) {
     let header_words = (FIXED_WORDS + 2 + own.len()) as u32;
     let words = header_words + payload.len().div_ceil(WORD_BYTES) as u32;

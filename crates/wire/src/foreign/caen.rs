@@ -1,5 +1,5 @@
-//! Events of CAEN digitizers of the families 720 to 751 with waveform firmware (user manual UM3148, "Event Structure"): what
-//! `CAEN_DGTZ_ReadData` returns, and what is usually written as it is.
+//! Events of CAEN digitizers of the families 720 to 751 with waveform firmware (user manual UM3148, "Event Structure"):
+//! the output of `CAEN_DGTZ_ReadData`, which is usually written unchanged.
 //!
 //! ```text
 //!  header  0b1010 (4 bits) | words of the event (28)
@@ -25,23 +25,23 @@ const WORD_BYTES: usize = 4;
 pub const MARKER: Place = Place::little("marker", 0, 4).bits(28, 4).hex();
 /// Words of the event, the header included.
 pub const WORDS: Place = Place::little("words", 0, 4).bits(0, 28);
-/// Which board: its slot, or what was written to its register.
+/// The board: its slot, or the value written to its register.
 pub const BOARD: Place = Place::little("board id", 4, 4).bits(27, 5);
-/// The board has a fault, for example a clock that is not locked.
+/// Whether the board has a fault, for example a clock that is not locked.
 pub const BOARD_FAIL: Place = Place::little("board fail", 4, 4).bits(26, 1);
 /// 1 for zero suppression.
 pub const EVENT_FORMAT: Place = Place::little("event format", 4, 4).bits(24, 1);
-/// What caused the trigger, or the upper 16 bits of the time, as the board is set up.
+/// The cause of the trigger, or the upper 16 bits of the time, depending on the board's settings.
 pub const TRIGGER_OPTIONS: Place = Place::little("trigger options", 4, 4).bits(8, 16).hex();
-/// Which of the channels 0 to 7, or groups, the event has.
+/// The channels 0 to 7, or groups, in the event.
 pub const CHANNELS: Place = Place::little("channels 0-7", 4, 4).bits(0, 8).hex();
-/// Which of the channels 8 to 15 it has.
+/// The channels 8 to 15 in the event.
 pub const MORE_CHANNELS: Place = Place::little("channels 8-15", 8, 4).bits(24, 8).hex();
-/// One more for each event.
+/// Increases by one for each event.
 pub const EVENT: Place = Place::little("event counter", 8, 4).bits(0, 24);
 /// The trigger's time, in the board's own ticks.
 pub const TIME: Place = Place::little("trigger time tag", 12, 4).bits(0, 31);
-/// The time has wrapped.
+/// Whether the time has wrapped.
 pub const WRAPPED: Place = Place::little("time has wrapped", 12, 4).bits(31, 1);
 /// The header.
 pub const HEADER: &[Place] =
@@ -61,7 +61,7 @@ pub(super) fn is_header(window: &(impl Window + ?Sized)) -> bool {
         && WORDS.read(window).is_some_and(|words| (HEADER_WORDS..=MOST_WORDS).contains(&words))
 }
 
-/// Whether the header in `rest` can be the one after the event in `frame`: the same board counts on.
+/// Whether the header in `rest` can follow the event in `frame`: it continues the counter of the same board.
 pub(super) fn may_follow(frame: &(impl Window + ?Sized), rest: &(impl Window + ?Sized)) -> bool {
     let next = EVENT.read(frame).map(|event| (event + 1) & 0xFF_FFFF);
     is_header(rest) && (BOARD.read(rest) != BOARD.read(frame) || EVENT.read(rest) == next)
@@ -78,7 +78,7 @@ impl Caen {
     }
 }
 
-/// How many channels, or groups, an event has samples of.
+/// The channels, or groups, with samples in an event.
 fn channels(event: &(impl Window + ?Sized)) -> impl Iterator<Item = u32> + Clone {
     let masks = CHANNELS.read(event).zip(MORE_CHANNELS.read(event));
     let mask = masks.map_or(0, |(low, high)| high << 8 | low);
@@ -117,7 +117,7 @@ impl Describe for Caen {
     fn looks_like(&self, first: &[u8]) -> bool {
         const MOST_LIKELY_WORDS: u64 = 1 << 20;
         let words = WORDS.read(first).unwrap_or_default();
-        // A marker of four bits is weak evidence: the next header, where it is there, has to agree.
+        // A marker of four bits is weak evidence: the next header, if present, has to agree.
         is_header(first)
             && words <= MOST_LIKELY_WORDS
             && first
@@ -134,7 +134,7 @@ impl Describe for Caen {
         let (channels, bytes) = (channels(event), event.len().saturating_sub(HEADER_BYTES));
         let count = channels.clone().count();
         let each = bytes.checked_div(count).unwrap_or_default();
-        // With zero suppression, and in families with groups, the channels' parts have lengths of their own.
+        // With zero suppression, and in families with groups, the channels' parts have different lengths.
         if EVENT_FORMAT.read(event) != Some(0) || each * count != bytes || !each.is_multiple_of(WORD_BYTES) {
             return to.part(format_args!("data"), HEADER_BYTES, bytes);
         }
@@ -144,7 +144,7 @@ impl Describe for Caen {
     }
 }
 
-/// Appends an event of `channels` parts (at most 16), each of them padded to whole words; marker, length and mask are set.
+/// Appends an event of `channels` parts (at most 16), each padded to whole words; marker, length and mask are set.
 pub fn encode(header: Header<HEADER_BYTES>, channels: &[&[u8]], out: &mut Vec<u8>) {
     let channels = &channels[..channels.len().min(16)];
     let mask = (1_u64 << channels.len()) - 1;

@@ -1,7 +1,7 @@
 //! CMS: FED fragments back to back in a file, FEROL blocks, and FED raw data (FRD). [`fed`], [`ferol`] and [`frd`] have the layouts.
 //!
-//! Only the last word of a bare fragment has its length. The end of a fragment is therefore the first word that looks like a
-//! trailer, states the length of the bytes before it, and either has the right CRC or is followed by a header.
+//! A bare fragment has its length only in its last word. The end of a fragment is therefore the first word that looks
+//! like a trailer, states the length of the bytes before it, and either has the right CRC or is followed by a header.
 
 use fed::{Ends, Header, Trailer, WORD_BYTES};
 
@@ -47,20 +47,20 @@ pub const BLOCK_HEADER: &[Place] = &[
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FedFragments;
 
-/// What a word of a stream ends.
+/// The role of a word in a stream.
 enum End {
-    /// Nothing.
+    /// It ends nothing.
     No,
-    /// The fragment at the front.
+    /// It ends the fragment at the front.
     OfFrame,
-    /// A good fragment that begins later: what is before it has lost its end.
+    /// It ends a good fragment that begins later: the bytes before that have lost their end.
     OfLater { start: usize },
-    /// That cannot be said without the word behind it.
+    /// Unknown without the word behind it.
     Unknown,
 }
 
 impl FedFragments {
-    /// What the word before `end` ends.
+    /// Determines the role of the word before `end`.
     fn judge(&self, window: &(impl Window + ?Sized), word: [u8; WORD_BYTES], end: usize) -> End {
         let Ok(trailer) = Trailer::parse(word) else { return End::No };
         let length = trailer.length_in_words() as usize * WORD_BYTES;
@@ -115,7 +115,7 @@ impl Framing for FedFragments {
         }
     }
 
-    /// Nothing begins behind the last fragment, so that a fragment with a wrong checksum cannot be told from wrong
+    /// Nothing follows the last fragment, so a fragment with a wrong checksum cannot be distinguished from wrong
     /// framing.
     fn front_at_end(&self, window: &(impl Window + ?Sized), _search: &mut Search) -> Option<Front> {
         ends(window).map(|_| Front::Frame { bytes: window.len() })
@@ -146,7 +146,7 @@ impl Framing for FedFragments {
 
 impl Describe for FedFragments {
     fn looks_like(&self, first: &[u8]) -> bool {
-        // A fragment that ends within these bytes.
+        // Whether a fragment ends within these bytes.
         matches!(self.front(first, &mut Search::default()), Front::Frame { .. })
     }
 
@@ -226,7 +226,7 @@ impl Describe for FerolBlocks {
 
 // FED raw data, the files of the file-based high-level trigger; `crate::frd` has the layout.
 //
-// A file's header is a frame of its own. Events have no marker: after damage the next one cannot be found.
+// A file's header is a separate frame. Events have no marker: after damage the next one cannot be found.
 
 /// The header of a file.
 pub const FRD_FILE_HEADER: &[Place] = &[
@@ -335,7 +335,7 @@ impl Describe for Frd {
         if begins_a_file(first) == Some(true) {
             return matches!(file_header(first), Some(Ok(_)));
         }
-        // An event begins with nothing special, but its data do with a FED header, and end with a trailer.
+        // An event has no special beginning, but its data begin with a FED header, and end with a trailer.
         EventHeader::read(first).is_ok_and(|header| {
             let data = Part::new(first, header.data().start, header.data_bytes as usize);
             let is_whole = data.len() == header.data_bytes as usize;

@@ -1,8 +1,8 @@
 //! DUNE fragments: one data source's answer to one trigger (daqdataformats, `FragmentHeader` version 4, `SourceID` version 2).
 //!
-//! The header has 72 bytes; the size counts them. Version 5 has the same places and gives the unused half-word a meaning, the
-//! detector's id (from memory). Inside DUNE fragments lie in HDF5 files; what is read here is fragments back to back, as they
-//! travel. Times count 16 ns (62.5 MHz) since 1970.
+//! The header has 72 bytes; the size counts them. Version 5 has the same fields and uses the unused half-word for the
+//! detector's id (from memory). DUNE itself stores fragments in HDF5 files; this module reads fragments back to back,
+//! as they are sent. Times count 16 ns (62.5 MHz) since 1970.
 
 use super::headed::{frame, skip_to};
 use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place};
@@ -11,15 +11,15 @@ use crate::message::FragmentFlags;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 72;
-/// What every fragment begins with.
+/// The marker of every fragment.
 pub const MARKER: Place = Place::little("marker", 0, 4).hex();
 /// The header's version.
 pub const VERSION: Place = Place::little("version", 4, 4);
 /// Bytes of the fragment, header included.
 pub const SIZE: Place = Place::little("bytes", 8, 8);
-/// Which trigger.
+/// Number of the trigger.
 pub const TRIGGER_NUMBER: Place = Place::little("trigger number", 16, 8);
-/// When it was.
+/// Time of the trigger.
 pub const TRIGGER_TIME: Place = Place::little("trigger time", 24, 8);
 /// The first tick of the data.
 pub const WINDOW_BEGIN: Place = Place::little("window begin", 32, 8);
@@ -27,19 +27,19 @@ pub const WINDOW_BEGIN: Place = Place::little("window begin", 32, 8);
 pub const WINDOW_END: Place = Place::little("window end", 40, 8);
 /// The run.
 pub const RUN: Place = Place::little("run", 48, 4);
-/// What went wrong.
+/// The errors.
 pub const ERROR_BITS: Place = Place::little("error bits", 52, 4).hex();
-/// What the data are.
+/// The type of the data.
 pub const TYPE: Place = Place::little("type", 56, 4);
-/// Which piece of a long trigger record.
+/// Index in a long trigger record.
 pub const SEQUENCE: Place = Place::little("sequence", 60, 2);
-/// Which detector, from version 5 on.
+/// The detector, from version 5 on.
 pub const DETECTOR: Place = Place::little("detector", 62, 2);
 /// The version of the source's id.
 pub const SOURCE_VERSION: Place = Place::little("source id version", 64, 2);
 /// 1 readout, 2 hardware signals, 3 trigger, 4 event builder.
 pub const SUBSYSTEM: Place = Place::little("subsystem", 66, 2);
-/// Which source of the subsystem.
+/// The source of the subsystem.
 pub const SOURCE: Place = Place::little("source", 68, 4);
 /// The header.
 pub const HEADER: &[Place] = &[
@@ -72,7 +72,7 @@ impl Framing for Dune {
         match (window.array(0), SIZE.read(window)) {
             (Some(bytes), _) if !is_marker(bytes) => skip_to(window, search, 1, is_marker),
             (_, None) => Front::Needs { bytes: SIZE.offset() + 8 },
-            // A length that cannot be true is as good as no marker.
+            // An impossible length is as good as no marker.
             (_, Some(bytes)) if !(HEADER_BYTES as u64..=MOST_FRAME_BYTES as u64).contains(&bytes) => {
                 skip_to(window, search, 1, is_marker)
             }

@@ -4,9 +4,9 @@
 //!  load balancer  "LB" | version, 2 or 3 (u8) | protocol, 1 (u8) | 0 (u16) | entropy (u16) | event (u64)      taken off on the way
 //!  reassembly     version, 1 (high nibble), 0 (u16) | data id (u16) | offset (u32) | bytes of the event (u32) | event (u64)
 //! ```
-//! Big-endian. An event travels in several datagrams: each says where its bytes belong. Put together it is its first datagram
-//! and the bytes of the others behind it. Version 3 of the load balancer's header
-//! has the same length; what it has in place of the entropy is shown as that.
+//! Big-endian. An event is sent in several datagrams, each of which states the offset of its bytes. The reassembled
+//! event is its first datagram followed by the bytes of the others. Version 3 of the load balancer's header has the
+//! same length; its field at the place of the entropy is shown as that.
 
 use super::{Describe, Header, Inspector, Place};
 use crate::framing::{Fields, Framing, Front, Part, PieceHead, Search, Window};
@@ -27,13 +27,13 @@ pub const BALANCER: &[Place] = &[
 ];
 /// The version.
 pub const VERSION: Place = Place::big("version", 0, 2).bits(12, 4);
-/// Whose segment it is.
+/// The source of the segment.
 pub const DATA_ID: Place = Place::big("data id", 2, 2);
-/// Where in the event its bytes belong.
+/// Offset of its bytes in the event.
 pub const OFFSET: Place = Place::big("offset", 4, 4);
 /// Bytes of the whole event.
 pub const LENGTH: Place = Place::big("event bytes", 8, 4);
-/// Which event.
+/// The event number.
 pub const EVENT: Place = Place::big("event", 12, 8);
 /// The reassembly header.
 pub const HEADER: &[Place] = &[VERSION, DATA_ID, OFFSET, LENGTH, EVENT];
@@ -47,7 +47,7 @@ fn balancer_bytes(datagram: &(impl Window + ?Sized)) -> usize {
     if matches!(datagram.array(0), Some([b'L', b'B', 2 | 3, 1])) { BALANCER_BYTES } else { 0 }
 }
 
-/// What the load balancer leaves: nothing, where the datagram ends within its header.
+/// The bytes behind the load balancer's header; none if the datagram ends within it.
 fn behind_balancer(datagram: &[u8]) -> &[u8] {
     datagram.get(balancer_bytes(datagram)..).unwrap_or_default()
 }
@@ -106,7 +106,7 @@ impl Describe for Ejfat {
         }
         let segment = behind_balancer(datagram);
         for place in HEADER {
-            // Shown where they stand in the datagram.
+            // Shown at their place in the datagram.
             if let Some(number) = place.read(segment) {
                 to.field(place.name(), start + place.offset(), 4, super::Value::Number(number));
             }

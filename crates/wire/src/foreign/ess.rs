@@ -1,4 +1,4 @@
-//! Readout packets of the European Spallation Source (UDP port 9000): what a readout master saw of one pulse.
+//! Readout packets of the European Spallation Source (UDP port 9000): the data of one pulse from a readout master.
 //!
 //! ```text
 //!  packet   0 (u8) | version, 0 or 1 (u8) | "ESS" | type (u8) | bytes (u16) | output queue (u8) | time source (u8)
@@ -22,23 +22,23 @@ pub const READOUT_HEADER_BYTES: usize = 4;
 pub const VERSION: Place = Place::little("version", 1, 1);
 /// The letters "ESS".
 pub const COOKIE: Place = Place::little("cookie", 2, 3).hex();
-/// Which instrument's data they are.
+/// The instrument of the data.
 pub const TYPE: Place = Place::little("type", 5, 1).hex();
 /// Bytes of the packet.
 pub const SIZE: Place = Place::little("bytes", 6, 2);
-/// Which of the master's outputs.
+/// The master's output.
 pub const QUEUE: Place = Place::little("output queue", 8, 1);
-/// Where its time comes from.
+/// The source of its time.
 pub const TIME_SOURCE: Place = Place::little("time source", 9, 1).hex();
 /// The pulse's second since 1970.
 pub const PULSE_SECONDS: Place = Place::little("pulse, s", 10, 4);
 /// The pulse's tick in it.
 pub const PULSE_TICKS: Place = Place::little("pulse, ticks", 14, 4);
-/// The second of the pulse before.
+/// The second of the previous pulse.
 pub const PREVIOUS_SECONDS: Place = Place::little("previous pulse, s", 18, 4);
-/// The tick of the pulse before.
+/// The tick of the previous pulse.
 pub const PREVIOUS_TICKS: Place = Place::little("previous pulse, ticks", 22, 4);
-/// One more for each packet of a queue.
+/// Increases by one for each packet of a queue.
 pub const SEQUENCE: Place = Place::little("sequence", 26, 4);
 /// The header.
 pub const HEADER: &[Place] = &[
@@ -113,17 +113,17 @@ impl Framing for Ess {
 /// A readout.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Readout<'a> {
-    /// Which ring or fibre.
+    /// The ring or fibre.
     pub ring: u8,
-    /// Which front-end node of it.
+    /// Its front-end node.
     pub node: u8,
-    /// Where it begins in the packet.
+    /// Offset in the packet.
     pub at: usize,
-    /// What the node says.
+    /// The node's data.
     pub data: &'a [u8],
 }
 
-/// Goes through the readouts of a packet; ends with the first that goes beyond it.
+/// Iterator over the readouts of a packet; ends with the first that extends beyond it.
 #[derive(Clone, Debug)]
 pub struct Readouts<'a> {
     packet: &'a [u8],
@@ -180,7 +180,7 @@ impl Describe for Ess {
 
 /// Appends a packet of version 0; cookie and size are set. A readout is ring, node and data.
 ///
-/// Nothing is appended, and false returned, where the packet were longer than 65,535 bytes.
+/// Nothing is appended, and false returned, if the packet would exceed 65,535 bytes.
 pub fn encode(header: Header<HEADER_BYTES>, readouts: &[(u8, u8, &[u8])], out: &mut Vec<u8>) -> bool {
     let readout_bytes: usize = readouts.iter().map(|(_, _, data)| READOUT_HEADER_BYTES + data.len()).sum();
     let Ok(bytes) = u16::try_from(HEADER_BYTES + readout_bytes) else { return false };

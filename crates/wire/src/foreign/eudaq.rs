@@ -1,4 +1,4 @@
-//! EUDAQ2 events as its native files hold them (`Event.cc`, `Serializer.hh`): no length anywhere, so that an event is walked
+//! EUDAQ2 events as in its native files (`Event.cc`, `Serializer.hh`). They have no length, so that an event is parsed
 //! through to its end.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!  blocks  how many (u32), then each: id (u32), length (u32), bytes
 //! ```
 //! Little-endian. The type is a hash of the class's name ("RawEvent"). Sub-events may have sub-events: at most
-//! [`MOST_DEPTH`] deep here, where EUDAQ2 has no bound.
+//! [`MOST_DEPTH`] levels here, while EUDAQ2 has no limit.
 
 use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Widths, Window};
@@ -18,7 +18,7 @@ use ropewalk_terms::Cause;
 
 /// Bytes of an event before its description.
 pub const HEADER_BYTES: usize = 48;
-/// How deep events may lie in each other.
+/// Maximum nesting depth of events.
 pub const MOST_DEPTH: usize = 8;
 /// The hash of the class's name.
 pub const TYPE: Place = Place::little("type", 0, 4).hex();
@@ -26,24 +26,24 @@ pub const TYPE: Place = Place::little("type", 0, 4).hex();
 pub const VERSION: Place = Place::little("version", 4, 4);
 /// 1 begin of run, 2 end of run, 4 fake, 8 packet, 16 has a trigger number, 32 has times.
 pub const FLAGS: Place = Place::little("flags", 8, 4).hex();
-/// Which stream (device).
+/// The stream (device).
 pub const STREAM: Place = Place::little("stream", 12, 4);
 /// The run.
 pub const RUN: Place = Place::little("run", 16, 4);
-/// Which event of the stream.
+/// Index of the event in the stream.
 pub const EVENT: Place = Place::little("event", 20, 4);
-/// Which trigger, where the flags say so.
+/// The trigger number, if the flags say so.
 pub const TRIGGER: Place = Place::little("trigger", 24, 4);
 /// The hash of the description.
 pub const EXTEND: Place = Place::little("extend word", 28, 4).hex();
-/// When it began, where the flags say so.
+/// Time of its beginning, if the flags say so.
 pub const BEGIN: Place = Place::little("begin", 32, 8);
-/// When it ended.
+/// Time of its end.
 pub const END: Place = Place::little("end", 40, 8);
 /// The header.
 pub const HEADER: &[Place] = &[TYPE, VERSION, FLAGS, STREAM, RUN, EVENT, TRIGGER, EXTEND, BEGIN, END];
 
-/// What an event is called; nothing where it is cut off before.
+/// The description of an event; empty if the event is cut off before it.
 pub(crate) fn description(event: &[u8]) -> &[u8] {
     let length = event.get(HEADER_BYTES..).and_then(|rest| rest.first_chunk());
     let length = length.map_or(0, |length| u32::from_le_bytes(*length) as usize);
@@ -70,15 +70,15 @@ pub const fn hash(text: &str) -> u32 {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Eudaq;
 
-/// Why a walk ended before the event did.
+/// Reason why a walk ended before the event did.
 enum Stop {
-    /// So many bytes must be there.
+    /// This many bytes are needed.
     Needs(usize),
     /// It cannot be an event.
     Wrong(Cause),
 }
 
-/// A walk through an event, from its front to its end.
+/// A walk through an event, from front to end.
 struct Walk<'a, W: ?Sized> {
     window: &'a W,
     at: usize,
@@ -103,14 +103,14 @@ impl<W: Window + ?Sized> Walk<'_, W> {
         self.window.array(at).map(|bytes| u32::from_le_bytes(bytes) as usize).ok_or(Stop::Needs(at + 4))
     }
 
-    /// A length and as many bytes: where they are.
+    /// Reads a length and that many bytes; returns their range.
     fn bytes(&mut self) -> Result<core::ops::Range<usize>, Stop> {
         let length = self.number()?;
         let start = self.skip(length)?;
         Ok(start..start + length)
     }
 
-    /// An event with everything in it. Reports its parts to `tell`.
+    /// Reads an event with all its contents. Reports its parts to `tell`.
     fn event(&mut self, depth: usize, tell: &mut impl FnMut(Item)) -> Result<(), Stop> {
         if depth > MOST_DEPTH {
             return Err(Stop::Wrong(Cause::FramingLost));
@@ -131,7 +131,7 @@ impl<W: Window + ?Sized> Walk<'_, W> {
     }
 }
 
-/// What an event consists of.
+/// A part of an event.
 enum Item {
     Event { at: usize, depth: usize },
     Description(core::ops::Range<usize>),
@@ -212,13 +212,13 @@ impl Describe for Eudaq {
 pub struct Event<'a> {
     /// The header; type and version are set.
     pub header: Header<HEADER_BYTES>,
-    /// What is in it.
+    /// The description.
     pub description: &'a str,
     /// Keys with their values.
     pub tags: &'a [(&'a str, &'a str)],
-    /// Data, by their ids.
+    /// Data with their ids.
     pub blocks: &'a [(u32, &'a [u8])],
-    /// Events in it.
+    /// The nested events.
     pub sub_events: Vec<Event<'a>>,
 }
 

@@ -1,11 +1,11 @@
-//! Headers of frames: numbers at fixed places, frames that begin with a marker, and frames that begin without one.
+//! Headers of frames: numbers at fixed places, frames with a marker at their beginning, and frames without one.
 
 use super::{Describe, Inspector, MOST_FRAME_BYTES, Value, alice, artdaq, caen, cms, ess, eudaq, lhcb, midas, nscldaq};
 use crate::framing::{Framing, Front, Part, Search, Window};
 use crate::zeros::{self, Begin, Headed};
 use ropewalk_terms::Cause;
 
-/// A number in a header: where it stands, and what people call it.
+/// A number in a header: its place and its name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     name: &'static str,
@@ -13,7 +13,7 @@ pub struct Place {
     /// Bytes of the word that holds it, 1 to 8.
     bytes: usize,
     is_big_endian: bool,
-    /// The lowest of its bits in that word, and how many there are.
+    /// The lowest of its bits in that word, and their number.
     low: u32,
     bits: u32,
     is_hex: bool,
@@ -31,23 +31,23 @@ impl Place {
         Self { is_big_endian: true, ..Self::little(name, at, bytes) }
     }
 
-    /// The bits `low .. low + bits` of the word alone.
+    /// Only the bits `low .. low + bits` of the word.
     pub const fn bits(self, low: u32, bits: u32) -> Self {
         assert!(bits > 0 && low + bits <= 8 * self.bytes as u32, "the bits lie in the word");
         Self { low, bits, ..self }
     }
 
-    /// Shown in hexadecimal: a pattern of bits, and no count.
+    /// Shown in hexadecimal: a bit pattern rather than a count.
     pub const fn hex(self) -> Self {
         Self { is_hex: true, ..self }
     }
 
-    /// What people call it.
+    /// Its name for people.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Where its word stands, in bytes from the header's beginning.
+    /// Offset of its word from the header's beginning, in bytes.
     pub const fn offset(&self) -> usize {
         self.at
     }
@@ -68,7 +68,7 @@ impl Place {
         u64::MAX >> (64 - self.bits)
     }
 
-    /// Tells an inspector about it, if it is there.
+    /// Reports it to an inspector, if present.
     pub(super) fn tell(&self, frame: &[u8], to: &mut dyn Inspector) {
         if let Some(number) = self.read(frame) {
             let value = if self.is_hex { Value::Hex(number) } else { Value::Number(number) };
@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// How its word is written in the documentation: bytes, order, bits.
+    /// The notation of its word in the documentation: bytes, order, bits.
     #[cfg(test)]
     pub(super) fn type_text(&self) -> String {
         let order = match (self.bytes, self.is_big_endian) {
@@ -104,15 +104,15 @@ impl<const N: usize> Default for Header<N> {
 }
 
 impl<const N: usize> Header<N> {
-    /// Zeros.
+    /// A header of zeros.
     pub const fn new() -> Self {
         Self([0; N])
     }
 
-    /// The same header with another number there; what does not fit of it is cut off.
+    /// Returns the header with another number at this place; excess bits are cut off.
     ///
     /// # Panics
-    /// Where the place lies behind the header.
+    /// If the place lies behind the header.
     #[must_use]
     pub const fn with(mut self, place: Place, number: u64) -> Self {
         let mut index = 0;
@@ -128,7 +128,7 @@ impl<const N: usize> Header<N> {
     }
 }
 
-/// A frame of so many bytes, if they are there and no more than any frame may have.
+/// A frame of `bytes` bytes, if they are present and no more than the maximum.
 pub(super) fn frame(window: &(impl Window + ?Sized), bytes: u64) -> Front {
     match usize::try_from(bytes) {
         Ok(bytes) if bytes <= MOST_FRAME_BYTES && bytes <= window.len() => Front::Frame { bytes },
@@ -137,7 +137,7 @@ pub(super) fn frame(window: &(impl Window + ?Sized), bytes: u64) -> Front {
     }
 }
 
-/// Nothing can begin before a marker: says how many bytes lie before the next one, looking at every `step`th byte.
+/// No frame can begin before a marker: returns the number of bytes before the next one, checking every `step`th byte.
 pub(super) fn skip_to<const N: usize>(
     window: &(impl Window + ?Sized),
     search: &mut Search,
@@ -151,43 +151,43 @@ pub(super) fn skip_to<const N: usize>(
         }
         at += step;
     }
-    // The bytes at `at` are a marker's, or may become one.
+    // The bytes at `at` are a marker, or may become one.
     if at > window.len() {
         return Front::Needs { bytes: at };
     }
     search.skip(at, Cause::FramingLost)
 }
 
-/// A format whose frames begin with a length, and have no marker that is looked for after damage.
+/// A format whose frames begin with a length, and have no marker to search for after damage.
 pub(super) trait Unmarked: Framing {
-    /// So many zeros begin no frame.
+    /// This many zeros begin no frame.
     const ZEROS: usize;
-    /// So many bytes say whether a header may stand there.
+    /// Number of bytes needed to judge a header.
     const HEADER: usize;
 
     /// The frame at the front of a stream without zeros.
     fn cut(&self, window: &(impl Window + ?Sized)) -> Front;
 
-    /// Whether these bytes, at least [`Unmarked::HEADER`], may be the beginning of a frame.
+    /// Judges whether these bytes, at least [`Unmarked::HEADER`], may be the beginning of a frame.
     fn judge(&self, window: &(impl Window + ?Sized)) -> Judged;
 
-    /// Whether the bytes behind a frame show that it is one.
+    /// Whether the bytes behind a frame confirm it.
     fn may_follow(&self, frame: &(impl Window + ?Sized), rest: &(impl Window + ?Sized)) -> bool {
         let _ = frame;
         zeros::leading(rest, Self::ZEROS) == Self::ZEROS || self.judge(rest) != Judged::No
     }
 }
 
-/// What a header looks like.
+/// The result of judging a header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Judged {
     /// No header.
     No,
-    /// It may be one.
+    /// Possibly a header.
     Possible,
-    /// So much of it is as it must be that it is one.
+    /// Certainly a header: enough of its fields have their fixed values.
     Certain,
-    /// It is one if the whole frame is as it should be.
+    /// A header if the whole frame is valid.
     IfWhole,
 }
 
@@ -205,7 +205,7 @@ impl Judged {
     }
 }
 
-/// Finds what is at the front of a stream. Zeros are passed over, and the next frame behind them must be credible.
+/// Finds the element at the front of a stream. Zeros are skipped, and the next frame behind them must be credible.
 #[inline]
 pub(super) fn front<F: Unmarked>(format: &F, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
     if search.adrift {
@@ -284,7 +284,7 @@ impl Unmarked for eudaq::Eudaq {
         Judged::possible_if(looks_like(self, window))
     }
 
-    /// An event in an event has the header of one. The next of a kind has the next number.
+    /// A nested event has the header of an event. The next event of a kind has the next number.
     fn may_follow(&self, frame: &(impl Window + ?Sized), rest: &(impl Window + ?Sized)) -> bool {
         let is_same = |place: Place| place.read(frame) == place.read(rest);
         let number = eudaq::EVENT.read(frame).map(|event| event + 1);
@@ -404,7 +404,7 @@ impl Unmarked for lhcb::Mep {
     }
 }
 
-/// What the file recognition says of the bytes that are looked at.
+/// Whether the format's recognition accepts these bytes.
 fn looks_like<F: Unmarked + Describe>(format: &F, window: &(impl Window + ?Sized)) -> bool {
     const MOST: usize = 64;
     let mut bytes = [0; MOST];

@@ -35,12 +35,12 @@ fn header(packet: &(impl Window + ?Sized)) -> Option<MepHeader> {
     packet.array(0).map(|bytes| MepHeader::from_bytes(&bytes))
 }
 
-/// How many events a packet holds.
+/// Number of events in a packet.
 pub(super) fn packing(packet: &[u8]) -> u16 {
     header(packet).map_or(0, |header| header.packing)
 }
 
-/// Whether it is the header of a packet with events in it.
+/// Whether it is the header of a packet with events.
 pub(super) fn has_events(packet: &(impl Window + ?Sized)) -> bool {
     header(packet).is_some_and(|header| header.packing > 0 && usize::from(header.length) > MEP_HEADER_BYTES)
 }
@@ -88,7 +88,7 @@ impl Framing for Mep {
     }
 }
 
-/// A packet does not say whose it is: its first bank does.
+/// A packet does not state its source: its first bank does.
 fn source(packet: &(impl Window + ?Sized)) -> Option<u32> {
     let at = MEP_HEADER_BYTES + FRAGMENT_HEADER_BYTES;
     let [m0, m1, _, _, _, _, s0, s1] = packet.array(at)?;
@@ -114,7 +114,7 @@ impl Splitter for Mep {
 
 impl Describe for Mep {
     fn looks_like(&self, first: &[u8]) -> bool {
-        // Whether a file or a packet begins so: with a packet whose fragments are in order.
+        // Whether a file or a packet begins like this: with a packet whose fragments are in order.
         header(first).is_some_and(|header| {
             let packet = Part::new(first, 0, header.length.into());
             header.packing > 0 && check(&packet, &header).is_ok()
@@ -138,7 +138,7 @@ impl Describe for Mep {
     }
 }
 
-/// Tells the banks that begin at `at`. A fragment need not hold banks: one that begins with something else is left alone.
+/// Reports the banks that begin at `at`. A fragment need not contain banks: one with another beginning is ignored.
 fn tell_banks(banks: &[u8], at: usize, to: &mut dyn Inspector) {
     let mut place = at;
     for bank in Banks::new(banks) {
@@ -193,7 +193,8 @@ impl Describe for RawBanks {
 
 // MDF records; `crate::mdf` has the layout.
 //
-// A record begins with its length, three times: after damage the next three equal words are taken for the begin of a record.
+// A record begins with its length, three times: after damage the next three equal words are taken for the beginning of
+// a record.
 
 /// The header of a record of version 1 or 3.
 pub const MDF_HEADER: &[Place] = &[
@@ -213,14 +214,14 @@ pub const MDF_HEADER: &[Place] = &[
     Place::little("orbit", 40, 4),
     Place::little("bunch", 44, 4),
 ];
-/// How far apart records may begin.
+/// Alignment of the beginnings of records.
 const STEP: usize = 4;
 
 /// Records back to back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Mdf;
 
-/// Whether three lengths may be a record's.
+/// Whether three lengths may belong to a record.
 fn are_lengths(bytes: [u8; 12]) -> bool {
     let [first, second, third] = [0, 4, 8].map(|at| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let length = u32::from_le_bytes(first) as usize;
@@ -279,8 +280,8 @@ impl Describe for Mdf {
     }
 }
 
-/// The fragments in a record; `None` if the frame is not a record. A source is a piece of the detector: a type of banks
-/// and the id in them, which counts anew for each type. Consecutive banks of a source are one fragment.
+/// The fragments in a record; `None` if the frame is not a record. A source is a part of the detector: a type of banks
+/// and the id in them, which counts separately for each type. Consecutive banks of a source are one fragment.
 pub(super) fn enclosed(record: &[u8]) -> Option<Enclosed> {
     let view = mdf::Record::parse(record).ok()?;
     let data = view.header().data();

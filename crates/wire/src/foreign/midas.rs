@@ -7,8 +7,9 @@
 //!          bit 4 set            name (4) | type (u32) | bytes (u32)
 //!          bits 4 and 5 set     name (4) | type (u32) | bytes (u32) | 0 (u32)
 //! ```
-//! Little-endian. Ids from 0x8000 on are the system's: begin of run, end of run (the serial is then the run's number, what follows
-//! is a dump of all settings) and messages. Checked on a real run of 8,227 events with banks of the first two kinds.
+//! Little-endian. Ids from 0x8000 on belong to the system: begin of run, end of run (the serial is then the run's
+//! number, the contents are a dump of all settings) and messages. Checked on a real run of 8,227 events with banks of
+//! the first two kinds.
 
 use super::headed::frame;
 use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place, Value, headed};
@@ -18,11 +19,11 @@ use crate::zeros;
 
 /// Bytes of an event's header.
 pub const HEADER_BYTES: usize = 16;
-/// Which equipment.
+/// The equipment.
 pub const ID: Place = Place::little("id", 0, 2).hex();
-/// Which trigger.
+/// The trigger.
 pub const MASK: Place = Place::little("trigger mask", 2, 2).hex();
-/// The number of the event of this id; of begin and end of run the run's number.
+/// The number of the event within its id; for begin and end of run the run's number.
 pub const SERIAL: Place = Place::little("serial", 4, 4);
 /// Seconds since 1970.
 pub const TIME: Place = Place::little("time", 8, 4);
@@ -30,7 +31,7 @@ pub const TIME: Place = Place::little("time", 8, 4);
 pub const SIZE: Place = Place::little("bytes", 12, 4);
 /// Bytes of all banks.
 pub const BANK_BYTES: Place = Place::little("bank bytes", 16, 4);
-/// How the banks are laid out.
+/// The layout of the banks.
 pub const BANK_FLAGS: Place = Place::little("bank flags", 20, 4).hex();
 /// The header of an event, then that of its banks.
 pub const HEADER: &[Place] = &[ID, MASK, SERIAL, TIME, SIZE, BANK_BYTES, BANK_FLAGS];
@@ -59,7 +60,7 @@ const TYPES: [&str; 18] = [
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Midas;
 
-/// Whether it is the header of an event, with that of its banks behind it, or of the begin or end of a run.
+/// Whether it is the header of an event, followed by that of its banks, or of the begin or end of a run.
 pub(super) fn is_header(window: &(impl Window + ?Sized)) -> bool {
     let (size, flags) = (SIZE.read(window).unwrap_or_default(), BANK_FLAGS.read(window).unwrap_or_default() as u32);
     if ID.read(window) >= Some(BEGIN_OF_RUN.into()) {
@@ -94,7 +95,7 @@ impl Framing for Midas {
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
         let banks = BANK_BYTES.read(frame).zip(SIZE.read(frame));
         let is_system = ID.read(frame) >= Some(BEGIN_OF_RUN.into());
-        // An event without a header of banks is cut off, or none.
+        // An event without a header of banks is truncated, or no event.
         let fits = is_system || banks.is_some_and(|(banks, size)| banks + 8 == size);
         Fields {
             event: SERIAL.read(frame).filter(|_| !is_system),
@@ -107,7 +108,7 @@ impl Framing for Midas {
         }
     }
 
-    /// Events of each id have serial numbers of their own, and begin and end of a run have none.
+    /// Events of each id have separate serial numbers, and begin and end of a run have none.
     fn counts_together(&self) -> bool {
         false
     }
@@ -121,7 +122,7 @@ impl Framing for Midas {
     }
 }
 
-/// Whether an event is of the system, or has banks that fill it.
+/// Whether an event belongs to the system, or has banks that fill it.
 pub(crate) fn has_banks(event: &[u8]) -> bool {
     let (size, banks) = (SIZE.read(event).unwrap_or_default(), BANK_BYTES.read(event).unwrap_or_default());
     match ID.read(event) {
@@ -135,7 +136,7 @@ pub(crate) fn has_banks(event: &[u8]) -> bool {
 pub struct Bank<'a> {
     /// Its name, padded with zeros.
     pub name: [u8; 4],
-    /// What its data are: 6 is `u32`.
+    /// The type of its data: 6 is `u32`.
     pub kind: u32,
     /// The offset of its header in the event.
     pub at: usize,
@@ -143,7 +144,7 @@ pub struct Bank<'a> {
     pub data: &'a [u8],
 }
 
-/// Goes through the banks of an event; ends with the first that goes beyond it.
+/// Iterator over the banks of an event; ends with the first that extends beyond it.
 #[derive(Clone, Debug)]
 pub struct Banks<'a> {
     event: &'a [u8],
@@ -152,7 +153,7 @@ pub struct Banks<'a> {
 }
 
 impl<'a> Banks<'a> {
-    /// The banks of an event that is not the system's.
+    /// The banks of an event that does not belong to the system.
     pub fn of(event: &'a [u8]) -> Self {
         Self { event, at: BANKS_AT, flags: BANK_FLAGS.read(event).unwrap_or_default() as u32 }
     }
@@ -193,7 +194,7 @@ impl<'a> Iterator for Banks<'a> {
 
 impl Describe for Midas {
     fn looks_like(&self, first: &[u8]) -> bool {
-        // Whether a file begins so: with the begin of a run.
+        // Whether a file begins like this: with the begin of a run.
         ID.read(first) == Some(BEGIN_OF_RUN.into()) && MASK.read(first) == Some(SYSTEM_MASK)
     }
 

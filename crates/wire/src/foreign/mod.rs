@@ -1,4 +1,4 @@
-//! Formats of other experiments and systems, by name: where a frame ends, its numbers, and its contents.
+//! Formats of other experiments and systems, by name: the ends of frames, their numbers, and their contents.
 //!
 //! ```text
 //!  this file   all formats by name, what a frame consists of, emulated frames, the fragments of a frame that holds a whole event
@@ -8,9 +8,10 @@
 //!  srs ess ejfat                                 datagrams
 //!  caen                                          boards
 //! ```
-//! Each format is a unit that implements [`Framing`] (for streams and datagrams) and [`Describe`]
-//! (for people), and has an encoder for tests and emulators. `docs/formats-*.md` have every table; `docs/formats.md` says what each was checked
-//! against. Layouts were read from the public headers that each module names; no line of theirs is here.
+//! Each format is a unit that implements [`Framing`] (for streams and datagrams) and [`Describe`] (for people), and has
+//! an encoder for tests and emulators. `docs/formats-*.md` have every table; `docs/formats.md` lists the data against
+//! which each was checked. Layouts were read from the public headers that each module names; none of their code is
+//! copied here.
 
 pub mod alice;
 pub mod artdaq;
@@ -42,23 +43,23 @@ use ropewalk_terms::{Cause, SourceId};
 
 pub use headed::{Header, Place};
 
-/// The longest frame that any of them may have: a length beyond it is taken for damage.
+/// Maximum length of a frame of any format: a larger length is treated as damage.
 pub const MOST_FRAME_BYTES: usize = 256 << 20;
 
-/// Which of a format's numbers is one more from frame to frame of a source, so that a gap is a loss.
+/// The number of a format that increases by one from frame to frame of a source, so that a gap is a loss.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Counting {
     /// None.
     Nothing,
-    /// The event's.
+    /// The event number.
     Events,
-    /// The frame's own.
+    /// The frame's own number.
     Frames,
     /// The frame's place in its event.
     Places,
 }
 
-/// Declares the formats: each with its name, unit, counting, whether it travels in datagrams, and what it is.
+/// Declares the formats: each with its name, unit, counting, whether it is sent in datagrams, and its description.
 macro_rules! formats {
     ($($variant:ident = $name:literal, $unit:expr, $counting:ident, datagrams: $datagrams:literal, $help:literal;)*) => {
         /// A format that other software or hardware defines.
@@ -66,7 +67,7 @@ macro_rules! formats {
         pub enum ForeignFormat { $(#[doc = $help] $variant),* }
 
         impl ForeignFormat {
-            /// All of them, those least likely to be mistaken for another format first.
+            /// All formats, those least likely to be mistaken for another format first.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Its name on the command line and in configurations.
@@ -74,17 +75,17 @@ macro_rules! formats {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// What it is, for people.
+            /// Its description, for people.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help),* }
             }
 
-            /// Which of its numbers counts.
+            /// Its number that counts.
             pub const fn counting(self) -> Counting {
                 match self { $(Self::$variant => Counting::$counting),* }
             }
 
-            /// Whether it travels in datagrams alone: then a stream of bytes cannot be cut into its frames.
+            /// Whether it is only sent in datagrams, so that a stream of bytes cannot be cut into its frames.
             pub const fn needs_datagrams(self) -> bool {
                 match self { $(Self::$variant => $datagrams),* }
             }
@@ -183,27 +184,27 @@ formats! {
 }
 
 impl ForeignFormat {
-    /// The format of this name.
+    /// The format with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.name() == name)
     }
 
-    /// The format of a file that begins with these bytes, if they show it.
+    /// The format of a file that begins with these bytes, if it can be recognised.
     pub fn recognise(first: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| !format.needs_datagrams() && format.looks_like(first))
     }
 
-    /// The format of a datagram, if its bytes show it.
+    /// The format of a datagram, if it can be recognised.
     pub fn recognise_datagram(datagram: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.looks_like(datagram))
     }
 
-    /// Whether its event numbers grow, but not one by one: they are the times of pulses.
+    /// Whether its event numbers grow, but not by one: they are the times of pulses.
     pub const fn numbers_grow(self) -> bool {
         matches!(self, Self::Ess)
     }
 
-    /// The number of a run's first event, as the format's writers count.
+    /// The number of a run's first event, by the format's convention.
     pub const fn first(self) -> u64 {
         match self {
             Self::Eudaq | Self::Caen => 0,
@@ -211,12 +212,12 @@ impl ForeignFormat {
         }
     }
 
-    /// Whether an event may come in several frames that follow each other, each of them whole.
+    /// Whether an event may consist of several consecutive frames, each of them whole.
     pub const fn comes_in_several_frames(self) -> bool {
         matches!(self, Self::Alice | Self::Dune)
     }
 
-    /// Whether its frames hold several events each, and fall apart ([`Splitter`]).
+    /// Whether its frames hold several events each, and are divided ([`Splitter`]).
     pub const fn has_several_events(self) -> bool {
         matches!(self, Self::LhcbMep)
     }
@@ -226,8 +227,8 @@ impl ForeignFormat {
         matches!(self, Self::Midas | Self::Eudaq | Self::Atlas | Self::Nscldaq | Self::Mdf | Self::Frd)
     }
 
-    /// The fragments in a frame that holds a whole event; `None` if the format does not tell them apart, or if the
-    /// frame is no event.
+    /// The fragments in a frame that holds a whole event; `None` if the format does not divide it, or if the frame is
+    /// no event.
     pub fn enclosed(self, frame: &[u8]) -> Option<Enclosed> {
         match self {
             Self::Mdf => lhcb::enclosed(frame),
@@ -236,7 +237,7 @@ impl ForeignFormat {
         }
     }
 
-    /// Its headers at fixed places, each with what it is the header of.
+    /// Its headers at fixed places, each with its name.
     pub const fn headers(self) -> &'static [(&'static str, &'static [Place])] {
         match self {
             Self::Midas => &[("event, then banks", midas::HEADER)],
@@ -264,7 +265,7 @@ impl ForeignFormat {
         }
     }
 
-    /// How many events a whole frame holds.
+    /// Number of events in a whole frame.
     pub fn events_in(self, frame: &[u8]) -> u64 {
         match self {
             Self::LhcbMep => lhcb::packing(frame).into(),
@@ -273,7 +274,7 @@ impl ForeignFormat {
     }
 }
 
-/// A frame is one piece, but for formats whose frames hold several events.
+/// A frame is one piece, except for formats whose frames hold several events.
 impl Splitter for ForeignFormat {
     fn split(&self, frame: &(impl Window + ?Sized), pieces: &mut Vec<Piece>) -> Result<(), Cause> {
         if self.has_several_events() {
@@ -287,10 +288,10 @@ impl Splitter for ForeignFormat {
     }
 }
 
-/// The source whose fragment is what a foreign event has around its fragments: its header, the bytes before that, and
-/// padding. No front end has this id.
+/// The source of the envelope of a foreign event: the bytes around its fragments, that is its header, the bytes before
+/// it, and padding. No front end has this id.
 pub const ENVELOPE: SourceId = SourceId(u32::MAX);
-/// The source whose fragment is the data of a foreign event that do not fall apart into fragments. No front end has this id.
+/// The source of a foreign event's data that cannot be divided into fragments. No front end has this id.
 pub const UNDIVIDED: SourceId = SourceId(u32::MAX - 2);
 
 const _: () = {
@@ -301,22 +302,22 @@ const _: () = {
 /// A whole event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Enclosed {
-    /// Where its data lie in the frame; the rest is the envelope.
+    /// Range of its data in the frame; the rest is the envelope.
     pub data: Range<usize>,
-    /// The fragments that the data consist of, in their order, without a gap.
+    /// The fragments that make up the data, in order and without a gap.
     pub members: Vec<Member>,
-    /// The data should fall apart into fragments, and do not.
+    /// Whether the data should be divisible into fragments, but are not.
     pub is_broken: bool,
 }
 
-/// A fragment in it.
+/// A fragment in a whole event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Whose it is.
+    /// Its source.
     pub source: SourceId,
-    /// What it is.
+    /// Its format.
     pub format: ForeignFormat,
-    /// Where it lies in the frame.
+    /// Its range in the frame.
     pub place: Range<usize>,
 }
 
@@ -328,20 +329,20 @@ impl Enclosed {
         Self { data, members, is_broken: false }
     }
 
-    /// The same of data that should fall apart into fragments.
+    /// An event whose data should be divisible into fragments, but are not.
     fn broken(format: ForeignFormat, data: Range<usize>) -> Self {
         Self { is_broken: true, ..Self::undivided(format, data) }
     }
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
     /// A count, an id, a time.
     Number(u64),
-    /// A pattern of bits.
+    /// A bit pattern.
     Hex(u64),
-    /// A text, or the name of a number's meaning.
+    /// A text, or the name of a number's value.
     Text(&'a str),
 }
 
@@ -357,54 +358,55 @@ impl Display for Value<'_> {
 
 /// Receives the contents of a frame, from its front to its end.
 pub trait Inspector {
-    /// What the frame is: `event`, `begin of run`.
+    /// Reports the kind of the frame: `event`, `begin of run`.
     fn kind(&mut self, name: &str);
 
-    /// A field of a header: its name, its place in the frame, its length, and what it holds.
+    /// Reports a field of a header: its name, its offset in the frame, its length, and its value.
     fn field(&mut self, name: &str, at: usize, bytes: usize, value: Value<'_>);
 
-    /// A part: its name (parts of one kind are counted together), its place and its length.
+    /// Reports a part: its name (parts of one kind are counted together), its offset and its length.
     fn part(&mut self, name: Arguments<'_>, at: usize, bytes: usize);
 
-    /// Whether a text for every small part is wanted: composing them takes time.
+    /// Whether to report a text for every small part: composing them takes time.
     fn wants_details(&self) -> bool {
         false
     }
 
-    /// The frame contradicts itself there.
+    /// Reports a contradiction in the frame at this offset.
     fn fault(&mut self, at: usize, what: &'static str);
 }
 
-/// What a frame announces about the frames after it in its file.
+/// An announcement of a frame about the frames after it in its file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Announced {
-    /// How many there are, to the file's end or to the next frame that announces some.
+    /// Number of frames, to the file's end or to the next announcing frame.
     pub frames: u64,
-    /// How many bytes there are until then, including those of the announcing frame.
+    /// Number of bytes until then, including those of the announcing frame.
     pub bytes: u64,
 }
 
-/// A format that can say what a frame consists of.
+/// A format that can describe the contents of a frame.
 pub trait Describe: Framing {
-    /// Whether bytes begin as this format does. Some kilobytes from a file's beginning are enough; a datagram should be whole.
+    /// Whether bytes begin like this format. Some kilobytes from a file's beginning are enough; a datagram should be
+    /// whole.
     fn looks_like(&self, first: &[u8]) -> bool;
 
-    /// Tells everything that a frame holds. Any bytes may be shown: what contradicts itself is a fault, and ends the telling
-    /// where nothing behind it can be trusted.
+    /// Reports the contents of a frame. Accepts any bytes: a contradiction is a fault, and ends the report if nothing
+    /// behind it can be trusted.
     fn describe(&self, frame: &[u8], to: &mut dyn Inspector);
 
-    /// Whether the frame only goes on with what an earlier one began: then its event number is no new one.
+    /// Whether the frame only continues an earlier one, so that its event number is not a new one.
     fn goes_on(&self, frame: &[u8]) -> bool {
         self.fields(frame).goes_on()
     }
 
-    /// Whether bytes that belong to no frame are something that the format's files put between frames.
+    /// Whether bytes that belong to no frame are filler that the format's files have between frames.
     fn is_filler(&self, skipped: &[u8]) -> bool {
         let _ = skipped;
         false
     }
 
-    /// What a frame says of the file that it begins, where it is a file's header and no event.
+    /// The announcement of a frame that is a file's header and no event.
     fn announces(&self, frame: &[u8]) -> Option<Announced> {
         let _ = frame;
         None
@@ -413,12 +415,12 @@ pub trait Describe: Framing {
 
 /// Events in an emulated multi-event packet.
 pub const EMULATED_PACKING: u32 = 4;
-/// Bytes of an event in an emulated EJFAT segment, at most.
+/// Maximum bytes of an event in an emulated EJFAT segment.
 const SEGMENT_BYTES: usize = 8192;
-/// The bunch crossing of everything that is emulated.
+/// The bunch crossing of all emulated frames.
 const BUNCH_CROSSING: u16 = 77;
 
-/// What a frame is to say.
+/// The contents of an emulated frame.
 #[derive(Copy, Clone)]
 struct Wish<'a> {
     source: u32,
@@ -427,9 +429,9 @@ struct Wish<'a> {
 }
 
 impl ForeignFormat {
-    /// The frames that carry a source's part of an event: one, unless the format cuts events into several. Of `source`
-    /// as many bits are used as the format has. Multi-event packets hold [`EMULATED_PACKING`] events, the first of them
-    /// `event` times as many. `None` if the payload is too long for a frame.
+    /// The frames with a source's part of an event: one, unless the format cuts events into several. As many bits of
+    /// `source` are used as the format has. Multi-event packets hold [`EMULATED_PACKING`] events; the number of their
+    /// first event is `event` times as many. `None` if the payload is too long for a frame.
     pub fn emulate(self, source: u32, event: u32, payload: &[u8]) -> Option<Vec<Vec<u8>>> {
         let (wish, mut frame) = (Wish { source, event, payload }, Vec::new());
         let out = &mut frame;

@@ -1,4 +1,5 @@
-//! NSCLDAQ ring items, version 11 (`DataFormat.h`): what readout programs put into rings, and rings into event files.
+//! NSCLDAQ ring items, version 11 (`DataFormat.h`): the items that readout programs put into rings, and that rings put
+//! into event files.
 //!
 //! ```text
 //!  item         bytes of the item (u32) | type (u32) | bytes of the body header, 0 or 20 (u32)
@@ -7,8 +8,8 @@
 //!  format (12)  major (u16) | minor (u16)
 //!  count (31)   seconds since the begin (u32) | divisor (u32) | seconds since 1970 (u32) | events so far (u64)
 //! ```
-//! Little-endian here; machines of the other order write their own. Version 12 writes 4 for no body header. A physics item has
-//! no event number; what an event builder put into one is not looked into.
+//! Little-endian here; machines of the other order write theirs. Version 12 writes 4 for no body header. A physics item
+//! has no event number; the contents that an event builder put into one are not parsed.
 
 use super::headed::frame;
 use super::{Describe, Header, Inspector, Place, Value, headed};
@@ -24,15 +25,15 @@ pub const HEADER_BYTES: usize = 12;
 const BODY_HEADER_BYTES: u64 = 20;
 /// Bytes of the item.
 pub const SIZE: Place = Place::little("bytes", 0, 4);
-/// What it is.
+/// Its type.
 pub const TYPE: Place = Place::little("type", 4, 4);
 /// Bytes of the body header, 0 for none.
 pub const BODY_HEADER: Place = Place::little("body header bytes", 8, 4);
 /// The source's clock.
 pub const TIMESTAMP: Place = Place::little("timestamp", 12, 8);
-/// Whose item it is.
+/// The source of the item.
 pub const SOURCE: Place = Place::little("source", 20, 4);
-/// Which synchronisation it belongs to.
+/// Its synchronisation barrier.
 pub const BARRIER: Place = Place::little("barrier", 24, 4);
 /// The header, with a body header.
 pub const HEADER: &[Place] = &[SIZE, TYPE, BODY_HEADER, TIMESTAMP, SOURCE, BARRIER];
@@ -70,7 +71,7 @@ pub struct Nscldaq;
 /// Bytes of header and body header of a whole item.
 fn body_at(item: &[u8]) -> usize {
     let bytes = BODY_HEADER.read(item).unwrap_or_default() as usize;
-    // The body header's size counts itself, where it is not 0.
+    // The body header's size includes itself, unless it is 0.
     if bytes == 0 { HEADER_BYTES } else { HEAD_BYTES.saturating_add(bytes) }
 }
 
@@ -111,7 +112,7 @@ impl Framing for Nscldaq {
 
 impl Describe for Nscldaq {
     fn looks_like(&self, first: &[u8]) -> bool {
-        // Whether a file begins so: with an item of a known type, whose body header has a known size.
+        // Whether a file begins like this: with an item of a known type, whose body header has a known size.
         let (size, kind) = (SIZE.read(first).unwrap_or_default(), TYPE.read(first).unwrap_or_default() as u32);
         let body_header = BODY_HEADER.read(first);
         (HEADER_BYTES as u64..1 << 24).contains(&size)
@@ -159,7 +160,7 @@ impl Describe for Nscldaq {
     }
 }
 
-/// Appends an item, with a body header if `header` has one, which says that its size is 20.
+/// Appends an item, with a body header if `header` states one, that is a size of 20.
 pub fn encode(header: Header<28>, body: &[u8], out: &mut Vec<u8>) {
     let bytes = if BODY_HEADER.read(&header.0[..]) == Some(BODY_HEADER_BYTES) { 28 } else { HEADER_BYTES };
     let header = header.with(SIZE, (bytes + body.len()) as u64);

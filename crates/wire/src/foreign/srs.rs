@@ -1,4 +1,4 @@
-//! Datagrams of the Scalable Readout System with VMM3a chips (UDP port 6006): what a front-end card (FEC) has seen.
+//! Datagrams of the Scalable Readout System with VMM3a chips (UDP port 6006), sent by a front-end card (FEC).
 //!
 //! ```text
 //!  datagram  frame counter (u32) | "VM3" and the FEC's id times 16 (u32) | time (u32) | overflow (u32), then words of 6 bytes
@@ -16,15 +16,15 @@ use ropewalk_terms::Cause;
 pub const HEADER_BYTES: usize = 16;
 /// Bytes of a hit or a marker.
 pub const WORD_BYTES: usize = 6;
-/// One more for each datagram of a FEC.
+/// Increases by one for each datagram of a FEC.
 pub const FRAME_COUNTER: Place = Place::big("frame counter", 0, 4);
 /// The letters "VM3".
 pub const DATA_ID: Place = Place::big("data id", 4, 4).bits(8, 24).hex();
-/// Which front-end card.
+/// The front-end card.
 pub const FEC: Place = Place::big("FEC", 4, 4).bits(4, 4);
 /// The card's clock.
 pub const TIME: Place = Place::big("time", 8, 4);
-/// Which hits lay behind the end of the clock's cycle.
+/// The hits behind the end of the clock's cycle.
 pub const OVERFLOW: Place = Place::big("overflow", 12, 4).hex();
 /// The header.
 pub const HEADER: &[Place] = &[FRAME_COUNTER, DATA_ID, FEC, TIME, OVERFLOW];
@@ -60,35 +60,35 @@ impl Framing for Srs {
         }
     }
 
-    /// A FEC counts its frames from when it was switched on.
+    /// A FEC counts its frames since it was switched on.
     fn runs_free(&self) -> bool {
         true
     }
 
     fn widths(&self) -> Widths {
-        // Its frames are its events, too.
+        // Its frames are also its events.
         Widths { event: 32, time: 32, sequence: 32 }
     }
 }
 
-/// What a word of six bytes says.
+/// The contents of a word of six bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// A channel saw something.
+    /// A hit of a channel.
     Hit {
-        /// Which trigger of the chip's cycle (5 bits).
+        /// Trigger within the chip's cycle (5 bits).
         trigger_offset: u8,
         /// The chip (5 bits).
         chip: u8,
         /// The channel (6 bits).
         channel: u8,
-        /// How much (10 bits).
+        /// Amplitude (10 bits).
         adc: u16,
-        /// When, in bunch crossings (12 bits), out of the Gray code that it travels in.
+        /// Time in bunch crossings (12 bits), decoded from Gray code.
         bunch_crossing: u16,
-        /// When, within the crossing.
+        /// Time within the crossing.
         tdc: u8,
-        /// Whether it was above the threshold.
+        /// Whether the amplitude was above the threshold.
         over_threshold: bool,
     },
     /// The time of a chip, 42 bits.
@@ -101,7 +101,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// Reads a word; any bytes are one.
+    /// Parses a word; any bytes are valid.
     pub const fn parse(bytes: [u8; WORD_BYTES]) -> Self {
         let [a, b, c, d, e, f] = bytes;
         let (first, second) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]));
@@ -120,7 +120,7 @@ impl Word {
         }
     }
 
-    /// The word as it travels. What does not fit of a field is cut off.
+    /// Encodes the word. Excess bits of a field are cut off.
     pub const fn to_bytes(self) -> [u8; WORD_BYTES] {
         let (first, second) = match self {
             Self::Marker { chip, time } => ((time >> 10) as u32, (chip as u16 & 0x1F) << 10 | (time & 0x3FF) as u16),

@@ -1,4 +1,4 @@
-//! What run control and front ends say to each other: every message, its direction and its bytes.
+//! The messages between run control and front ends: their directions and layouts.
 //!
 //! ```text
 //!   front end -> run control   Hello (first), Ready or Failed, Started, Enabled, Held, Released, Vetoed, Stopped, Status, Report
@@ -7,10 +7,10 @@
 //!   frame   "RWC" | kind | body length (u32)                                      8 bytes, little-endian
 //!   text    length in bytes (u16) | UTF-8              list   entries (u16) | entry, entry, ...
 //! ```
-//! One connection lives over several runs. Each command names its run and is answered by one word, the same one however
-//! often it comes: Configure by Ready or Failed, Start by Started, Enable by Enabled, Hold by Held, Release by
-//! Released, Veto by Vetoed, Stop by Stopped, Ping by Status. Hold and Release belong to version 2: run control never
-//! sends them to a front end of version 1. Data travel over a connection of their own, as generic fragments
+//! One connection serves several runs. Each command names its run and has one kind of answer, however often it is sent:
+//! Configure has Ready or Failed, Start has Started, Enable has Enabled, Hold has Held, Release has Released, Veto has
+//! Vetoed, Stop has Stopped, Ping has Status. Hold and Release belong to version 2: run control never sends them to a
+//! front end of version 1. Data are sent over a separate connection, as generic fragments
 //! ([`generic`](crate::generic)). `docs/front-end-control.md` shows the bytes.
 
 #[cfg(test)]
@@ -21,8 +21,8 @@ use ropewalk_terms::{RunNumber, SourceId, Utc};
 
 /// The version of these messages.
 pub const CONTROL_VERSION: u16 = 2;
-/// The oldest one that is still spoken: without [`Command::Hold`] and [`Command::Release`]. A hello with an older one, or with one
-/// beyond [`CONTROL_VERSION`], is refused.
+/// The oldest version that is accepted: without [`Command::Hold`] and [`Command::Release`]. A hello with an older one,
+/// or with one beyond [`CONTROL_VERSION`], is refused.
 pub const OLDEST_CONTROL_VERSION: u16 = 1;
 
 /// Whether messages of this version are understood.
@@ -39,41 +39,41 @@ pub const LARGEST_BODY_BYTES: usize = 64 * 1024;
 const MAGIC: [u8; 3] = *b"RWC";
 
 kinds! {
-    /// First word of a front end: its identity, and what it knows of a run.
+    /// First message of a front end: its identity, and its state in a run.
     Hello = 1,
-    /// The front end is taken in.
+    /// The front end is accepted.
     Welcome = 2,
-    /// It is not; the connection is closed.
+    /// The front end is not accepted; the connection is closed.
     Refuse = 3,
-    /// These are its settings, and there go its data.
+    /// The settings of the run, and the destination of the data.
     Configure = 16,
     /// The run begins.
     Start = 17,
-    /// To the trigger source alone: triggers may come.
+    /// Only to the trigger source: triggers may start.
     Enable = 18,
-    /// To the trigger source alone: no further trigger.
+    /// Only to the trigger source: no further trigger.
     Veto = 19,
     /// The run ends with this event.
     Stop = 20,
     /// Asks for a Status, to see that the front end is still there.
     Ping = 21,
-    /// To the trigger source alone: no trigger for now, since the run is paused.
+    /// Only to the trigger source: no trigger for now, because the run is paused.
     Hold = 22,
-    /// To the trigger source alone: triggers may come again.
+    /// Only to the trigger source: triggers may continue.
     Release = 23,
     /// It is configured, and its data connection is established.
     Ready = 32,
-    /// It cannot execute the command, and says why.
+    /// The front end cannot execute the command; includes the reason.
     Failed = 33,
-    /// It is in the run.
+    /// The front end takes part in the run.
     Started = 34,
     /// Triggers come from now on.
     Enabled = 35,
-    /// No further trigger comes; what was issued.
+    /// No further trigger follows; includes the trigger counts.
     Vetoed = 36,
-    /// Its data of the run have left.
+    /// All its data of the run have been sent.
     Stopped = 37,
-    /// How it is.
+    /// Its state and counters.
     Status = 38,
     /// A slow reading.
     Report = 39,
@@ -90,33 +90,33 @@ const fn longest(_: Kind) -> usize {
 
 frame!(MAGIC, longest);
 
-/// The most bytes of a reading's, a counter's or a cause's name, and of a unit.
+/// Maximum bytes of the name of a reading, a counter or a cause, and of a unit.
 pub const LARGEST_NAME_BYTES: usize = 64;
-/// The most bytes of a text for people, and of an address.
+/// Maximum bytes of a text for people, and of an address.
 pub const LARGEST_TEXT_BYTES: usize = 1024;
-/// The most bytes of the settings.
+/// Maximum bytes of the settings.
 pub const LARGEST_SETTINGS_BYTES: usize = 60 * 1024;
-/// The most entries of a list of named numbers.
+/// Maximum number of entries of a list of named numbers.
 pub const MOST_NUMBERS: usize = 32;
 
-/// A number with its name: a counter, or how often a cause vetoed a trigger.
+/// A number with its name: a counter, or the number of vetoes by a cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
     /// At most [`LARGEST_NAME_BYTES`].
     pub name: String,
-    /// How often.
+    /// The count.
     pub count: u64,
 }
 
 impl Writer<'_> {
-    /// A text; what is longer than allowed is cut at a character's end.
+    /// Appends a text; a longer one than allowed is truncated at a character's end.
     fn text(&mut self, text: &str, most: usize) {
         let kept = &text[..text.floor_char_boundary(most)];
         self.u16(kept.len() as u16);
         self.bytes(kept.as_bytes());
     }
 
-    /// Named numbers; those beyond [`MOST_NUMBERS`] are left out.
+    /// Appends named numbers; those beyond [`MOST_NUMBERS`] are dropped.
     fn numbers(&mut self, numbers: &[Named]) {
         let kept = &numbers[..numbers.len().min(MOST_NUMBERS)];
         self.u16(kept.len() as u16);
@@ -149,7 +149,7 @@ impl Reader<'_> {
 
 const HELLO_MAGIC: [u8; 8] = *b"RWSOURCE";
 
-/// What a front end's times count from.
+/// The zero point of a front end's times.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum ClockKind {
@@ -158,27 +158,27 @@ pub enum ClockKind {
     None = 0,
     /// 1970-01-01T00:00:00Z.
     Utc = 1,
-    /// A start of its own.
+    /// An own zero point.
     Own = 2,
 }
 
-/// How far a front end has come in a run. A run leads through all of them in this order, but for `Triggering`, which the
-/// trigger source alone reaches. That one may be held in between, which is no stage of its own.
+/// The stage of a front end in a run. A run passes through all of them in this order, except `Triggering`, which only
+/// the trigger source reaches. The trigger source may be held in between, which is not a separate stage.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Stage {
-    /// In none.
+    /// In no run.
     #[default]
     Idle = 0,
-    /// Configured; its data connection stands.
+    /// Configured, with an established data connection.
     Ready = 1,
-    /// It takes data whenever a trigger comes.
+    /// It takes data on each trigger.
     Started = 2,
     /// It issues triggers.
     Triggering = 3,
     /// It issues no further triggers.
     Vetoed = 4,
-    /// Its data of the run have left.
+    /// All its data of the run have been sent.
     Stopped = 5,
 }
 
@@ -209,16 +209,16 @@ impl Stage {
     }
 }
 
-/// First word of a front end.
+/// First message of a front end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// [`CONTROL_VERSION`] of the sender, or [`OLDEST_CONTROL_VERSION`].
     pub version: u16,
-    /// Which source it is.
+    /// Its source id.
     pub source: SourceId,
-    /// What its times count from.
+    /// The zero point of its times.
     pub clock: ClockKind,
-    /// How far it is in `run`: after a reconnection, the commands that it received before still count.
+    /// Its stage in `run`: after a reconnection, the commands that it received before remain valid.
     pub stage: Stage,
     /// The run of the last command that it received; 0 for none.
     pub run: RunNumber,
@@ -226,7 +226,7 @@ pub struct Hello {
     pub name: [u8; NAME_BYTES],
     /// Versions of firmware and library, for people; at most [`LARGEST_TEXT_BYTES`].
     pub versions: String,
-    /// It issues no trigger: it is held, and has not been released since. Version 1 cannot express this.
+    /// Whether it issues no trigger, because it was held and not released since. Version 1 cannot express this.
     pub is_held: bool,
 }
 
@@ -234,7 +234,7 @@ pub struct Hello {
 const HOLDING_VERSION: u16 = 2;
 
 impl Hello {
-    /// A hello of a front end that is in no run; a longer name is cut.
+    /// Makes a hello of a front end that is in no run; a longer name is truncated.
     pub fn new(source: SourceId, name: &str) -> Self {
         Self {
             version: CONTROL_VERSION,
@@ -248,55 +248,55 @@ impl Hello {
         }
     }
 
-    /// Whether it speaks a version that is understood here.
+    /// Whether its version is accepted.
     pub const fn is_spoken(&self) -> bool {
         is_spoken(self.version)
     }
 
-    /// Whether it knows what it is to be held.
+    /// Whether its version supports holding.
     pub const fn may_be_held(&self) -> bool {
         self.version >= HOLDING_VERSION
     }
 
-    /// The name up to its first zero; what is no text is replaced.
+    /// The name up to its first zero; bytes that are not UTF-8 are replaced.
     pub fn name(&self) -> String {
         unpadded_name(&self.name)
     }
 }
 
-/// It cannot execute a command.
+/// Reports that it cannot execute a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
     /// The run.
     pub run: RunNumber,
-    /// Why, for people; at most [`LARGEST_TEXT_BYTES`].
+    /// The reason, for people; at most [`LARGEST_TEXT_BYTES`].
     pub text: String,
 }
 
-/// No trigger comes for now; suppressed triggers count as vetoed.
+/// No trigger is issued for now; suppressed triggers count as vetoed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The run.
     pub run: RunNumber,
-    /// The last event's number so far; the number before the first one where there was none.
+    /// The last event's number so far; the number before the first one if there was none.
     pub last: u64,
 }
 
-/// No further trigger comes. Of all that happened since the start, `issued = accepted + vetoed[cause]`, where one trigger was
+/// No further trigger follows. Counted since the start, `issued = accepted + vetoed[cause]`, where one trigger was
 /// accepted for each event from the first to the last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Vetoed {
     /// The run.
     pub run: RunNumber,
-    /// The last event's number; the number before the first one where there was none.
+    /// The last event's number; the number before the first one if there was none.
     pub last: u64,
-    /// Triggers that there were.
+    /// Number of triggers.
     pub issued: u64,
-    /// Triggers that were vetoed, by cause.
+    /// Number of vetoed triggers, by cause.
     pub vetoed: Vec<Named>,
 }
 
-/// Its data of the run have left.
+/// All its data of the run have been sent.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Stopped {
     /// The run.
@@ -305,24 +305,24 @@ pub struct Stopped {
     pub first: Option<u64>,
     /// The number of the last event that it sent.
     pub last: Option<u64>,
-    /// Fragments that it sent.
+    /// Number of fragments that it sent.
     pub sent: u64,
 }
 
-/// How a front end is. Every counter counts from the run's start.
+/// State of a front end. Every counter counts from the run's start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
     /// The run.
     pub run: RunNumber,
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
-    /// Fragments that it sent.
+    /// Number of fragments that it sent.
     pub sent: u64,
-    /// Their bytes, heads included.
+    /// Number of their bytes, headers included.
     pub bytes: u64,
-    /// How long it waited for its data to be taken, in nanoseconds.
+    /// Time that it waited for its data to be taken, in nanoseconds.
     pub waited_ns: u64,
-    /// What it says of itself; at most [`LARGEST_TEXT_BYTES`].
+    /// Its own text; at most [`LARGEST_TEXT_BYTES`].
     pub text: String,
     /// Its own counters.
     pub counters: Vec<Named>,
@@ -331,17 +331,17 @@ pub struct Status {
 /// A slow reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
-    /// When it was read.
+    /// Time of the reading.
     pub time: Utc,
     /// The value.
     pub value: f64,
-    /// Of what, such as `hv/ch3`; at most [`LARGEST_NAME_BYTES`].
+    /// Name of the quantity, such as `hv/ch3`; at most [`LARGEST_NAME_BYTES`].
     pub name: String,
-    /// In which unit; may be empty.
+    /// Its unit; may be empty.
     pub unit: String,
 }
 
-/// A word.
+/// A message of a front end.
 #[derive(Clone, PartialEq, Debug)]
 #[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Word {
@@ -376,7 +376,7 @@ impl Word {
         }
     }
 
-    /// Appends the message with its frame. Texts and lists beyond what is allowed are cut.
+    /// Appends the message with its frame. Texts and lists beyond their maximum are truncated.
     pub fn encode(&self, out: &mut Vec<u8>) {
         Frame::around(self.kind(), out, |to| self.encode_body(to));
     }
@@ -415,14 +415,14 @@ impl Word {
         }
     }
 
-    /// Reads the body of a word of this kind.
+    /// Decodes the body of a front end's message of this kind.
     ///
     /// # Errors
-    /// Where the body is not one of this kind, or the kind is no front end's.
+    /// If the body is not one of this kind, or a front end does not send this kind.
     pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
         let word = match kind {
-            // Of another version nothing more is believed than that it is another one.
+            // In a hello of another version only the version is used.
             Kind::Hello => return Hello::decode(from).map(Self::Hello),
             Kind::Ready => Self::Ready(from.run()?),
             Kind::Started => Self::Started(from.run()?),
@@ -528,14 +528,14 @@ impl Status {
     }
 }
 
-/// Why a front end is not taken in.
+/// Reason why a front end is not accepted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RefuseReason {
     /// The versions differ; this is run control's.
     Version(u16),
     /// No source with this id is under run control.
     UnknownSource,
-    /// Another program is connected as this source, and lives.
+    /// Another running program is connected as this source.
     Taken,
 }
 
@@ -544,8 +544,8 @@ pub enum RefuseReason {
 pub struct Configure {
     /// The run.
     pub run: RunNumber,
-    /// Where the data go: `host:port` of the readout unit, to which the front end opens a connection for this run; at most
-    /// [`LARGEST_TEXT_BYTES`].
+    /// Destination of the data: `host:port` of the readout unit, to which the front end opens a connection for this
+    /// run; at most [`LARGEST_TEXT_BYTES`].
     pub address: String,
     /// The front end's settings as TOML; at most [`LARGEST_SETTINGS_BYTES`].
     pub settings: String,
@@ -558,7 +558,7 @@ pub struct Start {
     pub run: RunNumber,
     /// The number of its first event.
     pub first: u64,
-    /// That of its last one, where it is known now: no trigger is to follow it.
+    /// The number of its last event, if it is already known: no trigger may follow it.
     pub last: Option<u64>,
 }
 
@@ -567,15 +567,16 @@ pub struct Start {
 pub struct Stop {
     /// The run.
     pub run: RunNumber,
-    /// The number of its last event; `None` if it is unknown. The number before the first event's: the run had none.
+    /// The number of its last event; `None` if it is unknown. If it is the number before the first event's, the run had
+    /// none.
     pub last: Option<u64>,
 }
 
-/// A command.
+/// A command of run control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Command {
-    /// With the version of what follows: the one that the front end said.
+    /// With the version of the following messages: the one that the front end sent.
     Welcome(u16),
     Refuse(RefuseReason),
     Configure(Configure),
@@ -605,7 +606,7 @@ impl Command {
         }
     }
 
-    /// Appends the message with its frame. Texts beyond what is allowed are cut.
+    /// Appends the message with its frame. Texts beyond their maximum are truncated.
     pub fn encode(&self, out: &mut Vec<u8>) {
         Frame::around(self.kind(), out, |to| self.encode_body(to));
     }
@@ -641,10 +642,10 @@ impl Command {
         }
     }
 
-    /// Reads the body of a command of this kind.
+    /// Decodes the body of a command of this kind.
     ///
     /// # Errors
-    /// Where the body is not one of this kind, or the kind is no command.
+    /// If the body is not one of this kind, or the kind is no command.
     pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
         let command = match kind {
@@ -684,7 +685,7 @@ impl Command {
 }
 
 impl Frame {
-    /// Appends a message: its head, then what `fill` appends.
+    /// Appends a message: its head, then the output of `fill`.
     fn around(kind: Kind, out: &mut Vec<u8>, fill: impl FnOnce(&mut Writer<'_>)) {
         let frame = out.len();
         out.extend_from_slice(&Self { kind, body: 0 }.to_bytes());

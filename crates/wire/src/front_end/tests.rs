@@ -1,4 +1,4 @@
-//! Every message comes back as it was sent, and nothing that comes can do harm.
+//! Round trips of every message, and robustness against any bytes.
 
 use super::*;
 use crate::frame::FrameError;
@@ -203,7 +203,7 @@ fn what_is_too_long_is_cut_where_a_character_ends() {
     assert_eq!(vetoed.vetoed.len(), MOST_NUMBERS);
 }
 
-/// As a program sends it that was built when there was no other version.
+/// As sent by a program that was built when there was only version 1.
 #[test]
 fn a_hello_of_version_1_ends_with_its_versions_and_cannot_be_held() {
     let mut body = b"RWSOURCE\x01\0\x01\x03\x07\0\0\0\x05\0\0\0telescope".to_vec();

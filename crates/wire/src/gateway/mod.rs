@@ -1,11 +1,11 @@
-//! Every message of a gateway: its direction, its fields, its bytes. The push protocol in one place.
+//! The messages of a gateway: their directions, fields and bytes. The whole push protocol.
 //!
 //! ```text
-//!   node -> gateway     Credit      which life, room for so many events; repeated, so it is a heartbeat as well
-//!                       Decisions   what was decided: a count, a bitmap, and the decisions themselves, some of them again
+//!   node -> gateway     Credit      incarnation, room in events; repeated, so it is a heartbeat as well
+//!                       Decisions   a count, a bitmap, and the decisions themselves, some of them repeated
 //!   gateway -> node     Push        events, or parts of them, each with its sequence number
-//!                       Progress    which sequence numbers there are, when nothing is pushed
-//!   gateway -> trigger  Throttle    may triggers come? absolute, repeated
+//!                       Progress    the sequence numbers in use, when nothing is pushed
+//!   gateway -> trigger  Throttle    whether triggers may be issued; absolute, repeated
 //!   gateway -> clients  Stream      decisions in the order of events
 //!
 //!   frame    "RG" | version (u8) | kind (u8) | body length (u32)        8 bytes, little-endian
@@ -14,17 +14,18 @@
 //!            | that many bytes of the event
 //!   event    raw banks, in the order of the configured sources
 //! ```
-//! A message is the same in a datagram and in a stream (TCP): its frame says where it ends. Datagrams may be lost, come
-//! twice and in any order:
-//! - A gateway gives each event that it pushes to a node a *sequence number*, from 0, one more for each. Parts of one event
-//!   have the same one, and each says where it lies: they need no order.
-//! - A node reports its decisions in three ways: every sequence number below `cumulative`; those behind it in a bitmap;
-//!   and the decisions themselves, of which each message repeats the latest earlier ones. So a lost message loses no
-//!   credit, and seldom a decision.
-//! - A node sees by the numbers that a push was lost, and says so as a decision ([`Verdict::NotReceived`]).
-//! - *Floor*: no decision is awaited any more for sequence numbers below it. The node forgets them, and says so: it answers
-//!   progress by decisions, with entries or without, since what it may still have counts against its credit.
-//! - A node or gateway that restarts has a larger incarnation; messages from an earlier one, or for it, are ignored.
+//! A message is the same in a datagram and in a stream (TCP): its frame states its length. Datagrams may be lost,
+//! duplicated and reordered:
+//! - A gateway gives each event that it pushes to a node a *sequence number*, counting up from 0. Parts of one event
+//!   have the same number, and each states its offset: they need no order.
+//! - A node reports its decisions in three ways: every sequence number below `cumulative`; later ones in a bitmap; and
+//!   the decisions themselves. Each message repeats the latest earlier decisions, so a lost message loses no credit,
+//!   and rarely a decision.
+//! - A node detects a lost push by the numbers, and reports it as a decision ([`Verdict::NotReceived`]).
+//! - *Floor*: decisions for sequence numbers below it are no longer expected. The node drops these events and confirms
+//!   it: it answers progress with decisions, with or without entries, because events that it may still hold count
+//!   against its credit.
+//! - A node or gateway that restarts has a larger incarnation; messages from or to an earlier one are ignored.
 //! - If a node does not answer, its event may go to another one, with the next *attempt*.
 
 #[cfg(test)]
@@ -34,25 +35,25 @@ use crate::frame::{FrameError, Reader, Writer, frame, kinds};
 use ropewalk_kernels::{copy, short_copy};
 use ropewalk_terms::{Attempt, EventKey, Incarnation};
 
-/// The version of these messages. One of another version is refused.
+/// The version of these messages. Messages of another version are refused.
 pub const GATEWAY_VERSION: u8 = 1;
-/// The longest body, in bytes: as much as a datagram carries.
+/// Maximum length of a body, in bytes: the capacity of a datagram.
 pub const LARGEST_BODY_BYTES: usize = 0xFFFF;
 
 const MAGIC: [u8; 3] = [b'R', b'G', GATEWAY_VERSION];
 
 kinds! {
-    /// Node to gateway: which life, and room for so many events.
+    /// Node to gateway: its incarnation, and its room for events.
     Credit = 1,
     /// Gateway to node: events.
     Push = 2,
-    /// Gateway to node: which sequence numbers there are.
+    /// Gateway to node: the sequence numbers in use.
     Progress = 3,
-    /// Node to gateway: what was decided.
+    /// Node to gateway: its decisions.
     Decisions = 4,
-    /// Gateway to any client that wants them: decisions in the order of events.
+    /// Gateway to any subscribed client: decisions in the order of events.
     Stream = 5,
-    /// Gateway to trigger: may triggers come?
+    /// Gateway to trigger: whether triggers may be issued.
     Throttle = 6,
 }
 
@@ -65,10 +66,11 @@ const fn longest(_: Kind) -> usize {
 frame!(MAGIC, longest);
 
 impl Frame {
-    /// Splits a message off the front of a datagram, or of the received part of a stream: its kind, its body, the rest.
+    /// Splits a message off the front of a datagram, or of the received part of a stream. Returns its kind, its body,
+    /// and the rest.
     ///
     /// # Errors
-    /// As [`Frame::parse`], and [`FrameError::Short`] where the message is not whole.
+    /// As [`Frame::parse`], and [`FrameError::Short`] if the message is incomplete.
     pub fn split(bytes: &[u8]) -> Result<(Kind, &[u8], &[u8]), FrameError> {
         let (head, rest) = bytes.split_first_chunk().ok_or(FrameError::Short)?;
         let frame = Self::parse(head)?;
@@ -77,22 +79,22 @@ impl Frame {
     }
 }
 
-/// Bytes before the pieces of a push, the frame's included.
+/// Bytes before the pieces of a push, including the frame's.
 pub const PUSH_HEAD_BYTES: usize = FRAME_BYTES + 24;
 /// Bytes before the bytes of a piece.
 pub const PIECE_HEAD_BYTES: usize = 32;
 
-/// What is to be known of an event.
+/// Properties of an event.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EventFlags(pub u8);
 
 impl EventFlags {
     /// Fragments of some sources are missing.
     pub const INCOMPLETE: Self = Self(1);
-    /// Another node, or this one, was sent the event before.
+    /// The event was sent to this or another node before.
     pub const SENT_AGAIN: Self = Self(2);
 
-    /// Both.
+    /// All flags of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -104,16 +106,16 @@ impl EventFlags {
     }
 }
 
-/// What a push begins with.
+/// The beginning of a push.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PushHead {
-    /// Which gateway, or which input queue of one.
+    /// The gateway, or one of its input queues.
     pub gateway: u16,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// How many pieces follow.
+    /// Number of pieces that follow.
     pub pieces: u16,
-    /// No decision is awaited for sequence numbers below this one.
+    /// Decisions for sequence numbers below this one are no longer expected.
     pub floor: u64,
 }
 
@@ -131,22 +133,22 @@ impl PushHead {
     }
 }
 
-/// What an event, or a part of one, begins with. Accepted events are stored behind the same head.
+/// The beginning of an event, or of a part of one. Accepted events are stored behind the same head.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PieceHead {
     /// The number under which the event was pushed to this node.
     pub sequence: u64,
-    /// Which event.
+    /// The event.
     pub key: EventKey,
-    /// Which flow.
+    /// The flow.
     pub flow: u8,
-    /// What is to be known of it.
+    /// Properties of the event.
     pub flags: EventFlags,
-    /// How often the event was pushed, this time included.
+    /// Number of pushes of the event, including this one.
     pub attempt: Attempt,
     /// Bytes of the whole event.
     pub total: u32,
-    /// Where this piece begins in it.
+    /// Offset of this piece in the event.
     pub offset: u32,
     /// Bytes of this piece.
     pub length: u32,
@@ -167,10 +169,10 @@ impl PieceHead {
         bytes
     }
 
-    /// Reads it.
+    /// Decodes the head.
     ///
     /// # Errors
-    /// [`FrameError::Meaning`] where its numbers contradict each other.
+    /// [`FrameError::Meaning`] if its numbers contradict each other.
     pub fn from_bytes(bytes: &[u8; PIECE_HEAD_BYTES]) -> Result<Self, FrameError> {
         Self::read(&mut Reader(bytes))
     }
@@ -180,7 +182,7 @@ impl PieceHead {
         let (flow, flags, attempt) = (from.u8()?, EventFlags(from.u8()?), Attempt(from.u16()?));
         let (total, offset, length) = (from.u32()?, from.u32()?, from.u32()?);
         let is_inside = offset.checked_add(length).is_some_and(|end| end <= total);
-        // An empty event has an empty piece; a part of another one has something.
+        // An empty event has an empty piece; a part of another event is not empty.
         if !is_inside || (length == 0 && total > 0) || flags.0 > 3 {
             return Err(FrameError::Meaning);
         }
@@ -199,7 +201,7 @@ impl<'a> PushView<'a> {
     /// Checks the body of a push, every piece's head included.
     ///
     /// # Errors
-    /// Where a head has no meaning, or the pieces do not fill the body.
+    /// If a head is invalid, or the pieces do not fill the body.
     pub fn parse(body: &'a [u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
         let (gateway, pieces, _) = (from.u16()?, from.u16()?, from.u32()?);
@@ -224,7 +226,7 @@ impl<'a> PushView<'a> {
     }
 }
 
-/// Goes through the pieces of a push.
+/// Iterator over the pieces of a push.
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
     rest: &'a [u8],
@@ -242,17 +244,17 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// How bytes get into a transmit buffer (paper 1, Table III).
+/// The way in which bytes are copied into a transmit buffer (paper 1, Table III).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Copying {
-    /// As the library does it.
+    /// By the library's copy function.
     Library,
-    /// As is best for fragments of 32 to 100 bytes.
+    /// By a copy optimised for fragments of 32 to 100 bytes.
     #[default]
     Short,
 }
 
-/// Copies a piece to the front of a buffer and returns the rest of that; `None` if it does not fit.
+/// Copies a piece to the front of a buffer and returns the rest of the buffer; `None` if it does not fit.
 #[inline]
 pub fn copy_piece<'a>(to: &'a mut [u8], from: &[u8], copying: Copying) -> Option<&'a mut [u8]> {
     if from.len() > to.len() {
@@ -265,28 +267,28 @@ pub fn copy_piece<'a>(to: &'a mut [u8], from: &[u8], copying: Copying) -> Option
     Some(&mut to[from.len()..])
 }
 
-/// The most decisions of a message.
+/// Maximum number of decisions of a message.
 pub const MOST_DECISIONS: usize = 64;
 /// 64-bit words of the bitmap.
 pub const BITMAP_WORDS: usize = 4;
-/// The most sequence numbers between the oldest without decision and the latest one, both included.
+/// Maximum number of sequence numbers from the oldest without a decision to the latest one, both included.
 pub const MOST_OUTSTANDING: u64 = 64 * BITMAP_WORDS as u64;
 
-/// A list of decisions: no allocation.
+/// A list of decisions, without allocation.
 type List<T> = arrayvec::ArrayVec<T, MOST_DECISIONS>;
 
-/// A node is there and has room.
+/// Reports that a node is present and has room.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Credit {
-    /// Which node.
+    /// The node.
     pub node: u16,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// How many events it may have without a decision at a time: at most [`MOST_OUTSTANDING`] count.
+    /// Maximum number of events without a decision at a time: at most [`MOST_OUTSTANDING`] count.
     pub window: u16,
 }
 
-/// What a node says of an event.
+/// A node's verdict on an event.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Verdict {
@@ -295,7 +297,7 @@ pub enum Verdict {
     Reject = 0,
     /// Wanted.
     Accept = 1,
-    /// The event did not arrive, or not whole: it must be sent again.
+    /// The event did not arrive completely: it must be sent again.
     NotReceived = 2,
 }
 
@@ -317,52 +319,52 @@ pub struct Decision {
     pub sequence: u64,
     /// The node's verdict on it.
     pub verdict: Verdict,
-    /// The trigger word: why.
+    /// The trigger word: the reason.
     pub word: u32,
 }
 
-/// What a node decided.
+/// The decisions of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {
-    /// Which node.
+    /// The node.
     pub node: u16,
-    /// Which gateway's events.
+    /// The gateway of the events.
     pub gateway: u16,
-    /// Which life of the node.
+    /// The node's incarnation.
     pub incarnation: Incarnation,
-    /// Which life of the gateway.
+    /// The gateway's incarnation.
     pub gateway_incarnation: Incarnation,
-    /// Every event with a sequence number below this one was decided, or is not awaited.
+    /// Every event with a sequence number below this one was decided, or its decision is no longer expected.
     pub cumulative: u64,
-    /// And bit *n* of these, of all words in their order, says it of `cumulative + n`.
+    /// Bit *n*, counted through all words, states the same for `cumulative + n`.
     pub bitmap: [u64; BITMAP_WORDS],
     /// Decisions: new ones and, as far as there is room, the latest ones of earlier messages.
     pub entries: List<Decision>,
 }
 
-/// A decision on its way out.
+/// A decision to be published.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct StreamEntry {
-    /// Which event.
+    /// The event.
     pub key: EventKey,
-    /// Whether it is wanted.
+    /// Whether it is accepted.
     pub accept: bool,
     /// The trigger word.
     pub word: u32,
-    /// No node decided in time: this is what was configured for that.
+    /// Whether no node decided in time, so that this is the configured default.
     pub by_default: bool,
 }
 
 /// Decisions in the order of events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stream {
-    /// Which gateway.
+    /// The gateway.
     pub gateway: u16,
-    /// Which flow.
+    /// The flow.
     pub flow: u8,
-    /// Which life of the gateway.
+    /// The gateway's incarnation.
     pub incarnation: Incarnation,
-    /// How many decisions of this flow went before these: a reader sees what it missed.
+    /// Number of earlier decisions of this flow: a reader can detect missed ones.
     pub before: u64,
     /// The decisions.
     pub entries: List<StreamEntry>,
@@ -383,7 +385,7 @@ impl Credit {
 }
 
 impl Decisions {
-    /// Whether `cumulative` and the bitmap say that this one is decided.
+    /// Whether `cumulative` and the bitmap mark this one as decided.
     pub fn covers(&self, sequence: u64) -> bool {
         let Some(bit) = sequence.checked_sub(self.cumulative) else { return true };
         bit < MOST_OUTSTANDING && self.bitmap[(bit / 64) as usize] >> (bit % 64) & 1 == 1
@@ -448,7 +450,7 @@ impl Stream {
     }
 }
 
-/// Reads so many entries.
+/// Reads `count` entries.
 fn list<T>(count: u32, mut read: impl FnMut() -> Result<T, FrameError>) -> Result<List<T>, FrameError> {
     let mut entries = List::new();
     for _ in 0..count {
@@ -457,33 +459,33 @@ fn list<T>(count: u32, mut read: impl FnMut() -> Result<T, FrameError>) -> Resul
     Ok(entries)
 }
 
-/// Which sequence numbers a gateway gave to events of this node.
+/// The sequence numbers that a gateway gave to events of this node.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Progress {
-    /// Which gateway.
+    /// The gateway.
     pub gateway: u16,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The number that the next event will have.
+    /// The number of the next event.
     pub next: u64,
-    /// No decision is awaited for numbers below this one.
+    /// Decisions for numbers below this one are no longer expected.
     pub floor: u64,
 }
 
-/// May triggers come? The states of trigger throttling systems.
+/// Whether triggers may be issued: the states of trigger throttling systems.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum ThrottleState {
-    /// Yes.
+    /// Triggers may be issued.
     #[default]
     Ready = 0,
-    /// Yes, but slower would be better.
+    /// Triggers may be issued, but a lower rate would be better.
     Warning = 1,
-    /// No: there is only room for what is on its way.
+    /// No triggers: there is only room for events in flight.
     Busy = 2,
-    /// No: events do not follow one another as they should; a resynchronisation is needed.
+    /// No triggers: events do not follow one another as they should; a resynchronisation is needed.
     OutOfSync = 3,
-    /// No: something is broken.
+    /// No triggers: an error.
     Error = 4,
 }
 
@@ -491,12 +493,12 @@ impl ThrottleState {
     /// All states.
     pub const ALL: [Self; 5] = [Self::Ready, Self::Warning, Self::Busy, Self::OutOfSync, Self::Error];
 
-    /// Whether triggers may come.
+    /// Whether triggers may be issued.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Ready | Self::Warning)
     }
 
-    /// The name that is promised to users.
+    /// Its stable name, used by users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -508,20 +510,20 @@ impl ThrottleState {
     }
 }
 
-/// How a gateway is. Absolute and repeated: one that is lost costs nothing.
+/// State of a gateway. Absolute and repeated: a lost message does no harm.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Throttle {
-    /// Which gateway.
+    /// The gateway.
     pub gateway: u16,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// Counts these messages, from 1: an older one is ignored.
+    /// Counts these messages, from 1: older ones are ignored.
     pub sequence: u64,
     /// The state.
     pub state: ThrottleState,
 }
 
-/// A message that is not events.
+/// A message other than a push.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Message {
@@ -561,7 +563,7 @@ impl Message {
         out[frame..start].copy_from_slice(&Frame { kind: self.kind(), body }.to_bytes());
     }
 
-    /// Reads the body of a message of this kind.
+    /// Decodes the body of a message of this kind.
     ///
     /// # Errors
     /// If the body is not one of this kind; a push is not a message.

@@ -1,4 +1,4 @@
-//! Every message comes back as it was sent, and nothing that comes can do harm.
+//! Round trips of every message, and robustness against any bytes.
 
 use super::*;
 use crate::frame::FrameError;

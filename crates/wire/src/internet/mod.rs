@@ -1,10 +1,11 @@
-//! What carries packets: Ethernet II with a VLAN tag, IPv4 (RFC 791), UDP (RFC 768) and their checksum (RFC 1071).
+//! The headers that carry packets: Ethernet II with a VLAN tag, IPv4 (RFC 791), UDP (RFC 768) and their checksum (RFC
+//! 1071).
 //!
 //! ```text
 //!  Ethernet 14, or 18 with a tag │ IPv4 20 to 60 │ UDP 8 │ payload │ padding up to 60 bytes of frame
 //! ```
-//! `etherparse` reads and writes the headers. This module checks a packet before its payload is shown, and names the
-//! cause under which each fault is counted. Sockets never show these headers; packet rings show nothing else.
+//! `etherparse` reads and writes the headers. This module checks a packet before it returns its payload, and names the
+//! cause under which each fault is counted. Sockets never show these headers; packet rings show all of them.
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +19,10 @@ pub use etherparse::{
 
 use etherparse::err::ipv4::{HeaderError, HeaderSliceError};
 
-/// The shortest frame that a cable carries, without its checksum; shorter ones are filled up with zeros.
+/// Length of the shortest frame on a cable, without its checksum; shorter ones are padded with zeros.
 pub const LEAST_FRAME_BYTES: usize = 60;
 
-/// What is wrong with a frame, a packet or a datagram.
+/// An error in a frame, a packet or a datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum InternetError {
     /// It ends within a header.
@@ -33,10 +34,10 @@ pub enum InternetError {
     /// The IPv4 header's own length is impossible.
     #[error("the header's length is below 20 bytes or beyond the packet")]
     HeaderLength,
-    /// The stated length is shorter than the header or longer than what came.
+    /// The stated length is shorter than the header or longer than the received bytes.
     #[error("the stated length does not fit the bytes that came")]
     Length,
-    /// The IPv4 header's checksum does not fit it.
+    /// The IPv4 header's checksum is wrong.
     #[error("the IPv4 header's checksum is wrong")]
     HeaderChecksum,
     /// The packet carries another protocol.
@@ -45,7 +46,7 @@ pub enum InternetError {
 }
 
 impl InternetError {
-    /// The name under which the ledger counts it.
+    /// Its name in the ledger.
     pub const fn cause(self) -> Cause {
         match self {
             Self::Short | Self::NotIpv4 | Self::HeaderLength | Self::Protocol => Cause::Malformed,
@@ -65,10 +66,10 @@ impl From<HeaderSliceError> for InternetError {
     }
 }
 
-/// What lies behind the header of an Ethernet frame, and behind its VLAN tag.
+/// Returns the bytes behind the header of an Ethernet frame, and behind its VLAN tag.
 ///
 /// # Errors
-/// [`InternetError::Short`] where the frame ends within its header.
+/// [`InternetError::Short`] if the frame ends within its header.
 #[inline]
 pub fn behind_ethernet(frame: &[u8]) -> Result<&[u8], InternetError> {
     let (header, payload) = frame.split_at_checked(Ethernet2Header::LEN).ok_or(InternetError::Short)?;
@@ -83,15 +84,15 @@ pub fn behind_ethernet(frame: &[u8]) -> Result<&[u8], InternetError> {
 pub struct Ipv4Packet<'a> {
     /// Its header.
     pub header: Ipv4HeaderSlice<'a>,
-    /// What it carries, without the padding of a short frame.
+    /// The payload, without the padding of a short frame.
     pub payload: &'a [u8],
 }
 
 impl<'a> Ipv4Packet<'a> {
-    /// Looks at a packet, which may have padding behind it.
+    /// Parses a packet, which may have padding behind it.
     ///
     /// # Errors
-    /// All but [`InternetError::Protocol`].
+    /// All except [`InternetError::Protocol`].
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, InternetError> {
         let header = Ipv4HeaderSlice::from_slice(bytes)?;
@@ -102,12 +103,12 @@ impl<'a> Ipv4Packet<'a> {
         Ok(Self { header, payload })
     }
 
-    /// Looks at a packet of a capture. A capture on the sending host sees packets before the network card completes them: a
-    /// header checksum of 0 is one that the card computes, and a length of 0 is that of a packet which the card cuts into
+    /// Parses a packet of a capture. A capture on the sending host contains packets before the network card completes
+    /// them: a header checksum of 0 is left to the card, and a length of 0 belongs to a packet that the card cuts into
     /// several.
     ///
     /// # Errors
-    /// All but [`InternetError::Protocol`].
+    /// All except [`InternetError::Protocol`].
     pub fn parse_captured(bytes: &'a [u8]) -> Result<Self, InternetError> {
         let header = Ipv4HeaderSlice::from_slice(bytes)?;
         let length = if header.total_len() == 0 { bytes.len() } else { header.total_len().into() };
@@ -118,23 +119,23 @@ impl<'a> Ipv4Packet<'a> {
         Ok(Self { header, payload })
     }
 
-    /// The datagram that a whole packet carries.
+    /// The datagram in a whole packet.
     ///
     /// # Errors
     /// [`InternetError::Short`] or [`InternetError::Length`].
     #[inline]
     pub fn datagram(&self) -> Result<UdpSlice<'a>, InternetError> {
         match UdpSlice::from_slice(self.payload) {
-            // No length is for packets above 64 KiB, which IPv4 does not have.
+            // Length 0 means a packet above 64 KiB, which IPv4 does not have.
             Ok(datagram) if datagram.length() > 0 => Ok(datagram),
             Err(_) if self.payload.len() < UdpHeader::LEN => Err(InternetError::Short),
             _ => Err(InternetError::Length),
         }
     }
 
-    /// Whether the checksum of the packet's datagram is wrong; reads all of its bytes. The value 0 means no checksum. A sum over the
-    /// addresses alone is also right: the sender left the rest to a network card, and the datagram did not pass one, as between
-    /// two network namespaces.
+    /// Whether the checksum of the packet's datagram is wrong; reads all of its bytes. The value 0 means no checksum. A
+    /// sum over the addresses alone is also accepted: the sender left the rest to a network card, and the datagram did
+    /// not pass one, as between two network namespaces.
     pub fn has_wrong_checksum(&self, datagram: &UdpSlice<'_>) -> bool {
         let [high, low] = (datagram.slice().len() as u16).to_be_bytes();
         let (addresses, rest) = (&self.header.slice()[12..20], [0, ip_number::UDP.0, high, low]);
@@ -144,14 +145,14 @@ impl<'a> Ipv4Packet<'a> {
     }
 }
 
-/// The checksum over pieces, in network byte order; all pieces but the last have an even length. That of `etherparse` takes 1.5
-/// times as long for long payloads.
+/// The checksum over pieces, in network byte order; all pieces except the last have an even length. The function of
+/// `etherparse` takes 1.5 times as long for long payloads.
 #[inline]
 pub fn checksum(pieces: &[&[u8]]) -> [u8; 2] {
     (!folded(pieces.iter().map(|piece| sum(piece)).sum())).to_ne_bytes()
 }
 
-/// The sum of all words of 16 bits, in the machine's own order of bytes, which the sum does not depend on.
+/// The sum of all 16-bit words in the machine's byte order; the result does not depend on the order.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     // A sum of 32-bit words folds to the same 16 bits.

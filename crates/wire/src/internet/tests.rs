@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
 const TO: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 9001);
 
-/// A packet that carries `payload`, whose header was changed.
+/// A packet with `payload` and a changed header.
 fn packet(protocol: u8, payload: &[u8], change: impl FnOnce(&mut Ipv4Header)) -> Vec<u8> {
     let (from, to) = (FROM.ip().octets(), TO.ip().octets());
     let mut header = Ipv4Header::new(0, 64, IpNumber(protocol), from, to).expect("it is short");
@@ -33,7 +33,7 @@ fn is_wrong(bytes: &[u8]) -> Result<bool, InternetError> {
 
 #[test]
 fn the_checksum_is_that_of_the_standards_examples() {
-    // RFC 1071, section 3, and an IPv4 header as textbooks have it.
+    // RFC 1071, section 3, and an IPv4 header from textbooks.
     assert_eq!(checksum(&[&[0x00, 0x01, 0xF2, 0x03], &[0xF4, 0xF5, 0xF6, 0xF7]]), [0x22, 0x0D]);
     let header = [
         0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xB8, 0x61, 0xC0, 0xA8, 0x00, 0x01, 0xC0, 0xA8,
@@ -123,7 +123,7 @@ fn options_and_padding_are_no_payload() {
     assert_eq!(Ipv4Packet::parse(&bytes), Err(InternetError::HeaderChecksum), "the checksum covers the options");
 }
 
-/// The sum word by word, as the standard says it.
+/// The sum word by word, as in the standard.
 fn plain_sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |&low| low.into()));
     words.fold(0u32, |sum, word| {

@@ -9,22 +9,23 @@ use super::{End, LayoutFault, MOST_PARTS, MOST_PATTERN_BYTES, Number, Pattern, P
 use crate::framing::{PieceHead, Window};
 
 /// A number's place, prepared for reading: one load of eight bytes replaces a loop. The eight bytes end with the field,
-/// or are the frame's first ones, so that every frame of eight bytes has them; shorter frames are read byte by byte.
+/// or are the frame's first ones, so that every frame of eight bytes contains them; shorter frames are read byte by
+/// byte.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Field {
-    /// Where the eight bytes begin: from the frame's begin, or from its end.
+    /// Offset of the eight bytes, from the frame's beginning, or from its end.
     base: usize,
     from_end: bool,
     is_big_endian: bool,
-    /// By how much what was loaded is moved down,
+    /// Right shift of the loaded value,
     down: u8,
-    /// and which of the bits that are then the lowest are the number.
+    /// and the mask of the number's bits after it.
     mask: u64,
     number: Number,
 }
 
 impl Field {
-    /// A field whose bits are neighbours.
+    /// Makes a field whose bits are adjacent.
     pub(super) fn new(number: Number) -> Result<Self, LayoutFault> {
         let field = Self::of_any_bits(number)?;
         let mask = number.mask.unwrap_or(u64::MAX);
@@ -35,7 +36,7 @@ impl Field {
         Ok(field)
     }
 
-    /// A field of which any bits may be looked at.
+    /// Makes a field of any bits.
     pub(super) fn of_any_bits(number: Number) -> Result<Self, LayoutFault> {
         let Number { at, bytes, is_big_endian, .. } = number;
         if !(1..=8).contains(&bytes) {
@@ -54,7 +55,7 @@ impl Field {
         if at < 0 && distance < length {
             return Err(LayoutFault::Outside { end: (length - distance) as u64, frame: 0 });
         }
-        // The bytes of the eight that are before the field.
+        // The bytes of the eight that precede the field.
         let before = if at < 0 { 8 - length } else { distance.min(8 - length) };
         let base = if at < 0 { distance + before } else { distance - before };
         let above = if is_big_endian { 64 - 8 * (before + length) } else { 8 * before };
@@ -62,13 +63,13 @@ impl Field {
         Ok(Self { base, from_end: at < 0, is_big_endian, down, mask: mask >> shift, number })
     }
 
-    /// The mask before anything is moved.
+    /// The mask before the shift.
     fn raw_mask(number: &Number) -> u64 {
         number.mask.unwrap_or(u64::MAX >> (64 - 8 * u32::from(number.bytes.clamp(1, 8))))
     }
 
-    /// Where its eight bytes begin, by how much they are moved down, and which bits count then; `None` if it is counted
-    /// from the frame's end.
+    /// Offset of its eight bytes, their right shift, and the mask after it; `None` if the field is counted from the
+    /// frame's end.
     pub(super) const fn place_from_begin(&self) -> Option<(usize, u8, u64)> {
         if self.from_end { None } else { Some((self.base, self.down, self.mask)) }
     }
@@ -77,7 +78,7 @@ impl Field {
         &self.number
     }
 
-    /// How many bits its values have.
+    /// Number of bits of its values.
     pub(super) const fn bits(&self) -> u32 {
         u64::BITS - self.mask.leading_zeros()
     }
@@ -87,7 +88,7 @@ impl Field {
         self.mask
     }
 
-    /// Which bits of its `byte`-th byte are the number's.
+    /// The bits of its `byte`-th byte that belong to the number.
     pub(super) fn bits_of_byte(&self, byte: usize) -> u8 {
         let length = usize::from(self.number.bytes);
         let significance = if self.is_big_endian { length.wrapping_sub(1 + byte) } else { byte };
@@ -102,7 +103,7 @@ impl Field {
         }
     }
 
-    /// The number in a frame that is long enough; 0 in any other.
+    /// The number in a frame that is long enough; 0 in a shorter one.
     #[inline(always)]
     pub(super) fn of(&self, frame: &(impl Window + ?Sized)) -> u64 {
         match frame.array::<8>(self.begin(frame)) {
@@ -111,7 +112,7 @@ impl Field {
         }
     }
 
-    /// Where the eight bytes begin; beyond everything where they would begin before the frame.
+    /// Offset of the eight bytes; beyond the end of any frame if they would begin before the frame.
     #[inline(always)]
     fn begin(&self, frame: &(impl Window + ?Sized)) -> usize {
         if self.from_end { frame.len().wrapping_sub(self.base) } else { self.base }
@@ -133,7 +134,7 @@ impl Field {
         frame.read(at, bytes.get_mut(before..before + length)?).then(|| self.value(bytes))
     }
 
-    /// Makes a frame say this; the bits around the number stay as they are. Nothing is written where it is too short.
+    /// Writes the number into a frame; the bits around it stay unchanged. Writes nothing if the frame is too short.
     pub(super) fn write(&self, value: u64, frame: &mut [u8]) {
         let distance = self.number.at.unsigned_abs() as usize;
         let at = if self.from_end { frame.len().checked_sub(distance) } else { Some(distance) };
@@ -150,7 +151,7 @@ impl Field {
     }
 }
 
-/// One number of several fields, the first the most significant.
+/// One number composed of several fields, the first the most significant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Joined {
     first: Field,
@@ -169,7 +170,7 @@ impl Joined {
         Ok(Some(Self { first, rest }))
     }
 
-    /// The field, where it is one alone.
+    /// The field, if there is only one.
     pub(super) fn alone(&self) -> Option<&Field> {
         self.rest.is_empty().then_some(&self.first)
     }
@@ -178,7 +179,7 @@ impl Joined {
         core::iter::once(&self.first).chain(&self.rest)
     }
 
-    /// How many bits its values have.
+    /// Number of bits of its values.
     pub(super) fn bits(&self) -> u32 {
         self.fields().map(Field::bits).sum()
     }
@@ -207,11 +208,11 @@ impl Joined {
     }
 }
 
-/// Bytes at a place of a frame, ready to be compared.
+/// Fixed bytes at a place of a frame, prepared for comparison.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Constant {
     field: Field,
-    /// The value that the field must have; its bits are those of the bytes, the first the most significant.
+    /// The required value of the field; its bits are those of the bytes, the first the most significant.
     value: u64,
 }
 
@@ -235,31 +236,31 @@ impl Constant {
         &self.field
     }
 
-    /// What the field must be.
+    /// The required value.
     pub(super) const fn value(&self) -> u64 {
         self.value
     }
 
-    /// Bytes from the frame's begin to its own end; 0 if its place is counted from the frame's end.
+    /// Bytes from the frame's beginning to its own end; 0 if its place is counted from the frame's end.
     pub(super) const fn end(&self) -> usize {
         let number = &self.field.number;
         if number.at < 0 { 0 } else { number.at as usize + number.bytes as usize }
     }
 
-    /// Whether a frame has it.
+    /// Whether a frame contains it.
     #[inline]
     pub(super) fn is_in(&self, frame: &(impl Window + ?Sized)) -> bool {
         self.field.read(frame) == Some(self.value)
     }
 
-    /// Whether a frame that is long enough has it.
+    /// Whether a frame that is long enough contains it.
     #[inline(always)]
     pub(super) fn stands_in(&self, frame: &(impl Window + ?Sized)) -> bool {
         self.field.of(frame) == self.value
     }
 
-    /// The first place from `from` on where a frame that has it may begin. It must be
-    /// counted from the begin.
+    /// The first offset from `from` on at which a frame with these bytes may begin. Its place must be counted from the
+    /// beginning.
     pub(super) fn find(&self, window: &(impl Window + ?Sized), from: usize) -> Option<usize> {
         let Number { at, bytes, .. } = self.field.number;
         let (at, length) = (at.unsigned_abs() as usize, usize::from(bytes));
@@ -281,13 +282,13 @@ impl Constant {
         None
     }
 
-    /// Makes a frame have it.
+    /// Writes the bytes into a frame.
     pub(super) fn write(&self, frame: &mut [u8]) {
         self.field.write(self.value, frame);
     }
 }
 
-/// The header, ready to be read.
+/// The header of a piece, prepared for reading.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct PieceFields {
     pub(super) specification: Pieces,
@@ -307,7 +308,7 @@ impl PieceFields {
             End::Last(_) => None,
         };
         let is_in_bytes = matches!(self.specification.place, Place::Offset(_));
-        // With offsets the last body says where the whole ends.
+        // With offsets the last body gives the end of the whole.
         let whole = match self.specification.end {
             End::Last(_) if is_in_bytes => whole.map(|_| place.saturating_add(body)),
             _ => whole,
@@ -315,8 +316,8 @@ impl PieceFields {
         Some(PieceHead { frame: self.frame.read(datagram)?, place, whole, header, is_in_bytes })
     }
 
-    /// Into how many bytes of body a frame's bodies are cut that are so long together, where `most` are wanted: more, where
-    /// the header cannot count as many datagrams.
+    /// Number of body bytes per datagram for a frame whose bodies have `bodies` bytes together, if `most` are wanted:
+    /// more, if the header cannot count as many datagrams.
     pub(super) fn body_bytes(&self, bodies: usize, most: usize) -> usize {
         let index = matches!(self.specification.place, Place::Index(_)).then(|| self.place.largest().saturating_add(1));
         let count = matches!(self.specification.end, End::Count(_)).then(|| self.end.largest());
@@ -324,8 +325,8 @@ impl PieceFields {
         most.max(bodies.div_ceil(datagrams.max(1))).max(1)
     }
 
-    /// Makes a header say that its body is the `index`-th of `count`, of `each` bytes (the last one of what is left of
-    /// `bodies`), of the frame with this number.
+    /// Writes a header for the `index`-th of `count` bodies, of `each` bytes (the last one has the rest of `bodies`),
+    /// of the frame with this number.
     pub(super) fn write(
         &self,
         number: u64,
@@ -364,7 +365,7 @@ macro_rules! kinds {
                 match self { $(Self::$name => $text),* }
             }
 
-            /// How many bits it has.
+            /// Number of its bits.
             pub const fn bits(self) -> u32 {
                 match self { $(Self::$name => $bits),* }
             }
@@ -447,7 +448,7 @@ impl ChecksumKind {
         CHECKSUM_KINDS.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// The checksum of these pieces, one after the other. Words that the last bytes do not fill are filled with zeros.
+    /// The checksum of these pieces in order. An incomplete last word is padded with zeros.
     pub fn of<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
         let value = match self.way() {
             Way::Crc(algorithm) => {
@@ -465,11 +466,11 @@ impl ChecksumKind {
     }
 }
 
-/// How it is computed.
+/// The method of computation.
 #[derive(Copy, Clone)]
 enum Way {
     Crc(CrcAlgorithm),
-    /// By the kernel that the run files use, too.
+    /// By the same kernel as for run files.
     Crc32c,
     Adler,
     Internet,
@@ -477,7 +478,7 @@ enum Way {
     Xor(Words),
 }
 
-/// Words of so many bytes: 1, 2 or 4.
+/// Words of 1, 2 or 4 bytes.
 #[derive(Copy, Clone)]
 struct Words {
     bytes: usize,
@@ -491,7 +492,7 @@ const BIG_32: Words = Words { bytes: 4, is_big_endian: true };
 const BYTES: Words = Words { bytes: 1, is_big_endian: false };
 
 impl Words {
-    /// From what was found at each fourth byte.
+    /// Combines the results for every fourth byte.
     fn put_together(self, lanes: [u64; 4], put: impl Fn(u64, u64) -> u64) -> u64 {
         let place = |lane: usize| {
             let byte = lane % self.bytes;
@@ -501,7 +502,7 @@ impl Words {
     }
 }
 
-/// Every fourth byte put together with `put`, from each of the first four on.
+/// Combines every fourth byte with `put`, for each of the four first bytes.
 fn lanes<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, put: impl Fn(u64, u64) -> u64) -> [u64; 4] {
     let (mut lanes, mut next) = ([0; 4], 0);
     for &byte in pieces.into_iter().flatten() {
@@ -511,7 +512,7 @@ fn lanes<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, put: impl Fn(u64, u64) 
     lanes
 }
 
-/// The carries of 16 bits are added again.
+/// Adds the carries beyond 16 bits.
 fn internet(lanes: [u64; 4]) -> u64 {
     let mut sum = BIG_16.put_together(lanes, u64::wrapping_add);
     while sum > 0xffff {
@@ -521,7 +522,7 @@ fn internet(lanes: [u64; 4]) -> u64 {
 }
 
 fn adler<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
-    // So many bytes can be added up before the sums must be taken modulo the prime.
+    // This many bytes can be added up before the sums must be taken modulo the prime.
     const BYTES_AT_ONCE: usize = 5552;
     const PRIME: u32 = 65_521;
     let (mut low, mut high) = (1, 0);
@@ -535,7 +536,7 @@ fn adler<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     u64::from(high) << 16 | u64::from(low)
 }
 
-/// A checksum of frames, ready to be compared.
+/// A checksum of frames, prepared for comparison.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Check {
     pub(super) kind: ChecksumKind,
@@ -545,7 +546,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Whether a frame's checksum is right; false as well where the frame is too short to have one.
+    /// Whether a frame's checksum is right; also false if the frame is too short to have one.
     pub(super) fn is_right(&self, frame: &(impl Window + ?Sized)) -> bool {
         match (self.field.read(frame), self.compute(frame)) {
             (Some(stated), Some(found)) => stated == found,
@@ -553,14 +554,14 @@ impl Check {
         }
     }
 
-    /// Writes the right one.
+    /// Writes the right checksum.
     pub(super) fn write(&self, frame: &mut [u8]) {
         if let Some(value) = self.compute(frame) {
             self.field.write(value, frame);
         }
     }
 
-    /// What it should be.
+    /// Computes the right checksum.
     fn compute(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
         let length = frame.len();
         let end =
@@ -580,13 +581,13 @@ impl Check {
     }
 }
 
-/// Where a place is in a frame of this length.
+/// Offset of a place in a frame of this length.
 fn place(at: i32, length: usize) -> Option<usize> {
     let distance = at.unsigned_abs() as usize;
     if at < 0 { length.checked_sub(distance) } else { Some(distance).filter(|&at| at <= length) }
 }
 
-/// The pieces of a part of a frame.
+/// The pieces of a range of a frame.
 fn part(frame: &(impl Window + ?Sized), range: Range<usize>) -> impl Iterator<Item = &[u8]> {
     let mut left = range.len();
     frame.pieces(range.start).map_while(move |piece| {

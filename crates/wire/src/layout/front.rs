@@ -6,35 +6,35 @@ use crate::framing::{Fields, Framing, Front, Part, Search, Window, plain_by_fron
 use crate::zeros::{self, Begin, Headed};
 use ropewalk_terms::Cause;
 
-/// A frame with a delimiter does not begin with so many zeros.
+/// A frame with a delimiter does not begin with this many zeros.
 const MOST_ZEROS: usize = 64;
 
-/// How the end of a frame is found.
+/// The way in which the end of a frame is found.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Cut {
-    /// A field near its begin says it.
+    /// By a length field near its beginning.
     Length(LengthRule),
-    /// It is always as long.
+    /// By its fixed length.
     Fixed,
-    /// A field at its end says where it began.
+    /// By a length field at its end.
     Trailer { length: LengthRule, mark: Option<Constant>, step: usize },
-    /// It ends behind these bytes.
+    /// By a delimiter at its end.
     Delimiter(Constant),
-    /// It is all there is.
+    /// By the end of the datagram.
     Datagram,
 }
 
-/// How a length is computed from its field.
+/// The rule for computing a length from its field.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct LengthRule {
     pub(super) field: Field,
     pub(super) unit: u64,
-    /// Bytes that are not counted.
+    /// Bytes that the field does not count.
     pub(super) base: i64,
 }
 
 impl LengthRule {
-    /// The bytes of a frame whose field has this value; more than any where that cannot be.
+    /// Bytes of a frame whose field has this value; more than any frame has if the value is impossible.
     #[inline]
     pub(super) const fn bytes(&self, value: u64) -> u64 {
         match value.checked_mul(self.unit) {
@@ -58,10 +58,10 @@ impl Plan {
         }
     }
 
-    /// A frame whose length is known from its begin.
+    /// Finds a frame whose length is known from its beginning.
     #[inline]
     fn counted(&self, window: &(impl Window + ?Sized), search: &mut Search, rule: Option<&LengthRule>) -> Front {
-        // Even the shortest frame has all that is looked at.
+        // Even the shortest frame contains all fields that are read.
         if window.len() < self.least {
             return Front::Needs { bytes: self.least };
         }
@@ -91,7 +91,7 @@ impl Plan {
         if window.len() < bytes { Front::Needs { bytes } } else { Front::Frame { bytes } }
     }
 
-    /// A length that no frame has: with something to look for the stream goes on, otherwise it is lost.
+    /// Handles a length that no frame has: with a mark to search for the stream continues, otherwise it is lost.
     #[cold]
     fn unbelieved(&self, bytes: u64, search: &mut Search) -> Front {
         let too_long = bytes > self.most as u64;
@@ -101,8 +101,9 @@ impl Plan {
         }
     }
 
-    /// After a loss what looks like a frame's begin may lie within another one. It is believed when its checksum is right, or the
-    /// next one stands right behind it: which of a board that hardly ever sends is not there for long.
+    /// After a loss an apparent beginning of a frame may lie within another frame. It is accepted if its checksum is
+    /// right, or if the next frame directly follows it. For a board that rarely sends, the next frame may not arrive
+    /// for a long time.
     #[cold]
     fn doubt(&self, window: &(impl Window + ?Sized), bytes: usize, search: &mut Search) -> Option<Front> {
         let (mark, cause) = self.mark.as_ref()?;
@@ -116,7 +117,7 @@ impl Plan {
         Some(if window.len() < needed { Front::Needs { bytes: needed } } else { search.skip(1, *cause) })
     }
 
-    /// A frame that ends with some bytes.
+    /// Finds a frame that ends with a delimiter.
     fn delimited(&self, window: &(impl Window + ?Sized), search: &mut Search, delimiter: &Constant) -> Front {
         let length = delimiter.end();
         let from = (search.seen + 1).saturating_sub(length);
@@ -124,7 +125,7 @@ impl Plan {
         match end {
             Some(bytes) if self.is_whole_line(window, bytes) && !search.adrift => Front::Frame { bytes },
             Some(bytes) => {
-                // A frame begins again behind the delimiter.
+                // The next frame begins behind the delimiter.
                 let cause = match bytes {
                     _ if search.adrift => Cause::SyncLost,
                     _ if bytes > self.most => Cause::Oversize,
@@ -142,12 +143,12 @@ impl Plan {
         }
     }
 
-    /// Whether what ends with a delimiter is a frame, and no zeros precede it, which would hide where it began.
+    /// Whether the bytes up to a delimiter are a frame, without zeros in front, which would hide its beginning.
     fn is_whole_line(&self, window: &(impl Window + ?Sized), bytes: usize) -> bool {
         (self.least..=self.most).contains(&bytes) && zeros::leading(window, MOST_ZEROS) < MOST_ZEROS
     }
 
-    /// The last frame of a stream, where it says at its end how long it is.
+    /// Finds the last frame of a stream, if its length is at its end.
     pub(super) fn trailed_at_end(&self, window: &(impl Window + ?Sized), search: &Search) -> Option<Front> {
         let Cut::Trailer { length, mark, step } = &self.cut else { return None };
         let trailed = Trailed { plan: self, length, mark: mark.as_ref(), step: *step };
@@ -175,12 +176,12 @@ fn skip_to(mark: &Constant, window: &(impl Window + ?Sized), cause: Cause, searc
     search.skip(bytes, cause)
 }
 
-/// Frames that say at their end how long they are.
+/// Frames whose length is at their end.
 ///
-/// Words of payload may look like an end. So one is believed only if the length in it leads back to the frame's begin,
-/// and the checksum, where there is one, is right or another frame begins behind it. When nothing within the longest
-/// frame is such an end, the begin was none: from then on any end counts that leads back to something like a begin and
-/// has another begin behind it.
+/// Words of payload may look like an end. An end is therefore accepted only if the length in it leads back to the
+/// frame's beginning, and the checksum, if there is one, is right or another frame begins behind it. If there is no
+/// such end within the longest frame, the beginning was wrong: from then on any end counts that leads back to an
+/// apparent beginning and is followed by another one.
 struct Trailed<'a> {
     plan: &'a Plan,
     length: &'a LengthRule,
@@ -214,13 +215,12 @@ impl Trailed<'_> {
         if !search.adrift && end > self.plan.most {
             return self.go_adrift(search, *cause);
         }
-        // What was seen ends no frame; one that ends behind it begins at most so far before.
+        // The examined bytes end no frame; a frame that ends behind them begins at most the maximum length before.
         let passed = search.seen.saturating_sub(self.plan.most);
         if search.adrift && passed > 0 { search.skip(passed, *cause) } else { Front::Needs { bytes: end } }
     }
 
-    /// A frame that ends with the stream: nothing begins behind it that could confirm it, so that it must be right by
-    /// itself.
+    /// Finds a frame that ends with the stream: no frame behind it can confirm it, so it must be valid by itself.
     fn at_end(&self, window: &(impl Window + ?Sized)) -> Option<Front> {
         let bytes = window.len();
         let (begin, _) = self.plan.mark.as_ref()?;
@@ -230,7 +230,7 @@ impl Trailed<'_> {
         (is_whole && stated == bytes as u64).then_some(Front::Frame { bytes })
     }
 
-    /// The front is no frame. Only ends of such frames were looked for that begin there.
+    /// Handles a front that is no frame. Only ends of frames that begin there were searched for.
     fn go_adrift(&self, search: &mut Search, cause: Cause) -> Front {
         search.seen = 0;
         search.skip(1, cause)
@@ -263,23 +263,23 @@ impl Trailed<'_> {
     }
 }
 
-/// What a place is that may be the end of a frame.
+/// The result of examining a possible end of a frame.
 enum Look {
     Nothing,
-    /// The end of a frame that begins here.
+    /// The end of a frame with this beginning.
     Begin(usize),
-    /// So many bytes are needed to know it.
+    /// This many bytes are needed to decide.
     Needs(usize),
 }
 
-// The fast path for a frame in one piece, which nearly all frames are: all fields lie in its first bytes, and each is
+// The fast path for a frame in one piece, as nearly all frames are: all fields lie in its first bytes, and each is
 // loaded once.
 
-/// Bytes that fields begin within, and bytes that are then looked at: so many that no place needs a check of its own.
+/// Maximum offset of fields, and number of bytes then read: enough that no place needs a separate check.
 const NEAR: usize = 64;
 const HEAD: usize = NEAR + 8;
 
-/// A field near a frame's begin; without bits where the layout has none.
+/// A field near a frame's beginning; without bits if the layout does not have it.
 #[derive(Copy, Clone, Debug, Default)]
 struct Near {
     mask: u64,
@@ -289,14 +289,14 @@ struct Near {
 }
 
 impl Near {
-    /// `None` if it is counted from the frame's end, or not near.
+    /// `None` if it is counted from the frame's end, or is not near.
     fn new(field: &Field) -> Option<Self> {
         let (base, down, mask) = field.place_from_begin()?;
         let base = u32::try_from(base).ok().filter(|&base| base < NEAR as u32)?;
         Some(Self { mask, base, down, is_big_endian: field.number().is_big_endian })
     }
 
-    /// A field that may not be there.
+    /// The field if present.
     fn of(field: Option<&Field>) -> Option<Self> {
         field.map_or(Some(Self::default()), Self::new)
     }
@@ -306,7 +306,7 @@ impl Near {
         self.mask != 0
     }
 
-    /// Its value; 0 where it is not there.
+    /// Its value; 0 if it is not present.
     #[inline(always)]
     fn read(&self, head: &[u8; HEAD]) -> u64 {
         let base = self.base as usize % NEAR;
@@ -321,15 +321,15 @@ impl Near {
     }
 }
 
-/// What is looked at, side by side.
+/// The fields of the fast path, side by side.
 #[derive(Debug)]
 pub(super) struct Quick {
-    /// The shortest frame, and how much longer the longest is.
+    /// Length of the shortest frame, and the excess of the longest.
     least: u64,
     range: u64,
     mark: Near,
     mark_value: u64,
-    /// Zeros may look like a frame.
+    /// Whether zeros may look like a frame.
     looks_for_zeros: bool,
     length: Near,
     unit: u64,
@@ -343,7 +343,7 @@ pub(super) struct Quick {
 }
 
 impl Quick {
-    /// `None` if frames need a longer look.
+    /// `None` if frames need the slow path.
     pub(super) fn new(plan: &Plan) -> Option<Self> {
         if plan.matches.is_some() || plan.seconds.is_some() || plan.least < 8 {
             return None;
@@ -353,7 +353,7 @@ impl Quick {
             Cut::Fixed => (Near::default(), 0, plan.most as u64),
             _ => return None,
         };
-        // No length that can be stated leads beyond what can be computed.
+        // No length that the field can state overflows the computation.
         length.mask.checked_mul(unit).filter(|&longest| longest < 1 << 62)?;
         let mark = plan.mark.as_ref().map(|(mark, _)| mark);
         Some(Self {
@@ -380,10 +380,10 @@ impl Quick {
         })
     }
 
-    /// The frame at the front, with bytes behind it; `None` if a longer look is needed.
+    /// The frame at the front, with bytes behind it; `None` if the slow path is needed.
     #[inline(always)]
     fn look(&self, plan: &Plan, bytes: &[u8]) -> Option<(usize, Fields)> {
-        // What lies so near to the end takes the longer look.
+        // Frames near the end take the slow path.
         let head = bytes.first_chunk::<HEAD>()?;
         if self.looks_for_zeros && head.starts_with(&[0; 8]) {
             return None;
@@ -422,14 +422,14 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether zeros may look like the begin of a frame.
+    /// Whether zeros may look like the beginning of a frame.
     #[inline]
     pub(super) fn is_like_zeros(&self) -> bool {
         self.mark.as_ref().is_none_or(|(mark, _)| mark.value() == 0)
     }
 
-    /// Looks at the front where it is zeros, or follows skipped zeros. A frame of nothing but zeros is not accepted:
-    /// after them, the search looks for two frames with consecutive numbers, or one whose checksum is right.
+    /// Examines a front that is zeros, or follows skipped zeros. A frame of nothing but zeros is not accepted: after
+    /// them, the search looks for two frames with consecutive numbers, or one whose checksum is right.
     #[inline]
     fn pass_zeros(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
         if window.array(0) == Some([0]) && zeros::leading(window, self.least) == self.least {
@@ -438,7 +438,7 @@ impl Plan {
         search.adrift.then(|| zeros::resume(self, window, search))
     }
 
-    /// Whether a datagram of which something is known is nothing but zeros.
+    /// Whether a datagram with known fields is nothing but zeros.
     fn is_blank(&self, datagram: &(impl Window + ?Sized)) -> bool {
         let says_something = self.numbers_frames() || self.ticks.is_some() || self.source.is_some();
         let bytes = datagram.len();
@@ -451,7 +451,7 @@ impl Plan {
         if let Some(bytes) = bytes
             && !search.adrift
         {
-            // An event may be number 0, and have something in it.
+            // An event may have number 0 and still have contents.
             if zeros::leading(window, bytes) < bytes.min(window.len()) {
                 return None;
             }
@@ -469,15 +469,15 @@ impl Plan {
         Some(zeros::skip(window, self.least - 1, search))
     }
 
-    /// Skips zeros in the place of frames of `bytes` bytes if the frames after them are still aligned, which two with
-    /// consecutive numbers show, or a right checksum. `None` if they are not: bytes were lost as well, or zeros came
-    /// in between.
+    /// Skips zeros instead of frames of `bytes` bytes if the frames after them are still aligned, as shown by two with
+    /// consecutive numbers, or by a right checksum. `None` if they are not: bytes were lost as well, or zeros were
+    /// inserted.
     fn keep_alignment(&self, window: &(impl Window + ?Sized), bytes: usize) -> Option<Front> {
         let zeros = zeros::leading(window, window.len());
         let blank = zeros / bytes * bytes;
         let skip = |bytes| Some(Front::Skip { bytes, cause: Cause::FramingLost });
         if zeros == window.len() {
-            // The last of them is kept until something else comes.
+            // The last of them is kept until other bytes arrive.
             return if blank > bytes { skip(blank - bytes) } else { Some(Front::Needs { bytes: zeros + 1 }) };
         }
         // The first frame that is not blank may begin with zeros.
@@ -516,8 +516,8 @@ impl Plan {
         all.all(|field| field.place_from_begin().is_some()) && self.matches.is_none()
     }
 
-    /// Whether one frame comes right behind another one: by their own numbers, or else by those of their events. A field that
-    /// is read in the wrong place may stay as it is or grow by much, but hardly by one.
+    /// Whether one frame directly follows another one: by their own numbers, or else by those of their events. A field
+    /// that is read at a wrong place may stay constant or grow by much, but rarely by one.
     fn go_on(&self, one: &Fields, next: &Fields) -> bool {
         let is_next =
             |one: u64, next: u64, bits: u8| next.wrapping_sub(one) & u64::MAX >> (64 - bits.clamp(1, 64)) == 1;
@@ -557,7 +557,7 @@ impl Headed for Plan {
             Begin::No => Ok(false),
             Begin::Needs(more) => Err(bytes + more),
             Begin::Perhaps(more) | Begin::Surely(more) => {
-                // The shortest frame has all fields at its begin.
+                // The shortest frame has all fields at its beginning.
                 let needed = if self.numbers_from_begin() { self.least } else { more };
                 if rest.len() < needed {
                     return Err(bytes + needed);

@@ -1,13 +1,13 @@
-//! The layout of a front end's frames, described and not programmed (`docs/layouts.md`).
+//! The layout of a front end's frames, described rather than programmed (`docs/layouts.md`).
 //!
 //! ```text
-//! Layout (plain values) --> Plan::compile --> LayoutError: the key, and what would be right
-//!                                       \--> Plan: Framing::front    where a frame ends
-//!                                                  Framing::fields   what it says of itself
-//!                                                  Plan::compose     a frame that says this, for emulators and tests
+//! Layout (plain values) --> Plan::compile --> LayoutError: the key, and the valid values
+//!                                       \--> Plan: Framing::front    the end of a frame
+//!                                                  Framing::fields   the fields of a frame
+//!                                                  Plan::compose     a frame with given fields, for emulators and tests
 //! ```
-//! Everything is looked up once, when the plan is made: a field is then one load, a shift and a mask. Frames are looked at
-//! where they lie, in one piece or in several. Nothing here allocates after that, and no bytes make it panic.
+//! All places are computed once, when the plan is made: reading a field is then one load, a shift and a mask. Frames
+//! are read in place, in one piece or in several. Nothing here allocates after that, and no bytes cause a panic.
 
 mod fields;
 mod front;
@@ -25,40 +25,40 @@ pub use plan::{Contents, Plan};
 
 /// The longest frame that can be allowed, in bytes.
 pub const MOST_FRAME_BYTES: u32 = 1 << 30;
-/// The most bytes of a sync word, a delimiter or a pattern.
+/// Maximum bytes of a sync word, a delimiter or a pattern.
 pub const MOST_PATTERN_BYTES: usize = 8;
-/// The most fields that are put together to one number.
+/// Maximum number of fields that are combined to one number.
 pub const MOST_PARTS: usize = 4;
 
-/// How the frames of a front end look.
+/// The layout of a front end's frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// How a frame is found.
+    /// The framing.
     pub frame: Frame,
-    /// The longest frame that is believed, in bytes.
+    /// Maximum length of a frame, in bytes.
     pub max: u32,
-    /// Bytes that every frame has.
+    /// Fixed bytes of every frame.
     pub matches: Option<Pattern>,
-    /// The event's number: one field, or several, the first of them the most significant.
+    /// The event number: one field, or several, the first of them the most significant.
     pub event: Vec<Number>,
     /// The front end's clock.
     pub time: Option<Clock>,
-    /// Which board it is.
+    /// The board's number.
     pub source: Option<Source>,
-    /// Which of several boards it is that send to the same place: a source each.
+    /// The number that distinguishes several boards that send to the same place; each is a source.
     pub demux: Option<Number>,
     /// Trigger type.
     pub trigger_type: Option<Number>,
     /// The frame's own number: a gap is a lost frame.
     pub sequence: Option<Number>,
-    /// What the board says of its health.
+    /// The board's status.
     pub status: Option<Status>,
     /// A checksum.
     pub checksum: Option<Checksum>,
 }
 
 impl Layout {
-    /// Frames that are found so, at most `max` bytes long, of which nothing else is known.
+    /// A layout with this framing, frames of at most `max` bytes, and no other fields.
     pub const fn new(frame: Frame, max: u32) -> Self {
         Self {
             frame,
@@ -76,60 +76,60 @@ impl Layout {
     }
 }
 
-/// How a frame is found.
+/// The framing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// A field says how long it is.
+    /// A field contains the length.
     Length(Length),
-    /// It is always as long.
+    /// The length is fixed.
     Fixed {
-        /// So many bytes.
+        /// The length in bytes.
         bytes: u32,
     },
-    /// It begins with a word that is looked for.
+    /// A frame begins with a sync word.
     Sync {
         /// The word.
         word: Vec<u8>,
-        /// Where it ends.
+        /// The size.
         size: Size,
     },
-    /// Its last bytes say how long it is.
+    /// The last bytes of a frame contain its length.
     Trailer {
         /// The length; its place is counted from the frame's end.
         length: Length,
-        /// What else its last bytes are known by.
+        /// Fixed bytes at its end.
         mark: Option<Pattern>,
-        /// Frames are whole multiples of so many bytes.
+        /// Frames are multiples of this number of bytes.
         step: u32,
     },
-    /// It ends behind these bytes.
+    /// A frame ends with a delimiter.
     Delimiter {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// It is a datagram.
+    /// A frame is a datagram.
     Datagram,
-    /// A datagram holds one or several, back to back.
+    /// A datagram contains one or several frames, back to back.
     Several(Size),
-    /// It is sent in the bodies of several datagrams.
+    /// A frame is sent in the bodies of several datagrams.
     Pieces(Pieces),
 }
 
 impl Frame {
-    /// Whether it comes in datagrams, and not in a stream.
+    /// Whether frames arrive in datagrams, and not in a stream.
     pub const fn is_of_datagrams(&self) -> bool {
         matches!(self, Self::Datagram | Self::Several(_) | Self::Pieces(_))
     }
 }
 
-/// How long a frame is whose beginning is known.
+/// The length of a frame whose beginning is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// A field says it.
+    /// In a field.
     Length(Length),
-    /// Always so many bytes.
+    /// Fixed.
     Fixed {
-        /// So many.
+        /// The length in bytes.
         bytes: u32,
     },
 }
@@ -137,15 +137,15 @@ pub enum Size {
 /// A number in a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Number {
-    /// Bytes before it; where negative, counted from the frame's end.
+    /// Offset in bytes; if negative, counted from the frame's end.
     pub at: i32,
-    /// Its bytes, 1 to 8.
+    /// Number of bytes, 1 to 8.
     pub bytes: u8,
     /// Whether its first byte is the most significant one.
     pub is_big_endian: bool,
-    /// Which of their bits it is, neighbours; all where none are given.
+    /// The bits of the number, which must be adjacent; `None` for all.
     pub mask: Option<u64>,
-    /// By how much the masked bits are moved down; so that the lowest one counts one, where nothing is given.
+    /// Right shift of the masked bits; `None` shifts the lowest bit of the mask to bit 0.
     pub shift: Option<u8>,
 }
 
@@ -160,49 +160,49 @@ impl Number {
         Self { is_big_endian: true, ..Self::little_endian(at, bytes) }
     }
 
-    /// Only these bits of it.
+    /// Only the bits of this mask.
     #[must_use]
     pub const fn masked(self, mask: u64) -> Self {
         Self { mask: Some(mask), ..self }
     }
 }
 
-/// A field that holds a length.
+/// A length field.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Length {
     /// The field.
     pub number: Number,
-    /// Bytes in one of what it counts.
+    /// Number of bytes per unit of the field.
     pub unit: u32,
-    /// What it counts.
+    /// The part of the frame that it counts.
     pub counts: Counts,
-    /// Bytes that belong to the frame besides.
+    /// Additional bytes that belong to the frame.
     pub add: i32,
 }
 
-/// What a length counts.
+/// The part of a frame that a length counts.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Counts {
     /// The whole frame.
     #[default]
     Frame,
-    /// What follows the field.
+    /// The bytes behind the field.
     AfterField,
-    /// What follows a header.
+    /// The bytes behind a header.
     Payload {
         /// Bytes of the header.
         header: u32,
     },
 }
 
-/// Bytes at a place of a frame.
+/// Fixed bytes at a place of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
-    /// Bytes before them; where negative, counted from the frame's end.
+    /// Offset in bytes; if negative, counted from the frame's end.
     pub at: i32,
-    /// What they are.
+    /// The bytes.
     pub bytes: Vec<u8>,
-    /// Which of their bits count: as many bytes; all where none are given.
+    /// The bits that count, as a mask of the same length; `None` for all.
     pub mask: Option<Vec<u8>>,
 }
 
@@ -211,7 +211,7 @@ pub struct Pattern {
 pub struct Clock {
     /// The ticks: one field, or several, the first of them the most significant.
     pub ticks: Vec<Number>,
-    /// How long a tick is, in attoseconds (10^-18 s).
+    /// Length of a tick, in attoseconds (10^-18 s).
     pub tick_attoseconds: u64,
     /// Number of whole seconds. The ticks then restart at 0 every second.
     pub seconds: Option<Number>,
@@ -220,18 +220,18 @@ pub struct Clock {
 /// The number of a board.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Source {
-    /// Where it stands.
+    /// Its place.
     pub number: Number,
-    /// What it is, if not the id of the source.
+    /// Its value, if not the id of the source.
     pub is: Option<u32>,
 }
 
-/// A board's word about its health.
+/// A board's status.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Where it stands.
+    /// Its place.
     pub number: Number,
-    /// Bits, as the number has them when it was moved down, any of which means that the data are in doubt.
+    /// Bits, after the shift of the number, any of which means that the data are in doubt.
     pub error: u64,
     /// Bits any of which means that the board was busy.
     pub busy: u64,
@@ -240,43 +240,43 @@ pub struct Status {
 /// A checksum.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Checksum {
-    /// What it is.
+    /// Its algorithm.
     pub kind: ChecksumKind,
-    /// Where it stands. Within its own range it counts as zero.
+    /// Its place. Within its own range it counts as zero.
     pub number: Number,
-    /// Where its range begins; where negative, counted from the frame's end.
+    /// Beginning of its range; if negative, counted from the frame's end.
     pub from: i32,
-    /// Where its range ends, this byte not included: where 0 or negative, counted from the frame's end.
+    /// End of its range, exclusive; if 0 or negative, counted from the frame's end.
     pub to: i32,
 }
 
-/// A frame that comes in the bodies of several datagrams.
+/// A frame that is sent in the bodies of several datagrams.
 ///
-/// Its first datagram is kept whole, header included, and of the others what is behind their headers: so the places of
-/// its fields are places in a datagram.
+/// Its first datagram is kept whole, header included, and the others without their headers: offsets of its fields are
+/// thus offsets in a datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Pieces {
     /// Bytes of the header of each datagram.
     pub header: u32,
-    /// Which frame a datagram belongs to.
+    /// The number of the datagram's frame.
     pub frame: Number,
-    /// Where in the frame it belongs.
+    /// The place of its body in the frame.
     pub place: Place,
-    /// When the frame is whole.
+    /// The condition for a whole frame.
     pub end: End,
 }
 
-/// Where in its frame the body of a datagram belongs.
+/// The place of a datagram's body in its frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// So many bytes of other bodies are before it.
+    /// Number of body bytes before it.
     Offset(Number),
-    /// So many other bodies are before it.
+    /// Number of bodies before it.
     Index(Number),
 }
 
 impl Place {
-    /// Where it stands.
+    /// The field.
     pub const fn number(&self) -> &Number {
         match self {
             Self::Offset(number) | Self::Index(number) => number,
@@ -284,19 +284,19 @@ impl Place {
     }
 }
 
-/// How the last body of a frame is known.
+/// The way in which the last body of a frame is detected.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum End {
     /// Each header has the sum of the bodies' bytes.
     Length(Number),
     /// Each header has the number of bodies.
     Count(Number),
-    /// The header of the last one has this number other than 0.
+    /// The header of the last one has a value other than 0 here.
     Last(Number),
 }
 
 impl End {
-    /// Where it stands.
+    /// The field.
     pub const fn number(&self) -> &Number {
         match self {
             Self::Length(number) | Self::Count(number) | Self::Last(number) => number,
@@ -304,49 +304,49 @@ impl End {
     }
 }
 
-/// What is wrong with a layout, and under which key of it.
+/// An error in a layout, with the key.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{key}: {fault}")]
 pub struct LayoutError {
     /// The key, as a configuration has it: `frame.length`, `event`, `checksum.from`.
     pub key: String,
-    /// What is wrong with it.
+    /// The error.
     pub fault: LayoutFault,
 }
 
-/// What is wrong with a part of a layout, and what would be right.
+/// An error in a part of a layout, with the valid values.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutFault {
     /// A number has no such width.
     #[error("a number has 1 to 8 bytes, not {0}")]
     Width(u8),
-    /// A mask has no bits, gaps, or bits that are not there.
+    /// A mask has no bits, gaps, or bits outside the number.
     #[error("the mask {mask:#x} must have neighbouring bits of the {bits} that are there, one at least")]
     Mask {
         /// The mask.
         mask: u64,
-        /// Bits that there are.
+        /// Number of existing bits.
         bits: u32,
     },
-    /// Nothing is left of the number.
+    /// The shift leaves no bits of the number.
     #[error("nothing is left of the number when it is moved down by {0} bits")]
     Shift(u8),
-    /// It has too many bits.
+    /// The number has too many or too few bits.
     #[error("it has {bits} bits, and can have {least} to {most}")]
     Bits {
-        /// What it has.
+        /// Its number of bits.
         bits: u32,
-        /// What it must have.
+        /// The minimum.
         least: u32,
-        /// What it can have.
+        /// The maximum.
         most: u32,
     },
-    /// It is not in the frame.
+    /// It lies outside the frame.
     #[error("it ends at byte {end}, outside of a frame of {frame} bytes")]
     Outside {
-        /// The distance from the frame's begin (or end) to what lies farther away of it.
+        /// Distance from the frame's beginning (or end) to its farther end.
         end: u64,
-        /// The most that a frame can have.
+        /// Maximum length of a frame.
         frame: u64,
     },
     /// The longest frame is shorter than the fields of one without a payload.
@@ -354,66 +354,66 @@ pub enum LayoutFault {
         "frames have at least {needed} bytes ({front} at the beginning, {back} at the end), and `max` allows {max}"
     )]
     MaxTooSmall {
-        /// What is needed.
+        /// Required bytes.
         needed: u64,
-        /// Bytes from the frame's begin.
+        /// Required bytes from the frame's beginning.
         front: u64,
-        /// Bytes before its end.
+        /// Required bytes before its end.
         back: u64,
-        /// The most that a frame may have.
+        /// Maximum length of a frame.
         max: u64,
     },
-    /// Two of them share bits.
+    /// Two fields share bits.
     #[error("it shares bits with `{0}`: two fields must not overlap, unless they are the same number")]
     Overlap(String),
     /// No frame can have that length.
     #[error("no frame can be that short: its fields alone need {needed} bytes, and at most {possible} can be stated")]
     TooShort {
-        /// What is needed.
+        /// Required bytes.
         needed: u64,
-        /// What the longest frame has.
+        /// Bytes of the longest frame.
         possible: u64,
     },
-    /// Frames are limited to nothing, or to more than there is memory.
+    /// The maximum length is zero, or larger than the limit.
     #[error("the longest frame has 1 to {most} bytes, not {0}", most = MOST_FRAME_BYTES)]
     Max(u32),
-    /// A size, a unit or a step of nothing.
+    /// A size, a unit or a step is zero.
     #[error("it must be at least 1")]
     Zero,
     /// There are no bytes, or too many.
     #[error("there must be 1 to {most} bytes, not {0}", most = MOST_PATTERN_BYTES)]
     Pattern(usize),
-    /// A mask of bytes that is not as long as what it masks, or masks all of it.
+    /// A mask differs in length from the bytes that it masks, or masks all of them.
     #[error("the mask must have as many bytes as there are bytes, and leave some of their bits")]
     PatternMask,
-    /// The length is not where this kind of frames has it.
+    /// The length is at the wrong end for this framing.
     #[error("its place must be counted from the frame's {0}")]
     WrongEnd(&'static str),
-    /// Frames with a trailer cannot be found without something at their begin.
+    /// Frames with a trailer cannot be found without fixed bytes at their beginning.
     #[error("a frame that says its length at its end needs a `match` at its begin, or it cannot be found again")]
     TrailerWithoutMatch,
-    /// A range whose end is before its begin.
+    /// A range ends before it begins.
     #[error("the range ends before it begins")]
     Range,
-    /// The checksum's field is not as wide as the checksum.
+    /// The checksum's field differs in width from the checksum.
     #[error("this checksum has {0} bits")]
     ChecksumWidth(u32),
-    /// A tick of no time.
+    /// A tick of zero length.
     #[error("a tick of the clock must last longer than nothing, and at most 10 s")]
     Tick,
-    /// Too many fields are put together.
+    /// Too many fields are combined.
     #[error("at most {most} fields are put together to one number, not {0}", most = MOST_PARTS)]
     Parts(usize),
-    /// A number of bodies says nothing where bodies have offsets, and the other way round.
+    /// A number of bodies has no meaning if bodies have offsets, and the other way round.
     #[error("the sum of bytes goes with offsets, a count of bodies with their indices")]
     PlaceAndEnd,
-    /// A field that is neither in the header of each datagram nor in the frame.
+    /// A field lies neither in the header of each datagram nor in the frame.
     #[error("it must lie within the {header} bytes of each datagram's header")]
     OutsideHeader {
         /// Bytes of the header.
         header: u32,
     },
-    /// Something is known by its place in a frame, which is not there for this kind of frames.
+    /// A setting refers to a place that this framing does not have.
     #[error("{0}")]
     Contradiction(&'static str),
 }
@@ -426,11 +426,11 @@ impl LayoutError {
 
 /// Bytes of a line.
 const LINE: usize = 8;
-/// Letters that a byte takes.
+/// Width of a byte in characters.
 const CELL: usize = 10;
 
 impl fmt::Display for Plan {
-    /// The bytes from a frame's begin, and those before its end, eight to a line, with the fields in each.
+    /// Writes the bytes from a frame's beginning, and those before its end, eight to a line, with the fields in each.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:>6} ", "")?;
         (0..LINE).try_for_each(|byte| write!(out, "{byte:^width$}", width = CELL + 1))?;
@@ -459,7 +459,7 @@ impl fmt::Display for Plan {
 struct Cells<'a>(&'a Extents);
 
 impl Cells<'_> {
-    /// Bytes from the begin, or before the end, up to the last one that has a field.
+    /// Number of bytes from the beginning, or before the end, up to the last one with a field.
     fn end(&self, from_end: bool) -> usize {
         let distances = self.0.taken().iter().filter(|(_, field)| (field.number().at < 0) == from_end);
         let reach = distances.map(|(_, field)| {
@@ -474,7 +474,7 @@ impl Cells<'_> {
         out.write_str("|")?;
         while at < first + LINE as i64 && at < end {
             let (text, here) = self.at(at);
-            // As far as the same field goes on in this line.
+            // As far as the same field continues in this line.
             let mut count = 1;
             while count < LINE as i64 - (at - first) && at + count < end && here && self.at(at + count).0 == text {
                 count += 1;

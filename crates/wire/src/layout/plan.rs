@@ -16,9 +16,9 @@ use ropewalk_terms::Cause;
 pub struct Plan {
     pub(super) layout: Layout,
     pub(super) cut: Cut,
-    /// What the begin of a frame is known by, and the cause of what is skipped until it is found.
+    /// Bytes that mark the beginning of a frame, and the cause for bytes that are skipped until they are found.
     pub(super) mark: Option<(Constant, Cause)>,
-    /// What frames must have besides.
+    /// Further fixed bytes of frames.
     pub(super) matches: Option<Constant>,
     /// The shortest and the longest frame.
     pub(super) least: usize,
@@ -39,15 +39,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Checks a layout and prepares everything.
+    /// Checks a layout and prepares it.
     ///
     /// # Errors
-    /// What is wrong with it, by key.
+    /// The error in it, with the key.
     pub fn compile(layout: &Layout) -> Result<Self, LayoutError> {
         compile(layout)
     }
 
-    /// What it was made of.
+    /// The layout that it was made of.
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -62,30 +62,30 @@ impl Plan {
         self.layout.frame.is_of_datagrams()
     }
 
-    /// How many bits of each frame in a stream are known before.
+    /// Number of fixed bits of each frame in a stream.
     pub fn mark_bits(&self) -> u32 {
         let bits = |constant: &Constant| constant.field().largest().count_ones();
-        // An end that leads back to a begin says as much as a word.
+        // An end that leads back to a beginning is as significant as a word.
         let trailer = if matches!(self.cut, Cut::Trailer { .. }) { u16::BITS } else { 0 };
         trailer + self.mark.as_ref().map_or(0, |(mark, _)| bits(mark)) + self.matches.as_ref().map_or(0, bits)
     }
 
-    /// Whether frames of a stream end with bytes that are in no frame otherwise.
+    /// Whether frames of a stream end with bytes that occur nowhere else in a frame.
     pub const fn is_delimited(&self) -> bool {
         matches!(self.cut, Cut::Delimiter(_))
     }
 
-    /// Whether frames say to which event they belong.
+    /// Whether frames contain their event number.
     pub const fn has_event(&self) -> bool {
         self.event.is_some()
     }
 
-    /// Which of several boards a frame comes from, by the field that tells them apart; `None` if the layout has none.
+    /// The board of a frame, by the field that distinguishes several boards; `None` if the layout has none.
     pub fn board_of(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
         self.demux.as_ref()?.read(frame)
     }
 
-    /// The clock in ticks, or in nanoseconds where it has seconds as well.
+    /// The clock in ticks, or in nanoseconds if it has seconds as well.
     fn time(&self, ticks: u64, seconds: Option<u64>) -> u64 {
         let Some(seconds) = seconds else { return ticks };
         seconds.wrapping_mul(1_000_000_000).wrapping_add(self.tick.nanoseconds_of(ticks))
@@ -97,7 +97,7 @@ impl Plan {
         if bits & status.busy == 0 { error } else { error.with(FragmentFlags::BUSY) }
     }
 
-    /// The fields of bytes that are shorter than any frame, as far as they reach.
+    /// The fields of bytes that are shorter than any frame, as far as they are present.
     #[cold]
     fn fields_of_less(&self, bytes: &(impl Window + ?Sized)) -> Fields {
         let number = |field: &Option<Field>| field.as_ref()?.read(bytes);
@@ -131,7 +131,7 @@ impl Framing for Plan {
 
     #[inline]
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
-        // Every frame that is as long as the shortest has all of them.
+        // Every frame that is at least as long as the shortest has all of them.
         if frame.len() < self.least {
             return self.fields_of_less(frame);
         }
@@ -193,25 +193,25 @@ impl Framing for Plan {
     }
 }
 
-/// The longest tick that a clock is believed to have.
+/// Maximum length of a clock's tick, in attoseconds.
 const LONGEST_TICK: u64 = 10_000_000_000_000_000_000;
 
 type Compiled<T> = Result<T, LayoutError>;
 
-/// A layout on its way to a plan.
+/// The state of a compilation.
 struct Compiler<'a> {
     layout: &'a Layout,
     extents: Extents,
 }
 
-/// What the begin of a frame is known by, and the cause of what is skipped until it is found.
+/// Bytes that mark the beginning of a frame, and the cause for bytes that are skipped until they are found.
 type Mark = Option<(Constant, Cause)>;
 
-/// How frames are found, and what their begin is known by.
+/// The compiled framing, and the mark of a frame's beginning.
 struct Found {
     cut: Cut,
     mark: Mark,
-    /// Where all frames are as long.
+    /// The length of all frames, if it is fixed.
     fixed: Option<u32>,
 }
 
@@ -333,7 +333,8 @@ impl Compiler<'_> {
         self.constant("frame.trailer.mark", pattern)
     }
 
-    /// What a stream's frames begin with is looked for after a loss; of what has its begin anyway it is a condition.
+    /// In a stream the fixed bytes at a frame's beginning are searched for after a loss; otherwise they are only a
+    /// condition.
     fn matches(&mut self, found: &Found) -> Compiled<(Mark, Option<Constant>)> {
         let is_trailed = matches!(found.cut, Cut::Trailer { .. });
         let Some(pattern) = &self.layout.matches else {
@@ -416,7 +417,7 @@ impl Compiler<'_> {
         Ok(PieceFields { specification: *pieces, frame, place, end })
     }
 
-    /// The shortest and the longest frame.
+    /// Returns the length of the shortest and of the longest frame.
     fn limits(&self, found: &Found) -> Compiled<(usize, usize)> {
         let (needed, max) = (self.extents.least().max(1), u64::from(self.layout.max));
         if let Some(bytes) = found.fixed {
@@ -506,18 +507,18 @@ const fn end_key(end: &End) -> &'static str {
     }
 }
 
-/// What has been placed in a frame so far.
+/// The fields placed in a frame so far.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     taken: Vec<(String, Field)>,
-    /// Bytes that are needed from the frame's begin.
+    /// Required bytes from the frame's beginning.
     front: u64,
-    /// Bytes that are needed before the frame's end.
+    /// Required bytes before the frame's end.
     back: u64,
 }
 
 impl Extents {
-    /// Takes a field's bits. One that is the same as another is welcome: a number may mean two things.
+    /// Takes a field's bits. Two equal fields are allowed: a number may have two meanings.
     pub(super) fn take(&mut self, key: &str, field: &Field) -> Result<(), LayoutError> {
         let fault = |fault| Err(LayoutError::new(key, fault));
         let shared = self.taken.iter().find(|(_, other)| other.number() != field.number() && overlap(other, field));
@@ -534,7 +535,7 @@ impl Extents {
         Ok(())
     }
 
-    /// Bytes that are needed up to this place.
+    /// Requires the bytes up to this place.
     pub(super) fn reach(&mut self, at: i32) {
         if at < 0 {
             self.back = self.back.max(u64::from(at.unsigned_abs()));
@@ -543,13 +544,13 @@ impl Extents {
         }
     }
 
-    /// The shortest frame that has room for all.
+    /// Length of the shortest frame with room for all fields.
     pub(super) const fn least(&self) -> u64 {
         self.front + self.back
     }
 
-    /// Checks that everything fits into frames of exactly `bytes` bytes, where begin and end may share bytes, but fields no
-    /// bits.
+    /// Checks that everything fits into frames of exactly `bytes` bytes, where the parts counted from the beginning and
+    /// from the end may share bytes, but fields no bits.
     pub(super) fn fit(&self, bytes: u32) -> Result<(), LayoutError> {
         let frame = u64::from(bytes);
         for (key, field) in &self.taken {
@@ -572,7 +573,7 @@ impl Extents {
         Ok(())
     }
 
-    /// The numbers whose bits are no whole bytes: which, and where.
+    /// The numbers that do not consist of whole bytes, with their places.
     pub(super) fn masked(&self) -> impl Iterator<Item = String> + '_ {
         self.taken.iter().filter_map(|(key, field)| {
             let number = field.number();
@@ -590,7 +591,7 @@ impl Extents {
         })
     }
 
-    /// What was placed, in the order in which it was.
+    /// The placed fields, in the order of placement.
     pub(super) fn taken(&self) -> &[(String, Field)] {
         &self.taken
     }
@@ -611,7 +612,7 @@ fn overlap_in(one: &Field, other: &Field, bytes: u32) -> bool {
         && i32::try_from(place(other) - place(one)).is_ok_and(|distance| share_bits(one, other, distance))
 }
 
-/// Whether they share bits where `other` begins `distance` bytes behind `one`.
+/// Whether they share bits if `other` begins `distance` bytes behind `one`.
 fn share_bits(one: &Field, other: &Field, distance: i32) -> bool {
     (0..i32::from(one.number().bytes)).any(|byte| {
         let same = byte - distance;
@@ -619,10 +620,10 @@ fn share_bits(one: &Field, other: &Field, distance: i32) -> bool {
     })
 }
 
-/// What a frame is to say. Fields that its layout does not have are left out.
+/// The contents of a frame. Fields that its layout does not have are ignored.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
-    /// The event's number; of which the field holds as many bits as it has.
+    /// The event number; excess bits are cut off.
     pub event: u64,
     /// Ticks of the clock (nanoseconds where the layout has seconds as well).
     pub time: u64,
@@ -637,10 +638,9 @@ pub struct Contents {
 }
 
 impl Plan {
-    /// Appends a frame that says this, whose other bytes come from `payload` as far as they reach: its bytes are written
-    /// over by the fields. It is as long as `payload`, but as short and as long as frames can be, and as the unit of the
-    /// length demands. Of a layout whose frames come in pieces it is the whole frame, as it is put together. Returns its
-    /// length.
+    /// Appends a frame with these contents. Its other bytes are taken from `payload` as far as it reaches; fields
+    /// overwrite them. It is as long as `payload`, within the limits of frames and in the units of the length field.
+    /// For a layout whose frames are sent in pieces it is the reassembled frame. Returns its length.
     pub fn compose(&self, contents: &Contents, payload: &[u8], out: &mut Vec<u8>) -> usize {
         let length = self.possible_length(payload.len());
         let start = out.len();
@@ -662,8 +662,8 @@ impl Plan {
         length
     }
 
-    /// Appends the datagrams in which such a frame is sent, and where each ends: one, or where frames are sent in pieces as
-    /// many as it takes with at most `most` bytes in each (or with as many as the header can count).
+    /// Appends the datagrams of such a frame, and returns their ends. Usually one; if frames are sent in pieces, as
+    /// many as needed with at most `most` bytes in each (or as many as the header can count).
     pub fn compose_datagrams(
         &self,
         contents: &Contents,
@@ -683,7 +683,7 @@ impl Plan {
         if let Some(check) = &self.check {
             check.write(&mut out[start..]);
         }
-        // From the last one on, so that each moves to where nothing lies any more.
+        // From the last one on, so that each moves to free memory.
         out.resize(start + length + (count - 1) * header, 0);
         for index in (1..count).rev() {
             let body = start + header + index * each..start + length.min(header + (index + 1) * each);
@@ -731,11 +731,11 @@ impl Plan {
         for (field, value) in fields {
             field.iter().for_each(|field| field.write(value, frame));
         }
-        // Last: where the event's number is the sequence as well, it is what counts.
+        // Last: if the event number is the sequence as well, it takes precedence.
         self.event.iter().for_each(|event| event.write(contents.event, frame));
     }
 
-    /// The length of a frame that is about so long.
+    /// The possible length of a frame that is closest to this one.
     fn possible_length(&self, wanted: usize) -> usize {
         let (rule, step) = match &self.cut {
             Cut::Length(rule) => (Some(rule), 1),

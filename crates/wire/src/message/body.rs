@@ -7,7 +7,7 @@ use ropewalk_terms::{
     AcknowledgementLevel, Attempt, Cause, Ending, EventKey, Incarnation, Outcome, Parameter, SourceId, Verdict,
 };
 
-/// First message on a connection, from the side that opens it. The header says which node it is.
+/// First message on a connection, from the side that opens it. The header names the node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// [`PROTOCOL_VERSION`] of the sender.
@@ -19,13 +19,13 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// A hello in this version; a name longer than 32 bytes is cut.
+    /// Makes a hello in this version; a name longer than 32 bytes is truncated.
     pub fn new(name: &str, configuration: u64) -> Self {
         Self { version: PROTOCOL_VERSION, configuration, name: padded_name(name) }
     }
 }
 
-/// Why a hello is refused.
+/// Reason why a hello is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RefuseReason {
     /// The versions differ.
@@ -34,18 +34,18 @@ pub enum RefuseReason {
     Configuration,
     /// No such node is configured, or it does not belong on this connection.
     UnknownNode,
-    /// A younger life of the same node is connected, or was a moment ago.
+    /// A later incarnation of the same node is connected, or was a moment ago.
     OldIncarnation,
-    /// A younger event manager is obeyed.
+    /// A later event manager is obeyed.
     OldEpoch,
     /// This event manager is not the active one.
     StandBy,
-    /// This life of the same node looks younger, and is gone. Its successor may have a clock that was set back: a node
-    /// that was never welcomed takes a higher incarnation and says hello again.
+    /// A seemingly later incarnation of the same node was connected before, and is gone. The clock of its successor may
+    /// have been set back: a node that was never welcomed takes a higher incarnation and sends its hello again.
     LateIncarnation(Incarnation),
-    /// The run that the node is in, as its header says, is over and accounted for.
+    /// The run of the node, as stated in its header, has ended and is accounted for.
     RunOver,
-    /// Another life of the same node is connected, and speaks.
+    /// Another incarnation of the same node is connected, and responds.
     Taken,
 }
 
@@ -83,18 +83,18 @@ impl RefuseReason {
     }
 }
 
-/// EVM to RU and BU: the run that the header names begins.
+/// EVM to RU and BU: the run in the header begins.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Start {
-    /// The first key in which the receiver takes part: fragments of earlier ones are stale. A readout unit that starts
-    /// again in mid-run begins later than the others.
+    /// The first key in which the receiver takes part: fragments of earlier ones are stale. A readout unit that
+    /// restarts in mid-run begins later than the others.
     pub first: EventKey,
-    /// The first key of the run, which is what the first numbers of the sources mean.
+    /// The first key of the run, to which the first numbers of the sources belong.
     pub origin: EventKey,
 }
 
 impl Start {
-    /// The run begins with this key, for all units.
+    /// The run begins with this key for all units.
     pub const fn of_run(first: EventKey) -> Self {
         Self { first, origin: first }
     }
@@ -114,13 +114,13 @@ pub struct AnnounceEntry {
     pub key: EventKey,
     /// Bytes of its fragments here.
     pub bytes: u32,
-    /// How many fragments.
+    /// Number of its fragments here.
     pub fragments: u16,
-    /// The trigger source is among them: this announcement opens the event where a trigger source is configured.
+    /// Whether the trigger source is among them: this announcement opens the event if a trigger source is configured.
     pub triggered: bool,
 }
 
-/// RU to EVM: events held, in key order, each settled (complete, or what is missing will not come any more).
+/// RU to EVM: events held, in key order, each settled (complete, or with no further fragments expected).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Announce {
     /// Everything up to and including this key is settled here: announced, or without any fragment.
@@ -129,14 +129,14 @@ pub struct Announce {
     pub entries: Batch<AnnounceEntry>,
 }
 
-/// BU to EVM: "you may have assigned me this much since this connection began". Absolute, so that neither loss nor
-/// repetition of the message leaks credit; counted anew on a new connection, since an assignment that was lost with
-/// the old one would otherwise never be given back.
+/// BU to EVM: the total that may have been assigned since this connection began. Absolute, so that neither loss nor
+/// repetition of the message leaks credit. Counted again on a new connection, because credit for an assignment that was
+/// lost with the old one would otherwise never be returned.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Credit {
-    /// Events granted in all.
+    /// Total number of granted events.
     pub events: u64,
-    /// Bytes granted in all.
+    /// Total number of granted bytes.
     pub bytes: u64,
 }
 
@@ -147,11 +147,11 @@ pub struct AssignEntry {
     pub key: EventKey,
     /// Bytes that the readout units announced for it.
     pub bytes: u32,
-    /// How often it was assigned, this time included.
+    /// Number of assignments, including this one.
     pub attempt: Attempt,
 }
 
-/// EVM to BU: build these.
+/// EVM to BU: builds these events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Assign {
     /// The events.
@@ -163,16 +163,16 @@ pub struct Assign {
 pub struct RequestEntry {
     /// The event.
     pub key: EventKey,
-    /// The builder's table place, sent back with the answer.
+    /// The index in the builder's table, returned with the answer.
     pub slot: u32,
-    /// The attempt, sent back with the answer.
+    /// The attempt, returned with the answer.
     pub attempt: Attempt,
 }
 
-/// BU to RU: send these super-fragments.
+/// BU to RU: sends these super-fragments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// What is wanted.
+    /// The requested super-fragments.
     pub entries: Batch<RequestEntry>,
 }
 
@@ -181,22 +181,22 @@ pub struct Request {
 pub struct AcknowledgeEntry {
     /// The event.
     pub key: EventKey,
-    /// Which assignment is acknowledged.
+    /// The acknowledged assignment.
     pub attempt: Attempt,
-    /// How it ended.
+    /// The way it ended.
     pub ending: Ending,
 }
 
 /// BU to EVM: these events may be released.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acknowledge {
-    /// What the builder promises.
+    /// The builder's guarantee.
     pub level: AcknowledgementLevel,
     /// The events.
     pub entries: Batch<AcknowledgeEntry>,
 }
 
-/// An event that a builder unit built without what a readout unit has of it.
+/// An event that a builder unit built without a readout unit's data.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LackingEntry {
     /// The event.
@@ -207,26 +207,26 @@ pub struct LackingEntry {
     pub readout: u16,
 }
 
-/// BU to EVM, ahead of the acknowledgement of these events or of what it tells a successor of them: the readout units did not
-/// answer in time, or did not hold anything. What such a unit may hold all the same is in no record.
+/// BU to EVM, ahead of the acknowledgement of these events or of their report to a successor of the EVM: the readout
+/// units did not answer in time, or did not hold anything. Data that such a unit may still hold are in no record.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lacking {
     /// One for each event and readout unit.
     pub entries: Batch<LackingEntry>,
 }
 
-/// Consecutive keys that ended the same way.
+/// Consecutive keys with the same outcome.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReleaseEntry {
     /// The first key.
     pub first: EventKey,
-    /// How many keys.
+    /// Number of keys.
     pub count: u32,
-    /// How they ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// EVM to RU: the fragments of these events are not needed any more.
+/// EVM to RU: the fragments of these events are no longer needed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Release {
     /// Ranges of keys.
@@ -238,27 +238,27 @@ pub struct Release {
 pub struct ReadoutState {
     /// The readout unit's index.
     pub readout: u16,
-    /// It is there.
+    /// Whether it is present.
     pub present: bool,
 }
 
-/// An event of a builder that a new event manager must know of.
+/// An event of a builder that a new event manager has to learn about.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct UnreleasedEntry {
     /// The event.
     pub key: EventKey,
     /// The attempt in which it was assigned here.
     pub attempt: Attempt,
-    /// How it ended; `None` while it is in work.
+    /// The way it ended; `None` while it is in work.
     pub ending: Option<Ending>,
 }
 
-/// BU to a new EVM: what is assigned here, and what was done lately and may not have been released.
+/// BU to a new EVM: the events assigned here, and those completed recently that may not have been released.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Unreleased {
     /// The events.
     pub entries: Batch<UnreleasedEntry>,
-    /// More of these messages follow.
+    /// Whether more of these messages follow.
     pub more: bool,
 }
 
@@ -267,31 +267,31 @@ pub struct Unreleased {
 pub struct SynchronyState {
     /// The source.
     pub source: SourceId,
-    /// 0 cannot tell, 1 in sync, 2 offset, 3 lost.
+    /// 0 unknown, 1 in sync, 2 offset, 3 lost.
     pub verdict: u8,
-    /// Events by which the source is displaced, if the verdict is offset; positive: early. 1 if nothing can be told because the
-    /// source never matched the reference. Otherwise 0.
+    /// Number of events by which the source is displaced, if the verdict is offset; positive: early. 1 if the verdict
+    /// is unknown because the source never matched the reference. Otherwise 0.
     pub offset: i16,
     /// The first displaced event.
     pub since: EventKey,
 }
 
-/// EVM to RU: whether a source takes part; and RU to a new EVM, of a source that does not.
+/// EVM to RU: whether a source takes part. RU to a new EVM: a source that does not.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Mask {
-    /// The source. Readout units that do not have it are not concerned.
+    /// The source. Readout units without it ignore the message.
     pub source: SourceId,
-    /// It takes part no longer, from an event on that its readout unit chooses; otherwise again, from the first fragment on that
-    /// goes on with the run's numbers.
+    /// Whether the source is masked: from an event on that its readout unit chooses. Otherwise it takes part again,
+    /// from the first fragment on that continues the run's numbers.
     pub is_masked: bool,
 }
 
-/// EVM to RU and BU: a parameter has another value from now on; and RU to a new EVM, as the RU knows it.
+/// EVM to RU and BU: a parameter has another value from now on. RU to a new EVM: the value known to the RU.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// Which one.
+    /// The parameter.
     pub parameter: Parameter,
-    /// Of which stream or flow, where it is one of those; otherwise 0.
+    /// The stream or flow of the parameter, if it belongs to one; otherwise 0.
     pub of: u16,
     /// The value, in the parameter's unit.
     pub value: u64,
@@ -312,7 +312,7 @@ pub struct Finished {
     pub in_flight: u64,
 }
 
-/// A control message. Super-fragments are not among them: their payloads stay where they lie.
+/// A control message. Super-fragments are not included: their payloads are not copied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
 #[expect(missing_docs, reason = "each variant is documented at the type it holds and at `Kind`")]
@@ -349,7 +349,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The kind that the header states.
+    /// The kind in the header.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Hello(_) => Kind::Hello,
@@ -445,10 +445,10 @@ impl Message {
         }
     }
 
-    /// Reads the body of a message of this kind.
+    /// Decodes the body of a message of this kind.
     ///
     /// # Errors
-    /// Where the body is too short, too long, or holds numbers without meaning; super-fragments are read by
+    /// If the body is too short, too long, or contains invalid numbers. Super-fragments are read by
     /// [`SuperFragmentsView`](super::SuperFragmentsView) and are an error here.
     pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
@@ -641,7 +641,7 @@ impl UnreleasedEntry {
 }
 
 impl SynchronyState {
-    /// Enough events were compared, and the source matches the reference at no offset.
+    /// Whether enough events were compared, and the source matches the reference at no offset.
     pub const fn has_no_relation(&self) -> bool {
         self.verdict == 0 && self.offset == 1
     }

@@ -1,4 +1,4 @@
-//! Every message between nodes: its direction, its fields, its bytes. The pull protocol in one place.
+//! The messages between nodes: their directions, fields and bytes. The whole pull protocol.
 //!
 //! ```text
 //!              Hello, Welcome/Refuse          (every connection, both ways, first)
@@ -12,10 +12,10 @@
 //!   BU  -> RU   Request            (data connection, opened by the BU)
 //!   RU  -> BU   SuperFragments     (data connection; head, then the payloads as they lie in the RU's pool)
 //! ```
-//! A message is a [`Header`] of 32 bytes, then a body of the length that it states. All numbers are
-//! little-endian. Every header carries run, epoch and the sender's incarnation, by which the receiver decides
-//! whether the message still counts. Lists are bounded by [`BATCH`], so that no message needs an allocation.
-//! Control connections carry only small messages; payloads travel on data connections alone.
+//! A message is a [`Header`] of 32 bytes, then a body of the stated length. All numbers are little-endian. Every header
+//! carries run, epoch and the sender's incarnation, by which the receiver decides whether the message is still valid.
+//! Lists are bounded by [`BATCH`], so that no message needs an allocation. Control connections carry only small
+//! messages; payloads are sent only over data connections.
 
 mod body;
 mod report;
@@ -32,10 +32,10 @@ pub use report::{
     Ended, Gap, GapPart, Lumisection, LumisectionEnd, NumberingAnomaly, NumberingKind, Report, ReportEntry,
 };
 
-/// The version of the protocol. A hello with another one is refused.
+/// The version of the protocol. A hello with another version is refused.
 pub const PROTOCOL_VERSION: u16 = 7;
 
-/// The most entries that a message carries.
+/// Maximum number of entries in a message.
 pub const BATCH: usize = 64;
 
 /// A list in a message: at most [`BATCH`] entries, no allocation.
@@ -51,7 +51,7 @@ pub const HEADER_BYTES: usize = 32;
 pub const MAGIC: [u8; 4] = *b"RWNM";
 
 kinds! {
-    /// Who opens the connection, and in which version it speaks.
+    /// The identity of the connecting node, and its protocol version.
     Hello = 1,
     /// The hello is accepted.
     Welcome = 2,
@@ -59,70 +59,72 @@ kinds! {
     Refuse = 3,
     /// EVM to RU and BU: the run begins at this key.
     Start = 4,
-    /// EVM to RU: which is the highest key that you have seen?
+    /// EVM to RU: asks for the highest key seen.
     QueryHighest = 5,
-    /// RU to EVM: the answer.
+    /// RU to EVM: the highest key seen.
     Highest = 6,
-    /// EVM to RU: this is the last key of the run. RU to a new EVM: it was fixed before.
+    /// EVM to RU: the last key of the run. RU to a new EVM: the last key fixed before.
     StopAt = 7,
-    /// EVM to RU: the trigger source started its numbering again.
+    /// EVM to RU: the trigger source restarted its numbering.
     Resync = 8,
     /// RU to EVM: these events are held, everything up to a key is settled.
     Announce = 9,
-    /// BU to EVM: room, absolute since this connection began.
+    /// BU to EVM: its room, absolute since this connection began.
     Credit = 10,
-    /// EVM to BU: build these.
+    /// EVM to BU: assigns events to build.
     Assign = 11,
-    /// BU to RU: send these.
+    /// BU to RU: requests super-fragments.
     Request = 12,
-    /// RU to BU: here they are, or the cause why not.
+    /// RU to BU: the super-fragments, or the cause why they are not held.
     SuperFragments = 13,
-    /// BU to EVM: these have reached the acknowledgement level.
+    /// BU to EVM: these events have reached the acknowledgement level.
     Acknowledge = 14,
-    /// EVM to RU: forget these.
+    /// EVM to RU: releases events.
     Release = 15,
-    /// EVM to BU: a readout unit came or went.
+    /// EVM to BU: a readout unit joined or left.
     ReadoutState = 16,
-    /// A new EVM to RU and BU: say what you hold.
+    /// A new EVM to RU and BU: asks for the events that they hold.
     Recover = 17,
-    /// BU to a new EVM: assigned to me and not released yet.
+    /// BU to a new EVM: events assigned to it and not released yet.
     Unreleased = 18,
     /// BU to EVM: the verdict about a source's synchrony changed.
     Synchrony = 19,
-    /// EVM to RU and BU: no further event will come; close what you have open.
+    /// EVM to RU and BU: no further event follows; the units close everything that is open.
     Finish = 20,
     /// RU and BU to EVM: closed, all reports are sent. EVM to RU and BU: the EVM knows everything, the units may leave.
     Finished = 21,
     /// RU and BU to EVM: cumulative counters; also the heartbeat.
     Report = 22,
-    /// BU to EVM: the configured policy wants the run to stop.
+    /// BU to EVM: the configured policy requests the end of the run.
     StopRequest = 23,
-    /// EVM to RU, to be kept for a successor, and RU to a new EVM: how all events below a key ended.
+    /// EVM to RU, to be kept for a successor, and RU to a new EVM: the outcome of all events below a key.
     Ended = 24,
     /// EVM to RU and BU: a lumisection begins. RU and BU to a new EVM: it had begun.
     Lumisection = 25,
-    /// EVM to RU and BU: every event of a lumisection has ended. RU and BU to a new EVM: that was said.
+    /// EVM to RU and BU: every event of a lumisection has ended. RU and BU to a new EVM: this was reported before.
     LumisectionEnd = 26,
-    /// EVM to RU: a source takes part no longer, or again. RU to a new EVM: that was said.
+    /// EVM to RU: a source is masked, or takes part again. RU to a new EVM: this was reported before.
     Mask = 27,
-    /// RU to EVM: whether it waits for none of its sources, so that it wants to hear at once of events that others hold.
+    /// RU to EVM: whether it waits for none of its sources, so that the EVM should report events held by others at
+    /// once.
     Follows = 28,
-    /// EVM to RU and BU: a parameter has another value from now on. RU to a new EVM: that was said.
+    /// EVM to RU and BU: a parameter has another value from now on. RU to a new EVM: this was reported before.
     Set = 29,
-    /// BU to EVM: which readout units' fragments are not in the records of events, ahead of what says how these ended.
+    /// BU to EVM: readout units whose fragments are not in the records of events, ahead of the report of these events'
+    /// endings.
     Lacking = 30,
 }
 
-/// The part that every message begins with.
+/// The header of every message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What follows.
+    /// The kind of the body.
     pub kind: Kind,
-    /// Length of what follows, in bytes, payloads included.
+    /// Length of the body, in bytes, payloads included.
     pub body: u32,
     /// The run that the message belongs to; 0 before the first.
     pub run: RunNumber,
-    /// The event manager that the sender obeys (or is).
+    /// The epoch of the event manager that the sender obeys (or is).
     pub epoch: Epoch,
     /// The sending node.
     pub sender: NodeId,
@@ -148,8 +150,7 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// [`FrameError::Magic`] where the bytes are something else, [`FrameError::Meaning`] for an unknown
-    /// kind or role.
+    /// [`FrameError::Magic`] if the bytes are something else, [`FrameError::Meaning`] for an unknown kind or role.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         let mut reader = Reader(bytes);
         if reader.bytes::<4>()? != MAGIC {
@@ -174,18 +175,18 @@ impl Header {
 // | for each super-fragment: entry 32 B, then its fragments' entries of 40 B |
 // | payload of the first fragment of each super-fragment | of the second of each | ...
 // ```
-// The payloads are not copied: the sender gathers them from its pool behind the head, and the receiver cuts
-// them from what it received. They come in the order that is cheap to gather: what one source sent of several events
-// lies side by side in the sender's pool, and leaves as one piece, the headers between the fragments included. So each
-// fragment's entry says where its payload begins, never before the end of the one before; what is between them means
-// nothing.
+// The payloads are not copied: the sender gathers them from its pool behind the head, and the receiver cuts them from
+// the received bytes. They are sent in the order that is cheap to gather: one source's data of several events are
+// adjacent in the sender's pool, and are sent as one piece, including the headers between the fragments. Each
+// fragment's entry therefore states where its payload begins, never before the end of the previous one; the bytes in
+// between have no meaning.
 
 /// Bytes of a super-fragment's entry.
 pub const SUPER_FRAGMENT_ENTRY_BYTES: usize = 32;
 /// Bytes of a fragment's entry.
 pub const FRAGMENT_ENTRY_BYTES: usize = 40;
 
-/// What is known about a fragment besides its bytes, as bits. Run files contain the same bits.
+/// Properties of a fragment, as bits. Run files contain the same bits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FragmentFlags(pub u32);
 
@@ -194,32 +195,32 @@ impl FragmentFlags {
     pub const CRC_CHECKED: Self = Self(1 << 0);
     /// The checksum was computed and is wrong.
     pub const CRC_ERROR: Self = Self(1 << 1);
-    /// Header or trailer are not what the format demands.
+    /// Header or trailer do not conform to the format.
     pub const MALFORMED: Self = Self(1 << 2);
-    /// The fragment names another source than the connection it came over.
+    /// The fragment has another source id than its connection.
     pub const WRONG_SOURCE: Self = Self(1 << 3);
-    /// The length in the trailer is not the length that arrived.
+    /// The length in the trailer differs from the received length.
     pub const LENGTH_MISMATCH: Self = Self(1 << 4);
     /// The bunch crossing differs from the event's others.
     pub const BUNCH_CROSSING_MISMATCH: Self = Self(1 << 5);
-    /// The source is displaced against the reference (synchrony).
+    /// The source is displaced relative to the reference (synchrony).
     pub const DISPLACED: Self = Self(1 << 6);
-    /// The front end said that something is wrong with its data.
+    /// The front end reported an error in its data.
     pub const STATUS_ERROR: Self = Self(1 << 7);
-    /// Frames of the event are missing in the fragment, which others make up.
+    /// Frames of the event, which make up the fragment, are missing in it.
     pub const FRAMES_MISSING: Self = Self(1 << 8);
-    /// The field `bunch_crossing` holds one.
+    /// The field `bunch_crossing` is valid.
     pub const HAS_BUNCH_CROSSING: Self = Self(1 << 16);
-    /// The field `time` holds one.
+    /// The field `time` is valid.
     pub const HAS_TIME: Self = Self(1 << 17);
 
-    /// The front end said that it was busy.
+    /// The front end reported that it was busy.
     pub const BUSY: Self = Self(1 << 18);
 
-    /// No fragment: the source is missing, and the field `bunch_crossing` holds the cause's number.
+    /// No fragment: the source is missing, and the field `bunch_crossing` contains the cause's number.
     pub const MISSING: Self = Self(1 << 31);
 
-    /// What they say of the fragment's content and its front end, for people.
+    /// Texts about the fragment's content and its front end, for people.
     pub fn texts(self) -> impl Iterator<Item = &'static str> {
         const TEXTS: [(FragmentFlags, &str); 10] = [
             (FragmentFlags::CRC_CHECKED, "checked when it came"),
@@ -264,7 +265,7 @@ impl FragmentFlags {
         self.0 & 0x1fe != 0
     }
 
-    /// The indexes in [`FragmentFlags::DOUBTS`] of the flags that are set.
+    /// The indexes in [`FragmentFlags::DOUBTS`] of the set flags.
     pub fn doubts(self) -> impl Iterator<Item = usize> {
         (0..Self::DOUBTS.len()).filter(move |&doubt| self.contains(Self::DOUBTS[doubt].0))
     }
@@ -273,24 +274,24 @@ impl FragmentFlags {
 /// A fragment's description.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FragmentMeta {
-    /// Whose it is.
+    /// Its source.
     pub source: SourceId,
     /// Its payload's length in bytes.
     pub length: u32,
-    /// What is known about it.
+    /// Its properties.
     pub flags: FragmentFlags,
-    /// Bunch crossing, where the flags say that there is one.
+    /// Bunch crossing, if the flags say so.
     pub bunch_crossing: u16,
-    /// Trigger or event type as the source gave it; 0 where it gives none.
+    /// Trigger or event type from the source; 0 if there is none.
     pub trigger_type: u16,
     /// The source's own event counter, before unwrapping.
     pub raw_id: u64,
-    /// The source's own time stamp, where the flags say that there is one, in its own ticks.
+    /// The source's own time stamp in its own ticks, if the flags say so.
     pub time: u64,
 }
 
 impl FragmentMeta {
-    /// The place of a required source that has no fragment in this event, and why.
+    /// The entry of a required source without a fragment in this event, with the cause.
     pub const fn missing(source: SourceId, cause: Cause) -> Self {
         Self {
             source,
@@ -303,7 +304,7 @@ impl FragmentMeta {
         }
     }
 
-    /// Why the source is missing, where it is.
+    /// The cause if the source is missing.
     pub const fn missing_cause(&self) -> Option<Cause> {
         if !self.flags.contains(FragmentFlags::MISSING) || self.bunch_crossing > u8::MAX as u16 {
             return None;
@@ -317,12 +318,12 @@ impl FragmentMeta {
 pub struct FragmentEntry {
     /// The fragment's description.
     pub meta: FragmentMeta,
-    /// Where its payload begins, in bytes from the end of the tables.
+    /// Offset of its payload, in bytes from the end of the tables.
     pub offset: u32,
 }
 
 impl FragmentEntry {
-    /// All at once, for there are many: field by field each would be a vector's own growth.
+    /// All at once, since there are many: field by field, the vector would grow for each.
     fn to_bytes(self) -> [u8; FRAGMENT_ENTRY_BYTES] {
         let Self { meta, offset } = self;
         let mut bytes = [0; FRAGMENT_ENTRY_BYTES];
@@ -354,15 +355,15 @@ impl FragmentEntry {
 pub struct SuperFragmentEntry {
     /// The event.
     pub key: EventKey,
-    /// The builder's table place, from the request.
+    /// The index in the builder's table, from the request.
     pub slot: u32,
     /// The attempt, from the request.
     pub attempt: Attempt,
-    /// How many fragments follow.
+    /// Number of fragments that follow.
     pub fragments: u16,
     /// Bytes of their payloads.
     pub bytes: u32,
-    /// Why nothing is held here, where nothing is.
+    /// The cause if the event is not held here.
     pub not_held: Option<Cause>,
 }
 
@@ -396,7 +397,7 @@ impl SuperFragmentEntry {
 #[derive(Debug)]
 pub struct SuperFragmentsEncoder<'a> {
     out: &'a mut Vec<u8>,
-    /// Where the prefix stands.
+    /// Offset of the prefix.
     prefix: usize,
     super_fragments: u32,
 }
@@ -405,7 +406,7 @@ impl<'a> SuperFragmentsEncoder<'a> {
     /// Bytes of the prefix in front of the tables.
     pub const PREFIX: usize = 8;
 
-    /// How long the head of so many super-fragments with so many fragments in all is.
+    /// Length of the head for these numbers of super-fragments and of fragments in all.
     pub const fn head_bytes(super_fragments: usize, fragments: usize) -> usize {
         Self::PREFIX + super_fragments * SUPER_FRAGMENT_ENTRY_BYTES + fragments * FRAGMENT_ENTRY_BYTES
     }
@@ -448,10 +449,10 @@ pub struct SuperFragmentsView<'a> {
 }
 
 impl<'a> SuperFragmentsView<'a> {
-    /// The longest tables that are believed, in bytes.
+    /// Maximum length of the tables, in bytes.
     pub const MAX_TABLES: usize = 16 * MAX_CONTROL_BODY;
 
-    /// Bytes of the tables, from the 8 bytes that the body begins with.
+    /// Returns the length of the tables, from the first 8 bytes of the body.
     ///
     /// # Errors
     /// [`FrameError::Long`] above [`SuperFragmentsView::MAX_TABLES`].
@@ -464,7 +465,7 @@ impl<'a> SuperFragmentsView<'a> {
     /// A view over prefix and tables.
     ///
     /// # Errors
-    /// [`FrameError::Short`] where the tables are cut, [`FrameError::Long`] where bytes are left.
+    /// [`FrameError::Short`] if the tables are incomplete, [`FrameError::Long`] if bytes are left over.
     pub fn new(head: &'a [u8]) -> Result<Self, FrameError> {
         let mut from = Reader(head);
         let super_fragments = from.u32()?;
@@ -479,7 +480,7 @@ impl<'a> SuperFragmentsView<'a> {
     /// The next super-fragment; `None` at the end. Its fragments must have been read before the next call.
     ///
     /// # Errors
-    /// Where the tables end too early or hold numbers without meaning.
+    /// If the tables end too early or contain invalid numbers.
     pub fn next_super_fragment(&mut self) -> Result<Option<SuperFragmentEntry>, FrameError> {
         if self.fragments > 0 {
             return Err(FrameError::Meaning);
@@ -498,7 +499,7 @@ impl<'a> SuperFragmentsView<'a> {
     /// The next fragment of the super-fragment; `None` after its last.
     ///
     /// # Errors
-    /// Where the tables end too early.
+    /// If the tables end too early.
     #[inline]
     pub fn next_fragment(&mut self) -> Result<Option<FragmentEntry>, FrameError> {
         if self.fragments == 0 {
@@ -514,7 +515,7 @@ impl<'a> SuperFragmentsView<'a> {
 
 #[cfg(test)]
 mod tests {
-    //! Every message goes there and back, and no bytes make a reader panic.
+    //! Round trips of every message, and no bytes make a reader panic.
 
     use proptest::prelude::*;
 

@@ -1,22 +1,22 @@
-//! What nodes report: the numbers of a run, and that a source, a lumisection or a run has ended.
+//! Reports of nodes: the numbers of a run, and the end of a source, a lumisection or a run.
 
 use super::body::flag;
 use super::{Batch, FragmentFlags};
 use crate::frame::{FrameError, Reader, Writer};
 use ropewalk_terms::{BUCKETS, ByCause, CAUSES, Cause, Counter, EventAccount, EventKey, Measure, Recorder, SourceId};
 
-/// Events in a row, or almost, in which a source is missing that is required and takes part.
+/// Consecutive, or almost consecutive, events without a source that is required and takes part.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// The first one in which it is missing.
+    /// The first event without it.
     pub first: EventKey,
-    /// The last one.
+    /// The last event without it.
     pub last: EventKey,
-    /// In how many of these, both included.
+    /// Number of these events without it, both included.
     pub missing: u64,
 }
 
-/// A part of a [`Gap`], as it is reported.
+/// A part of a [`Gap`] in a report.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum GapPart {
     /// The bits of its first key.
@@ -27,22 +27,22 @@ pub enum GapPart {
     Missing,
 }
 
-/// What happened to the numbers of a source.
+/// Kind of an anomaly in the numbers of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum NumberingKind {
-    /// Counting began with another number than the configured one, as the sources agreed.
+    /// Counting began with another number than the configured one, consistently among the sources.
     Begin,
-    /// Fragments of an earlier run came in front of the first event.
+    /// Fragments of an earlier run arrived before the first event.
     LeftOver,
-    /// Numbers that the following ones disproved: one fragment lost for each.
+    /// Numbers that the following ones contradicted: one lost fragment each.
     WrongNumber,
-    /// Numbers that are missing.
+    /// Missing numbers.
     Gap,
-    /// The source started its numbering again.
+    /// The source restarted its numbering.
     Restart,
-    /// After a restart the place of its fragments in the run was found by what they hold.
+    /// After a restart the place of its fragments in the run was found from their contents.
     Recovered,
-    /// After a restart nothing tells that place: its fragments are in no event.
+    /// After a restart that place is unknown: its fragments are in no event.
     OutOfSync,
 }
 
@@ -51,7 +51,7 @@ impl NumberingKind {
     pub const ALL: [Self; 7] =
         [Self::Begin, Self::LeftOver, Self::WrongNumber, Self::Gap, Self::Restart, Self::Recovered, Self::OutOfSync];
 
-    /// The name in accounts.
+    /// Its name in accounts.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Begin => "begin",
@@ -65,38 +65,39 @@ impl NumberingKind {
     }
 }
 
-/// One thing that happened to the numbers of a source.
+/// One anomaly in the numbers of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct NumberingAnomaly {
-    /// What.
+    /// Its kind.
     pub kind: NumberingKind,
-    /// The event that the source should have shown next.
+    /// The next expected event of the source.
     pub key: EventKey,
-    /// The number that it showed before.
+    /// The previous number.
     pub from: u64,
-    /// The number that came.
+    /// The received number.
     pub to: u64,
-    /// Events or fragments concerned.
+    /// Number of events or fragments concerned.
     pub size: u64,
 }
 
 /// One cumulative number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReportEntry {
-    /// Whose: a source of the RU, a stream of the BU by its index, or none for the node itself.
+    /// The owner: a source of the RU, a stream of the BU by its index, or `None` for the node itself.
     pub source: Option<SourceId>,
-    /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
-    /// what never came for it, 0x2000 + that for datagrams that were lost for it before they could be taken; or 0x1000 + 512 × a
-    /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values;
-    /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum; or 0x0400 for the
-    /// key at which a readout unit began that began later than the run, and behind that the keys at which a source was masked (odd
-    /// numbers) or took part again (even ones);
-    /// or 0x0200 + 3 × a gap's number for its first key, and behind that its last key and in how many events it is missing;
-    /// or 0x0300 + 4 × an anomaly's number for its kind and size, and behind that its key, the number before and the one that came;
-    /// or 0x0360 + a place in `FragmentFlags::DOUBTS` for so many fragments of a source with that flag;
-    /// or 0x5000 + 512 × a histogram's place in the configuration + a cell (`terms::Binning`) for so many values of a source in it.
+    /// The quantity: a counter's number (`terms::Counter`); 0x8000 + a cause's number for data dropped for it; 0x4000 +
+    /// a cause's number for data that never arrived for it; 0x2000 + a cause's number for datagrams lost for it before
+    /// they could be taken; 0x1000 + 512 × a measure's number (`terms::Measure`) + a bucket for the number of values in
+    /// it, or + 511 for the sum of all values; 0x0800 + a word's index for a word of the first fragment of a source
+    /// with a wrong checksum; 0x0400 for the key at which a readout unit began that began later than the run, and the
+    /// numbers after it for the keys at which a source was masked (odd numbers) or took part again (even ones); 0x0200
+    /// + 3 × a gap's number for its first key, followed by its last key and the number of events without the source;
+    /// 0x0300 + 4 × an anomaly's number for its kind and size, followed by its key, the previous number and the
+    /// received one; 0x0360 + an index in `FragmentFlags::DOUBTS` for the number of fragments of a source with that
+    /// flag; 0x5000 + 512 × a histogram's index in the configuration + a cell (`terms::Binning`) for the number of
+    /// values of a source in it.
     pub what: u16,
-    /// How much since the node's run began.
+    /// The value since the node's run began.
     pub value: u64,
 }
 
@@ -109,35 +110,35 @@ impl ReportEntry {
     const TURN: u16 = 0x0400;
     const GAP: u16 = 0x0200;
     const ANOMALY: u16 = 0x0300;
-    /// The most numbering anomalies reported for a source.
+    /// Maximum number of numbering anomalies reported for a source.
     pub const MOST_ANOMALIES: usize = 16;
     const DOUBT: u16 = 0x0360;
-    /// The most gaps reported for a source.
+    /// Maximum number of gaps reported for a source.
     pub const MOST_GAPS: usize = 16;
-    /// How often a source can be masked and take part again, together, in one run.
+    /// Maximum number of times that a source can be masked and take part again, together, in one run.
     pub const MOST_TURNS: usize = 64;
     const HISTOGRAMS: u16 = 0x5000;
-    /// Numbers that each histogram has.
+    /// Number range of each histogram.
     const OF_HISTOGRAM: u16 = 512;
-    /// Histograms that there can be.
+    /// Maximum number of histograms.
     pub const MOST_HISTOGRAMS: usize = 16;
-    /// The most words reported of a corrupt fragment.
+    /// Maximum number of words reported of a corrupt fragment.
     pub const CORRUPT_WORDS: usize = 8;
-    /// Numbers that each measure has; the last one is its sum's.
+    /// Number range of each measure; the last number is its sum's.
     const OF_MEASURE: u16 = 512;
 
-    /// The number for what was dropped for `cause`.
+    /// The number for data dropped for `cause`.
     pub const fn cause(cause: Cause) -> u16 {
         Self::CAUSES + cause as u16
     }
 
-    /// The number for what never came for `cause`.
+    /// The number for data that never arrived for `cause`.
     pub const fn missing(cause: Cause) -> u16 {
         Self::MISSING + cause as u16
     }
 
-    /// The number for datagrams that were lost for `cause` before they could be taken; of a port that several sources share
-    /// they are no source's.
+    /// The number for datagrams lost for `cause` before they could be taken. On a port shared by several sources they
+    /// belong to no source.
     pub const fn lost(cause: Cause) -> u16 {
         Self::LOST + cause as u16
     }
@@ -147,13 +148,13 @@ impl ReportEntry {
         Self { source: Some(source), what: Self::CORRUPT + word, value }
     }
 
-    /// Which word of a corrupt fragment `value` is, if `what` says so.
+    /// The index of the word of a corrupt fragment that `value` is, if `what` says so.
     pub const fn as_corrupt(&self) -> Option<usize> {
         let is_one = self.what >= Self::CORRUPT && self.what < Self::CORRUPT + Self::CORRUPT_WORDS as u16;
         if is_one { Some((self.what - Self::CORRUPT) as usize) } else { None }
     }
 
-    /// The key at which a readout unit began, where the source took part then; [`EventKey::MIN`] where it began with the run.
+    /// The key at which a readout unit began, if the source took part then; [`EventKey::MIN`] if it began with the run.
     pub const fn begun(source: SourceId, key: EventKey) -> Self {
         Self { source: Some(source), what: Self::TURN, value: key.to_bits() }
     }
@@ -163,12 +164,12 @@ impl ReportEntry {
         self.what == Self::TURN
     }
 
-    /// The key from which on a source was masked (`turn` is even) or takes part again (odd).
+    /// The key from which a source was masked (`turn` is even) or takes part again (odd).
     pub const fn turn(source: SourceId, turn: u16, key: EventKey) -> Self {
         Self { source: Some(source), what: Self::TURN + 1 + turn, value: key.to_bits() }
     }
 
-    /// Which turn of a source `value` is the key of, if `what` says so.
+    /// The index of the turn of a source whose key `value` is, if `what` says so.
     pub const fn as_turn(&self) -> Option<usize> {
         let is_one = self.what > Self::TURN && self.what <= Self::TURN + Self::MOST_TURNS as u16;
         if is_one { Some((self.what - Self::TURN - 1) as usize) } else { None }
@@ -184,7 +185,7 @@ impl ReportEntry {
         ]
     }
 
-    /// Which part of which gap `value` is, if `what` says so.
+    /// The index of the gap, and the part of it that `value` is, if `what` says so.
     pub const fn as_gap(&self) -> Option<(usize, GapPart)> {
         if self.what < Self::GAP || self.what >= Self::GAP + 3 * Self::MOST_GAPS as u16 {
             return None;
@@ -209,12 +210,12 @@ impl ReportEntry {
         })
     }
 
-    /// Whether `what` says that this is a part of an anomaly of a source's numbers.
+    /// Whether `what` means a part of an anomaly of a source's numbers.
     pub const fn is_anomaly(&self) -> bool {
         self.what >= Self::ANOMALY && self.what < Self::ANOMALY + 4 * Self::MOST_ANOMALIES as u16
     }
 
-    /// Adds a part of an anomaly to those of its source. The parts of each come in order.
+    /// Adds a part of an anomaly to those of its source. The parts of each arrive in order.
     pub fn add_to(&self, anomalies: &mut Vec<NumberingAnomaly>) {
         match (self.what.wrapping_sub(Self::ANOMALY) % 4, anomalies.last_mut()) {
             (0, _) => {
@@ -230,23 +231,23 @@ impl ReportEntry {
         }
     }
 
-    /// How many fragments of a source have the flag at this place in [`FragmentFlags::DOUBTS`].
+    /// The number of fragments of a source with the flag at this index in [`FragmentFlags::DOUBTS`].
     pub const fn doubt(source: SourceId, doubt: usize, value: u64) -> Self {
         Self { source: Some(source), what: Self::DOUBT + doubt as u16, value }
     }
 
-    /// The place in [`FragmentFlags::DOUBTS`] of the flag that `value` fragments have, if `what` says so.
+    /// The index in [`FragmentFlags::DOUBTS`] of the flag that `value` fragments have, if `what` says so.
     pub const fn as_doubt(&self) -> Option<usize> {
         let is_one = self.what >= Self::DOUBT && self.what < Self::DOUBT + FragmentFlags::DOUBTS.len() as u16;
         if is_one { Some((self.what - Self::DOUBT) as usize) } else { None }
     }
 
-    /// What a source's histogram, by its place in the configuration, has in a cell.
+    /// The contents of a cell of a source's histogram, by its index in the configuration.
     pub const fn histogram(source: SourceId, histogram: u8, cell: u16, value: u64) -> Self {
         Self { source: Some(source), what: Self::HISTOGRAMS + histogram as u16 * Self::OF_HISTOGRAM + cell, value }
     }
 
-    /// The histogram, by its place in the configuration, and its cell, if `what` names one.
+    /// The histogram, by its index in the configuration, and its cell, if `what` names one.
     pub const fn as_histogram(&self) -> Option<(u8, u16)> {
         let end = Self::HISTOGRAMS + Self::MOST_HISTOGRAMS as u16 * Self::OF_HISTOGRAM;
         if self.what < Self::HISTOGRAMS || self.what >= end {
@@ -256,7 +257,7 @@ impl ReportEntry {
         Some(((number / Self::OF_HISTOGRAM) as u8, number % Self::OF_HISTOGRAM))
     }
 
-    /// What a recorder has counted.
+    /// The counts of a recorder.
     pub fn measured(recorder: &Recorder) -> impl Iterator<Item = Self> + '_ {
         let first = Self::MEASURED + recorder.measure() as u16 * Self::OF_MEASURE;
         let sum = (recorder.sum() > 0).then_some((Self::OF_MEASURE - 1, recorder.sum()));
@@ -264,7 +265,7 @@ impl ReportEntry {
         all.map(move |(bucket, value)| Self { source: None, what: first + bucket, value })
     }
 
-    /// The measure and the bucket of values that `what` names, or none for their sum, if it names one.
+    /// The measure and the bucket of values, or `None` for their sum, if `what` names a measure.
     pub fn as_measured(&self) -> Option<(Measure, Option<u16>)> {
         let number = self.what.checked_sub(Self::MEASURED)?;
         let (measure, bucket) = (Measure::from_u16(number / Self::OF_MEASURE)?, number % Self::OF_MEASURE);
@@ -274,12 +275,12 @@ impl ReportEntry {
         (usize::from(bucket) < BUCKETS).then_some((measure, Some(bucket)))
     }
 
-    /// The cause for which something never came, if `what` names one.
+    /// The cause for data that never arrived, if `what` names one.
     pub const fn as_missing(&self) -> Option<Cause> {
         self.cause_from(Self::MISSING)
     }
 
-    /// The cause for which datagrams were lost, if `what` names one.
+    /// The cause for lost datagrams, if `what` names one.
     pub const fn as_lost(&self) -> Option<Cause> {
         self.cause_from(Self::LOST)
     }
@@ -294,7 +295,7 @@ impl ReportEntry {
         self.cause_from(Self::CAUSES)
     }
 
-    /// The cause whose number is what `what` is beyond `first`.
+    /// The cause whose number is the difference of `what` and `first`.
     const fn cause_from(&self, first: u16) -> Option<Cause> {
         if self.what < first || self.what > first + u8::MAX as u16 {
             return None;
@@ -316,37 +317,38 @@ impl ReportEntry {
     }
 }
 
-/// RU and BU to EVM: counters, in as many messages as they need. A life sign at the same time.
+/// RU and BU to EVM: counters, in as many messages as needed. Also the heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The numbers.
     pub entries: Batch<ReportEntry>,
-    /// This message ends the report: all numbers of one moment were sent.
+    /// Whether this message ends the report: all numbers of one time were sent.
     pub last: bool,
 }
 
 /// The outcome of events that no unit holds any more. The event manager stores it at every RU; its successor receives
-/// it, and so accounts for events that it never saw. Events that were kept are accepted, unless they are unselected,
-/// rejected or quarantined.
+/// it, and so accounts for events that it never saw. Kept events are accepted, unless they are unselected, rejected or
+/// quarantined.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
-    /// Every event below this key has ended and is released, by the event manager that says so or an earlier one.
+    /// Every event below this key has ended and is released, by the reporting event manager or an earlier one.
     pub below: EventKey,
-    /// How many of them were built whole.
+    /// Number of them that were built completely.
     pub built: u64,
-    /// How many were kept although something was missing.
+    /// Number of them that were kept incomplete.
     pub incomplete_emitted: u64,
-    /// How many were assigned and dropped, by cause.
+    /// Number of them that were assigned and dropped, by cause.
     pub dropped: ByCause,
-    /// How many were accepted, and no stream took them.
+    /// Number of them that were accepted, but taken by no stream.
     pub unselected: u64,
-    /// How many were rejected.
+    /// Number of them that were rejected.
     pub rejected: u64,
-    /// How many were set aside without a decision.
+    /// Number of them that were set aside without a decision.
     pub quarantined: u64,
 }
 
-/// EVM to BU and RU: a lumisection begins, said before an event of it is assigned. RU and BU to a new EVM: it had begun.
+/// EVM to BU and RU: a lumisection begins, sent before an event of it is assigned. RU and BU to a new EVM: it had
+/// begun.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Lumisection {
     /// Its number, from 1 on.
@@ -355,14 +357,14 @@ pub struct Lumisection {
     pub first: EventKey,
 }
 
-/// EVM to BU and RU: every event of a lumisection has ended, wherever it was. RU and BU to a new EVM: that was said.
+/// EVM to BU and RU: every event of a lumisection has ended on every unit. RU and BU to a new EVM: this was reported.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LumisectionEnd {
     /// Its number.
     pub number: u32,
-    /// How the events before it ended; `before.below` is its first key.
+    /// The outcome of the events before it; `before.below` is its first key.
     pub before: Ended,
-    /// How the events up to its end did; `ended.below` is the first key of the next one.
+    /// The outcome of the events up to its end; `ended.below` is the first key of the next one.
     pub ended: Ended,
 }
 
@@ -398,7 +400,7 @@ impl Ended {
         Self { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined }
     }
 
-    /// The account that these numbers are.
+    /// Converts these numbers to an account.
     pub fn account(&self) -> EventAccount {
         let Self { built, incomplete_emitted, dropped, unselected, rejected, quarantined, .. } = *self;
         let kept = built + incomplete_emitted;

@@ -10,7 +10,7 @@
 //!               40 u32 offset    44 u32 length
 //!    payloads, back to back
 //! ```
-//! Offsets count from the record's begin.
+//! Offsets count from the record's beginning.
 
 use core::fmt;
 use core::str::FromStr;
@@ -32,16 +32,16 @@ pub const MISSING_ENTRY_BYTES: usize = 8;
 /// Bytes of a fragment's entry.
 pub const FRAGMENT_ENTRY_BYTES: usize = 48;
 
-/// What is known about an event beside its bytes, as bits. The lower 16 stand in the footer too.
+/// Properties of an event, as bits. The lower 16 are also in the footer.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EventFlags(pub u32);
 
 impl EventFlags {
     /// A required source is missing.
     pub const INCOMPLETE: Self = Self(1 << 0);
-    /// The content of a fragment is in doubt: its flags say why.
+    /// The content of a fragment is in doubt: its flags state the reason.
     pub const DOUBTFUL: Self = Self(1 << 1);
-    /// No decision could be had, and the event was set aside.
+    /// No decision was possible, and the event was set aside.
     pub const QUARANTINED: Self = Self(1 << 2);
 
     /// Both sets of bits.
@@ -56,7 +56,7 @@ impl EventFlags {
     }
 }
 
-/// What a fragment's time counts from. Domains from 16 on belong to the run's configuration.
+/// The zero point of a fragment's time. Domains from 16 on belong to the run's configuration.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClockDomain(pub u16);
 
@@ -65,22 +65,22 @@ impl ClockDomain {
     pub const NONE: Self = Self(0);
     /// 1970-01-01T00:00:00Z.
     pub const UTC: Self = Self(1);
-    /// An arbitrary start of the source's own clock.
+    /// An arbitrary zero point of the source's own clock.
     pub const SOURCE: Self = Self(2);
 }
 
-/// What an event record says about the event.
+/// The description of an event in its record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct EventHead {
     /// The event.
     pub key: EventKey,
-    /// Which life of the builder unit wrote it.
+    /// The incarnation of the builder unit that wrote it.
     pub incarnation: Incarnation,
-    /// How often the event had been assigned when it was written.
+    /// Number of assignments of the event when it was written.
     pub attempt: Attempt,
-    /// The trigger type as the trigger source gave it; 0 where it gives none.
+    /// The trigger type from the trigger source; 0 if there is none.
     pub trigger_type: u16,
-    /// What is known about it.
+    /// Its properties.
     pub flags: EventFlags,
 }
 
@@ -94,12 +94,12 @@ pub struct MissingSource {
 }
 
 impl MissingSource {
-    /// The place of `source`, which is missing because of `cause`.
+    /// The entry of `source`, which is missing because of `cause`.
     pub const fn new(source: SourceId, cause: Cause) -> Self {
         Self { source, cause: cause as u8 }
     }
 
-    /// Why it is missing, where this version knows the cause.
+    /// The cause, if this version knows it.
     pub const fn cause(self) -> Option<Cause> {
         Cause::from_u8(self.cause)
     }
@@ -109,31 +109,31 @@ impl MissingSource {
     }
 }
 
-/// What an event record says about a fragment.
+/// The description of a fragment in an event record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FragmentEntry {
-    /// Whose it is.
+    /// Its source.
     pub source: SourceId,
-    /// What is known about it.
+    /// Its properties.
     pub flags: FragmentFlags,
     /// The source's own event counter, before unwrapping.
     pub raw_id: u64,
-    /// The source's own time stamp in its own ticks, where the flags say that there is one.
+    /// The source's own time stamp in its own ticks, if the flags say so.
     pub raw_time: u64,
-    /// The time in nanoseconds, where there is a clock domain.
+    /// The time in nanoseconds, if there is a clock domain.
     pub time: i64,
-    /// What `time` counts from.
+    /// The zero point of `time`.
     pub clock: ClockDomain,
-    /// Bunch crossing, where the flags say that there is one.
+    /// Bunch crossing, if the flags say so.
     pub bunch_crossing: u16,
-    /// Trigger or event type as the source gave it; 0 where it gives none.
+    /// Trigger or event type from the source; 0 if there is none.
     pub trigger_type: u16,
-    /// Bytes of its payload.
+    /// Length of its payload in bytes.
     pub length: u32,
 }
 
 impl FragmentEntry {
-    /// A fragment of which nothing is known but whose it is, its number and its length: no time, no bunch crossing, no flags.
+    /// A fragment with only its source, its number and its length: no time, no bunch crossing, no flags.
     pub const fn bare(source: SourceId, raw_id: u64, length: u32) -> Self {
         Self {
             source,
@@ -153,7 +153,7 @@ impl FragmentEntry {
         to.u16(self.clock.0).u16(self.bunch_crossing).u16(self.trigger_type).u16(0).u32(offset).u32(self.length);
     }
 
-    /// The entry at the front of `entry`, which has [`FRAGMENT_ENTRY_BYTES`] at least.
+    /// Decodes the entry at the front of `entry`, which has at least [`FRAGMENT_ENTRY_BYTES`].
     fn decode(entry: &[u8]) -> Self {
         Self {
             source: SourceId(u32_at(entry, 0)),
@@ -172,13 +172,13 @@ impl FragmentEntry {
 /// A fragment in an event record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FragmentView<'a> {
-    /// What the table says.
+    /// Its table entry.
     pub entry: FragmentEntry,
     /// Its bytes.
     pub payload: &'a [u8],
 }
 
-/// An event record whose tables and payloads were found to lie inside it.
+/// An event record whose tables and payloads were checked to lie inside it.
 #[derive(Copy, Clone, Debug)]
 pub struct EventView<'a> {
     head: EventHead,
@@ -194,7 +194,7 @@ impl<'a> EventView<'a> {
     /// The event in a record.
     ///
     /// # Errors
-    /// [`RecordError::Kind`], or [`RecordError::Content`] where a table or a payload reaches beyond its place.
+    /// [`RecordError::Kind`], or [`RecordError::Content`] if a table or a payload extends beyond its place.
     pub fn parse(record: &Record<'a>) -> Result<Self, RecordError> {
         let bytes = record.content_of(RecordKind::EVENT, EVENT_HEAD_BYTES)?;
         let head = EventHead {
@@ -224,7 +224,7 @@ impl<'a> EventView<'a> {
         Ok(view)
     }
 
-    /// What the record says about the event.
+    /// The description of the event in the record.
     pub const fn head(&self) -> EventHead {
         self.head
     }
@@ -267,14 +267,14 @@ fn split_table(tables: &[u8], count: u32, stride: usize) -> Result<(&[u8], &[u8]
 //
 // ```text
 // begin(buffer, head, missing, fragments) -> the record's head lies in the buffer
-// payload(piece) for each piece in order  -> only looked at, for the checksum (not at all with begin_open)
+// payload(piece) for each piece in order  -> only read, for the checksum (not read at all with begin_open)
 // finish() -> tail                        -> the caller writes head, pieces, tail, gathered
 // ```
 
-/// An event record on its way to the disk.
+/// An event record while it is written.
 #[derive(Debug)]
 pub struct EventRecordEncoder {
-    /// `None` if another program part computes it.
+    /// `None` if another part of the program computes it.
     checksum: Option<Checksum>,
     head_bytes: usize,
     payload_bytes: usize,
@@ -283,7 +283,7 @@ pub struct EventRecordEncoder {
 }
 
 impl EventRecordEncoder {
-    /// Bytes that the head of a record with so many missing sources and fragments takes.
+    /// Bytes of the head of a record with these numbers of missing sources and fragments.
     pub const fn head_bytes(missing: usize, fragments: usize) -> usize {
         EVENT_HEAD_BYTES + missing * MISSING_ENTRY_BYTES + fragments * FRAGMENT_ENTRY_BYTES
     }
@@ -291,8 +291,8 @@ impl EventRecordEncoder {
     /// Writes header and tables to the front of `buffer`. The payloads must follow in the order of `fragments`.
     ///
     /// # Errors
-    /// [`RecordError::Room`] where `buffer` is shorter than [`EventRecordEncoder::head_bytes`] or the record would
-    /// be longer than [`MAX_RECORD_BYTES`].
+    /// [`RecordError::Room`] if `buffer` is shorter than [`EventRecordEncoder::head_bytes`] or the record would be
+    /// longer than [`MAX_RECORD_BYTES`].
     pub fn begin(
         buffer: &mut [u8],
         head: &EventHead,
@@ -335,8 +335,8 @@ impl EventRecordEncoder {
         Ok(Self { checksum: Some(checksum), head_bytes, payload_bytes, fed: 0, index })
     }
 
-    /// As [`EventRecordEncoder::begin`], but the checksum stays open, and no payload is read: the tail is sealed
-    /// ([`RecordTail::seal`]) by a disk that copies the record's bytes anyway.
+    /// As [`EventRecordEncoder::begin`], but the checksum stays open, and no payload is read. A disk that copies the
+    /// record's bytes anyway seals the tail ([`RecordTail::seal`]).
     ///
     /// # Errors
     /// As of [`EventRecordEncoder::begin`].
@@ -359,7 +359,7 @@ impl EventRecordEncoder {
         self.index.length as usize
     }
 
-    /// Looks at the next piece of payload.
+    /// Adds the next piece of payload to the checksum.
     pub fn payload(&mut self, piece: &[u8]) {
         if let Some(checksum) = &mut self.checksum {
             checksum.update(piece);
@@ -367,10 +367,10 @@ impl EventRecordEncoder {
         self.fed += piece.len();
     }
 
-    /// What follows the last piece.
+    /// Returns the bytes that follow the last piece.
     ///
     /// # Errors
-    /// [`RecordError::Payload`] where the pieces were not as long as the fragment table says.
+    /// [`RecordError::Payload`] if the pieces are not as long as the fragment table states.
     pub fn finish(self) -> Result<RecordTail, RecordError> {
         if self.fed != self.payload_bytes {
             return Err(RecordError::Payload);
@@ -379,13 +379,14 @@ impl EventRecordEncoder {
         Ok(self.checksum.map_or(RecordTail::open(content), |checksum| RecordTail::new(content, checksum)))
     }
 
-    /// What the footer will say about the record when it begins `offset` bytes behind the segment's begin.
+    /// The footer's entry of the record when it begins `offset` bytes behind the segment's beginning.
     pub const fn index_entry(&self, offset: u64) -> IndexEntry {
         IndexEntry { offset, ..self.index }
     }
 }
 
-/// Writes both tables and returns the bytes of all payloads; these begin `payload_offset` behind the record's begin.
+/// Writes both tables and returns the bytes of all payloads, which begin `payload_offset` behind the record's
+/// beginning.
 fn fill_tables(
     tables: &mut [u8],
     payload_offset: usize,
@@ -409,12 +410,12 @@ fn fill_tables(
     if end > most { Err(RecordError::Room) } else { Ok(end - payload_offset) }
 }
 
-/// Appends a whole event record with its payloads and returns its place in the index: for tools and tests.
+/// Appends a whole event record with its payloads and returns its index entry: for tools and tests.
 ///
-/// The entries' lengths are taken from the payloads, and `offset` is where the record begins in the segment.
+/// The entries' lengths are taken from the payloads, and `offset` is the record's offset in the segment.
 ///
 /// # Errors
-/// [`RecordError::Room`] where the record would be too long; `out` is then as it was.
+/// [`RecordError::Room`] if the record would be too long; `out` is then unchanged.
 pub fn encode_event(
     out: &mut Vec<u8>,
     offset: u64,
@@ -439,21 +440,22 @@ pub fn encode_event(
     Ok(index)
 }
 
-// Packed segments: stretches of a segment, compressed, each in a record of its own.
+// Packed segments: stretches of a segment, compressed, each in a separate record.
 //
 // ```text
 // 16 u64 offset of the stretch's first byte in the segment     24 u32 bytes of the stretch     28 u32 packed bytes
 // 32 u16 codec: 1 zstd, a frame    2 LZ4, a block               34 u16 0, u32 0                 40 packed bytes
 // ```
-// A packed segment consists of such records only. Unpacked one after the other, they form an ordinary segment; the offsets in
-// its footer refer to the unpacked bytes. After a crash of the writer, the file can be unpacked up to the last whole stretch.
+// A packed segment consists of such records only. Unpacked in order, they form an ordinary segment; the offsets in its
+// footer refer to the unpacked bytes. After a crash of the writer, the file can be unpacked up to the last whole stretch.
 
-/// Bytes in front of the packed ones in their record.
+/// Bytes in front of the packed bytes in their record.
 pub const PACKED_HEAD_BYTES: usize = 40;
-/// The most bytes of a stretch: a reader needs this much memory to unpack one.
+/// Maximum bytes of a stretch: a reader needs this much memory to unpack one.
 pub const MAX_STRETCH_BYTES: usize = 16 << 20;
-/// Bytes of a stretch that is written, at least, where so many are appended at once; fewer than twice as many. Shorter ones stay
-/// nearer to the core, but zstd packs them more slowly: it takes other tables for 256 KiB (measured: 0.36 and 0.40 GB/s).
+/// Minimum bytes of a written stretch, if as many are appended at once; a stretch has fewer than twice as many. Shorter
+/// ones stay closer to the core, but zstd packs them more slowly, because it uses other tables for 256 KiB (measured:
+/// 0.36 and 0.40 GB/s).
 pub const STRETCH_BYTES: usize = 1 << 20;
 
 const ZSTD: u16 = 1;
@@ -471,7 +473,7 @@ pub enum Compression {
     Lz4,
 }
 
-/// The text names no compression.
+/// The text is no name of a compression.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there are `none`, `lz4`, and `zstd:1` to `zstd:19`")]
 pub struct NoCompression;
@@ -501,14 +503,14 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Packs the stretches of one segment, or of several that are packed alike.
+/// Packs the stretches of one segment, or of several with the same compression.
 pub struct Packer {
-    /// None for LZ4.
+    /// `None` for LZ4.
     zstd: Option<Compressor<'static>>,
 }
 
 impl Packer {
-    /// A packer; `None` if nothing is to be packed, or the library has no memory for it.
+    /// Makes a packer; `None` if nothing is to be packed, or the library has no memory for it.
     pub fn new(compression: Compression) -> Option<Self> {
         let zstd = match compression {
             Compression::None => return None,
@@ -522,7 +524,7 @@ impl Packer {
     /// length, so that no short one is left over.
     ///
     /// # Errors
-    /// [`RecordError::Room`] if the library finds no room, although it is given enough.
+    /// [`RecordError::Room`] if the library lacks room, although it is given enough.
     pub fn pack(&mut self, mut offset: u64, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), RecordError> {
         let stretches = (bytes.len() / STRETCH_BYTES).max(1);
         for stretch in bytes.chunks(bytes.len().div_ceil(stretches).max(1)) {
@@ -547,7 +549,7 @@ impl Packer {
         compressed.inspect_err(|_| out.truncate(start))
     }
 
-    /// Appends a stretch, compressed, right where it stays: a copy less.
+    /// Appends a stretch, compressed directly into its final place to save a copy.
     fn compress(&mut self, stretch: &[u8], out: &mut Vec<u8>) -> Result<(), RecordError> {
         let begin = out.len();
         match &mut self.zstd {
@@ -570,17 +572,17 @@ impl Packer {
 /// A packed stretch.
 #[derive(Copy, Clone, Debug)]
 pub struct PackedStretch<'a> {
-    /// Where its first byte is in the segment.
+    /// Offset of its first byte in the segment.
     pub offset: u64,
-    /// Its bytes, unpacked: [`MAX_STRETCH_BYTES`] at most.
+    /// Number of its unpacked bytes, at most [`MAX_STRETCH_BYTES`].
     pub length: usize,
     codec: u16,
     packed: &'a [u8],
 }
 
 impl<'a> PackedStretch<'a> {
-    /// Where in the segment a packed stretch lies, and how many bytes it has, by the front of its record. Only the checksum of the
-    /// record's header was looked at.
+    /// The offset of a packed stretch in the segment and its number of bytes, from the front of its record. Only the
+    /// checksum of the record's header was checked.
     pub fn place(front: &[u8; PACKED_HEAD_BYTES]) -> (u64, u64) {
         (u64_at(front, 16), u32_at(front, 24).into())
     }
@@ -600,10 +602,10 @@ impl<'a> PackedStretch<'a> {
         Ok(Self { offset, length, codec: u16_at(content, 32), packed })
     }
 
-    /// Puts the bytes into `out`, and nothing else.
+    /// Replaces the contents of `out` by the unpacked bytes.
     ///
     /// # Errors
-    /// [`RecordError::Content`] where they cannot be unpacked, or are not as many as they should be.
+    /// [`RecordError::Content`] if they cannot be unpacked, or their number is wrong.
     pub fn unpack(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
         out.resize(self.length, 0);
         let length = match self.codec {

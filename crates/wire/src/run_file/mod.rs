@@ -1,20 +1,20 @@
-//! The run file `.rwk`: what a builder unit leaves on disk.
+//! The run file `.rwk`: the output of a builder unit on disk.
 //!
 //! ```text
 //! segment   = segment header, begin of run, event, event, ..., end of run, footer      (each one record)
 //! record    = header 16 B | content | zeros to the alignment | CRC-32C of everything before it, 4 B
 //! event     = key, attempt, ... | missing sources | fragment table | payloads back to back
 //! ```
-//! A run is many segments; each begins with its own header and ends with a footer, the index of its events.
-//! All numbers are little-endian, every record's length is a multiple of 8 B, and the header of a record has a
-//! checksum of its own, so that a reader can step over a record whose content is damaged.
+//! A run consists of many segments; each begins with its own header and ends with a footer, the index of its events.
+//! All numbers are little-endian, every record's length is a multiple of 8 B, and the header of a record has a separate
+//! checksum, so that a reader can skip a record whose content is damaged.
 //!
-//! - A segment is written as `run000001-bu0-000001.rwk.open` and renamed without `.open` when its footer is there.
-//!   If a writer has several streams, the name has the stream's too: `run000001-bu0-physics-000001.rwk`.
-//! - What has no footer (the writer was killed) is read by scanning: [`scan`] looks at a window of bytes and says
-//!   whether a record begins there, how many bytes it lacks, or how many bytes cannot be read.
-//! - Compatible additions (new kinds, longer contents and table entries) raise the minor version: readers step over
-//!   kinds that they do not know and ignore bytes behind the fields that they know. The rest raises the major one.
+//! - A segment is written as `run000001-bu0-000001.rwk.open` and renamed without `.open` after its footer is written.
+//!   If a writer has several streams, the name includes the stream's: `run000001-bu0-physics-000001.rwk`.
+//! - A segment without a footer (the writer was killed) is read by scanning: [`scan`] examines a window of bytes and
+//!   reports a record, the number of missing bytes, or the number of unreadable bytes.
+//! - Compatible additions (new kinds, longer contents and table entries) raise the minor version: readers skip unknown
+//!   kinds and ignore bytes behind the known fields. Other changes raise the major version.
 //!
 //! `docs/run-file.md` shows one segment byte by byte. Nothing here reads or writes files.
 
@@ -40,17 +40,17 @@ pub use segment::{
     SegmentHeader, SegmentIndex, SlowReading, SourceEntry, SourceFormat, Step, footer_bytes, scan,
 };
 
-/// Readers refuse another major version.
+/// The major version. Readers refuse other major versions.
 pub const MAJOR_VERSION: u16 = 1;
-/// Grows with compatible additions.
+/// The minor version. Grows with compatible additions.
 pub const MINOR_VERSION: u16 = 1;
 
-/// CRC-32C of everything that it was shown, as in iSCSI, SCTP and ext4.
+/// CRC-32C of all added bytes, as in iSCSI, SCTP and ext4.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checksum(u32);
 
 impl Checksum {
-    /// Shows it the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0 = crc32c(self.0, bytes);
     }
@@ -63,8 +63,8 @@ impl Checksum {
 
 // Little-endian fields at fixed places.
 //
-// The readers panic on a field outside the bytes. Every caller compares the length with the size of the layout first; the property tests
-// of this module check that.
+// The readers panic on a field outside the bytes. Every caller compares the length with the size of the layout first;
+// the property tests of this module check that.
 
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];
@@ -88,7 +88,7 @@ fn i64_at(bytes: &[u8], at: usize) -> i64 {
     i64::from_le_bytes(array_at(bytes, at))
 }
 
-/// Fills a prepared stretch of bytes field by field; the stretch has the size of the layout.
+/// Fills a prepared range of bytes field by field; the range has the size of the layout.
 struct Fill<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -133,11 +133,11 @@ impl<'a> Fill<'a> {
 // 12 u32 CRC-32C of the 12 bytes before    16 content ...    length - 4: u32 CRC-32C of everything before
 // ```
 
-/// The bytes that every record begins with.
+/// The beginning of every record.
 pub const RECORD_MAGIC: [u8; 4] = *b"RWKR";
 /// Bytes of a record's header.
 pub const RECORD_HEADER_BYTES: usize = 16;
-/// The longest record that is written or believed, in bytes.
+/// Maximum length of a record, in bytes.
 pub const MAX_RECORD_BYTES: usize = 1 << 30;
 
 /// Bytes of the checksum at a record's end.
@@ -147,7 +147,7 @@ const ALIGNMENT: usize = 8;
 /// Bytes of the header that its own checksum covers.
 const CHECKED_HEADER_BYTES: usize = 12;
 
-/// Why bytes are not the record that was expected.
+/// Reason why bytes are not the expected record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
     /// The bytes end before the record does.
@@ -159,13 +159,13 @@ pub enum RecordError {
     /// The header's own checksum is wrong.
     #[error("the record header's checksum is wrong")]
     HeaderChecksum,
-    /// The length is no multiple of 8, or below the least or above the greatest length of a record.
+    /// The length is no multiple of 8, or outside the limits of a record's length.
     #[error("no record has this length")]
     Length,
     /// The record's checksum is wrong.
     #[error("the record's checksum is wrong")]
     Checksum,
-    /// The record is whole, but of another kind than the one that was asked for.
+    /// The record is whole, but of another kind than requested.
     #[error("the record here is of another kind")]
     Kind,
     /// The file was written in a major version that this reader does not know.
@@ -176,18 +176,18 @@ pub enum RecordError {
         /// Minor version of the file.
         minor: u16,
     },
-    /// The content contradicts itself: a table or a payload reaches beyond the record.
+    /// The content contradicts itself: a table or a payload extends beyond the record.
     #[error("the record's content contradicts itself")]
     Content,
-    /// What is to be written does not fit: the buffer is too short or the record would be too long.
+    /// The data to write do not fit: the buffer is too short or the record would be too long.
     #[error("the record does not fit")]
     Room,
-    /// The payload that followed the head is not as long as the head says.
+    /// The payload that followed the head has another length than stated.
     #[error("the payload is not as long as the record's head says")]
     Payload,
 }
 
-/// What a record holds. Kinds without a name here are stepped over.
+/// The kind of a record. Kinds without a name here are skipped.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecordKind(pub u16);
 
@@ -210,12 +210,12 @@ impl RecordKind {
     pub const SCALER: Self = Self(17);
     /// Reserved: a change of the run's state.
     pub const STATE: Self = Self(18);
-    /// Reserved: the begin or end of a spill.
+    /// Reserved: the beginning or end of a spill.
     pub const SPILL: Self = Self(19);
-    /// Reserved: data that came after its event was finished.
+    /// Reserved: data that arrived after their event was finished.
     pub const LATE_DATA: Self = Self(20);
 
-    /// The name for people.
+    /// Its name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SEGMENT => "segment header",
@@ -237,9 +237,9 @@ impl RecordKind {
 /// The header of a record.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
-    /// What the record holds.
+    /// The kind of the record.
     pub kind: RecordKind,
-    /// Always 0 in version 1.0; readers ignore what they do not know.
+    /// Always 0 in version 1.0; readers ignore unknown flags.
     pub flags: u16,
     /// Bytes of the whole record: header, content, padding, checksum.
     pub length: u32,
@@ -249,8 +249,8 @@ impl RecordHeader {
     /// The header at the front of `bytes`.
     ///
     /// # Errors
-    /// [`RecordError::Magic`], [`RecordError::HeaderChecksum`], [`RecordError::Length`], or [`RecordError::Short`]
-    /// where the bytes may become a header when more of them come.
+    /// [`RecordError::Magic`], [`RecordError::HeaderChecksum`], [`RecordError::Length`], or [`RecordError::Short`] if
+    /// the bytes may become a header when more of them arrive.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         let seen = bytes.len().min(RECORD_MAGIC.len());
         if bytes[..seen] != RECORD_MAGIC[..seen] {
@@ -279,7 +279,7 @@ impl RecordHeader {
     }
 }
 
-/// Bytes of the record whose header and content take `content` bytes.
+/// Bytes of a record whose header and content have `content` bytes.
 const fn record_bytes(content: usize) -> usize {
     (content + CHECKSUM_BYTES).next_multiple_of(ALIGNMENT)
 }
@@ -295,12 +295,12 @@ impl RecordTail {
     /// The longest tail is shorter than this, in bytes.
     pub const LONGEST: usize = ALIGNMENT + CHECKSUM_BYTES;
 
-    /// The tail behind `content` bytes (header included) that `checksum` was fed with.
+    /// The tail behind `content` bytes (header included), whose checksum is `checksum`.
     fn new(content: usize, checksum: Checksum) -> Self {
         Self::open(content).sealed(checksum)
     }
 
-    /// The tail behind `content` bytes (header included) with 0 in place of the checksum.
+    /// The tail behind `content` bytes (header included) with 0 instead of the checksum.
     const fn open(content: usize) -> Self {
         Self { bytes: [0; Self::LONGEST], length: record_bytes(content) - content }
     }
@@ -312,8 +312,8 @@ impl RecordTail {
         self
     }
 
-    /// The tail that replaces these bytes, if they are an open one ([`EventRecordEncoder::begin_open`]); `before` was fed
-    /// with the record's bytes before them.
+    /// The tail that replaces these bytes, if they are an open one ([`EventRecordEncoder::begin_open`]); `before` is
+    /// the checksum of the record's bytes before them.
     pub fn seal(bytes: &[u8], before: Checksum) -> Option<Self> {
         let length = bytes.len();
         let is_open = (CHECKSUM_BYTES..Self::LONGEST).contains(&length) && bytes.iter().all(|&byte| byte == 0);
@@ -334,7 +334,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The record at the front of `bytes`; what follows it is ignored.
+    /// Parses the record at the front of `bytes`; ignores the bytes behind it.
     ///
     /// # Errors
     /// As [`RecordHeader::decode`], and [`RecordError::Short`] or [`RecordError::Checksum`].
@@ -347,7 +347,7 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
-    /// As [`Record::parse`], but without the record's checksum: for bytes that were checked before.
+    /// As [`Record::parse`], but without checking the record's checksum: for bytes that were checked before.
     ///
     /// # Errors
     /// As [`RecordHeader::decode`], and [`RecordError::Short`].
@@ -357,7 +357,7 @@ impl<'a> Record<'a> {
         Ok(Self { header, bytes })
     }
 
-    /// What the record holds.
+    /// The kind of the record.
     pub const fn kind(&self) -> RecordKind {
         self.header.kind
     }
@@ -372,12 +372,12 @@ impl<'a> Record<'a> {
         self.bytes
     }
 
-    /// Header, content and padding: everything but the checksum, so that places count from the record's start.
+    /// Header, content and padding: everything except the checksum, so that offsets count from the record's start.
     fn content(&self) -> &'a [u8] {
         &self.bytes[..self.bytes.len() - CHECKSUM_BYTES]
     }
 
-    /// The content of a record of this kind that has at least `least` bytes, its header included.
+    /// The content of a record of this kind with at least `least` bytes, its header included.
     fn content_of(&self, kind: RecordKind, least: usize) -> Result<&'a [u8], RecordError> {
         if self.kind() != kind {
             return Err(RecordError::Kind);
@@ -390,7 +390,7 @@ impl<'a> Record<'a> {
 /// Appends a record: reserves the header, lets `fill` append the content, then seals it.
 ///
 /// # Errors
-/// [`RecordError::Room`] where the record would be longer than [`MAX_RECORD_BYTES`]; `out` is then as it was.
+/// [`RecordError::Room`] if the record would be longer than [`MAX_RECORD_BYTES`]; `out` is then unchanged.
 fn append_record(out: &mut Vec<u8>, kind: RecordKind, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), RecordError> {
     let start = out.len();
     out.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
@@ -409,16 +409,16 @@ fn append_record(out: &mut Vec<u8>, kind: RecordKind, fill: impl FnOnce(&mut Vec
     Ok(())
 }
 
-// The names of segments: `run000001-bu0-000001.rwk`, in a stream with a name `run000001-bu0-physics-000001.rwk`, and
-// with `.open` behind it while it is being written.
+// The names of segments: `run000001-bu0-000001.rwk`, in a named stream `run000001-bu0-physics-000001.rwk`, and with
+// `.open` appended while they are written.
 
-/// What follows the name of a segment that is being written.
+/// Extension of the name of a segment while it is written.
 pub const OPEN_EXTENSION: &str = ".open";
 
-/// What follows the name of a segment in that of the file with its checksum.
+/// Extension of the name of a segment for the file with its checksum.
 pub const CHECKSUM_EXTENSION: &str = ".crc32c";
 
-/// What follows the name of a segment while it is deleted: readers ignore it, and its content is no longer whole.
+/// Extension of the name of a segment while it is deleted: readers ignore it, and its content is no longer complete.
 pub const DELETED_EXTENSION: &str = ".deleted";
 
 const EXTENSION: &str = ".rwk";
@@ -434,16 +434,16 @@ pub fn is_run_directory(name: &str) -> bool {
     name.strip_prefix("run").is_some_and(|digits| digits.len() >= 6 && number(digits).is_some())
 }
 
-/// The name of a segment. Orders by run, then by writer, then by stream, then by segment.
+/// The name of a segment. Ordered by run, then by writer, then by stream, then by segment.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentName {
     /// The run.
     pub run: RunNumber,
     /// The node that wrote it.
     pub writer: NodeId,
-    /// Which of the writer's streams.
+    /// The writer's stream.
     pub stream: StreamName,
-    /// Which of the stream's segments by this writer, counted from 1.
+    /// Number of the segment among the stream's segments by this writer, from 1.
     pub segment: u32,
 }
 
@@ -465,7 +465,7 @@ pub struct NotASegment;
 impl FromStr for SegmentName {
     type Err = NotASegment;
 
-    /// Reads what [`Display`](fmt::Display) writes; any number of leading zeros will do.
+    /// Parses the output of [`Display`](fmt::Display); any number of leading zeros is accepted.
     fn from_str(text: &str) -> Result<Self, NotASegment> {
         Self::read(text).ok_or(NotASegment)
     }
@@ -493,15 +493,16 @@ impl SegmentName {
     }
 }
 
-/// Digits alone: `parse` would take a sign too.
+/// Only digits: `parse` would accept a sign too.
 fn number(digits: &str) -> Option<u32> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-// The names of streams: short, so that a file name can be `Copy`, and made of characters that are safe in every file system and shell.
+// The names of streams: short, so that a file name can be `Copy`, and made of characters that are safe in every file
+// system and shell.
 
-/// The name of a stream: small letters, digits and `_`, at most [`StreamName::MOST_BYTES`]; empty where the writer has
-/// one stream that needs no name.
+/// The name of a stream: small letters, digits and `_`, at most [`StreamName::MOST_BYTES`]; empty if the writer has
+/// only one stream without a name.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StreamName([u8; Self::MOST_BYTES]);
 
@@ -513,13 +514,13 @@ pub struct NotAStreamName;
 impl StreamName {
     /// The longest name, in bytes.
     pub const MOST_BYTES: usize = 32;
-    /// Of the only stream of a writer that divides nothing.
+    /// The name of the only stream of a writer without streams.
     pub const UNNAMED: Self = Self([0; Self::MOST_BYTES]);
 
     /// The name as text; empty for [`StreamName::UNNAMED`].
     pub fn as_str(&self) -> &str {
         let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(Self::MOST_BYTES);
-        // Only ASCII gets in.
+        // It contains only ASCII.
         str::from_utf8(&self.0[..end]).unwrap_or_default()
     }
 

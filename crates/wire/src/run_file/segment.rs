@@ -1,7 +1,7 @@
-//! The records of a segment other than events: its header, begin and end of the run, slow readings and the footer; and the scan that
-//! finds records in damaged bytes.
+//! The records of a segment other than events: its header, begin and end of the run, slow readings and the footer; and
+//! the scan that finds records in damaged bytes.
 //!
-//! The header says which node wrote the segment and lists the sources:
+//! The header names the node that wrote the segment and lists the sources:
 //!
 //! ```text
 //! 16 "ROPEWALK"      24 u16 major      26 u16 minor      28 u32 run      32 u32 segment, counted from 1
@@ -27,12 +27,12 @@ const SOURCE_BYTES: usize = 8;
 /// The flag of [`SegmentHeader::selected`].
 const SELECTED: u16 = 1 << 0;
 
-/// What the bytes of a source's fragments are.
+/// The format of a source's fragments.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SourceFormat(pub u16);
 
 impl SourceFormat {
-    /// Bytes without a meaning here.
+    /// Bytes of unknown format.
     pub const OPAQUE: Self = Self(0);
     /// The payload of a generic fragment.
     pub const GENERIC: Self = Self(1);
@@ -40,14 +40,14 @@ impl SourceFormat {
     pub const FED: Self = Self(2);
     /// A chunk of a FELIX e-link, as the card delivered it.
     pub const CHUNK: Self = Self(3);
-    /// Raw banks of LHCb, one behind the other; FORMATS section 3.
+    /// Raw banks of LHCb, back to back; FORMATS section 3.
     pub const BANKS: Self = Self(4);
-    /// What an event of another format has around its fragments: header, padding; `docs/formats.md`.
+    /// The parts of a foreign event around its fragments: header, padding; `docs/formats.md`.
     pub const ENVELOPE: Self = Self(5);
-    /// What the filter said of the event ([`filter_result`](crate::filter_result)).
+    /// The filter's result for the event ([`filter_result`](crate::filter_result)).
     pub const FILTER_RESULT: Self = Self(6);
 
-    /// Whether it is what a source sent; otherwise it was made of the event, or stood around it.
+    /// Whether it is data of a source; otherwise it was made from the event, or surrounded it.
     pub const fn is_of_a_source(self) -> bool {
         !matches!(self, Self::ENVELOPE | Self::FILTER_RESULT)
     }
@@ -72,7 +72,7 @@ impl SourceFormat {
 pub struct SourceEntry {
     /// Its id, as in fragment tables.
     pub id: SourceId,
-    /// What its fragments are.
+    /// The format of its fragments.
     pub format: SourceFormat,
     /// Its name in the configuration; at most 65,535 bytes are kept.
     pub name: String,
@@ -83,21 +83,21 @@ pub struct SourceEntry {
 pub struct SegmentHeader {
     /// The run.
     pub run: RunNumber,
-    /// Which of its writer's segments this is, counted from 1.
+    /// Number of the segment among its writer's segments, from 1.
     pub segment: u32,
     /// The node that wrote it.
     pub writer: NodeId,
-    /// Which life of that node.
+    /// The incarnation of that node.
     pub incarnation: Incarnation,
-    /// When the segment was opened.
+    /// Time when the segment was opened.
     pub start: Utc,
-    /// What an acknowledgement of its events promised.
+    /// The level at which its events were acknowledged.
     pub acknowledgement: AcknowledgementLevel,
     /// Minor version of the file, as read; always written as [`MINOR_VERSION`].
     pub minor: u16,
-    /// Which of the writer's streams it belongs to.
+    /// The writer's stream.
     pub stream: StreamName,
-    /// Not every event was meant to be written: keys that are missing between others are no loss.
+    /// Whether only selected events were written, so that missing keys between others are no loss.
     pub selected: bool,
     /// The run's sources, in the order of the configuration.
     pub sources: Vec<SourceEntry>,
@@ -107,7 +107,7 @@ impl SegmentHeader {
     /// Appends the record.
     ///
     /// # Errors
-    /// [`RecordError::Room`] where the record would be too long.
+    /// [`RecordError::Room`] if the record would be too long.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
         let mut head = [0; SEGMENT_HEAD_BYTES - 16];
         Fill::new(&mut head)
@@ -180,7 +180,7 @@ fn append_name(name: &[u8], out: &mut Vec<u8>) {
     out.resize(out.len() + name.len().next_multiple_of(8) - name.len(), 0);
 }
 
-/// The name of so many bytes at the front of `table`, which goes on behind it and its zeros.
+/// Takes a name of `length` bytes and its padding off the front of `table`.
 fn take_name<'a>(table: &mut &'a [u8], length: usize) -> Result<&'a [u8], RecordError> {
     let (name, rest) = table.split_at_checked(length.next_multiple_of(8)).ok_or(RecordError::Content)?;
     *table = rest;
@@ -193,7 +193,7 @@ fn decode_stream(name: &[u8]) -> Result<StreamName, RecordError> {
 }
 
 fn decode_sources(table: &mut &[u8], count: u32) -> Result<Vec<SourceEntry>, RecordError> {
-    // Nothing is reserved for a count that the table cannot hold.
+    // Reserves nothing for a count that the table cannot hold.
     let mut sources = Vec::with_capacity((count as usize).min(table.len() / SOURCE_BYTES));
     for _ in 0..count {
         let (entry, rest) = table.split_at_checked(SOURCE_BYTES).ok_or(RecordError::Content)?;
@@ -208,7 +208,7 @@ fn decode_sources(table: &mut &[u8], count: u32) -> Result<Vec<SourceEntry>, Rec
     Ok(sources)
 }
 
-// The records that say when the run began and how it ended.
+// The records of the begin and the end of the run.
 //
 // ```text
 // begin of run:  16 u32 run    20 u32 bytes of the text    24 i64 start, UTC ns    32 text in UTF-8
@@ -219,14 +219,14 @@ fn decode_sources(table: &mut &[u8], count: u32) -> Result<Vec<SourceEntry>, Rec
 const BEGIN_BYTES: usize = 32;
 const END_BYTES: usize = 48;
 
-/// The run began.
+/// The begin of the run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BeginOfRun {
     /// The run.
     pub run: RunNumber,
-    /// When it began.
+    /// Time of the begin.
     pub start: Utc,
-    /// With which configuration, as text; may be empty.
+    /// The configuration as text; may be empty.
     pub text: String,
 }
 
@@ -234,7 +234,7 @@ impl BeginOfRun {
     /// Appends the record.
     ///
     /// # Errors
-    /// [`RecordError::Room`] where the record would be too long.
+    /// [`RecordError::Room`] if the record would be too long.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
         let mut head = [0; BEGIN_BYTES - 16];
         Fill::new(&mut head).u32(self.run.0).u32(self.text.len() as u32).i64(self.start.0);
@@ -244,10 +244,10 @@ impl BeginOfRun {
         })
     }
 
-    /// What a record says.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// [`RecordError::Kind`], or [`RecordError::Content`] where the text reaches beyond the record.
+    /// [`RecordError::Kind`], or [`RecordError::Content`] if the text extends beyond the record.
     pub fn decode(record: &Record<'_>) -> Result<Self, RecordError> {
         let content = record.content_of(RecordKind::BEGIN_OF_RUN, BEGIN_BYTES)?;
         Ok(Self {
@@ -258,12 +258,12 @@ impl BeginOfRun {
     }
 }
 
-/// The run ended.
+/// The end of the run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndOfRun {
     /// The run.
     pub run: RunNumber,
-    /// When it ended.
+    /// Time of the end.
     pub end: Utc,
     /// The run's last event, if there was one.
     pub last: Option<EventKey>,
@@ -277,7 +277,7 @@ impl EndOfRun {
     /// Appends the record.
     ///
     /// # Errors
-    /// [`RecordError::Room`] where the record would be too long.
+    /// [`RecordError::Room`] if the record would be too long.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
         let mut head = [0; END_BYTES - 16];
         Fill::new(&mut head)
@@ -292,10 +292,10 @@ impl EndOfRun {
         })
     }
 
-    /// What a record says.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// [`RecordError::Kind`], or [`RecordError::Content`] where the text reaches beyond the record.
+    /// [`RecordError::Kind`], or [`RecordError::Content`] if the text extends beyond the record.
     pub fn decode(record: &Record<'_>) -> Result<Self, RecordError> {
         let content = record.content_of(RecordKind::END_OF_RUN, END_BYTES)?;
         Ok(Self {
@@ -314,7 +314,7 @@ fn text_at(content: &[u8], at: usize, length: u32) -> Result<String, RecordError
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-// A slow reading: a value such as a voltage or a temperature that a front end reports besides its data.
+// A slow reading: a value such as a voltage or a temperature that a front end reports in addition to its data.
 //
 // ```text
 // 16 u32 source    20 u16 bytes of the name    22 u16 bytes of the unit    24 i64 time, UTC ns    32 f64 value
@@ -326,15 +326,15 @@ const READING_HEAD_BYTES: usize = 40;
 /// A slow reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SlowReading {
-    /// Who reported it.
+    /// The reporting source.
     pub source: SourceId,
-    /// When it was read.
+    /// Time of the reading.
     pub time: Utc,
     /// The value.
     pub value: f64,
-    /// Of what, such as `hv/ch3`; at most 65,535 bytes are kept.
+    /// Name of the quantity, such as `hv/ch3`; at most 65,535 bytes are kept.
     pub name: String,
-    /// In which unit; may be empty.
+    /// Its unit; may be empty.
     pub unit: String,
 }
 
@@ -342,7 +342,7 @@ impl SlowReading {
     /// Appends the record.
     ///
     /// # Errors
-    /// [`RecordError::Room`] where the record would be too long.
+    /// [`RecordError::Room`] if the record would be too long.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
         let kept = |text: &'_ str| text.floor_char_boundary(usize::from(u16::MAX));
         let (name, unit) = (&self.name[..kept(&self.name)], &self.unit[..kept(&self.unit)]);
@@ -360,10 +360,10 @@ impl SlowReading {
         })
     }
 
-    /// What a record says; bytes that are no UTF-8 are replaced.
+    /// Decodes a record; bytes that are no UTF-8 are replaced.
     ///
     /// # Errors
-    /// [`RecordError::Kind`], or [`RecordError::Content`] where a text reaches beyond the record.
+    /// [`RecordError::Kind`], or [`RecordError::Content`] if a text extends beyond the record.
     pub fn decode(record: &Record<'_>) -> Result<Self, RecordError> {
         let content = record.content_of(RecordKind::SLOW_CONTROL, READING_HEAD_BYTES)?;
         let (name, unit) = (usize::from(u16_at(content, 20)), usize::from(u16_at(content, 22)));
@@ -399,22 +399,22 @@ const FOOTER_HEAD_BYTES: usize = 48;
 const END_MARK: [u8; 4] = *b"RWKF";
 const REBUILT: u32 = 1 << 0;
 
-/// Where an event record lies, and what must be known to choose among copies.
+/// The place of an event record, and the fields needed to choose among copies.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct IndexEntry {
     /// The event.
     pub key: EventKey,
-    /// Where its record begins, in bytes from the segment's begin.
+    /// Offset of its record, in bytes from the segment's beginning.
     pub offset: u64,
-    /// Which life of the builder unit wrote it.
+    /// The incarnation of the builder unit that wrote it.
     pub incarnation: Incarnation,
     /// Bytes of the record.
     pub length: u32,
-    /// Fragments in it.
+    /// Number of its fragments.
     pub fragments: u32,
-    /// Sources missing in it.
+    /// Number of its missing sources.
     pub missing: u32,
-    /// How often the event had been assigned.
+    /// Number of assignments of the event.
     pub attempt: Attempt,
     /// The lower half of [`EventFlags`](super::EventFlags).
     pub flags: u16,
@@ -450,7 +450,7 @@ impl IndexEntry {
         entry
     }
 
-    /// The entry at the front of `entry`, which has [`INDEX_ENTRY_BYTES`] at least.
+    /// Decodes the entry at the front of `entry`, which has at least [`INDEX_ENTRY_BYTES`].
     fn decode(entry: &[u8]) -> Self {
         Self {
             key: EventKey::from_bits(u64_at(entry, 0)),
@@ -465,22 +465,22 @@ impl IndexEntry {
     }
 }
 
-/// Bytes of the footer of a segment with so many events.
+/// Bytes of the footer of a segment with `events` events.
 pub const fn footer_bytes(events: usize) -> usize {
     FOOTER_HEAD_BYTES + events * INDEX_ENTRY_BYTES + END_MARK_BYTES
 }
 
 /// The index of a segment as it grows.
 ///
-/// Its room is fixed when it is made, so that a writer allocates nothing later: a segment whose index
-/// is full is closed.
+/// Its capacity is fixed when it is made, so that a writer allocates nothing later: a segment whose index is full is
+/// closed.
 #[derive(Clone, Debug)]
 pub struct SegmentIndex {
     entries: Vec<IndexEntry>,
 }
 
 impl SegmentIndex {
-    /// An empty index with room for so many events.
+    /// An empty index with room for `events` events.
     pub fn with_capacity(events: usize) -> Self {
         Self { entries: Vec::with_capacity(events) }
     }
@@ -495,21 +495,21 @@ impl SegmentIndex {
         self.entries.push(entry);
     }
 
-    /// What was added, in that order.
+    /// The entries, in the order in which they were added.
     pub fn entries(&self) -> &[IndexEntry] {
         &self.entries
     }
 
-    /// Forgets what was added, and keeps the room.
+    /// Removes all entries, and keeps the capacity.
     pub fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// Appends the footer, which will begin `offset` bytes behind the segment's begin. It needs
-    /// [`footer_bytes`] in `out`. `rebuilt` says that it was made by scanning.
+    /// Appends the footer, which will begin `offset` bytes behind the segment's beginning. It needs [`footer_bytes`] in
+    /// `out`. `rebuilt` states that it was made by scanning.
     ///
     /// # Errors
-    /// [`RecordError::Room`] where the footer would be too long.
+    /// [`RecordError::Room`] if the footer would be too long.
     pub fn encode(&self, out: &mut Vec<u8>, offset: u64, closed: Utc, rebuilt: bool) -> Result<(), RecordError> {
         let mut head = [0; FOOTER_HEAD_BYTES - 16];
         Fill::new(&mut head)
@@ -539,7 +539,7 @@ pub struct FooterView<'a> {
 }
 
 impl<'a> FooterView<'a> {
-    /// How long the footer is that the last bytes of a file lead to, if they lead to one.
+    /// The length of the footer to which the last bytes of a file lead, if they lead to one.
     pub fn length_from_end(end: &[u8; END_MARK_BYTES]) -> Option<u32> {
         (array_at(end, 4) == END_MARK).then(|| u32_at(end, 0))
     }
@@ -547,7 +547,7 @@ impl<'a> FooterView<'a> {
     /// The footer in a record.
     ///
     /// # Errors
-    /// [`RecordError::Kind`], or [`RecordError::Content`] where the entries do not fit into the record.
+    /// [`RecordError::Kind`], or [`RecordError::Content`] if the entries do not fit into the record.
     pub fn parse(record: &Record<'a>) -> Result<Self, RecordError> {
         let content = record.content_of(RecordKind::FOOTER, FOOTER_HEAD_BYTES)?;
         let (count, stride) = (u32_at(content, 16) as usize, u32_at(content, 20) as usize);
@@ -558,7 +558,7 @@ impl<'a> FooterView<'a> {
         }
     }
 
-    /// When the segment was closed; 0 where it is unknown.
+    /// Time when the segment was closed; 0 if it is unknown.
     pub fn closed(&self) -> Utc {
         Utc(i64_at(self.content, 24))
     }
@@ -568,7 +568,7 @@ impl<'a> FooterView<'a> {
         u32_at(self.content, 32) & REBUILT != 0
     }
 
-    /// Where it says that it begins itself, in bytes from the segment's begin.
+    /// Its own offset as stated in it, in bytes from the segment's beginning.
     pub fn offset(&self) -> u64 {
         u64_at(self.content, 40)
     }
@@ -581,51 +581,51 @@ impl<'a> FooterView<'a> {
 
 // Finding records in bytes that may be cut or damaged.
 //
-// A header with a correct checksum of its own is trusted: its length leads to the next record even if the content is
-// damaged. The scan never looks for records inside a record, because payloads may hold anything, run files included.
-// It searches the bytes for the next record only where no such header is found.
+// A header whose own checksum is right is trusted: its length leads to the next record even if the content is damaged.
+// The scan never looks for records inside a record, because payloads may contain anything, including run files. It
+// searches the bytes for the next record only if there is no such header.
 
-/// Why bytes belong to no readable record.
+/// Reason why bytes belong to no readable record.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Damage {
-    /// There is a record here, but its checksum is wrong.
+    /// The record's checksum is wrong.
     Checksum,
-    /// A record begins here, but the file ends before it does: the writer was stopped in the middle. Or zeros fill the last
-    /// piece of a file that was written past the page cache, and not closed.
+    /// The file ends before the record does: the writer was stopped in the middle. Or zeros fill the last piece of a
+    /// file that was written past the page cache, and not closed.
     Cut,
-    /// No record's header can be read here.
+    /// No record header can be read here.
     NoHeader,
 }
 
-/// What a window begins with.
+/// The element at the front of a window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A whole record of `length` bytes, its checksum right: take it with [`Record::parse_unchecked`].
+    /// A whole record of `length` bytes with the right checksum: take it with [`Record::parse_unchecked`].
     Record {
         /// Bytes of the record.
         length: usize,
     },
-    /// Call again with a window that begins at the same place and holds at least `bytes` bytes, or all that
-    /// there are and `at_end`.
+    /// Call again with a window that begins at the same place and has at least `bytes` bytes, or all remaining ones and
+    /// `at_end`.
     NeedMore {
-        /// Bytes from the window's begin.
+        /// Bytes from the window's beginning.
         bytes: usize,
     },
-    /// `skip` bytes belong to no readable record; go on behind them.
+    /// `skip` bytes belong to no readable record; continue behind them.
     Damaged {
-        /// Bytes to step over, at least 1.
+        /// Number of bytes to skip, at least 1.
         skip: usize,
-        /// Why.
+        /// The reason.
         damage: Damage,
     },
     /// The window is empty and nothing follows.
     End,
 }
 
-/// A file that was not closed may have zeros behind its last record: fewer than this.
+/// A file that was not closed may have fewer zeros than this behind its last record.
 const FILLED: usize = 4096;
 
-/// Looks at the front of `window`; `at_end` says that nothing follows it.
+/// Examines the front of `window`; `at_end` states that no bytes follow it.
 pub fn scan(window: &[u8], at_end: bool) -> Step {
     if window.is_empty() && at_end {
         return Step::End;
@@ -652,7 +652,7 @@ pub fn scan(window: &[u8], at_end: bool) -> Step {
     }
 }
 
-/// How far the next header whose checksum holds lies behind the front; without one, the number of bytes in which
+/// Distance from the front to the next header whose checksum is right; if there is none, the number of bytes in which
 /// none can begin.
 fn bytes_to_next_header(window: &[u8], at_end: bool) -> usize {
     let mut from = 1;
@@ -671,25 +671,25 @@ fn bytes_to_next_header(window: &[u8], at_end: bool) -> usize {
 /// A record or a damaged stretch, with its place.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
-    /// A whole record, its checksum right.
+    /// A whole record with the right checksum.
     Record {
-        /// Where it begins, in bytes from the file's begin.
+        /// Its offset in the file.
         offset: u64,
         /// The record.
         record: Record<'a>,
     },
     /// Bytes that belong to no readable record.
     Damaged {
-        /// Where they begin, in bytes from the file's begin.
+        /// Their offset in the file.
         offset: u64,
-        /// How many they are.
+        /// Their number.
         bytes: u64,
-        /// Why.
+        /// The reason.
         damage: Damage,
     },
 }
 
-/// Everything in a segment that lies in memory as a whole.
+/// Iterator over all items of a segment that is completely in memory.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     bytes: &'a [u8],

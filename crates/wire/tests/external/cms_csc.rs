@@ -1,6 +1,6 @@
 //! The fragments of a real detector: CMS cathode-strip chambers, local run 307511, FED 841 and FED 843.
 //!
-//! The files are not part of the repository. The tests need `ROPEWALK_DATA` and say so where it is missing.
+//! The files are not part of the repository. The tests need `ROPEWALK_DATA` and report if it is missing.
 
 use ropewalk_terms::SourceId;
 use ropewalk_wire::{fed, ferol};

@@ -1,7 +1,7 @@
-//! The seeds of the parsers' fuzz targets in `fuzz/seeds`: small things that our own encoders write, so that a fuzzer
-//! begins behind the checksums and lengths that it cannot guess.
+//! The seeds of the parsers' fuzz targets in `fuzz/seeds`: small outputs of our own encoders, so that a fuzzer starts
+//! behind the checksums and lengths that it cannot guess.
 //!
-//! The test demands that they are what is written today. After a change that was meant, this writes them anew:
+//! The test requires that they equal the present output. After an intended change, this command writes them again:
 //! `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire --test external fuzz_seeds`.
 
 use ropewalk_terms::{
@@ -24,7 +24,7 @@ use std::fs;
 use std::path::Path;
 
 const SOURCE: SourceId = SourceId(841);
-/// The most bytes of a seed: fuzzers are faster with small inputs.
+/// Maximum bytes of a seed: fuzzers are faster with small inputs.
 const MOST: usize = 6 << 10;
 
 /// Seeds by name.
@@ -46,7 +46,7 @@ fn fed_fragment(level1_id: u32, payload: &[u64]) -> Vec<u8> {
 fn fed_seeds() -> Seeds {
     let mut wrong_crc = fed_fragment(4, &[1, 2]);
     wrong_crc[12] ^= 1;
-    // A word of payload that looks like a trailer, as there are many in real files.
+    // A word of payload that looks like a trailer, as often in real files.
     let trailer = u64::from_le_bytes(fed::Trailer::new().with_length_in_words(3).to_bytes());
     let file = [fed_fragment(1, &[]), fed_fragment(2, &[7, 8, 9]), fed_fragment(3, &[trailer, 5])].concat();
     seeds([
@@ -58,7 +58,7 @@ fn fed_seeds() -> Seeds {
     ])
 }
 
-/// FEROL blocks of one word each, those for which `keep` says so.
+/// FEROL blocks of one word each, those for which `keep` returns true.
 fn blocks(count: u16, event_number: u32, keep: impl Fn(u16) -> bool) -> Vec<u8> {
     let header = |packet| ferol::BlockHeader {
         payload_bytes: 8,
@@ -125,7 +125,7 @@ fn felix_seeds() -> Seeds {
         ("long", long),
         ("order", order),
         ("undefined", undefined),
-        // Its last trailer reaches before the header.
+        // Its last trailer extends in front of the header.
         ("past-header", [&small(BlockFormat::NARROW)[..1022], &[0xFF, 0x63]].concat()),
     ])
 }
@@ -154,14 +154,14 @@ fn generic_seeds() -> Seeds {
     ])
 }
 
-/// How the events before a key ended.
+/// The outcome of the events before a key.
 fn ended(below: EventKey) -> Ended {
     let mut dropped = ByCause::default();
     dropped.set(Cause::Late, 3);
     Ended { below, built: 16, incomplete_emitted: 1, dropped, unselected: 2, rejected: 3, quarantined: 4 }
 }
 
-/// A message of each kind that has a body of its own form.
+/// A message of each kind with a distinct form of body.
 fn messages() -> Vec<Message> {
     let (key, attempt) = (EventKey::new(1, 17), Attempt(2));
     let (dropped, complete) = (Outcome::Dropped(Cause::TimedOut), Outcome::Complete);
@@ -228,7 +228,7 @@ fn messages() -> Vec<Message> {
     ]
 }
 
-/// Two super-fragments, of which one is not held: prefix and tables, as they stand before the payloads.
+/// Two super-fragments, of which one is not held: prefix and tables, as they precede the payloads.
 fn super_fragments() -> Vec<u8> {
     let meta = |source, length| FragmentMeta {
         source: SourceId(source),

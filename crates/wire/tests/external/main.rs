@@ -1,4 +1,4 @@
-//! Bytes that this crate exchanges with others: data of a real detector, the example senders, and the seeds of the fuzzers.
+//! Bytes exchanged with other programs: data of a real detector, the example senders, and the seeds of the fuzzers.
 
 mod cms_csc;
 mod fuzz_seeds;

@@ -1,4 +1,4 @@
-//! The example senders in C and in Python: they send the same bytes, and those are what the format says.
+//! The example senders in C and in Python: they send the same bytes, in the documented format.
 
 use ropewalk_terms::SourceId;
 use ropewalk_wire::generic::{Flags, Header, Hello, HelloFlags, encode};
@@ -52,7 +52,7 @@ fn senders_here(test: &str) -> Vec<Sender> {
     all.into_iter().filter(|(program, _)| is_there(program, test)).map(|(_, sender)| sender).collect()
 }
 
-/// What a sender sends with these arguments.
+/// The output of a sender with these arguments.
 fn sent_by(mut sender: Command, arguments: &[&str]) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -77,7 +77,7 @@ struct Case {
     arguments: &'static [&'static str],
     source: u32,
     name: &'static str,
-    /// Event numbers in their order, and the index of the one with the resync flag.
+    /// Event numbers in order, and the index of the one with the resync flag.
     numbers: &'static [u64],
     resync: Option<usize>,
     size: usize,

@@ -1,13 +1,13 @@
-//! Packets as frames of one network card, in memory that this process and the kernel share: nothing is allocated, freed or
-//! copied for a packet, which is what paper 2 did to its card's driver.
+//! Packets as frames of one network card, in memory shared by this process and the kernel: nothing is allocated, freed
+//! or copied for a packet, which is what paper 2 did to its card's driver.
 //!
 //! ```text
 //!   card -> driver ─┬─► xdp::XdpReceiver (AF_XDP): a program picks the frames before the kernel makes packets of them
 //!                   ├─► ring::RingReceiver (TPACKET_V3): blocks of a ring, a copy of each frame that passes
-//!                   ├─► ring::spare: what the ring has ends here, where the right is there to say so
+//!                   ├─► ring: a program drops packets that the ring has got, if this process may attach it
 //!                   └─► IP, UDP: a mute socket, so that the kernel reports no closed port
 //!
-//!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the queues of the card
+//!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the card's queues
 //!            ├───► xdp::XdpTransmit, from frames that were received too
 //!            └───► a socket, as long as the kernel does not know the receiver's card
 //! ```

@@ -1,4 +1,4 @@
-//! From a frame, or what IP has in it, to what it carries.
+//! Finds the payload in a frame, or in an IP packet.
 
 use std::net::SocketAddrV4;
 use std::ops::Range;
@@ -8,15 +8,15 @@ use ropewalk_wire::internet::{Ipv4Packet, UdpHeader, ip_number};
 
 use crate::packet::Flow;
 
-/// What a receiver takes: packets to its addresses, of which there may be several.
+/// The packets that a receiver takes: those to its addresses, of which there may be several.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     inputs: Vec<Input>,
-    /// The longest payload.
+    /// Bytes of the longest payload.
     largest: usize,
 }
 
-/// One of the addresses, and the number that packets to it get.
+/// One of the addresses, and the number assigned to packets to it.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Input {
     pub(super) flow: Flow,
@@ -24,32 +24,32 @@ pub(super) struct Input {
     pub(super) to: u16,
 }
 
-/// A packet that is wanted.
+/// A wanted packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Opened {
     pub(super) from: SocketAddrV4,
-    /// The number of the address that it was sent to.
+    /// The number of the address to which it was sent.
     pub(super) to: u16,
-    /// Where its payload lies, from the IP header on.
+    /// The range of its payload, counted from the IP header.
     pub(super) payload: Range<usize>,
 }
 
 impl Wanted {
-    /// Packets to any of these.
+    /// Accepts packets to any of these addresses.
     pub(super) const fn new(inputs: Vec<Input>, largest: usize) -> Self {
         Self { inputs, largest }
     }
 
-    /// Packets to one address.
+    /// Accepts packets to one address.
     pub(super) fn one(flow: Flow, address: SocketAddrV4, largest: usize) -> Self {
         Self::new(vec![Input { flow, address, to: 0 }], largest)
     }
 
-    /// Looks at a packet that begins with its IP header, and may have padding behind it. Nothing if the packet is for
-    /// another receiver, or is a fragment, which the kernel has to put together first.
+    /// Examines a packet that begins with its IP header, and may have padding behind it. `None` if the packet is for
+    /// another receiver, or is a fragment, which the kernel has to reassemble first.
     ///
     /// # Errors
-    /// Why a packet that is wanted cannot be had.
+    /// The cause for which a wanted packet is refused.
     #[inline]
     pub(super) fn open(&self, bytes: &[u8], verify_checksum: bool) -> Result<Option<Opened>, Cause> {
         let packet = Ipv4Packet::parse(bytes).map_err(|error| error.cause())?;
@@ -95,7 +95,7 @@ mod tests {
     const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
     const TO: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 9001);
 
-    /// A packet with options and padding, whose header was changed.
+    /// Makes a packet with options and padding, with a changed header.
     fn packet(protocol: u8, change: impl FnOnce(&mut Ipv4Header)) -> Vec<u8> {
         let (from, to) = (FROM.ip().octets(), TO.ip().octets());
         let mut header = Ipv4Header::new(11, 64, IpNumber(protocol), from, to).expect("it is short");

@@ -1,8 +1,9 @@
-//! The rings that packet sockets map (packet(7)): the kernel copies each frame into one, or sends it from there.
+//! The rings that packet sockets map (packet(7)): the kernel copies each frame into a ring, or sends it from there.
 //!
-//! A receiving ring has blocks of frames (TPACKET_V3). A program behind it spares the kernel what the ring has got: it drops
-//! it in front of IP and UDP, which would look for the receiver (a third of a ring's processor time) and find a socket that is
-//! mute. A sending ring has frames (PACKET_TX_RING): paper 1's zero-copy socket (section III-D).
+//! A receiving ring has blocks of frames (TPACKET_V3). A program behind it saves the kernel further work on packets
+//! that the ring has got: it drops them in front of IP and UDP, which would look up the receiver (a third of a ring's
+//! processor time) and find a mute socket. A sending ring has frames (PACKET_TX_RING): paper 1's zero-copy socket
+//! (section III-D).
 #![allow(unsafe_code)]
 
 use core::mem::offset_of;
@@ -26,28 +27,31 @@ use crate::packet::{
     Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, QueueInUse, ReceiveCounters, Receiver, append,
 };
 
-/// A ring to receive into.
+/// Settings of a receiving ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RingConfig {
-    /// Which packets.
+    /// The packets to receive.
     pub flow: Flow,
-    /// The card's address to which they are sent; with the port (0: any free one) for UDP.
+    /// The card's address as their destination; with the port (0: any free one) for UDP.
     pub address: SocketAddrV4,
     /// The name of the card.
     pub card: String,
-    /// Packets handed on by one call at most, from 1 to [`MOST_BATCH`].
+    /// Maximum number of packets delivered by one call, from 1 to [`MOST_BATCH`].
     pub batch: usize,
     /// Bytes of the longest payload; longer packets are refused.
     pub largest: usize,
-    /// Bytes of a block, a power of two from 4,096 on: twice what the longest packet has, or more.
+    /// Bytes of a block, a power of two from 4,096 on: at least twice the longest packet.
     pub block_size: usize,
-    /// Blocks of the ring. A packet that is held keeps its block, and the kernel, which fills them in order, stops there.
+    /// Number of blocks of the ring. A held packet keeps its block, and the kernel, which fills them in order, stops
+    /// there.
     pub blocks: usize,
-    /// How long the kernel waits for more packets before it hands a block over that is not full; whole milliseconds.
+    /// Time for which the kernel waits for more packets before it hands over a block that is not full; whole
+    /// milliseconds.
     pub patience: Duration,
-    /// Several receivers with this number each get a part of the packets: those of one sender go to the same one.
+    /// Number of a group of receivers, each of which gets a part of the packets: those of one sender go to the same
+    /// receiver.
     pub group: Option<u16>,
-    /// Whether to verify UDP checksums that were not verified before: most cards do that.
+    /// Whether to verify UDP checksums that were not verified before: most cards verify them.
     pub verify_checksums: bool,
 }
 
@@ -71,7 +75,7 @@ impl RingConfig {
 
 /// The block that is being read.
 struct Open {
-    /// Packets that were not looked at, and where the next one is described.
+    /// Number of packets that were not examined, and the offset of the next one's description.
     left: u32,
     next: usize,
 }
@@ -79,9 +83,9 @@ struct Open {
 /// Receives a flow from a ring that the kernel fills.
 pub struct RingReceiver {
     socket: OwnedFd,
-    /// Ends the way of what the ring has got, where that may be.
+    /// The program that drops packets behind the ring, if it could be attached.
     _spare: Option<OwnedFd>,
-    /// To the kernel, this is a listener at the address.
+    /// To the kernel, this socket is a listener at the address.
     _listener: OwnedFd,
     address: SocketAddrV4,
     wanted: Wanted,
@@ -90,10 +94,10 @@ pub struct RingReceiver {
     verify_checksums: bool,
     frames: Frames,
     blocks: Blocks,
-    /// The block that comes next, or is open.
+    /// The next or open block.
     block: u32,
     open: Option<Open>,
-    /// Blocks after that one that are not held, up to the first that is.
+    /// Number of blocks after that one that are not held, up to the first held one.
     ahead: usize,
     counters: ReceiveCounters,
     around: Around,
@@ -103,7 +107,7 @@ impl RingReceiver {
     /// Opens a packet socket at a card and maps its ring.
     ///
     /// # Errors
-    /// Impossible settings, no such card, an address that is taken, or without the right to have packet sockets.
+    /// Impossible settings, no such card, an address in use, or no right to use packet sockets.
     pub fn new(config: &RingConfig) -> Result<Self, PacketError> {
         let ring = Self::open(config)?;
         let refused = |source: io::Error| PacketError::of("cannot share the packets", config.address, source);
@@ -111,12 +115,12 @@ impl RingReceiver {
         Ok(ring)
     }
 
-    /// Rings of one card, each with an address of its own, as one group: the kernel puts a packet together once, and gives it
-    /// to the ring of its address alone. (Rings that are not of one group are given a copy of each packet, and of one that
-    /// comes in fragments one of them alone: the copies of a fragment are duplicates to the kernel.)
+    /// Opens rings of one card as one group, each with a separate address. The kernel reassembles a packet once, and
+    /// gives it only to the ring of its address. (Rings outside a group are given a copy of each packet, but only one
+    /// of them gets a packet that arrives in fragments: the copies of a fragment are duplicates to the kernel.)
     ///
     /// # Errors
-    /// As [`RingReceiver::new`], or where there are more rings than a group can have.
+    /// As [`RingReceiver::new`], or if there are more rings than a group can have.
     pub fn several(configs: &[RingConfig]) -> Result<Vec<Self>, PacketError> {
         if configs.len() > MOST_RINGS || configs.iter().any(|config| config.group.is_some()) {
             return Err(PacketError::Config { what: "at most 256 rings share a card, and are of no other group" });
@@ -136,7 +140,7 @@ impl RingReceiver {
         Ok(rings)
     }
 
-    /// A ring that is of no group yet.
+    /// Opens a ring that is in no group yet.
     fn open(config: &RingConfig) -> Result<Self, PacketError> {
         check(config)?;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, config.address, source);
@@ -171,7 +175,7 @@ impl RingReceiver {
         })
     }
 
-    /// Gives the kernel what came home.
+    /// Returns free blocks to the kernel.
     fn collect(&mut self) {
         let blocks = self.blocks;
         self.frames.collect(|block| blocks.give_back(block));
@@ -202,13 +206,13 @@ impl RingReceiver {
         self.ahead = self.ahead.saturating_sub(1);
     }
 
-    /// The block so many behind the one that comes next, or is open.
+    /// The block `count` behind the next or open one.
     fn behind(&self, count: usize) -> u32 {
         ((self.block as usize + count) % self.frames.blocks()) as u32
     }
 
-    /// How many blocks the kernel fills before it stops in front of one that is held: it fills them in their order, so that
-    /// those behind that one are of no use. The block that is being read is one of them.
+    /// Number of blocks that the kernel fills before it stops in front of a held one, including the block that is being
+    /// read. It fills them in order, so blocks behind a held one are of no use.
     fn usable_blocks(&mut self) -> usize {
         self.collect();
         while self.ahead + 1 < self.frames.blocks() && self.frames.is_home(self.behind(self.ahead + 1)) {
@@ -227,11 +231,11 @@ impl RingReceiver {
         Some(entry)
     }
 
-    /// Looks at a packet, and hands it on if it is wanted and good.
+    /// Examines a packet, and delivers it if it is wanted and valid.
     fn take(&mut self, entry: &Entry, packets: &mut Vec<Packet>) {
         // SAFETY: within the block, as `entry` has checked.
         let start = unsafe { self.frames.address(self.block).add(entry.begin) };
-        // SAFETY: as above, and written no more by the kernel, which has handed the block over.
+        // SAFETY: as above, and not written any more by the kernel, which has handed the block over.
         let bytes = unsafe { core::slice::from_raw_parts(start.as_ptr(), entry.captured) };
         if entry.captured < entry.length {
             self.counters.lost.add(Cause::Truncated, 1);
@@ -245,7 +249,7 @@ impl RingReceiver {
                 let length = payload.len() as u32;
                 self.counters.packets += 1;
                 self.counters.bytes += u64::from(length);
-                // SAFETY: within the packet; the kernel gets the block back when it has come home.
+                // SAFETY: within the packet; the kernel gets the block back only after its last reference is dropped.
                 let payload = unsafe { self.frames.slice(self.block, start.add(payload.start), length) };
                 append(packets, Packet { from: from.into(), to, payload: payload.into(), came: None });
             }
@@ -253,7 +257,8 @@ impl RingReceiver {
     }
 }
 
-/// The most bytes that a packet has in a block beside its payload: its description, IP's and UDP's headers, and what aligns them.
+/// Maximum number of bytes of a packet in a block besides its payload: its description, the headers of IP and UDP, and
+/// padding for alignment.
 const MOST_BESIDE: usize = 192;
 
 fn check(config: &RingConfig) -> Result<(), PacketError> {
@@ -275,7 +280,7 @@ fn check(config: &RingConfig) -> Result<(), PacketError> {
 
 /// Makes the ring and maps it.
 fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
-    /// In this kind of ring packets lie one behind the other, so that this size has no effect.
+    /// In this kind of ring packets lie directly behind each other, so that this size has no effect.
     const FRAME: u32 = 2048;
     let refused = |source: io::Error| PacketError::of("cannot make a packet ring", config.address, source);
     let number = |name: i32, value: i32| set(socket, libc::SOL_PACKET, name, &value).map_err(refused);
@@ -294,10 +299,10 @@ fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
     Ok(Frames::map("packet ring", socket.as_fd(), config.block_size, config.blocks)?)
 }
 
-/// Shares the packets with the other sockets of a group, or is a group of its own: in either case the kernel puts
-/// fragments together before any socket gets them.
+/// Shares the packets with the other sockets of a group, or forms a group of one: in either case the kernel reassembles
+/// fragments before any socket gets them.
 fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
-    // A receiver that is alone gets everything: then the kernel need not look at each packet for whose it is.
+    // A single receiver gets everything: the kernel then need not examine each packet to find its receiver.
     let kind = match group {
         Some(_) => libc::PACKET_FANOUT_HASH,
         None => libc::PACKET_FANOUT_CPU | libc::PACKET_FANOUT_FLAG_UNIQUEID,
@@ -306,10 +311,10 @@ fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
     set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(group.unwrap_or(0)) | kind << 16))
 }
 
-/// The most members of a group.
+/// Maximum number of members of a group.
 const MOST_RINGS: usize = 256;
 
-/// Is the first one of a group, or joins it, in which a program says whose each packet is. Which group that is.
+/// Founds or joins a group in which a program decides the receiver of each packet. Returns the group's number.
 fn join_steered(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
     let first = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
     let kind = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_DEFRAG | first;
@@ -329,11 +334,11 @@ fn join_steered(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
     if result == 0 { Ok(number as u16) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Packets that the kernel dropped since it was asked last, since no block was free.
+/// Number of packets that the kernel dropped since the last call, because no block was free.
 fn drops(socket: &OwnedFd) -> u32 {
     let mut numbers = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
     let mut length = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: writes at most as many bytes as there are. Where it fails they stay 0.
+    // SAFETY: writes at most as many bytes as there are. If it fails they stay 0.
     unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -392,7 +397,7 @@ impl Receiver for RingReceiver {
     /// Whole blocks: used ones were handed over and are unread; held blocks are no room.
     fn queue_in_use(&mut self) -> QueueInUse {
         let usable = self.usable_blocks();
-        // They are handed over in their order, so that the first one that is not is found by halves.
+        // They are handed over in order, so the first block not handed over is found by bisection.
         let (mut filled, mut empty) = (0, usable);
         while filled < empty {
             let middle = filled.midpoint(empty);
@@ -408,7 +413,7 @@ impl Receiver for RingReceiver {
     }
 }
 
-/// Where a block's description has its status, the number of its packets, and where the first one is.
+/// Offsets in a block's description: its status, the number of its packets, and the offset of the first one.
 const BLOCK_STATUS: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
 const COUNT: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, num_pkts);
 const FIRST: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
@@ -420,57 +425,57 @@ struct Blocks {
     pub(super) block_size: usize,
 }
 
-// SAFETY: an address, used by the receiver that has it alone.
+// SAFETY: an address, used only by the receiver that owns it.
 unsafe impl Send for Blocks {}
 
 /// A packet in a block.
 #[derive(Copy, Clone)]
 pub(super) struct Entry {
-    /// Where its IP header begins, in the block, and how much of it is there.
+    /// Offset of its IP header in the block, and the number of captured bytes from there.
     pub(super) begin: usize,
     captured: usize,
-    /// How long it was, from there on.
+    /// Its original length, from the IP header.
     pub(super) length: usize,
-    /// What the kernel says of it.
+    /// The kernel's status of it.
     pub(super) status: u32,
-    /// Where the next one's description is.
+    /// Offset of the next packet's description.
     pub(super) next: usize,
 }
 
 impl Blocks {
     /// The status of a block, which the kernel shares.
     fn status(&self, block: u32) -> &AtomicU32 {
-        // SAFETY: within the block, aligned to 4, and accessed as an atomic alone, here and in the kernel.
+        // SAFETY: within the block, aligned to 4, and only accessed as an atomic, here and in the kernel.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(block as usize * self.block_size + BLOCK_STATUS).cast()) }
     }
 
     /// Whether the kernel has handed the block over and did not get it back.
     #[inline]
     fn is_ours(&self, block: u32) -> bool {
-        // Acquire: what the kernel wrote before is seen.
+        // Acquire: the kernel's earlier writes are visible.
         self.status(block).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// Gives the block back to the kernel.
     pub(super) fn give_back(&self, block: u32) {
-        // Release: what was read from it comes before what the kernel writes next.
+        // Release: the reads of the block come before the kernel's next writes.
         self.status(block).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
 
-    /// How many packets a block has, and where the first one is described.
+    /// Returns the number of packets in a block, and the offset of the first description.
     ///
     /// # Safety
-    /// The block must be ours.
+    /// The block must not belong to the kernel.
     pub(super) unsafe fn packets(&self, block: u32) -> (u32, usize) {
         let start = block as usize * self.block_size;
-        // SAFETY: within the block, aligned, and written no more by the kernel.
+        // SAFETY: within the block, aligned, and not written any more by the kernel.
         unsafe { (self.number(start + COUNT), self.number(start + FIRST) as usize) }
     }
 
-    /// The packet that is described at this place of a block; `None` if the description is impossible.
+    /// Returns the packet described at this place of a block; `None` if the description is invalid.
     ///
     /// # Safety
-    /// The block must be ours.
+    /// The block must not belong to the kernel.
     #[inline]
     pub(super) unsafe fn entry(&self, block: u32, place: usize) -> Option<Entry> {
         let header_end = place.checked_add(size_of::<libc::tpacket3_hdr>())?;
@@ -478,7 +483,7 @@ impl Blocks {
             return None;
         }
         let start = block as usize * self.block_size + place;
-        // SAFETY: within the block, aligned, written no more by the kernel; numbers, for which any bits are good.
+        // SAFETY: within the block, aligned, not written any more by the kernel; numbers, for which any bits are valid.
         let header = unsafe { self.base.as_ptr().add(start).cast::<libc::tpacket3_hdr>().read() };
         let (link, network) = (usize::from(header.tp_mac), usize::from(header.tp_net));
         let before = network.checked_sub(link)?;
@@ -493,9 +498,9 @@ impl Blocks {
     /// A number in a block.
     ///
     /// # Safety
-    /// It must lie in a block that is ours, aligned.
+    /// It must lie, aligned, in a block that does not belong to the kernel.
     unsafe fn number(&self, place: usize) -> u32 {
-        // SAFETY: says the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.base.as_ptr().add(place).cast::<u32>().read() }
     }
 }
@@ -519,10 +524,10 @@ const FRAGMENTATION: i16 = 20;
 const PROTOCOL: i16 = 23;
 const DESTINATION: i16 = 30;
 const PORT: i16 = 36;
-/// The least bytes that are looked at.
+/// Minimum number of bytes that are examined.
 const SEEN: i32 = 38;
 
-/// IPv4 without options: with them a packet takes the kernel's way.
+/// IPv4 without options: a packet with options is left to the kernel.
 const PLAIN: i32 = 0x45;
 
 /// Drops a ring's packets behind the ring, as long as the returned descriptor is open.
@@ -542,18 +547,18 @@ const MOVE: u8 = 0xBF;
 const ADD: u8 = 0x07;
 const AND: u8 = 0x57;
 const IS_ABOVE: u8 = 0x2D;
-/// Of 32 bits.
+/// Comparison of 32 bits.
 const DIFFERS: u8 = 0x56;
 const ANSWER: u8 = 0xB7;
 const RETURN: u8 = 0x95;
 
-/// One instruction: operation, registers (the source in the upper half), distance, number.
+/// One instruction: operation, registers (the source in the upper half), jump distance, number.
 const fn step(operation: u8, registers: u8, distance: i16, number: i32) -> [u8; 8] {
     let ([a, b], [c, d, e, f]) = (distance.to_le_bytes(), number.to_le_bytes());
     [operation, registers, a, b, c, d, e, f]
 }
 
-/// Loads a part of the frame and goes on if it has this value, in the frame's byte order.
+/// Loads a part of the frame and continues if it has this value, in the frame's byte order.
 const fn expect(load: u8, place: i16, value: i32) -> [[u8; 8]; 2] {
     [step(load, 0x25, place, 0), step(DIFFERS, 0x05, 0, value)]
 }
@@ -562,7 +567,7 @@ const fn expect(load: u8, place: i16, value: i32) -> [[u8; 8]; 2] {
 fn program(flow: Flow, address: SocketAddrV4) -> Vec<[u8; 8]> {
     let big_endian = |number: u16| i32::from(number.to_be());
     let mut steps = vec![
-        // Leaves alone frames for other hosts, and frames of a VLAN.
+        // Ignores frames for other hosts, and frames of a VLAN.
         step(LOAD_WORD, 0x15, KIND, 0),
         step(DIFFERS, 0x05, 0, libc::PACKET_HOST.into()),
         step(LOAD_WORD, 0x15, HAS_VLAN, 0),
@@ -575,7 +580,7 @@ fn program(flow: Flow, address: SocketAddrV4) -> Vec<[u8; 8]> {
     ];
     steps.extend(expect(LOAD_HALF, ETHER_TYPE, big_endian(0x0800)));
     steps.extend(expect(LOAD_BYTE, VERSION_AND_LENGTH, PLAIN));
-    // More to come, or not the first one: a fragment, which the ring gets when the kernel has put all together.
+    // More fragments follow, or it is not the first one: the ring gets the packet when the kernel has reassembled it.
     let [load, compare] = expect(LOAD_HALF, FRAGMENTATION, 0);
     steps.extend([load, step(AND, 0x05, 0, big_endian(0x3FFF)), compare]);
     steps.extend(expect(LOAD_BYTE, PROTOCOL, flow.protocol().into()));
@@ -594,9 +599,9 @@ fn program(flow: Flow, address: SocketAddrV4) -> Vec<[u8; 8]> {
     steps
 }
 
-/// Where a frame's bytes begin, behind its description.
+/// Offset of a frame's bytes, behind its description.
 const DATA: usize = size_of::<libc::tpacket2_hdr>();
-/// Where its description has its status and length.
+/// Offsets of the status and the length in the description.
 const FRAME_STATUS: usize = offset_of!(libc::tpacket2_hdr, tp_status);
 const LENGTH: usize = offset_of!(libc::tpacket2_hdr, tp_len);
 
@@ -617,7 +622,7 @@ pub struct TransmitRing {
 
 impl TransmitRing {
     fn status(&self, frame: u32) -> &AtomicU32 {
-        // SAFETY: within the frame, aligned to 4, and accessed as an atomic alone while the kernel may have it.
+        // SAFETY: within the frame, aligned to 4, and only accessed as an atomic while the kernel may have it.
         unsafe { AtomicU32::from_ptr(self.frames.address(frame).as_ptr().add(FRAME_STATUS).cast()) }
     }
 
@@ -682,23 +687,23 @@ impl Transmit for TransmitRing {
         if self.in_flight == self.frames.blocks() {
             return None;
         }
-        // SAFETY: behind the description, within the frame. The frame is not in flight: the kernel does not look at it,
-        // and nothing else here refers to it. The kernel gave the memory initialised.
+        // SAFETY: behind the description, within the frame. The frame is not in flight: the kernel does not access it,
+        // and nothing else here refers to it. The kernel initialised the memory.
         Some(unsafe { core::slice::from_raw_parts_mut(self.frames.address(self.next).as_ptr().add(DATA), self.room) })
     }
 
     fn submit(&mut self, bytes: usize) {
         assert!(bytes <= self.room && self.in_flight < self.frames.blocks(), "a frame that there was room for");
-        // SAFETY: in the description of a frame that the kernel does not look at, aligned to 4.
+        // SAFETY: in the description of a frame that the kernel does not access, aligned to 4.
         unsafe { self.frames.address(self.next).as_ptr().add(LENGTH).cast::<u32>().write(bytes as u32) };
-        // Release: the frame's bytes and its length are written before.
+        // Release: the frame's bytes and its length are written before this store.
         self.status(self.next).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
         self.next = self.after(self.next);
         self.in_flight += 1;
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // SAFETY: sends what is in the ring; the call takes no bytes of its own.
+        // SAFETY: sends the frames in the ring; no bytes are passed in the call.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT) };
         let result = if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
         self.reclaim();

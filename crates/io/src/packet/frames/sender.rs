@@ -1,7 +1,7 @@
-//! Sending frames: headers are written here, and a frame leaves from where it was written.
+//! Sends frames: writes their headers, and sends a frame from the memory in which it was written.
 //!
-//! [`Neighbours`]: which card has an address, as far as the kernel has found out. It is not asked for here: the first packets to an address leave
-//! through a socket, and that makes the kernel ask.
+//! [`Neighbours`] knows the card of an address, as far as the kernel has found it out. It does not ask for a card
+//! itself: the first packets to an address leave through a socket, which makes the kernel ask.
 
 use std::fs::File;
 use std::io;
@@ -19,20 +19,20 @@ use super::ring::TransmitRing;
 use super::socket::Card;
 use crate::packet::{Fill, Flow, PacketError, Refusal, SendConfig, SendCounters, Sender, SocketSender};
 
-/// What to send through a card's ring.
+/// Settings for sending through a card's ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameConfig {
-    /// Which packets.
+    /// The packets to send.
     pub flow: Flow,
-    /// The card's address from which they are sent; with the port (0: any free one) for UDP.
+    /// The card's address to send from; with the port (0: any free one) for UDP.
     pub address: SocketAddrV4,
     /// The name of the card.
     pub card: String,
-    /// Frames that can be on their way.
+    /// Maximum number of frames in flight.
     pub frames: usize,
-    /// Past the card's queues of the kernel, which would put packets in order of urgency.
+    /// Whether to bypass the kernel's queues of the card, which would order packets by urgency.
     pub is_direct: bool,
-    /// Whether UDP's checksums are made: they take a look at each byte, and Ethernet has one of its own.
+    /// Whether to compute UDP checksums: they need a pass over all bytes, and Ethernet has its own checksum.
     pub checksums: bool,
 }
 
@@ -48,14 +48,14 @@ pub trait Transmit {
     /// Bytes of the largest frame.
     fn room(&self) -> usize;
 
-    /// The next frame to be filled, the same one until it is submitted; `None` while all are on their way.
+    /// The next frame to fill, the same one until it is submitted; `None` while all are in flight.
     fn frame(&mut self) -> Option<&mut [u8]>;
 
-    /// Has a frame that was received, and in which this slice lies, be the next one to be submitted: from `before` bytes in
-    /// front of the slice on, which can be written as the rest.
+    /// Makes a received frame, which contains this slice, the next one to be submitted. Returns its bytes, starting
+    /// `before` bytes in front of the slice; all of them can be written.
     ///
     /// # Errors
-    /// The slice comes back if its frame is not of this ring, is referred to elsewhere, or has too little in front.
+    /// Returns the slice if its frame is not of this ring, has other references, or has too little room in front.
     fn adopt(&mut self, slice: Slice, before: usize) -> Result<&mut [u8], Slice> {
         let _ = before;
         Err(slice)
@@ -64,37 +64,37 @@ pub trait Transmit {
     /// Sends the first `bytes` bytes of that frame, with the next flush.
     fn submit(&mut self, bytes: usize);
 
-    /// Tells the kernel of what was submitted, and takes back what has left.
+    /// Tells the kernel about submitted frames, and takes back those that have left.
     ///
     /// # Errors
-    /// What the kernel says; what is submitted stays so.
+    /// An error of the kernel; submitted frames stay submitted.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Frames that are submitted or on their way.
+    /// Number of frames that are submitted or in flight.
     fn in_flight(&self) -> usize;
 
-    /// Frames that the kernel did not send.
+    /// Number of frames that the kernel did not send.
     fn refused(&self) -> u64;
 }
 
-/// Sends a flow through a card's ring. To an address whose card the kernel does not know packets go through a socket, which
-/// makes the kernel find out.
+/// Sends a flow through a card's ring. Packets to an address whose card the kernel does not know go through a socket,
+/// which makes the kernel find it out.
 pub struct FrameSender<T> {
     ring: T,
     socket: SocketSender,
     card: Card,
     config: FrameConfig,
     neighbours: Neighbours,
-    /// Of every frame.
+    /// Common headers of all frames.
     headers: Headers,
     /// Counts packets, for reassembly at the receiver.
     identification: u16,
-    /// Submitted since the last flush.
+    /// Number of frames submitted since the last flush.
     submitted: usize,
     counters: SendCounters,
 }
 
-/// Where the headers of IPv4 and of UDP begin.
+/// Offsets of the headers of IPv4 and of UDP.
 const IP: usize = Ethernet2Header::LEN;
 const UDP: usize = IP + Ipv4Header::MIN_LEN;
 
@@ -106,7 +106,7 @@ struct Headers {
 }
 
 impl Headers {
-    /// What all frames of a flow from an address have in common.
+    /// Headers common to all frames of a flow from an address.
     fn new(flow: Flow, from: SocketAddrV4, card: &Card) -> Self {
         let ethernet = Ethernet2Header { source: card.mac, destination: [0; 6], ether_type: ether_type::IPV4 };
         let ip = Ipv4Header {
@@ -124,7 +124,7 @@ impl Headers {
         Self { bytes, length: if flow == Flow::Udp { bytes.len() } else { UDP } }
     }
 
-    /// Those of the next packet, to an address that this card has.
+    /// Headers of the next packet, to an address of this card.
     fn to(mut self, to: SocketAddrV4, card: [u8; 6], identification: u16) -> Self {
         self.bytes[..6].copy_from_slice(&card);
         self.put(IP + 4, identification);
@@ -137,7 +137,7 @@ impl Headers {
         self.bytes[at..at + 2].copy_from_slice(&number.to_be_bytes());
     }
 
-    /// Writes the headers in front of a payload that lies in its frame; returns the frame's length.
+    /// Writes the headers in front of a payload in its frame; returns the frame's length.
     fn write(mut self, frame: &mut [u8], payload_bytes: usize, has_checksum: bool) -> Option<usize> {
         let end = self.length + payload_bytes;
         let (headers, payload) = frame.get_mut(..end)?.split_at_mut(self.length);
@@ -148,7 +148,7 @@ impl Headers {
             let length = (end - UDP) as u16;
             self.put(UDP + 4, length);
             if has_checksum {
-                // The addresses, and what else of IP belongs to it, stand before the header of UDP.
+                // The addresses, and the other covered fields of IP, are in front of the header of UDP.
                 let (covered, rest) = (&self.bytes[IP + 12..], [0, ip_number::UDP.0]);
                 let sum = checksum(&[covered, &rest, &length.to_be_bytes(), payload]);
                 // The value 0 means that a packet has no checksum.
@@ -157,7 +157,7 @@ impl Headers {
             }
         }
         headers.copy_from_slice(&self.bytes[..self.length]);
-        // A cable carries no shorter frames, and what follows here is what an earlier packet left.
+        // A cable carries no shorter frames, and the bytes behind are those of an earlier packet.
         if end < LEAST_FRAME_BYTES {
             frame.get_mut(end..LEAST_FRAME_BYTES)?.fill(0);
         }
@@ -166,10 +166,10 @@ impl Headers {
 }
 
 impl FrameSender<TransmitRing> {
-    /// Makes a ring at a card that packet sockets map. `staging` is for what leaves through a socket.
+    /// Makes a ring at a card, mapped by a packet socket. `staging` is for packets that leave through a socket.
     ///
     /// # Errors
-    /// Impossible settings, no such card, an address that is taken, or without the right to have packet sockets.
+    /// Impossible settings, no such card, an address in use, or no right to use packet sockets.
     pub fn new(config: FrameConfig, staging: Staging) -> Result<Self, PacketError> {
         if config.address.ip().is_unspecified() {
             return Err(PacketError::Config { what: "a ring needs the card's own address, not 0.0.0.0" });
@@ -184,14 +184,15 @@ impl FrameSender<TransmitRing> {
 }
 
 impl<T: Transmit> FrameSender<T> {
-    /// A sender over a ring of a card.
+    /// Makes a sender over a ring of a card.
     pub(super) fn over(ring: T, card: Card, config: FrameConfig, socket: SocketSender) -> Self {
         let (neighbours, counters) = (Neighbours::new(&config.card), SendCounters::default());
         let headers = Headers::new(config.flow, config.address, &card);
         Self { ring, socket, card, config, neighbours, headers, identification: 0, submitted: 0, counters }
     }
 
-    /// Whether packets to this address go straight through the card, for the kernel knows where it is. No packet is sent for it.
+    /// Whether packets to this address go directly through the card, because the kernel knows its card. Sends no packet
+    /// to find out.
     pub fn is_near(&mut self, address: Ipv4Addr, now: Instant) -> bool {
         let is_known = |sender: &mut Self| sender.neighbours.card_of(address).is_some();
         if !is_known(self) {
@@ -205,7 +206,7 @@ impl<T: Transmit> FrameSender<T> {
         self.headers.to(to, card, self.identification)
     }
 
-    /// Sends a packet from the frame that it came in, if that can be.
+    /// Sends a packet from the frame in which it was received, if possible.
     fn forward(&mut self, to: SocketAddrV4, card: [u8; 6], payload: &mut Vec<Slice>) -> Result<bool, Refusal> {
         if payload.len() != 1 || payload[0].len() > self.largest() {
             return Ok(false);
@@ -293,7 +294,7 @@ impl<T: Transmit> Sender for FrameSender<T> {
     }
 
     fn largest(&self) -> usize {
-        // What leaves here is not cut into fragments.
+        // Packets sent here are not cut into fragments.
         (self.card.mtu + IP).min(self.ring.room()).saturating_sub(self.headers.length)
     }
 
@@ -315,20 +316,20 @@ impl<T: Transmit> Sender for FrameSender<T> {
     }
 }
 
-/// How soon to read the kernel's table again: while a neighbour's card is unknown, and later, to see whether one has
-/// changed.
+/// Interval at which the kernel's table is read again: while a neighbour's card is unknown, and, for the longer one, to
+/// see whether a card has changed.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_secs(1);
 
-/// The most addresses that are kept.
+/// Maximum number of addresses that are kept.
 const MOST: usize = 1024;
 
-/// The addresses that packets are sent to.
+/// The addresses to which packets are sent.
 struct Neighbours {
-    /// The kernel's table of the namespace and card in which this was made.
+    /// The kernel's table of the network namespace and card in which this was made.
     table: Option<File>,
     card: String,
-    /// By address; without a card as long as that is not known.
+    /// Addresses with their cards; `None` as long as the card is not known.
     known: Vec<(Ipv4Addr, Option<[u8; 6]>)>,
     due: Instant,
 }
@@ -339,7 +340,7 @@ impl Neighbours {
         Self { table, card: card.to_owned(), known: Vec::with_capacity(MOST), due: Instant::ZERO }
     }
 
-    /// The card that has an address, if that is known; what is not will be looked for.
+    /// Returns the card of an address, if known. An unknown one is looked up later.
     #[inline]
     fn card_of(&mut self, address: Ipv4Addr) -> Option<[u8; 6]> {
         match self.known.binary_search_by_key(&address, |known| known.0) {
@@ -354,7 +355,7 @@ impl Neighbours {
         }
     }
 
-    /// Looks at the kernel's table if it is time to.
+    /// Reads the kernel's table if the interval has passed.
     fn refresh(&mut self, now: Instant) {
         if self.known.is_empty() || now < self.due {
             return;
@@ -373,7 +374,8 @@ impl Neighbours {
     }
 }
 
-/// Goes through a file's lines, without an allocation. Lines of more than a kilobyte are not such as are looked for.
+/// Visits a file's lines, without an allocation. Lines of more than a kilobyte are skipped, as none of the wanted ones
+/// is that long.
 fn each_line(file: &File, mut use_it: impl FnMut(&str)) {
     let (mut buffer, mut offset) = ([0; 1024], 0);
     while let Ok(length) = file.read_at(&mut buffer, offset) {
@@ -383,7 +385,7 @@ fn each_line(file: &File, mut use_it: impl FnMut(&str)) {
     }
 }
 
-/// A line of `/proc/net/arp`: address, type, flags, card, mask, device. Flag 2 says that the card has answered.
+/// Parses a line of `/proc/net/arp`: address, type, flags, card, mask, device. Flag 2 means that the card has answered.
 fn entry(line: &str, card: &str) -> Option<(Ipv4Addr, [u8; 6])> {
     let mut words = line.split_ascii_whitespace();
     let address = words.next()?.parse().ok()?;

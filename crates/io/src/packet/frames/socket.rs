@@ -1,7 +1,7 @@
-//! Network cards as the kernel has them, sockets that see their frames, what these let through, and sockets that stay mute.
+//! Network cards as known to the kernel, sockets that receive their frames, their filters, and sockets that stay mute.
 //!
-//! Programs that the kernel runs for each packet of a card are loaded with the system call itself (bpf(2)): two structures. A
-//! crate for it would bring thirty others.
+//! Programs that the kernel runs for each packet of a card are loaded directly with the system call (bpf(2)), which
+//! takes two structures. A crate for it would add thirty others.
 #![allow(unsafe_code)]
 
 use core::mem::zeroed;
@@ -13,11 +13,11 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use crate::packet::Flow;
 
-/// What a packet socket is shown, before its filter.
+/// The packets that a packet socket gets, before its filter.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Seen {
     Nothing,
-    /// IPv4, beside the kernel's own protocols.
+    /// IPv4, in parallel with the kernel's own protocols.
     Ipv4,
     /// All frames, before the kernel's own protocols see them.
     Everything,
@@ -26,21 +26,21 @@ pub(super) enum Seen {
 /// IPv4, as packet sockets name it.
 const ETHERTYPE_IPV4: u16 = 0x0800;
 
-/// A packet socket that gets nothing until it is bound: for whole frames (`RAW`), or for what is behind their own header
-/// (`DGRAM`).
+/// Makes a packet socket that gets nothing until it is bound: for whole frames (`RAW`), or for their contents without
+/// the frame header (`DGRAM`).
 pub(super) fn packet_socket(kind: SocketType) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(net::socket_with(AddressFamily::PACKET, kind, flags, None)?)
 }
 
-/// Binds it to a card, to receive there.
+/// Binds the socket to a card, to receive there.
 pub(super) fn bind(socket: &OwnedFd, card: &Card, what: Seen) -> io::Result<()> {
     let kind = match what {
         Seen::Nothing => 0,
         Seen::Ipv4 => ETHERTYPE_IPV4,
         Seen::Everything => libc::ETH_P_ALL as u16,
     };
-    // SAFETY: numbers, for which zeros are good.
+    // SAFETY: numbers, for which zeros are valid.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = kind.to_be();
@@ -60,7 +60,7 @@ pub(super) fn set<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value: &T) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// One step of a filter: an operation, where to go on if it is true or not, and a number.
+/// One step of a filter: an operation, the jump distances if it is true or false, and a number.
 type Step = (u32, u8, u8, u32);
 
 const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -72,13 +72,13 @@ const EQUALS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const HAS_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// Offsets of what the kernel knows about a frame: its kind of destination, its protocol, and its VLAN.
+/// Offsets of the kernel's own data about a frame: its kind of destination, its protocol, and its VLAN.
 const KIND: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 const CARRIES: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
 const VLAN: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
 
-/// Where things stand in a packet, which begins with its IP header where the socket does not want frames; the port, where
-/// UDP's header does.
+/// Offsets in a packet, which begins with its IP header if the socket does not want frames; those of the port are
+/// relative to UDP's header.
 const FRAGMENTATION: u32 = 6;
 const PROTOCOL: u32 = 9;
 const DESTINATION: u32 = 16;
@@ -90,7 +90,7 @@ const NOTHING: [Step; 1] = [(RETURN, 0, 0, 0)];
 /// A jump to the step behind the last one of a list.
 const BEHIND: u8 = u8::MAX;
 
-/// Goes on at the end for packets to this address, and behind it for others.
+/// Continues at the end for packets to this address, and behind it for others.
 fn to(flow: Flow, address: SocketAddrV4) -> Vec<Step> {
     let mut steps: Vec<Step> = vec![
         (LOAD_BYTE, 0, 0, PROTOCOL),
@@ -108,7 +108,7 @@ fn to(flow: Flow, address: SocketAddrV4) -> Vec<Step> {
     steps
 }
 
-/// The steps, and what is returned at their end; a jump behind them leads to the steps that follow.
+/// Appends a return of `value` to the steps; a jump behind them leads to the steps that follow.
 fn returning(mut steps: Vec<Step>, value: u32) -> Vec<Step> {
     steps.push((RETURN, 0, 0, value));
     let end = steps.len();
@@ -122,7 +122,7 @@ fn returning(mut steps: Vec<Step>, value: u32) -> Vec<Step> {
     steps
 }
 
-/// Lets whole packets of a flow through that were sent to this host and not to a VLAN, to a socket that does not want frames.
+/// Passes whole packets of a flow that were sent to this host and not to a VLAN, to a socket that does not want frames.
 pub(super) fn filter(socket: &OwnedFd, flow: Flow, address: SocketAddrV4) -> io::Result<()> {
     let mut steps: Vec<Step> = vec![
         (LOAD_WORD, 0, 0, KIND),
@@ -140,7 +140,8 @@ pub(super) fn filter(socket: &OwnedFd, flow: Flow, address: SocketAddrV4) -> io:
     attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &steps)
 }
 
-/// Gives a packet to that socket of a group whose place is that of the packet's address here; others go to the first one.
+/// Gives a packet to the socket of a group with the same index as the packet's address here; others go to the first
+/// socket.
 pub(super) fn steer(socket: &OwnedFd, addresses: &[(Flow, SocketAddrV4)]) -> io::Result<()> {
     let each = (0..).zip(addresses).flat_map(|(place, &(flow, address))| returning(to(flow, address), place));
     let steps: Vec<Step> = each.chain([(RETURN, 0, 0, 0)]).collect();
@@ -155,7 +156,7 @@ fn attach(socket: &OwnedFd, level: i32, name: i32, steps: &[Step]) -> io::Result
     set(socket, level, name, &program)
 }
 
-/// Lets nothing through to a bound socket. To the kernel it is a listener, so that the kernel does not answer that the
+/// Blocks all packets to a bound socket. To the kernel it is a listener, so that the kernel does not answer that the
 /// port or the protocol is unreachable, and a port stays reserved.
 pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &NOTHING)
@@ -175,12 +176,12 @@ pub struct Card {
 }
 
 impl Card {
-    /// Asks for the card with this name through any socket of its namespace.
+    /// Looks up the card with this name through any socket of its network namespace.
     ///
     /// # Errors
     /// The kernel's error, mostly that the card does not exist.
     pub fn find(name: &str, socket: impl AsFd) -> io::Result<Self> {
-        // SAFETY: names, numbers and a pointer that is not used, for which zeros are good.
+        // SAFETY: names, numbers and a pointer that is not used, for which zeros are valid.
         let mut request: libc::ifreq = unsafe { zeroed() };
         if name.is_empty() || name.len() >= request.ifr_name.len() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -247,7 +248,7 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// What a program is for, by the kernel's numbers (`linux/bpf.h`).
+/// Kind of a program, by the kernel's numbers (`linux/bpf.h`).
 #[derive(Copy, Clone)]
 pub(super) struct ProgramKind {
     pub(super) kind: u32,
@@ -269,37 +270,37 @@ pub(super) fn attach_program(
         kind,
         instructions: (instructions.len() / STEP) as u32,
         address: instructions.as_ptr() as u64,
-        // Any will do: no function is called that is for some alone.
+        // Any licence is valid: no function restricted to some licences is called.
         licence: c"Dual MIT/GPL".as_ptr() as u64,
         flags: of_program,
         attachment,
         ..ProgramLoad::default()
     };
     load.name.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
-    // SAFETY: the instructions and the licence outlive the call, which reads them alone.
+    // SAFETY: the instructions and the licence outlive the call, which only reads them.
     let program = unsafe { call(PROGRAM_LOAD, &load) }?;
     let link = LinkCreate { program: program.as_raw_fd() as u32, card: card.index, attachment, flags };
-    // SAFETY: numbers alone.
+    // SAFETY: passes only numbers.
     unsafe { call(LINK_CREATE, &link) }
 }
 
-/// Asks the kernel, which reads a structure, for a descriptor.
+/// Makes a bpf(2) call that reads a structure and returns a descriptor.
 ///
 /// # Safety
-/// What the structure points to must be there.
+/// The pointers in the structure must be valid.
 pub(super) unsafe fn call<T>(command: libc::c_int, what: &T) -> io::Result<OwnedFd> {
-    // SAFETY: says the caller.
+    // SAFETY: the caller's promise.
     let descriptor = unsafe { ask(command, what) }?;
-    // SAFETY: new, and nothing else owns it.
+    // SAFETY: new, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Asks the kernel, which reads a structure, for a number.
+/// Makes a bpf(2) call that reads a structure and returns a number.
 ///
 /// # Safety
-/// What the structure points to must be there.
+/// The pointers in the structure must be valid.
 pub(super) unsafe fn ask<T>(command: libc::c_int, what: &T) -> io::Result<libc::c_int> {
-    // SAFETY: a structure of this length; fields that the kernel knows behind it are zeros to it.
+    // SAFETY: a structure of this length; the kernel takes further fields behind it as zeros.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, core::ptr::from_ref(what), size_of::<T>()) };
     if result >= 0 { Ok(result as libc::c_int) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,13 +1,15 @@
-//! Packets over the kernel's sockets: UDP, and IP with a protocol number of one's own.
+//! Packets over the kernel's sockets: UDP, and IP with a user-chosen protocol number.
 //!
 //! ```text
 //!  card -> driver -> IP (puts fragments together) -> UDP or raw IP -> the socket's queue -> copy -> PacketMemory
 //! ```
-//! The kernel makes a buffer for each packet and frees it when the packet was copied out: the price that paper 2 is about.
+//! The kernel makes a buffer for each packet and frees it after the packet was copied out: the cost that paper 2 is
+//! about.
 //!
-//! What receiving and sending share is here: sockets, which have every option set before the first packet can come; addresses
-//! as the kernel has them; the headers that `recvmmsg` and `sendmmsg` take, made once and used for every batch; and a socket's
-//! membership of a multicast group. The kernel drops it silently with the network card; it is joined again when the card is back.
+//! This file has the parts shared by receiving and sending: sockets, which have every option set before the first
+//! packet can arrive; addresses in the kernel's form; the headers for `recvmmsg` and `sendmmsg`, made once and used for
+//! every batch; and a socket's membership of a multicast group. The kernel silently drops the membership with the
+//! network card; the group is joined again when the card is back.
 #![allow(unsafe_code)]
 
 mod receive;
@@ -30,7 +32,7 @@ use super::{Flow, PacketError};
 pub use self::receive::SocketReceiver;
 pub use self::send::SocketSender;
 
-/// A socket of a flow at an address, and that address with its port filled in.
+/// Makes a socket of a flow at an address; also returns that address with its port filled in.
 fn bound(flow: Flow, address: SocketAddr, is_shared: bool) -> Result<(OwnedFd, SocketAddr), PacketError> {
     let refused = |what: &'static str| move |errno: Errno| PacketError::of(what, address, errno.into());
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -68,7 +70,7 @@ fn bound(flow: Flow, address: SocketAddr, is_shared: bool) -> Result<(OwnedFd, S
     Ok((socket, bound))
 }
 
-/// The same for what is IPv4 alone.
+/// Like [`bound`], for IPv4 only.
 pub(in crate::packet) fn bound_v4(
     flow: Flow,
     address: SocketAddrV4,
@@ -78,8 +80,8 @@ pub(in crate::packet) fn bound_v4(
     Ok((socket, SocketAddrV4::new(*address.ip(), bound.port())))
 }
 
-/// Lets a socket that is bound to the address of a multicast group hear it: at the interface that has this address, or where
-/// the kernel's routes lead to. A group of IPv6 is joined at the interface of this number, 0: where routes lead to.
+/// Lets a socket that is bound to the address of a multicast group receive it: at the interface with this address, or
+/// at that of the kernel's routes. An IPv6 group is joined at the interface with this index; 0 follows the routes.
 pub(super) fn join(socket: &OwnedFd, group: IpAddr, interface: Option<IpAddr>, index: u32) -> io::Result<()> {
     let joined = match (group, interface) {
         (IpAddr::V6(group), _) => sockopt::set_ipv6_add_membership(socket, &group, index),
@@ -89,12 +91,12 @@ pub(super) fn join(socket: &OwnedFd, group: IpAddr, interface: Option<IpAddr>, i
     Ok(joined?)
 }
 
-/// Lets as many bytes wait in the kernel before it drops packets: beyond the system's limit where the process may.
+/// Sets how many bytes may wait in the kernel before it drops packets; exceeds the system's limit if the process may.
 fn set_receive_buffer(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
     set_buffer(socket, bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
 }
 
-/// The same for packets that are on their way out.
+/// Sets the same for outgoing packets.
 fn set_send_buffer(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
     set_buffer(socket, bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
 }
@@ -103,7 +105,7 @@ fn set_buffer(socket: &OwnedFd, bytes: usize, by_force: i32, as_allowed: i32) ->
     if bytes == 0 {
         return Ok(());
     }
-    // The kernel doubles the number, for what it needs itself.
+    // The kernel doubles the number, to include its own data.
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
     set_option(socket, libc::SOL_SOCKET, by_force, bytes)
         .or_else(|_| set_option(socket, libc::SOL_SOCKET, as_allowed, bytes))
@@ -124,19 +126,20 @@ fn set_option(socket: &OwnedFd, level: i32, name: i32, value: i32) -> io::Result
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How the kernel counts a socket's memory (`linux/sock_diag.h`).
+/// The kernel's accounting of a socket's memory (`linux/sock_diag.h`).
 #[derive(Copy, Clone)]
 struct SocketMemory {
-    /// Bytes of packets that wait, with all that the kernel needs for them.
+    /// Bytes of waiting packets, including the kernel's overhead.
     pub(super) waiting: u32,
-    /// So many are allowed to.
+    /// The limit of `waiting`.
     allowed: u32,
-    /// Packets that the kernel dropped at this socket since it was opened, modulo 2^32: its queue was full, or UDP's checksum
-    /// was wrong. The number that `SO_RXQ_OVFL` puts beside each packet, without its price for each packet.
+    /// Number of packets that the kernel dropped at this socket since it was opened, modulo 2^32: its queue was full,
+    /// or UDP's checksum was wrong. The same number that `SO_RXQ_OVFL` adds to each packet, without the cost for each
+    /// packet.
     drops: u32,
 }
 
-/// Asks the kernel for a socket's numbers. Where it fails they are 0.
+/// Reads a socket's numbers from the kernel. If that fails they are 0.
 fn socket_memory(socket: &OwnedFd) -> SocketMemory {
     let mut numbers = [0_u32; 9];
     let mut length = size_of_val(&numbers) as libc::socklen_t;
@@ -154,8 +157,8 @@ fn socket_memory(socket: &OwnedFd) -> SocketMemory {
     SocketMemory { waiting, allowed, drops }
 }
 
-/// Room for an address of either version of IP. Family and port lie at the same place in both; an IPv4 address lies where the
-/// flow label of IPv6 is.
+/// Room for an address of either version of IP. Family and port have the same offset in both; an IPv4 address lies at
+/// the flow label of IPv6.
 type Room = libc::sockaddr_in6;
 
 /// The kernel's form of an address.
@@ -168,7 +171,8 @@ const fn to_kernel(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// The address in a kernel structure. An IPv4 address becomes one, also if it came through a socket of IPv6.
+/// The address in a kernel structure. An IPv4 address is returned as one, even if it was received through an IPv6
+/// socket.
 fn from_kernel(room: &Room) -> SocketAddr {
     let port = u16::from_be(room.sin6_port);
     if i32::from(room.sin6_family) != libc::AF_INET6 {
@@ -190,7 +194,8 @@ fn interface_with(address: IpAddr) -> Option<String> {
     }
     let (mut next, mut found) = (first, None);
     // SAFETY: the list ends with a null pointer, and each of its names with a zero; an address of the family INET is a
-    // `sockaddr_in` and one of INET6 a `sockaddr_in6`, which are read wherever they lie. Nothing of it is used after it was freed.
+    // `sockaddr_in` and one of INET6 a `sockaddr_in6`, which are read wherever they lie. Nothing of it is used after it
+    // was freed.
     unsafe {
         while let Some(entry) = next.as_ref() {
             next = entry.ifa_next;
@@ -235,7 +240,7 @@ const NO_ADDRESS: Room = Room {
     sin6_scope_id: 0,
 };
 
-/// Room for one control message that holds a number.
+/// Room for one control message that contains a number.
 #[repr(C, align(8))]
 #[derive(Copy, Clone)]
 struct Control([u8; 32]);
@@ -250,7 +255,7 @@ const _: () = {
 impl Control {
     const EMPTY: Self = Self([0; 32]);
 
-    /// A message that says how long the pieces of a coupled packet are; returns its length.
+    /// Makes a message with the length of the pieces of a coupled packet; returns its length.
     fn set_segment(&mut self, bytes: u16) -> usize {
         let header = libc::cmsghdr {
             // SAFETY: arithmetic.
@@ -266,7 +271,8 @@ impl Control {
         SEGMENT_SPACE
     }
 
-    /// How long the pieces of a packet are that the kernel has coupled, if the first message of `length` bytes says so.
+    /// The length of the pieces of a packet that the kernel has coupled, if the first message of `length` bytes states
+    /// it.
     pub(super) fn segment(&self, length: usize) -> Option<usize> {
         if length < size_of::<libc::cmsghdr>() + size_of::<i32>() {
             return None;
@@ -287,9 +293,9 @@ impl Control {
     const BYTES: usize = 32;
 }
 
-/// A header without anything.
+/// An empty header.
 fn empty_header() -> libc::msghdr {
-    // SAFETY: null pointers and numbers, for which zeros are good.
+    // SAFETY: null pointers and numbers, for which zeros are valid.
     unsafe { zeroed() }
 }
 
@@ -300,7 +306,7 @@ pub(super) struct Batch {
     pub(super) pieces: Box<[libc::iovec]>,
 }
 
-// SAFETY: the pointers lead to what the batch owns, or are set anew before each call.
+// SAFETY: the pointers lead to memory that the batch owns, or are set again before each call.
 unsafe impl Send for Batch {}
 
 impl Batch {
@@ -327,32 +333,32 @@ impl Batch {
     }
 }
 
-/// How a membership has changed since the last look.
+/// A change of a membership since the last check.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum MembershipChange {
-    /// The card is gone, and the group with it: nothing comes.
+    /// The card is gone, and the group with it: no packets arrive.
     Lost,
     /// The group is joined again.
     JoinedAgain,
 }
 
-/// Watches over the membership of a receiver's socket, for as long as that lives.
+/// Watches over the membership of a receiver's socket, as long as the socket exists.
 #[derive(Debug)]
 pub struct Membership {
     socket: Weak<OwnedFd>,
     group: SocketAddr,
-    /// The address of the interface; none: where the kernel's routes lead to.
+    /// The address of the interface; `None` follows the kernel's routes.
     interface: Option<IpAddr>,
-    /// The name of the interface that the group's own address names.
+    /// The name of the interface given in the group's own address.
     name: Option<CString>,
-    /// The number of the interface at which the group is joined. A card that comes back has another one.
+    /// The index of the interface at which the group is joined. A card that comes back has another index.
     index: u32,
     is_lost: bool,
     losses: Arc<AtomicU64>,
 }
 
 impl Membership {
-    /// Joins the group. `losses` counts how often it was lost.
+    /// Joins the group. `losses` counts how often the membership was lost.
     pub(super) fn join(
         socket: &Arc<OwnedFd>,
         group: SocketAddr,
@@ -365,7 +371,8 @@ impl Membership {
         Ok(Self { socket: Arc::downgrade(socket), group, interface, name, index, is_lost: false, losses })
     }
 
-    /// Looks whether the card is there, and joins again where it is another one. Asks the system: for a thread that may wait.
+    /// Checks whether the card is present, and joins again if it is a new one. Asks the system: for a thread that may
+    /// wait.
     pub fn look(&mut self) -> Option<MembershipChange> {
         let socket = self.socket.upgrade()?;
         if !self.is_lost {
@@ -377,14 +384,14 @@ impl Membership {
             return Some(MembershipChange::Lost);
         }
         self.rebind(&socket)?;
-        // Without an interface of this address, or without a route, it fails.
+        // Fails without an interface of this address, or without a route.
         join_at(&socket, self.group, self.interface).ok()?;
         (self.index, self.is_lost) = (interface_of(self.group, self.interface), false);
         Some(MembershipChange::JoinedAgain)
     }
 
-    /// Binds a socket with a link-local group to the card again, which has another number now. `None` if the card is
-    /// not there, or this process may not.
+    /// Binds a socket with a link-local group again to the card, which has another index now. `None` if the card is not
+    /// present, or this process may not.
     fn rebind(&mut self, socket: &OwnedFd) -> Option<()> {
         if let (SocketAddr::V6(group), Some(name)) = (&mut self.group, &self.name) {
             let index = self.interface.map_or_else(|| index_of(name), index_with);
@@ -405,12 +412,12 @@ fn join_at(socket: &OwnedFd, group: SocketAddr, interface: Option<IpAddr>) -> st
     join(socket, group.ip(), interface, interface.map_or_else(|| scope_of(group), index_with))
 }
 
-/// The number of the interface that the address itself names; 0 for none.
+/// The index of the interface given in the address itself; 0 for none.
 const fn scope_of(group: SocketAddr) -> u32 {
     if let SocketAddr::V6(group) = group { group.scope_id() } else { 0 }
 }
 
-/// The number of the interface at which the group is joined; 0 where that is not known.
+/// The index of the interface at which the group is joined; 0 if unknown.
 fn interface_of(group: SocketAddr, interface: Option<IpAddr>) -> u32 {
     if let Some(interface) = interface {
         return index_with(interface);
@@ -438,7 +445,7 @@ fn joined_at(list: &str, group: Ipv4Addr) -> u32 {
     found
 }
 
-/// The same for the list of IPv6, each of whose lines has the interface's number, its name and the group.
+/// Like [`joined_at`], for the list of IPv6, each of whose lines has the interface's index, its name and the group.
 fn joined_at_v6(list: &str, group: Ipv6Addr) -> u32 {
     let wanted = format!("{:032x}", u128::from(group));
     let mut lines = list.lines().rev().map(|line| line.split_whitespace());
@@ -453,10 +460,10 @@ fn exists(index: u32) -> bool {
     name_of(index).is_some()
 }
 
-/// The name of the interface with this number.
+/// The name of the interface with this index.
 fn name_of(index: u32) -> Option<CString> {
     let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: writes a name and its zero, for which there is room, and says where it is.
+    // SAFETY: writes a name and its zero, for which there is room, and returns its address.
     let name = unsafe { libc::if_indextoname(index, name.as_mut_ptr()).as_ref().map(|name| CStr::from_ptr(name)) };
     name.map(CStr::to_owned)
 }
@@ -521,7 +528,7 @@ mod tests {
         assert_eq!(membership.look(), None);
         let here = std::mem::replace(&mut membership.index, u32::MAX);
         assert_eq!(membership.look(), Some(MembershipChange::Lost));
-        // The kernel has forgotten it with the card; here it has not.
+        // The kernel has dropped the membership with the card; here it has not.
         rustix::net::sockopt::set_ip_drop_membership(&socket, &group, &Ipv4Addr::LOCALHOST).expect("it was joined");
         assert_eq!(membership.look(), Some(MembershipChange::JoinedAgain));
         assert_eq!((membership.look(), membership.index, losses.load(Ordering::Relaxed)), (None, here, 1));

@@ -22,9 +22,9 @@ use crate::packet::{
     ReceiveMechanism, Receiver, SendConfig,
 };
 
-/// The longest header that IP puts in front of a raw packet.
+/// Bytes of the longest header that IP puts in front of a raw packet.
 const MOST_IP_HEADER: usize = 60;
-/// The longest train of coupled UDP packets.
+/// Bytes of the longest train of coupled UDP packets.
 const MOST_TRAIN: usize = 65_535;
 
 /// Receives a flow from a socket.
@@ -36,13 +36,13 @@ pub struct SocketReceiver {
     address: SocketAddr,
     config: ReceiveConfig,
     memory: PacketMemory,
-    /// Bytes of room that a packet is received into.
+    /// Bytes of room for one packet.
     room: usize,
     batch: Batch,
-    /// Packets that came coupled, while they are cut apart.
+    /// Coupled packets, while they are cut apart.
     train: ByteQueue,
     counters: ReceiveCounters,
-    /// The kernel's number of drops as it was read last.
+    /// The kernel's number of drops at the last reading.
     drops: u32,
     around: Around,
 }
@@ -51,7 +51,7 @@ impl SocketReceiver {
     /// Opens a socket and binds it.
     ///
     /// # Errors
-    /// Impossible settings, an address that is taken or not this machine's, or a raw socket without the right to have one.
+    /// Impossible settings, an address that is in use or not this machine's, or no right to open a raw socket.
     pub fn new(config: ReceiveConfig, memory: impl Into<PacketMemory>) -> Result<Self, PacketError> {
         let memory = memory.into();
         let room = room(&config, &memory)?;
@@ -85,8 +85,8 @@ impl SocketReceiver {
         })
     }
 
-    /// A sender over the same socket: what is sent comes from where this receiver receives, so that it can be answered.
-    /// Of its configuration, flow and address are the receiver's.
+    /// Makes a sender over the same socket: it sends from the receiver's address, so that its packets can be answered.
+    /// The flow and the address in its configuration are replaced by the receiver's.
     ///
     /// # Errors
     /// As [`SocketSender::new`].
@@ -98,12 +98,12 @@ impl SocketReceiver {
         SocketSender::over(Arc::clone(&self.socket), address, config, staging)
     }
 
-    /// What watches over the membership of its multicast group, where it has joined one; once.
+    /// Takes the watch over the membership of its multicast group, if it has joined one; once.
     pub fn take_membership(&mut self) -> Option<Membership> {
         self.membership.take()
     }
 
-    /// One packet into the memory. False if there is nothing to receive, or no room.
+    /// Receives one packet into the memory. False if there is nothing to receive, or no room.
     fn receive_one(&mut self, packets: &mut Vec<Packet>) -> bool {
         let Some((start, _)) = self.memory.room(self.room) else {
             self.counters.dry += 1;
@@ -111,8 +111,8 @@ impl SocketReceiver {
         };
         let mut from = NO_ADDRESS;
         let mut address_bytes = size_of_val(&from) as libc::socklen_t;
-        // A header as for batches would be two copies more, which the kernel checks.
-        // SAFETY: writes to the room, which is ours until it was taken, and to an address of this size.
+        // A header as for batches would mean two more copies, which the kernel checks.
+        // SAFETY: writes to the room, which is ours until it is taken, and to an address of this size.
         let received = unsafe {
             let address = (&raw mut from).cast();
             let socket = self.socket.as_raw_fd();
@@ -120,12 +120,12 @@ impl SocketReceiver {
         };
         self.counters.calls += 1;
         let Ok(bytes) = usize::try_from(received) else { return false };
-        // That a packet was cut shows by its length: the room has a byte more than the largest.
+        // A truncated packet is detected by its length: the room has a byte more than the largest packet.
         self.take(bytes, 0, 0, &from, packets);
         true
     }
 
-    /// One packet, or a train of them, into the memory. False if there is nothing to receive, or no room.
+    /// Receives one packet, or a train of them, into the memory. False if there is nothing to receive, or no room.
     fn receive_train(&mut self, packets: &mut Vec<Packet>) -> bool {
         let Some((start, _)) = self.memory.room(self.room) else {
             self.counters.dry += 1;
@@ -135,7 +135,8 @@ impl SocketReceiver {
         let mut control = Control::EMPTY;
         let header = &mut self.batch.headers[0].msg_hdr;
         (header.msg_control, header.msg_controllen) = (control.address(), Control::BYTES);
-        // SAFETY: writes to the room, which is ours until it was taken, to the batch's address, and to the control message.
+        // SAFETY: writes to the room, which is ours until it is taken, to the batch's address, and to the control
+        // message.
         let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), header, libc::MSG_DONTWAIT) };
         self.counters.calls += 1;
         let (flags, control_bytes) = (header.msg_flags, header.msg_controllen);
@@ -152,9 +153,9 @@ impl SocketReceiver {
         true
     }
 
-    /// Hands on the packets of a train.
+    /// Delivers the packets of a train.
     fn take_train(&mut self, bytes: usize, segment: usize, from: SocketAddr, packets: &mut Vec<Packet>) {
-        // SAFETY: the kernel has just written so many.
+        // SAFETY: the kernel has just written that many bytes.
         unsafe { self.memory.take(bytes, 0) }.into_iter().for_each(|slice| self.train.push(slice));
         while !self.train.is_empty() {
             let payload = self.train.take(segment.min(self.train.len()));
@@ -162,7 +163,7 @@ impl SocketReceiver {
         }
     }
 
-    /// A batch of packets by one call. False if there is nothing to receive, or no room.
+    /// Receives a batch of packets by one call. False if there is nothing to receive, or no room.
     fn receive_many(&mut self, most: usize, packets: &mut Vec<Packet>) -> bool {
         let Some((start, bytes)) = self.memory.room(self.room) else {
             self.counters.dry += 1;
@@ -170,11 +171,11 @@ impl SocketReceiver {
         };
         let count = most.min(bytes / self.room).min(self.batch.headers.len());
         for index in 0..count {
-            // Within the room, which has so many times as much.
+            // Within the room, which is that many times as large.
             self.batch.prepare(index, start.wrapping_add(index * self.room), self.room);
         }
         let headers = self.batch.headers.as_mut_ptr();
-        // SAFETY: writes to the room, which is ours until it was taken, and to the batch's addresses and headers.
+        // SAFETY: writes to the room, which is ours until it is taken, and to the batch's addresses and headers.
         let received = unsafe {
             libc::recvmmsg(self.socket.as_raw_fd(), headers, count as u32, libc::MSG_DONTWAIT, core::ptr::null_mut())
         };
@@ -183,7 +184,7 @@ impl SocketReceiver {
         for index in 0..received {
             let libc::mmsghdr { msg_hdr, msg_len } = self.batch.headers[index];
             let from = self.batch.addresses[index];
-            // The room of a packet that is not the last one ends where the next one's begins.
+            // The room of a packet ends where that of the next one begins, except for the last one.
             let distance = if index + 1 < received { self.room } else { 0 };
             self.take(msg_len as usize, msg_hdr.msg_flags, distance, &from, packets);
         }
@@ -192,7 +193,7 @@ impl SocketReceiver {
 
     /// Takes a packet of `bytes` bytes out of the room.
     fn take(&mut self, bytes: usize, flags: i32, distance: usize, from: &Room, packets: &mut Vec<Packet>) {
-        // SAFETY: the kernel has just written so many.
+        // SAFETY: the kernel has just written that many bytes.
         let slice = unsafe { self.memory.take(bytes, distance) };
         let mut payload = slice.map(Payload::from).unwrap_or_default();
         if let Flow::Ip(_) = self.config.flow
@@ -220,7 +221,7 @@ impl SocketReceiver {
     }
 }
 
-/// Where to bind: a group of IPv6 that does not leave its link is one of each interface.
+/// The address to bind to: a link-local IPv6 group needs an interface.
 fn scoped(config: &ReceiveConfig) -> SocketAddr {
     match (config.address, config.interface) {
         (SocketAddr::V6(mut group), Some(interface)) if group.ip().is_multicast() => {
@@ -231,15 +232,15 @@ fn scoped(config: &ReceiveConfig) -> SocketAddr {
     }
 }
 
-/// Takes the header off a raw packet, and says whether it was sent to this address: until a raw socket is bound to its own it
-/// gets the packets of all.
+/// Removes the header of a raw packet, and returns whether the packet was sent to this address: until a raw socket is
+/// bound to its own address it gets the packets of all.
 fn take_header_off(packet: &mut Payload, own: Ipv4Addr) -> bool {
     let Some(header) = packet.read_array::<{ Ipv4Header::MIN_LEN }>(0) else { return false };
     packet.skip(usize::from(header[0] & 0xF) * 4);
     own.is_unspecified() || header[16..] == own.octets()
 }
 
-/// Bytes of room for a packet, behind its IP header if it comes with one.
+/// Bytes of room for a packet, including the IP header if it is received too.
 fn room(config: &ReceiveConfig, memory: &PacketMemory) -> Result<usize, PacketError> {
     let room = match (config.mechanism, config.flow) {
         (ReceiveMechanism::UdpGro, Flow::Udp) => MOST_TRAIN,
@@ -249,7 +250,7 @@ fn room(config: &ReceiveConfig, memory: &PacketMemory) -> Result<usize, PacketEr
         (_, Flow::Udp) => config.largest,
         (_, Flow::Ip(_)) => config.largest + MOST_IP_HEADER,
     };
-    // Rooms of a batch lie side by side, each of them aligned; a byte more shows what is too long.
+    // Rooms of a batch are adjacent and aligned; an extra byte detects packets that are too long.
     let room = (room + 1).next_multiple_of(16);
     if !(1..=MOST_BATCH).contains(&config.batch) {
         return Err(PacketError::Config { what: "a batch has 1 to 1024 packets" });
@@ -302,7 +303,7 @@ impl Receiver for SocketReceiver {
     fn counters(&mut self) -> ReceiveCounters {
         let (drops, around) = (socket_memory(&self.socket).drops, self.around.read());
         let dropped = u64::from(drops.wrapping_sub(self.drops));
-        // A socket's count does not give the reason. UDP counts wrong checksums for all its sockets together.
+        // A socket's count does not give the cause. UDP counts wrong checksums for all its sockets together.
         let wrong = around.get(Cause::BadChecksum).saturating_sub(self.counters.around.get(Cause::BadChecksum));
         let wrong = if self.config.flow == Flow::Udp { wrong.min(dropped) } else { 0 };
         self.counters.lost.add(Cause::BadChecksum, wrong);
@@ -323,9 +324,9 @@ impl Receiver for SocketReceiver {
     }
 }
 
-/// What the kernel counts a packet with such a payload as, at most (`truesize`): a buffer of a power of two, in which headers and
-/// what is shared of it (`skb_shared_info`, 320 bytes) have their place, and a description of 256. A packet that came in
-/// fragments is counted as all of them.
+/// Maximum bytes that the kernel counts for a packet with such a payload (`truesize`): a buffer of a power of two,
+/// which includes headers and the shared information (`skb_shared_info`, 320 bytes), and a description of 256 bytes. A
+/// packet that arrived in fragments is counted as all of them.
 const fn counted_as(payload_bytes: usize) -> u64 {
     ((payload_bytes + 512).next_power_of_two() + 256) as u64
 }

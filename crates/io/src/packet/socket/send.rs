@@ -1,4 +1,4 @@
-//! Sending to a socket: one packet, a queue, or a train at a time.
+//! Sends to a socket: one packet, a queue, or a train at a time.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,15 +13,15 @@ use rustix::io::Errno;
 use super::{Control, bound_v4, empty_header, set_send_buffer, to_kernel};
 use crate::packet::{Fill, Flow, MOST_BATCH, PacketError, Refusal, SendConfig, SendCounters, SendMechanism, Sender};
 
-/// The most pieces that one system call gathers into a packet (`UIO_MAXIOV`).
+/// Maximum number of pieces that one system call gathers into a packet (`UIO_MAXIOV`).
 const MOST_PIECES: usize = 1024;
-/// The most bytes that UDP and IP carry.
+/// Maximum number of bytes that UDP and IP carry.
 const LARGEST_UDP: usize = 65_507;
 const LARGEST_IP: usize = 65_515;
-/// The most packets of a train, in every kernel that has trains (`UDP_MAX_SEGMENTS`).
+/// Maximum number of packets of a train, in every kernel that has trains (`UDP_MAX_SEGMENTS`).
 const MOST_OF_TRAIN: usize = 64;
 
-/// A packet that waits.
+/// A queued packet.
 #[derive(Copy, Clone)]
 struct Queued {
     to: SocketAddrV4,
@@ -35,30 +35,30 @@ pub struct SocketSender {
     address: SocketAddrV4,
     config: SendConfig,
     queue: Vec<Queued>,
-    /// Of all packets that wait, one after the other.
+    /// The pieces of all queued packets, in order.
     pieces: Vec<Slice>,
-    /// For packets that are written here, and for what has too many pieces.
+    /// For packets that are written here, and for packets with too many pieces.
     staging: Staging,
-    /// The arguments of a system call, made anew for each.
+    /// The arguments of a system call, made again for each.
     headers: Vec<libc::mmsghdr>,
     addresses: Vec<libc::sockaddr_in>,
     gathered: Vec<libc::iovec>,
     controls: Vec<Control>,
-    /// How many packets each message has.
+    /// Number of packets of each message.
     trains: Vec<usize>,
-    /// Longer packets are not coupled: the way out has shown that it takes no such train.
+    /// Longer packets are not coupled, because the output path has refused such a train.
     largest_of_train: usize,
     counters: SendCounters,
 }
 
-// SAFETY: the pointers in a system call's arguments are set anew before each, to what this owns.
+// SAFETY: the pointers in a system call's arguments are set again before each call, to memory that this value owns.
 unsafe impl Send for SocketSender {}
 
 impl SocketSender {
     /// Opens a socket and binds it. `staging` is for packets that are written here ([`Sender::send_with`]).
     ///
     /// # Errors
-    /// Impossible settings, an address that is taken or not this machine's, or a raw socket without the right to have one.
+    /// Impossible settings, an address that is in use or not this machine's, or no right to open a raw socket.
     pub fn new(config: SendConfig, staging: Staging) -> Result<Self, PacketError> {
         let (socket, address) = bound_v4(config.flow, config.address, false)?;
         Self::over(Arc::new(socket), address, config, staging)
@@ -96,7 +96,7 @@ impl SocketSender {
         })
     }
 
-    /// How many packets of the queue, from `first` on, pass through the kernel as one.
+    /// Number of packets of the queue, from `first` on, that pass through the kernel as one.
     fn train(&self, first: usize) -> usize {
         let head = self.queue[first];
         if self.config.mechanism != SendMechanism::UdpGso || head.bytes > self.largest_of_train {
@@ -136,7 +136,7 @@ impl SocketSender {
             self.controls.push(Control::EMPTY);
             header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
             header.msg_iovlen = pieces;
-            // Its pieces' place, until nothing grows any more.
+            // Index of its first piece, until nothing grows any more.
             header.msg_iov = core::ptr::without_provenance_mut(first_piece);
             if count > 1
                 && let Some(control) = self.controls.last_mut()
@@ -163,12 +163,12 @@ impl SocketSender {
         }
     }
 
-    /// Gives the kernel the messages from `first` on, and returns how many it took.
+    /// Passes the messages from `first` on to the kernel, and returns how many it took.
     fn transmit(&mut self, first: usize) -> Result<usize, Errno> {
         let (descriptor, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
         let headers = &mut self.headers[first..];
         self.counters.calls += 1;
-        // SAFETY: messages, and what they point at, as `link` has set them; only read, but for their lengths.
+        // SAFETY: the messages and their pointers were set by `link`; they are only read, except for their lengths.
         let sent = unsafe {
             if self.config.mechanism == SendMechanism::SendTo {
                 libc::sendmsg(descriptor, &raw const headers[0].msg_hdr, flags).signum().min(0) + 1
@@ -182,8 +182,8 @@ impl SocketSender {
         Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
     }
 
-    /// Sends what is gathered until the kernel takes no more. Returns how many packets of the queue are done with, and
-    /// whether the rest has to be gathered anew.
+    /// Sends the gathered messages until the kernel takes no more. Returns how many packets of the queue are finished,
+    /// and whether the rest has to be gathered again.
     fn transmit_all(&mut self) -> (usize, bool) {
         let (mut message, mut done) = (0, 0);
         while message < self.headers.len() {
@@ -213,13 +213,13 @@ impl SocketSender {
         (done, false)
     }
 
-    /// Queues what was pushed onto the pieces.
+    /// Queues the packet whose pieces were pushed.
     fn queue(&mut self, to: SocketAddrV4, bytes: usize, pieces: usize) {
         let port = if self.config.flow == Flow::Udp { to.port() } else { 0 };
         self.queue.push(Queued { to: SocketAddrV4::new(*to.ip(), port), bytes, pieces });
     }
 
-    /// Whether a packet of so many pieces has to wait.
+    /// Whether a packet with `pieces` pieces has to wait.
     fn is_full(&self, pieces: usize) -> bool {
         self.queue.len() >= self.config.batch || self.pieces.len() + pieces > self.pieces.capacity()
     }
@@ -265,7 +265,7 @@ impl Sender for SocketSender {
             return Err(Refusal::Full);
         }
         self.staging.room(most.max(1)).ok_or(Refusal::Full)?;
-        // Nothing at all where nothing was written: an empty packet.
+        // No piece if nothing was written: an empty packet.
         let piece = self.staging.write_with(most, fill);
         self.queue(to, piece.as_ref().map_or(0, |piece| piece.len()), piece.is_some().into());
         self.pieces.extend(piece);

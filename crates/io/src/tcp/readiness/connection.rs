@@ -1,4 +1,4 @@
-//! One TCP connection: receives in place, sends what is queued in one gathered call.
+//! One TCP connection: receives in place, sends the queue in one gathered call.
 
 use std::os::fd::OwnedFd;
 
@@ -17,20 +17,20 @@ pub(super) enum State {
     Connecting,
     Requested,
     Open,
-    /// [`Dispatcher::close`](crate::Dispatcher::close) was called: what is queued is sent.
+    /// [`Dispatcher::close`](crate::Dispatcher::close) was called: the queue is sent.
     Flushing,
-    /// Everything is sent and the own direction is shut; the peer's end is awaited.
+    /// Everything is sent and the own direction is shut; waits for the end of the peer's direction.
     Shut,
 }
 
-/// What a connection needs of its dispatcher to be served.
+/// The parts of the dispatcher that serve a connection.
 pub(super) struct Tools<'a> {
     pub(super) config: &'a TcpConfig,
     pub(super) pool: &'a mut Pool,
     pub(super) gathered: &'a mut Gathered,
 }
 
-/// A connection. Readiness comes in edges, so it is remembered here until the kernel says otherwise.
+/// A connection. Readiness is reported in edges, so it is remembered here until the kernel reports otherwise.
 pub(super) struct Connection {
     pub(super) socket: OwnedFd,
     pub(super) state: State,
@@ -39,7 +39,7 @@ pub(super) struct Connection {
     pub(super) reading: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// The peer has ended its direction: a short read is not the last one then.
+    /// Whether the peer has ended its direction: a short read is not the last one then.
     pub(super) hung_up: bool,
     pub(super) ends: Ends,
     /// Whether it is in the dispatcher's list of connections to serve.
@@ -68,22 +68,22 @@ impl Connection {
         self.receives() && self.readable && self.block.is_dry()
     }
 
-    /// Whether what comes is delivered.
+    /// Whether received bytes are delivered.
     const fn receives(&self) -> bool {
         matches!(self.state, State::Open) && self.reading && self.ends.may_receive()
     }
 
-    /// Whether it is still connecting or closing, which may not take for ever.
+    /// Whether it is still connecting or closing, for which there is a time limit.
     pub(super) fn is_awaited(&self) -> bool {
         self.state != State::Open
     }
 
-    /// Whether messages are taken.
+    /// Whether messages are accepted.
     pub(super) fn may_send(&self) -> bool {
         self.state == State::Open && self.ends.may_send()
     }
 
-    /// Whether serving it now would do something.
+    /// Whether there is work to do on it now.
     pub(super) fn has_work(&self) -> bool {
         match self.state {
             State::Requested => false,
@@ -99,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel is to be asked if it can be read, and written.
+    /// Whether to ask the kernel if the socket is readable, and writable.
     pub(super) fn asks(&self) -> (bool, bool) {
         let (read, write) = match self.state {
             State::Requested => (false, false),
@@ -116,13 +116,13 @@ impl Connection {
         self.block.get(pool, config.smallest_receive).is_some()
     }
 
-    /// Begins to close; the block goes back at once, since nothing is delivered any more.
+    /// Begins to close. Returns the block at once, since nothing is delivered any more.
     pub(super) fn begin_close(&mut self) {
         self.state = State::Flushing;
         self.block.give_back();
     }
 
-    /// Does what can be done now. Returns the work done and the connection's last event, if it has ended.
+    /// Does the work that is possible now. Returns the work done and the connection's last event, if it has ended.
     pub(super) fn serve(
         &mut self,
         endpoint: Endpoint,
@@ -159,16 +159,16 @@ impl Connection {
         let received = self.receive(endpoint, tools, events);
         if self.ends.must_shut(self.queue.is_empty()) {
             self.ends.shut();
-            // If it fails, the connection has ended already, which the reading tells.
+            // If it fails, the connection has ended already, which the next read reports.
             let _ = net::shutdown(&self.socket, Shutdown::Write);
         }
         if matches!(received.end, Some(End::Closed)) {
             self.ends.peer_ended(endpoint, events);
         }
-        // What came before the end is delivered before the end: a failed send waits for the reading.
+        // Bytes received before the end are delivered before it: a failed send waits for the reading.
         let work = sent.unwrap_or(1) + received.work;
         let last = match (received.end, sent) {
-            // The kernel reports an error only once: what looks like an orderly end after an error is not one.
+            // The kernel reports an error only once: an orderly end after an error is not one.
             (Some(End::Closed), Err(cause)) | (Some(End::Broken(cause)), _) => Some(Event::Broken { endpoint, cause }),
             (None, Err(cause)) if !(self.receives() && self.readable) => Some(Event::Broken { endpoint, cause }),
             _ => self.ends.are_over().then_some(Event::Disconnected { endpoint }),
@@ -179,7 +179,7 @@ impl Connection {
         (work, last)
     }
 
-    /// Reads what has come, up to the batch, into the block that is being filled.
+    /// Reads received bytes, up to the batch, into the block that is being filled.
     fn receive(&mut self, endpoint: Endpoint, tools: &mut Tools<'_>, events: &mut Vec<Event>) -> Received {
         let Tools { config, pool, .. } = tools;
         let (mut left, mut work) = (config.receive_batch_bytes, 0);
@@ -199,7 +199,7 @@ impl Connection {
                     self.block.release_full();
                     left -= got;
                     work += 1;
-                    // Less than asked for means that the socket is empty: the next byte makes a new edge.
+                    // Fewer bytes than asked for mean that the socket is empty: the next byte makes a new edge.
                     self.readable = got == asked || self.hung_up;
                 }
                 Err(Errno::AGAIN) => self.readable = false,
@@ -219,7 +219,7 @@ impl Connection {
         match net::sendmsg(&self.socket, slices, &mut net::SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
             Ok(sent) => {
                 self.queue.advance(sent);
-                // Less than offered means that the socket is full: room makes a new edge.
+                // Fewer bytes than offered mean that the socket is full: new room makes a new edge.
                 self.writable = sent == offered;
                 Ok(1)
             }
@@ -232,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// Stands alone: otherwise its buffer would take room on the stack when sending, too.
+    /// A separate function: otherwise its buffer would take stack space when sending, too.
     #[inline(never)]
     fn serve_closing(&mut self, endpoint: Endpoint, gathered: &mut Gathered) -> (usize, Option<Event>) {
         let mut work = 0;
@@ -244,18 +244,18 @@ impl Connection {
             if self.queue.is_empty() {
                 self.state = State::Shut;
                 work += 1;
-                // If it fails, the connection has ended already, which the reading tells.
+                // If it fails, the connection has ended already, which the next read reports.
                 let _ = net::shutdown(&self.socket, Shutdown::Write);
             }
         }
-        // What the peer still sends must be read: closing over unread bytes would reset the connection, and
-        // the peer could lose what it was sent before.
+        // The peer's remaining bytes must be read: closing with unread bytes would reset the connection, and the peer
+        // could lose bytes sent to it before.
         let mut unwanted = [0u8; 16 << 10];
         while self.readable && work < 64 {
             work += 1;
             match net::recv(&self.socket, &mut unwanted, RecvFlags::empty()) {
                 Ok((0, _)) if self.state == State::Shut => return (work, Some(Event::Disconnected { endpoint })),
-                // It may still want what is queued.
+                // The peer may still want the queued bytes.
                 Ok((0, _)) => {
                     self.hung_up = true;
                     break;

@@ -1,7 +1,7 @@
-//! How the kernel is asked which sockets are ready.
+//! The mechanisms that ask the kernel which sockets are ready.
 //!
-//! - epoll: changes of readiness. The kernel tells each once, however many sockets there are.
-//! - `poll`: levels. Every socket is named each time, so that the cost grows with their number.
+//! - epoll: changes of readiness. The kernel reports each change once, however many sockets there are.
+//! - `poll`: levels. Every call lists every socket, so that the cost grows with their number.
 //! - `select`: levels. Every socket is a bit in a set, and no socket can have a number of 1,024 or more.
 
 use std::io;
@@ -21,15 +21,15 @@ use crate::wait;
 
 pub(in crate::tcp) struct Epoll(OwnedFd);
 
-/// From here on it does not matter that epoll counts in whole milliseconds, and sleeps until the next one.
+/// From this time-out on it does not matter that epoll counts in whole milliseconds and rounds up.
 const COARSE: Duration = Duration::from_millis(10);
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Epoll {
-    /// Appends what has changed, after a sleep of at most `timeout` if nothing has; false if the time was over.
+    /// Appends the changes, after a sleep of at most `timeout` if there are none. False if the time-out passed.
     fn ask(&self, timeout: Option<&Timespec>, ready: &mut Vec<(u64, Ready)>) -> bool {
         let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
-        // An interrupted call finds its changes the next time.
+        // An interrupted call reports its changes the next time.
         let Ok((changes, _)) = epoll::wait(&self.0, &mut buffer, timeout) else { return true };
         ready.extend(changes.iter().map(|change| {
             let flags = change.flags;
@@ -42,13 +42,13 @@ impl Epoll {
         !changes.is_empty()
     }
 
-    /// The same, to the nanosecond.
+    /// Like [`ask`](Self::ask), but precise to the nanosecond.
     fn ask_until(&self, timeout: Option<Duration>, ready: &mut Vec<(u64, Ready)>) -> bool {
         let fine = timeout.filter(|timeout| *timeout < COARSE && timeout.subsec_nanos() % 1_000_000 > 0);
         if fine.is_none() {
             return self.ask(timeout.map(wait::timespec).as_ref(), ready);
         }
-        // Interrupted or not: it is asked.
+        // Whether interrupted or not: ask.
         let _ = rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], fine.map(wait::timespec).as_ref());
         self.ask(Some(&AT_ONCE), ready)
     }
@@ -59,14 +59,14 @@ impl OwnWait for ReadyTcp<Epoll> {
     fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()> {
         let rung = EventFlags::IN | EventFlags::ET;
         match epoll::add(&self.readiness.0, bell, EventData::new_u64(BELL), rung) {
-            // It is heard already.
+            // It is watched already.
             Err(Errno::EXIST) => Ok(()),
             added => Ok(added?),
         }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        // A poll may have heard the bell: epoll tells it once.
+        // A poll may have seen the bell: epoll reports it once.
         if core::mem::take(&mut self.is_rung) {
             return true;
         }
@@ -111,11 +111,11 @@ impl Readiness for Epoll {
     }
 }
 
-/// Asks with `poll`. A thread that sleeps waits on an epoll descriptor all the same, because it may wait for other
-/// dispatchers too.
+/// Asks with `poll`. A sleeping thread still waits on an epoll descriptor, because it may wait for other dispatchers
+/// too.
 pub(in crate::tcp) struct Poll {
     sleep: Epoll,
-    /// In the order of the last question.
+    /// In the order of the last call.
     tokens: Vec<u64>,
     /// Kept for its capacity.
     asked: Vec<PollFd<'static>>,
@@ -144,7 +144,7 @@ impl Readiness for Poll {
             PollFd::from_borrowed_fd(socket, flags)
         }));
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An interrupted call is made again at the next poll.
+        // An interrupted call is repeated at the next poll.
         if !descriptors.is_empty() && rustix::event::poll(&mut descriptors, Some(&at_once)).is_ok() {
             let answers = descriptors.iter().map(PollFd::revents).zip(tokens);
             ready.extend(answers.filter(|(flags, _)| !flags.is_empty()).map(|(flags, &mut token)| {
@@ -166,22 +166,22 @@ impl Readiness for Poll {
     }
 }
 
-/// An empty vector with the same memory, for descriptors that are borrowed for another time.
+/// Returns an empty vector with the same memory, for descriptors with another lifetime.
 fn reuse<'a>(mut descriptors: Vec<PollFd<'_>>) -> Vec<PollFd<'a>> {
     descriptors.clear();
     descriptors.into_iter().map(|_| unreachable!("the vector is empty")).collect()
 }
 
-/// `FD_SETSIZE`: a set has room for so many descriptors.
+/// `FD_SETSIZE`: number of descriptors in a set.
 const DESCRIPTORS: usize = 1024;
 
-/// Asks with `select`. A thread that sleeps waits on an epoll descriptor all the same, because it may wait for other
-/// dispatchers too.
+/// Asks with `select`. A sleeping thread still waits on an epoll descriptor, because it may wait for other dispatchers
+/// too.
 pub(in crate::tcp) struct Select {
     sleep: Epoll,
     read: Vec<FdSetElement>,
     write: Vec<FdSetElement>,
-    /// By descriptor.
+    /// Indexed by descriptor.
     tokens: Vec<u64>,
 }
 
@@ -219,10 +219,10 @@ impl Readiness for Select {
         let bound = fd_set_bound(&self.read).max(fd_set_bound(&self.write));
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: both sets have room for 1,024 descriptors, no descriptor of that number or above is ever added, and
-        // every descriptor in them is that of a socket that its connection or listener keeps open during the call.
+        // every descriptor in them belongs to a socket that its connection or listener keeps open during the call.
         let answer =
             unsafe { rustix::event::select(bound, Some(&mut self.read), Some(&mut self.write), None, Some(&at_once)) };
-        // An interrupted call is made again at the next poll.
+        // An interrupted call is repeated at the next poll.
         if !matches!(answer, Ok(1..)) {
             return;
         }

@@ -1,14 +1,14 @@
-//! TCP endpoints that ask the kernel which sockets are ready, and then read and write: received in place, sent gathered,
-//! one thread, any number of endpoints.
+//! TCP endpoints that ask the kernel which sockets are ready, and then read and write: received in place, sent
+//! gathered, one thread, any number of endpoints.
 //!
 //! ```text
 //!  epoll, poll or select ─► connections with something to do ─serve─► sendmsg (all that is queued, up to 1,024 slices)
 //!                                                                └──► recv into the endpoint's block ─► Received
 //! ```
 //!
-//! What is ready is remembered for each connection until the kernel says otherwise: with epoll no system call changes
+//! The readiness of each connection is remembered until the kernel reports otherwise. With epoll no system call changes
 //! the interest while data flow, switching reading on and off costs none, and a connection that is not read closes its
-//! window. `poll` and `select`, the two of paper 3 (III-A), get the list of all sockets each time.
+//! window. `poll` and `select`, the two mechanisms of paper 3 (III-A), get the list of all sockets each time.
 
 mod connection;
 mod mechanisms;
@@ -34,35 +34,35 @@ use crate::endpoint_state::Slots;
 
 pub(super) use self::mechanisms::{Epoll, Poll, Select};
 
-/// How often a sleeping thread looks whether blocks came back to a quota that was used up.
+/// Interval at which a sleeping thread checks whether blocks came back to a quota that was used up.
 const DRY_RETRY: Duration = Duration::from_micros(500);
-/// Takes the place of the generation in the token of listeners; no endpoint has it.
+/// Replaces the generation in the token of listeners; no endpoint has it.
 const LISTENER: u32 = NO_GENERATION;
-/// The token of bells, which no listener has.
+/// The token of bells, different from that of any listener.
 const BELL: u64 = token(u32::MAX, LISTENER);
 
-/// What the kernel says of a socket.
+/// The kernel's report on a socket.
 #[derive(Copy, Clone, Default, Debug)]
 pub(super) struct Ready {
     readable: bool,
     writable: bool,
-    /// The peer has ended its direction, or the connection has broken: the next call tells which.
+    /// Whether the peer has ended its direction or the connection has broken: the next call tells which.
     hung_up: bool,
 }
 
-/// A socket of which is to be known whether it is ready.
+/// A socket to ask about.
 pub(super) struct Asked<'a> {
     socket: BorrowedFd<'a>,
     token: u64,
-    /// Whether to ask if it can be read (otherwise that is known, or not of interest).
+    /// Whether to ask if it is readable (otherwise that is known, or not of interest).
     read: bool,
-    /// Whether it can be written.
+    /// Whether to ask if it is writable.
     write: bool,
 }
 
 /// A way to ask the kernel which sockets are ready.
 pub(super) trait Readiness: Sized {
-    /// Whether it tells how things stand whenever it is asked, instead of once when they change.
+    /// Whether it reports the present state at each call (levels), instead of each change once (edges).
     const LEVELS: bool;
 
     fn new() -> io::Result<Self>;
@@ -70,26 +70,26 @@ pub(super) trait Readiness: Sized {
     /// Watches a socket until it is closed.
     fn add(&mut self, socket: BorrowedFd<'_>, token: u64) -> io::Result<()>;
 
-    /// Appends what is ready now. `asked` is for mechanisms with `LEVELS`.
+    /// Appends the sockets that are ready now. `asked` is for mechanisms with `LEVELS`.
     fn take<'a>(&mut self, asked: impl Iterator<Item = Asked<'a>>, ready: &mut Vec<(u64, Ready)>);
 
     /// Becomes readable when a watched socket becomes ready.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Makes the descriptor silent until something changes; only to be called for mechanisms with `LEVELS`, before the
-    /// last look at the sockets.
+    /// Makes the descriptor silent until something changes. Call it only for mechanisms with `LEVELS`, before the last
+    /// check of the sockets.
     fn silence(&mut self) {}
 
-    /// The dispatcher's own way to sleep, for mechanisms that can ask and sleep at once.
+    /// The dispatcher's own way to sleep, for mechanisms that can ask and sleep in one call.
     fn own_wait(_tcp: &mut ReadyTcp<Self>) -> Option<&mut dyn OwnWait> {
         None
     }
 }
 
-/// Polls without asking the kernel, while sockets known to be ready have enough to do.
+/// Number of polls without asking the kernel, while sockets known to be ready have enough to do.
 const UNASKED: u32 = 3;
 
-/// Ready sockets that are taken from the kernel in one poll by mechanisms without `LEVELS`.
+/// Number of ready sockets taken from the kernel in one poll by mechanisms without `LEVELS`.
 const BATCH: usize = 256;
 
 /// A dispatcher of TCP endpoints with its receive pool.
@@ -98,30 +98,30 @@ pub(super) struct ReadyTcp<R> {
     readiness: R,
     connections: Slots<Connection>,
     listeners: Vec<Listener>,
-    /// Polls since the kernel was asked.
+    /// Number of polls since the kernel was asked.
     unasked: u32,
-    /// The kernel was asked by a sleep since the last poll.
+    /// Whether a sleep has asked the kernel since the last poll.
     has_slept: bool,
-    /// A bell was rung since the last sleep.
+    /// Whether a bell was rung since the last sleep.
     is_rung: bool,
-    /// What the kernel said last; empty between two polls.
+    /// The kernel's last reports; empty between two polls.
     answers: Vec<(u64, Ready)>,
     /// The connections that may have something to do, each once ([`Connection::listed`]).
     ready: Vec<Endpoint>,
-    /// Where `ready` goes while its connections are served; kept for its capacity.
+    /// Holds `ready` while its connections are served; kept for its capacity.
     serving: Vec<Endpoint>,
-    /// What one send lists.
+    /// The slices of one send.
     gathered: Gathered,
-    /// Events that calls between two polls brought about.
+    /// Events caused by calls between two polls.
     pending: Vec<Event>,
     timers: Timers,
     /// The time of the last poll.
     now: Instant,
-    // Last, so that every loan is back when it goes.
+    // Last field, so that every loan is returned before it is dropped.
     pool: Pool,
 }
 
-/// Connections for which there is room from the start, so that one that comes back allocates nothing.
+/// Initial room for connections, so that a reconnection does not allocate.
 const ROOM: usize = 256;
 
 impl<R: Readiness> ReadyTcp<R> {
@@ -150,7 +150,7 @@ impl<R: Readiness> ReadyTcp<R> {
         self.connections.insert(Connection::new(socket, state, self.config.send_queue_bytes))
     }
 
-    /// Lets the kernel report what happens at the connection.
+    /// Registers the connection with the kernel.
     fn register(&mut self, endpoint: Endpoint) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(endpoint) else { return Ok(()) };
         // A level-triggered mechanism is asked only when the first attempt to write has failed.
@@ -158,7 +158,7 @@ impl<R: Readiness> ReadyTcp<R> {
         self.readiness.add(connection.socket.as_fd(), token(endpoint.0, endpoint.generation()))
     }
 
-    /// Puts the connection into the list of those to serve if it has something to do.
+    /// Adds the connection to the list of those to serve if it has something to do.
     fn list(&mut self, endpoint: Endpoint) {
         if let Some(connection) = self.connections.get_mut(endpoint)
             && !connection.listed
@@ -176,7 +176,7 @@ impl<R: Readiness> ReadyTcp<R> {
         }
     }
 
-    /// Asks the kernel, and lists the connections that can go on.
+    /// Asks the kernel, and lists the connections that can make progress.
     fn take_ready(&mut self) {
         let Self { connections, listeners, readiness, answers, .. } = self;
         let listening = listeners.iter().enumerate().filter(|(_, listener)| !listener.ready);
@@ -195,7 +195,7 @@ impl<R: Readiness> ReadyTcp<R> {
         self.take_answers();
     }
 
-    /// Takes note of what the kernel said.
+    /// Processes the kernel's reports.
     fn take_answers(&mut self) {
         let mut answers = core::mem::take(&mut self.answers);
         for (token, ready) in answers.drain(..) {
@@ -232,7 +232,7 @@ impl<R: Readiness> ReadyTcp<R> {
         work
     }
 
-    /// Serves every connection that is listed, each once.
+    /// Serves every listed connection once.
     fn serve_ready(&mut self, events: &mut Vec<Event>) -> usize {
         let mut work = 0;
         core::mem::swap(&mut self.ready, &mut self.serving);
@@ -263,7 +263,7 @@ impl<R: Readiness> ReadyTcp<R> {
         }
     }
 
-    /// Ends those whose time for connecting or closing is over.
+    /// Ends endpoints whose time limit for connecting or closing has passed.
     fn expire(&mut self, events: &mut Vec<Event>) {
         let Self { timers, connections, now, .. } = self;
         timers.begin(*now, |endpoint| connections.get(endpoint).is_some_and(Connection::is_awaited));
@@ -283,7 +283,7 @@ impl<R: Readiness> ReadyTcp<R> {
     }
 }
 
-/// Names an endpoint or a listener to the kernel.
+/// Makes the kernel's token of an endpoint or a listener.
 const fn token(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
@@ -332,7 +332,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         }
         self.pending.push(Event::Established { endpoint });
         if let Err(error) = self.register(endpoint) {
-            // Errors of our own, which have no number, are about too many descriptors.
+            // Errors that originate in this program have no number; they mean too many descriptors.
             let cause = Errno::from_io_error(&error).unwrap_or(Errno::MFILE);
             self.fail_later(endpoint, Event::Broken { endpoint, cause: socket::broken_cause(cause) });
         }
@@ -458,7 +458,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         self.now = now;
         let before = events.len();
         events.append(&mut self.pending);
-        // The question costs as much as a small message: while connections have more to do, it waits for a few polls.
+        // Asking costs as much as a small message: while connections have more to do, it is put off for a few polls.
         let has_more =
             self.ready.iter().any(|&endpoint| self.connections.get(endpoint).is_some_and(Connection::has_work));
         if core::mem::take(&mut self.has_slept) {
@@ -482,7 +482,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
             self.readiness.silence();
             self.take_ready();
         }
-        // Everything that is listed has work, or waits for a block that may have come back meanwhile.
+        // Every listed connection has work, or waits for a block that may have come back meanwhile.
         for &endpoint in &self.ready {
             let Some(connection) = self.connections.get_mut(endpoint) else { continue };
             if connection.has_work() || (connection.wants_block() && connection.refill(&mut self.pool, &self.config)) {
@@ -508,17 +508,17 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
     }
 }
 
-/// Connections taken from one listener in one poll.
+/// Number of connections accepted from one listener in one poll.
 const ACCEPTED_AT_ONCE: usize = 64;
-/// How long to wait before trying again after the process ran out of descriptors.
+/// Delay before another attempt after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     pub(super) address: SocketAddr,
-    /// Connections may wait (edges, as with connections).
+    /// Whether connections may be waiting (edges, as with connections).
     pub(super) ready: bool,
-    /// Not to be asked before this, because there were no descriptors left.
+    /// Not asked before this time, because there were no descriptors left.
     pub(super) paused_until: Option<Instant>,
 }
 
@@ -527,12 +527,12 @@ impl Listener {
         Self { socket, address, ready: true, paused_until: None }
     }
 
-    /// Whether [`Listener::accept`] would do something.
+    /// Whether [`Listener::accept`] has something to do.
     pub(super) const fn has_work(&self) -> bool {
         self.ready && self.paused_until.is_none()
     }
 
-    /// Takes the connections that wait.
+    /// Accepts the waiting connections.
     pub(super) fn accept(&mut self, now: Instant, mut each: impl FnMut(OwnedFd, SocketAddr)) -> usize {
         if self.paused_until.is_some_and(|until| now >= until) {
             self.paused_until = None;
@@ -545,9 +545,9 @@ impl Listener {
                     each(connection, peer);
                 }
                 Err(Errno::AGAIN) => self.ready = false,
-                // The peer gave up while it waited, or a signal came: the next one.
+                // The peer gave up while it waited, or a signal arrived: continue with the next one.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
-                // No descriptors or no memory: the connections wait in the kernel until there are.
+                // No descriptors or no memory: the connections wait in the kernel until they are available.
                 Err(_) => self.paused_until = Some(now.after(PAUSE)),
             }
         }

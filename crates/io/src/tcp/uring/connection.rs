@@ -1,4 +1,4 @@
-//! One TCP connection: which operations the kernel has of it, and what their completions mean.
+//! One TCP connection: its operations in the kernel, and the handling of their completions.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -19,33 +19,33 @@ pub(super) enum State {
     Connecting,
     Requested,
     Open,
-    /// [`Dispatcher::close`](crate::Dispatcher::close) was called: what is queued is sent.
+    /// [`Dispatcher::close`](crate::Dispatcher::close) was called: the queue is sent.
     Flushing,
-    /// Everything is sent and the own direction is shut; the peer's end is awaited.
+    /// Everything is sent and the own direction is shut; waits for the end of the peer's direction.
     Shut,
     /// The user has had the last event, or wants none; the kernel still has operations.
     Ended,
 }
 
-/// What the kernel does with what comes.
+/// The kernel's handling of received bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Receiving {
     Nothing,
-    /// It says when something comes: the endpoint holds no block meanwhile.
+    /// It reports arriving bytes: the endpoint holds no block meanwhile.
     Watches,
     /// It receives into the posted blocks, and reports when none is left.
     Receives,
     Discards,
 }
 
-/// How receiving ended.
+/// The way in which receiving ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum End {
     Closed,
     Broken(BrokenCause),
 }
 
-/// What preparing and delivering need besides the connection.
+/// The parts of the dispatcher that preparing and delivering need.
 pub(super) struct Tools<'a> {
     pub(super) config: &'a TcpConfig,
     pub(super) ring: &'a mut Ring,
@@ -60,24 +60,24 @@ pub(super) struct Connection {
     pub(super) reading: bool,
     pub(super) owner: Owner,
     pub(super) ends: Ends,
-    /// Blocks that the user posted and the kernel does not have yet; `None` where blocks come from the pool.
+    /// Blocks that the user posted and the kernel does not have yet; `None` if blocks come from the pool.
     supply: Option<VecDeque<Loan>>,
     /// Whether it is in the dispatcher's list of connections to serve.
     pub(super) listed: bool,
     receiving: Receiving,
-    /// Something waits in the kernel for a block.
+    /// Whether received bytes wait in the kernel for a block.
     waiting: bool,
-    /// The quota gave no block at the last attempt.
+    /// Whether the quota gave no block at the last attempt.
     dry: bool,
     end: Option<End>,
     sending: bool,
-    /// The kernel copies what is sent, however much it is: the user may lock no more memory.
+    /// Whether the kernel copies all sends, of any size: the user may lock no more memory.
     copies: bool,
-    /// Bytes sent without copying, of which the kernel has not said that it no longer needs them.
+    /// Number of bytes sent without copying that the kernel may still need.
     lent: usize,
-    /// Why sending failed, until receiving has come to its end.
+    /// Cause of a failed send, until receiving has ended.
     failure: Option<BrokenCause>,
-    /// Operations whose last completion has not come.
+    /// Number of operations whose last completion has not arrived.
     in_flight: u32,
     cancelled: bool,
 }
@@ -106,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel is done with it.
+    /// Whether the kernel has no operation of it.
     pub(super) const fn is_idle(&self) -> bool {
         self.in_flight == 0
     }
@@ -116,7 +116,7 @@ impl Connection {
         self.receives() && self.waiting && self.dry
     }
 
-    /// Takes its blocks from this owner's quota from now on, which may have some.
+    /// Takes its blocks from this owner's quota from now on.
     pub(super) const fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
         self.dry = false;
@@ -127,27 +127,27 @@ impl Connection {
         self.supply.is_none()
     }
 
-    /// Whether what comes is delivered.
+    /// Whether received bytes are delivered.
     const fn receives(&self) -> bool {
         matches!(self.state, State::Open) && self.reading && self.ends.may_receive()
     }
 
-    /// Whether it is still connecting or closing, which may not take for ever.
+    /// Whether it is still connecting or closing, for which there is a time limit.
     pub(super) fn is_awaited(&self) -> bool {
         !matches!(self.state, State::Open | State::Ended)
     }
 
-    /// Whether messages are taken.
+    /// Whether messages are accepted.
     pub(super) fn may_send(&self) -> bool {
         self.state == State::Open && self.ends.may_send()
     }
 
-    /// Whether blocks are taken.
+    /// Whether blocks are accepted.
     pub(super) const fn may_post(&self) -> bool {
         matches!(self.state, State::Connecting | State::Requested | State::Open)
     }
 
-    /// Receives into this block, behind those posted before, and no longer into blocks of the pool.
+    /// Receives into this block, behind the blocks posted before, and no longer into blocks of the pool.
     pub(super) fn post(&mut self, block: Loan, buffers: Option<&mut Buffers>) {
         if self.supply.is_none()
             && let Some(buffers) = buffers
@@ -158,7 +158,7 @@ impl Connection {
         self.dry = false;
     }
 
-    /// Whether serving it now would do something.
+    /// Whether there is work to do on it now.
     pub(super) fn has_work(&self, buffers: Option<&Buffers>) -> bool {
         let sends = !self.sending && !self.queue.is_empty() && self.failure.is_none();
         match self.state {
@@ -182,17 +182,18 @@ impl Connection {
         self.receiving == Receiving::Nothing && self.end.is_none() && wanted
     }
 
-    /// Whether the kernel has taken everything.
+    /// Whether the kernel has taken all queued bytes.
     fn is_sent(&self) -> bool {
         self.queue.is_empty() && !self.sending
     }
 
-    /// Whether a failed send is the end: otherwise it waits for the reading, so that what came before is delivered.
+    /// Whether a failed send ends the connection now. Otherwise it waits for the reading, so that bytes received before
+    /// are delivered.
     const fn fails(&self) -> bool {
         self.failure.is_some() && !self.receives()
     }
 
-    /// Ends it for the user: what the kernel still does is cancelled, and then it can go.
+    /// Ends it for the user: cancels the kernel's operations, after which it can be removed.
     pub(super) fn end(&mut self, buffers: Option<&mut Buffers>) {
         self.state = State::Ended;
         self.supply = None;
@@ -201,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Begins to close; the blocks go back at once, since nothing is delivered any more.
+    /// Begins to close. Returns the blocks at once, since nothing is delivered any more.
     pub(super) fn begin_close(&mut self, buffers: Option<&mut Buffers>) {
         self.state = State::Flushing;
         self.supply = None;
@@ -210,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// The end while the kernel may still send: the socket is closed, and the slices stay for ever.
+    /// Ends it while the kernel may still send: closes the socket, and leaks the slices.
     pub(super) fn abandon(self) {
         core::mem::forget(self.queue);
     }
@@ -246,8 +247,8 @@ impl Connection {
             return;
         }
         let copies = self.copies || self.queue.unsettled() < tools.config.zero_copy_bytes;
-        // SAFETY: slices leave the queue when the last completion has come, and the queue goes with the connection,
-        // which stays until nothing is in flight.
+        // SAFETY: slices leave the queue after the last completion, and the queue is dropped with the connection, which
+        // stays until nothing is in flight.
         let bytes = unsafe { tools.ring.send(&self.socket, self.queue.iter(), copies, index) };
         self.sending = bytes > 0;
         self.in_flight += u32::from(self.sending);
@@ -259,7 +260,7 @@ impl Connection {
         }
         match self.receiving {
             Receiving::Receives => {
-                // Only one that is kept busy is given another block before the kernel asks for it.
+                // Only a busy connection gets another block before the kernel asks for it.
                 let turnover = buffers.take_turnover();
                 if turnover > 0 || self.supply.is_some() {
                     self.fill(1 + turnover, buffers, tools);
@@ -288,7 +289,7 @@ impl Connection {
         }
     }
 
-    /// Gives the kernel blocks until it has as many as `wanted`, within what one poll may bring and the quota; or what
+    /// Gives the kernel blocks until it has `wanted`, within the batch of one poll and the quota, or the blocks that
     /// the user posted.
     fn fill(&mut self, wanted: usize, buffers: &mut Buffers, tools: &mut Tools<'_>) {
         let batch = tools.config.receive_batch_bytes;
@@ -301,7 +302,7 @@ impl Connection {
             }
             return;
         }
-        // An owner with a quota of its own takes nothing from others by having one more in reserve.
+        // An owner with a separate quota takes nothing from others by keeping one block in reserve.
         let reserve = usize::from(self.owner != Owner::SHARED);
         let wanted = wanted.min(batch.div_ceil(tools.pool.block_size()).max(1) + reserve).min(MOST_POSTED);
         while buffers.posted() < wanted
@@ -317,15 +318,15 @@ impl Connection {
             self.state = State::Shut;
             self.shut();
         }
-        // What the peer still sends must be read: closing over unread bytes would reset the connection, and the peer
-        // could lose what it was sent before.
+        // The peer's remaining bytes must be read: closing with unread bytes would reset the connection, and the peer
+        // could lose bytes sent to it before.
         if self.receiving == Receiving::Nothing && self.end.is_none() {
             self.start(Receiving::Discards, tools.ring.discard(&self.socket, index));
         }
     }
 
     fn shut(&self) {
-        // If it fails, the connection has ended already, which the reading tells.
+        // If it fails, the connection has ended already, which the next read reports.
         let _ = net::shutdown(&self.socket, Shutdown::Write);
     }
 
@@ -340,13 +341,13 @@ impl Connection {
             Receiving::Discards => Some(Operation::Discard),
         };
         let sends = self.sending.then_some(Operation::Send);
-        // One that neither receives nor sends can only be connecting.
+        // A connection that neither receives nor sends can only be connecting.
         let connects = (receives.is_none() && sends.is_none()).then_some(Operation::Connect);
         let mut operations = [receives, sends, connects].into_iter().flatten();
         self.cancelled = operations.all(|operation| ring.cancel(Token::new(operation, index)));
     }
 
-    /// Takes note of a completion.
+    /// Processes a completion.
     pub(super) fn complete(
         &mut self,
         endpoint: Endpoint,
@@ -430,7 +431,7 @@ impl Connection {
         }
     }
 
-    /// Hands on what was received, up to the batch; returns the work done and the connection's last event, if it has
+    /// Delivers received bytes, up to the batch. Returns the work done and the connection's last event, if it has
     /// ended.
     pub(super) fn deliver(
         &mut self,
@@ -472,7 +473,7 @@ impl Connection {
         if self.receives() && !buffers.is_some_and(|buffers| buffers.has_some()) {
             match (self.end, self.failure) {
                 (Some(End::Broken(cause)), _) => return Some(End::Broken(cause)),
-                // The kernel reports an error only once: what looks like an orderly end after an error is not one.
+                // The kernel reports an error only once: an orderly end after an error is not one.
                 (Some(End::Closed), Some(cause)) => return Some(End::Broken(cause)),
                 (Some(End::Closed), None) => self.ends.peer_ended(endpoint, events),
                 (None, _) => {}
@@ -484,8 +485,8 @@ impl Connection {
         }
     }
 
-    /// How a connection that is being closed has ended, if it has. The peer's end is not all: it may still want what is
-    /// queued.
+    /// The end of a connection that is being closed, if it has ended. The peer's end alone is not enough: it may still
+    /// want the queued bytes.
     fn closed(&self) -> Option<End> {
         match (self.end, self.failure) {
             (Some(End::Broken(cause)), _) | (_, Some(cause)) if self.is_closing() => Some(End::Broken(cause)),

@@ -1,5 +1,5 @@
 //! TCP endpoints that hand operations to the kernel and take their completions, over io_uring: the kernel accepts,
-//! receives into blocks that it was given before, and sends what is gathered; one thread, any number of endpoints.
+//! receives into blocks posted before, and sends gathered slices; one thread, any number of endpoints.
 //!
 //! ```text
 //!  poll: queue operations ─► one system call: the kernel works ─► completions ─► Received, Established, ...
@@ -7,8 +7,8 @@
 //!          └──── blocks of the endpoint's own quota are posted ◄──────┘ the filled head leaves, the tail is filled on
 //! ```
 //!
-//! Each endpoint has a list of blocks of its own ([`Buffers`]), so that a slow one cannot starve others; one that has
-//! nothing to receive holds no block. The thread of the first poll is the only one that may poll ([`ring`] says why).
+//! Each endpoint has a separate list of blocks ([`Buffers`]), so that a slow endpoint cannot starve others; an endpoint
+//! that has nothing to receive holds no block. Only the thread of the first poll may poll ([`ring`] explains why).
 #![allow(unsafe_code)]
 
 mod connection;
@@ -34,13 +34,13 @@ use crate::endpoint_state::Slots;
 
 pub(super) use self::ring::{Ring, used};
 
-/// How often a sleeping thread looks whether blocks came back to a quota that was used up.
+/// Interval at which a sleeping thread checks whether blocks came back to a quota that was used up.
 const DRY_RETRY: Duration = Duration::from_micros(500);
-/// Connections for which there is room from the start, so that one that comes back allocates nothing.
+/// Initial room for connections, so that a reconnection does not allocate.
 const ROOM: usize = 256;
-/// Lists of blocks that are there from the start, for the same reason; each has a page.
+/// Number of lists of blocks made at the start, for the same reason; each has a page.
 const LISTS: usize = 64;
-/// How long the end of a dispatcher waits for the kernel to give everything back.
+/// Time limit for the kernel to return everything at the end of a dispatcher.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A dispatcher of TCP endpoints with its receive pool.
@@ -48,23 +48,23 @@ pub(super) struct UringTcp {
     config: TcpConfig,
     ring: Ring,
     connections: Slots<Connection>,
-    /// By the endpoints' indices; they stay when an endpoint goes, for the next one.
+    /// Indexed by endpoint; a list stays for the next endpoint with the same index.
     buffers: Vec<Option<Buffers>>,
-    /// Made at the start, for the first endpoints.
+    /// Lists made at the start, for the first endpoints.
     spare: Vec<Buffers>,
     listeners: Vec<Listener>,
-    /// What the kernel said last; empty between two polls.
+    /// The kernel's last completions; empty between two polls.
     completions: Vec<Completion>,
     /// The connections that may have something to do, each once ([`Connection::listed`]).
     ready: Vec<Endpoint>,
-    /// Where `ready` goes while its connections are served; kept for its capacity.
+    /// Holds `ready` while its connections are served; kept for its capacity.
     serving: Vec<Endpoint>,
-    /// Events that calls between two polls brought about.
+    /// Events caused by calls between two polls.
     pending: Vec<Event>,
     timers: Timers,
     /// The time of the last poll.
     now: Instant,
-    // Last, so that every loan is back when it goes.
+    // Last field, so that every loan is returned before it is dropped.
     pool: Pool,
 }
 
@@ -72,7 +72,7 @@ impl UringTcp {
     /// A dispatcher that receives into `pool`.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If there is no memory.
     pub(super) fn new(config: TcpConfig, ring: Ring, pool: Pool) -> io::Result<Self> {
         Ok(Self {
             config,
@@ -91,18 +91,18 @@ impl UringTcp {
         })
     }
 
-    /// The connection, unless it has ended for the user.
+    /// Returns the connection, unless it has ended for the user.
     fn live(&self, endpoint: Endpoint) -> Option<&Connection> {
         self.connections.get(endpoint).filter(|connection| connection.state != State::Ended)
     }
 
-    /// The same, to change it, with its buffers.
+    /// Returns the connection for changes, with its buffers, unless it has ended for the user.
     fn live_mut(&mut self, endpoint: Endpoint) -> Option<(&mut Connection, Option<&mut Buffers>)> {
         let connection = self.connections.get_mut(endpoint).filter(|connection| connection.state != State::Ended)?;
         Some((connection, buffers_of(&mut self.buffers, endpoint.0)))
     }
 
-    /// Puts the connection into the list of those to serve if it has something to do.
+    /// Adds the connection to the list of those to serve if it has something to do.
     fn list(&mut self, endpoint: Endpoint) {
         let Self { connections, buffers, ready, .. } = self;
         if let Some(connection) = connections.get_mut(endpoint)
@@ -114,8 +114,8 @@ impl UringTcp {
         }
     }
 
-    /// Ends the connection for the user, by a reset if it is not to end in order. It goes at once if the kernel is done
-    /// with it, and otherwise when it is.
+    /// Ends the connection for the user, by a reset unless `in_order`. It is removed as soon as the kernel has no
+    /// operation of it.
     fn end(&mut self, endpoint: Endpoint, in_order: bool) {
         let Some((connection, buffers)) = self.live_mut(endpoint) else { return };
         connection.end(buffers);
@@ -159,7 +159,7 @@ impl UringTcp {
         }
     }
 
-    /// Makes the list of blocks of an endpoint that has never had one.
+    /// Makes the list of blocks of an endpoint that never had one.
     fn give_buffers(&mut self, endpoint: Endpoint) {
         let index = endpoint.index();
         let wanted = self.live(endpoint).is_some_and(|connection| connection.state == State::Open);
@@ -186,7 +186,7 @@ impl UringTcp {
         }
     }
 
-    /// Takes from the others of the same owner what they have in reserve; returns how many blocks those are.
+    /// Takes the reserve blocks of the other endpoints of the same owner; returns their number.
     fn collect_surplus(&mut self, dry: Endpoint) -> usize {
         let Self { connections, buffers, .. } = self;
         let Some(owner) = connections.get(dry).map(|connection| connection.owner) else { return 0 };
@@ -195,7 +195,7 @@ impl UringTcp {
         others.filter_map(|(other, _)| Some(buffers_of(buffers, other.0)?.give_back_surplus())).sum()
     }
 
-    /// Takes note of what the kernel has done.
+    /// Processes the kernel's completions.
     fn complete(&mut self, events: &mut Vec<Event>) -> usize {
         let mut completions = core::mem::take(&mut self.completions);
         let work = completions.len();
@@ -225,9 +225,9 @@ impl UringTcp {
             listener.stopped(completion.result.err(), self.now);
         }
         let Ok(descriptor) = completion.result else { return };
-        // SAFETY: the kernel made this descriptor for us just now, and nothing else knows it.
+        // SAFETY: the kernel made this descriptor for us just now, and no other code knows it.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor as i32) };
-        // A connection that has already gone has no peer.
+        // A connection that has already ended has no peer.
         let Some(peer) = socket::peer(&socket) else { return };
         let connection = Connection::new(socket, State::Requested, self.config.send_queue_bytes);
         let endpoint = self.connections.insert(connection);
@@ -235,7 +235,7 @@ impl UringTcp {
         events.push(Event::ConnectionRequest { service_point, endpoint, peer: Peer::Address(peer) });
     }
 
-    /// Hands on what was received of every connection that is listed, each once.
+    /// Delivers the received bytes of every listed connection once.
     fn deliver(&mut self, events: &mut Vec<Event>) -> usize {
         let mut work = 0;
         core::mem::swap(&mut self.ready, &mut self.serving);
@@ -263,7 +263,7 @@ impl UringTcp {
         work
     }
 
-    /// Ends those whose time for connecting or closing is over.
+    /// Ends endpoints whose time limit for connecting or closing has passed.
     fn expire(&mut self, events: &mut Vec<Event>) {
         let Self { timers, connections, now, .. } = self;
         timers.begin(*now, |endpoint| connections.get(endpoint).is_some_and(Connection::is_awaited));
@@ -277,7 +277,7 @@ impl UringTcp {
         }
     }
 
-    /// Tells the end of every connection: the kernel no longer works for this thread.
+    /// Reports the end of every connection: the kernel no longer works for this thread.
     fn break_all(&mut self, cause: BrokenCause, events: &mut Vec<Event>) {
         for index in 0..self.connections.bound() {
             let Some(endpoint) = self.connections.at(index) else { continue };
@@ -293,7 +293,7 @@ fn buffers_of(buffers: &mut [Option<Buffers>], index: u32) -> Option<&mut Buffer
     buffers.get_mut(index as usize)?.as_mut()
 }
 
-/// Errors of our own, which have no number, are about too many descriptors.
+/// Errors that originate in this program have no number; they mean too many descriptors.
 fn broken(error: &io::Error) -> BrokenCause {
     socket::broken_cause(Errno::from_io_error(error).unwrap_or(Errno::MFILE))
 }
@@ -310,7 +310,7 @@ impl Dispatcher for UringTcp {
     }
 
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
-        // Begun at once, as with the other mechanisms: the first poll may be far off.
+        // Begun at once, as with the other mechanisms: the first poll may be much later.
         let (socket, failure) = socket::connect(address, &self.config)?;
         let connection = Connection::new(socket, State::Connecting, self.config.send_queue_bytes);
         let endpoint = self.connections.insert(connection);
@@ -376,8 +376,7 @@ impl Dispatcher for UringTcp {
     }
 
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
-        // While it is not read, the kernel gets no further blocks: when the ones that it has are full, the window
-        // closes.
+        // While it is not read, the kernel gets no further blocks: when its blocks are full, the window closes.
         if let Some((connection, _)) = self.live_mut(endpoint) {
             connection.reading = reading;
         }
@@ -397,7 +396,7 @@ impl Dispatcher for UringTcp {
     }
 
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
-        // What the kernel has received for it already comes before what the socket holds.
+        // Bytes that the kernel has received for it already precede the bytes in the socket.
         match self.live(endpoint)? {
             connection if connection.wants_block() => socket::peek(&connection.socket, head),
             _ => Some(0),
@@ -485,7 +484,7 @@ impl Dispatcher for UringTcp {
         if !self.pending.is_empty() || self.timers.has_untimed() || self.listeners.iter().any(Listener::has_work) {
             return false;
         }
-        // Everything that is listed has work, or waits for a block that may have come back meanwhile.
+        // Every listed connection has work, or waits for a block that may have come back meanwhile.
         self.pool.collect();
         let Self { ready, connections, buffers, pool, .. } = self;
         let can_go_on = |&endpoint: &Endpoint| {
@@ -510,7 +509,7 @@ impl Dispatcher for UringTcp {
     }
 }
 
-/// The kernel gives everything back before anything goes. What it does not give back in time stays for ever.
+/// The kernel returns everything before anything is freed. Memory that it does not return in time is leaked.
 impl Drop for UringTcp {
     fn drop(&mut self) {
         self.ring.cancel_everything(&mut self.completions, PATIENCE);
@@ -531,7 +530,7 @@ impl Drop for UringTcp {
     }
 }
 
-/// How long to wait before trying again after the process ran out of descriptors.
+/// Delay before another attempt after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Listener {
@@ -539,7 +538,7 @@ pub(super) struct Listener {
     pub(super) address: SocketAddr,
     /// Whether the kernel accepts.
     accepting: bool,
-    /// Not to be asked before this, because there were no descriptors left.
+    /// Not asked before this time, because there were no descriptors left.
     pub(super) paused_until: Option<Instant>,
 }
 
@@ -548,7 +547,7 @@ impl Listener {
         Self { socket, address, accepting: false, paused_until: None }
     }
 
-    /// Whether [`Listener::prepare`] would do something, however late it is.
+    /// Whether [`Listener::prepare`] has something to do, apart from a pause.
     pub(super) const fn has_work(&self) -> bool {
         !self.accepting && self.paused_until.is_none()
     }
@@ -563,13 +562,13 @@ impl Listener {
         }
     }
 
-    /// The kernel accepts no more, for this reason if there is one.
+    /// Notes that the kernel has stopped accepting, with the reason if there is one.
     fn stopped(&mut self, why: Option<Errno>, now: Instant) {
         self.accepting = false;
         match why {
-            // The peer gave up while it waited, or a signal came: the next one.
+            // The peer gave up while it waited, or a signal arrived: continue with the next one.
             None | Some(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::AGAIN | Errno::CANCELED) => {}
-            // No descriptors or no memory: the connections wait in the kernel until there are.
+            // No descriptors or no memory: the connections wait in the kernel until they are available.
             Some(_) => self.paused_until = Some(now.after(PAUSE)),
         }
     }

@@ -1,10 +1,10 @@
 //! The two queues that are shared with the kernel: operations go in, completions come out.
 //!
-//! Operations are gathered and handed over by one system call a poll, and that call is also the only time when the
-//! kernel works on them: with *deferred task work* it neither reads nor writes our memory, nor completes anything,
-//! while this thread is elsewhere. Buffers can therefore be taken back between two calls without asking.
+//! Operations are gathered and handed over by one system call per poll. The kernel works on them only during that call:
+//! with *deferred task work* it neither reads nor writes our memory, nor completes anything, outside it. Buffers can
+//! therefore be taken back between two calls without asking.
 //!
-//! [`Buffers`] are the blocks of one endpoint that the kernel fills, one after the other, and hands on bit by bit.
+//! [`Buffers`] are the blocks of one endpoint that the kernel fills in order and returns incrementally.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -25,23 +25,23 @@ use rustix::io::Errno;
 use crate::tcp::gather::Gather;
 use crate::wait;
 
-/// Operations that are handed over at once, at most.
+/// Maximum number of operations handed over at once.
 const SUBMISSIONS: u32 = 512;
-/// Completions for which there is room before the kernel has to keep them itself.
+/// Room for completions before the kernel has to keep them itself.
 const COMPLETIONS: u32 = 8192;
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
-    /// Takes every connection that comes to a listener.
+    /// Accepts every connection of a listener.
     Accept,
     /// Completes when a socket is connected, or cannot be.
     Connect,
-    /// Completes when there is something to receive, and receives nothing.
+    /// Completes when there is something to receive, without receiving it.
     Watch,
-    /// Receives into provided buffers again and again.
+    /// Receives into provided buffers repeatedly.
     Receive,
-    /// Throws away what comes, once.
+    /// Discards received bytes, once.
     Discard,
     Send,
     /// Ends another operation early.
@@ -74,33 +74,33 @@ impl Token {
     }
 }
 
-/// What the kernel says of an operation.
+/// The kernel's report on an operation.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Completion {
     pub(super) token: Token,
     pub(super) result: Result<usize, Errno>,
     /// Whether another completion of the same operation follows.
     pub(super) more: bool,
-    /// The kernel no longer needs the bytes of a send that copied nothing; `result` says nothing then.
+    /// Whether the kernel no longer needs the bytes of a zero-copy send; `result` has no meaning then.
     pub(super) notification: bool,
 }
 
-/// The ring, and what it still needs of our memory.
+/// The ring, and the memory that it still needs.
 pub(in crate::tcp) struct Ring {
     ring: IoUring,
-    /// Rings while a thread sleeps and there is something to complete.
+    /// Rung while a thread sleeps and there is something to complete.
     bell: OwnedFd,
     /// Whether the kernel rings it.
     listening: bool,
-    /// The thread that polls: the kernel works for no other one.
+    /// The thread that polls: the kernel works for no other thread.
     issuer: Option<ThreadId>,
-    /// Operations whose last completion has not been taken.
+    /// Number of operations whose last completion has not been taken.
     in_flight: usize,
     gather: Gather,
 }
 
 impl Ring {
-    /// A ring that belongs to the thread that uses it first.
+    /// Makes a ring that belongs to the first thread that uses it.
     pub(in crate::tcp) fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
@@ -120,7 +120,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Makes the calling thread the one for which the kernel works; says whether it is.
+    /// Makes the calling thread the one for which the kernel works; an error if another thread is.
     pub(super) fn adopt(&mut self) -> io::Result<()> {
         let this = std::thread::current().id();
         match self.issuer {
@@ -134,19 +134,19 @@ impl Ring {
         }
     }
 
-    /// Operations whose last completion has not been taken.
+    /// Number of operations whose last completion has not been taken.
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Lets the kernel take buffers from there for the group.
+    /// Lets the kernel take buffers of this ring for the group.
     pub(super) fn register(&mut self, buffers: &BufferRing, group: u16) -> io::Result<()> {
-        // SAFETY: the owner of both gives the buffers' memory back only when the ring has nothing in flight, and
-        // leaks it otherwise.
+        // SAFETY: the owner of both frees the buffers' memory only when the ring has nothing in flight, and leaks it
+        // otherwise.
         unsafe { register(&self.ring, buffers, group) }
     }
 
-    /// Takes every connection that comes to the listener, until a completion says that none follows.
+    /// Accepts every connection of the listener, until a completion says that none follows.
     pub(super) fn accept(&mut self, listener: &OwnedFd, index: u32) -> bool {
         let entry = opcode::AcceptMulti::new(file(listener)).flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK).build();
         // SAFETY: names no memory.
@@ -158,7 +158,7 @@ impl Ring {
         self.watch(socket, libc::POLLOUT, Token::new(Operation::Connect, index))
     }
 
-    /// Completes when there is something to receive, or the end.
+    /// Completes when there is something to receive, or the end of the stream.
     pub(super) fn await_bytes(&mut self, socket: &OwnedFd, index: u32) -> bool {
         self.watch(socket, libc::POLLIN | libc::POLLRDHUP, Token::new(Operation::Watch, index))
     }
@@ -169,24 +169,24 @@ impl Ring {
         unsafe { self.push(entry, token) }
     }
 
-    /// Receives into the buffers of the group again and again.
+    /// Receives into the buffers of the group repeatedly.
     pub(super) fn receive(&mut self, socket: &OwnedFd, group: u16, index: u32) -> bool {
         let entry = opcode::RecvMulti::new(file(socket), group).build();
-        // SAFETY: names no memory but the group's, which holds posted blocks alone.
+        // SAFETY: names no memory except the group's, which contains only posted blocks.
         unsafe { self.push(entry, Token::new(Operation::Receive, index)) }
     }
 
     pub(super) fn discard(&mut self, socket: &OwnedFd, index: u32) -> bool {
-        /// Bytes thrown away by one operation.
+        /// Number of bytes discarded by one operation.
         const MOST: u32 = 1 << 20;
-        // TCP throws the bytes away without copying them anywhere, so that there need be no memory.
+        // TCP discards the bytes without copying them, so that no memory is needed.
         let entry = opcode::Recv::new(file(socket), std::ptr::null_mut(), MOST).flags(libc::MSG_TRUNC).build();
-        // SAFETY: the kernel writes nothing there, and could not, for no memory is mapped at the null address.
+        // SAFETY: the kernel writes nothing there, and could not, because no memory is mapped at the null address.
         unsafe { self.push(entry, Token::new(Operation::Discard, index)) }
     }
 
-    /// Sends the slices, as many as one operation takes, with or without the kernel's copying them; returns how many
-    /// bytes those are, 0 if there is no room for the operation now.
+    /// Sends the slices, as many as one operation takes, with or without a copy by the kernel. Returns their number of
+    /// bytes, 0 if there is no room for the operation now.
     ///
     /// # Safety
     /// The slices must stay until the last completion.
@@ -204,8 +204,8 @@ impl Ring {
         } else {
             opcode::SendMsgZc::new(file(socket), message).flags(flags).build()
         };
-        // SAFETY: the list of slices stays until the operation is handed over, and is not needed afterwards; the
-        // slices stay until the last completion, says the caller.
+        // SAFETY: the list of slices stays until the operation is handed over, and is not needed afterwards; the slices
+        // stay until the last completion (the caller's promise).
         if unsafe { self.push(entry, Token::new(Operation::Send, index)) } { bytes } else { 0 }
     }
 
@@ -215,7 +215,7 @@ impl Ring {
         unsafe { self.push(opcode::AsyncCancel::new(token.encode()).build(), Token::new(Operation::Cancel, 0)) }
     }
 
-    /// Queues an operation; false if there is no room before the next [`Ring::turn`].
+    /// Queues an operation. False if there is no room before the next [`Ring::turn`].
     ///
     /// # Safety
     /// Memory that the operation names must stay as long as the kernel uses it.
@@ -227,7 +227,7 @@ impl Ring {
         pushed
     }
 
-    /// Whether [`Ring::turn`] would do something.
+    /// Whether [`Ring::turn`] has something to do.
     pub(super) fn has_work(&mut self) -> bool {
         let submission = self.ring.submission();
         let has = !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
@@ -235,8 +235,8 @@ impl Ring {
         has || !self.ring.completion().is_empty()
     }
 
-    /// Hands the queued operations over, lets the kernel work, and appends every completion that there is. No system
-    /// call if there is nothing to do.
+    /// Hands over the queued operations, lets the kernel work, and appends all completions. No system call if there is
+    /// nothing to do.
     pub(super) fn turn(&mut self, completions: &mut Vec<Completion>) {
         loop {
             let submission = self.ring.submission();
@@ -246,25 +246,25 @@ impl Ring {
                 self.enter(queued);
             }
             self.take(completions);
-            // What did not fit into the completion queue is kept by the kernel and comes at once.
+            // The kernel keeps completions that did not fit into the queue and delivers them at once.
             if !self.ring.submission().cq_overflow() {
                 return;
             }
         }
     }
 
-    /// As [`Ring::turn`], but waits for a completion, at most so long; false if there was none.
+    /// As [`Ring::turn`], but waits up to `limit` for a completion. False if there was none.
     fn wait(&mut self, completions: &mut Vec<Completion>, limit: Duration) -> bool {
         let limit = types::Timespec::from(limit);
         let before = completions.len();
-        // Errors are a time that is over.
+        // Errors are treated as a passed time limit.
         let _ = self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&limit));
         self.take(completions);
         completions.len() > before
     }
 
-    /// Ends every operation and waits until it has, at most so long between two completions. Another thread than the
-    /// one that polled can only take what has ended already.
+    /// Cancels every operation and waits for their ends, up to `patience` between two completions. A thread other than
+    /// the polling one can only take operations that have ended already.
     pub(super) fn cancel_everything(&mut self, completions: &mut Vec<Completion>, patience: Duration) {
         self.take(completions);
         if self.in_flight == 0 {
@@ -276,7 +276,7 @@ impl Ring {
         while self.in_flight > 0 && self.wait(completions, patience) {}
     }
 
-    /// Appends the completions that have come, without a system call.
+    /// Appends the available completions, without a system call.
     fn take(&mut self, completions: &mut Vec<Completion>) {
         let mut entries = [const { MaybeUninit::<cqueue::Entry>::uninit() }; 64];
         loop {
@@ -293,15 +293,16 @@ impl Ring {
         }
     }
 
-    /// The system call, without waiting.
+    /// Makes the system call, without waiting.
     fn enter(&mut self, queued: usize) {
         let flags = EnterFlags::GETEVENTS.bits();
-        // SAFETY: what the operations name stays, by the promise of the code that pushed them; no argument is given.
+        // SAFETY: the memory that the operations name stays, by the promise of the code that pushed them; no argument
+        // is given.
         let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued as u32, 0, flags, None) };
         if entered.is_ok_and(|entered| entered == queued) {
             self.gather.clear();
         }
-        // Otherwise the operations, or some, are still queued: they are handed over next time.
+        // Otherwise some or all operations are still queued and are handed over next time.
     }
 
     /// Becomes readable, after [`Ring::listen`], when [`Ring::turn`] has something to do.
@@ -309,20 +310,20 @@ impl Ring {
         self.bell.as_fd()
     }
 
-    /// Lets the kernel ring the bell from now on; false if there is something to do already.
+    /// Lets the kernel ring the bell from now on. False if there is something to do already.
     pub(super) fn listen(&mut self) -> bool {
         if !self.listening {
             wait::silence(self.bell.as_fd());
             self.ring.completion().enable_eventfd();
             self.listening = true;
-            // The kernel first says that there is work and then looks whether it is to ring; here it is the other way
-            // round, so that one of both notices.
+            // The kernel first publishes work and then checks whether to ring; here the order is reversed, so that at
+            // least one side notices.
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         }
         !self.has_work()
     }
 
-    /// Stops watching the bell: a bell that is not heard costs time.
+    /// Stops watching the bell: an unneeded bell costs time.
     pub(super) fn stop_listening(&mut self) {
         if self.listening {
             self.ring.completion().disable_eventfd();
@@ -335,12 +336,12 @@ impl Ring {
 /// The buffers' memory must stay until the ring has nothing in flight.
 unsafe fn register(ring: &IoUring, buffers: &BufferRing, group: u16) -> io::Result<()> {
     let (address, entries) = buffers.memory();
-    // SAFETY: a page of that many entries, which stays, says the caller.
+    // SAFETY: a page of that many entries, which stays (the caller's promise).
     unsafe { ring.submitter().register_buf_ring_with_flags(address, entries, group, types::IOU_PBUF_RING_INC as u16) }
 }
 
-/// The operations that are used here, by the kernel's names. Zero-copy sends of messages came after receiving and accepting
-/// again and again, which are asked for with the same operations as once.
+/// The operations used here, by the kernel's names. Zero-copy sends of messages are newer than repeated receiving and
+/// accepting, which use the same operations as their single forms.
 const USED: [(&str, u8); 6] = [
     ("ACCEPT", opcode::AcceptMulti::CODE),
     ("POLL_ADD", opcode::PollAdd::CODE),
@@ -350,10 +351,10 @@ const USED: [(&str, u8); 6] = [
     ("ASYNC_CANCEL", opcode::AsyncCancel2::CODE),
 ];
 
-/// What of io_uring is used here, and whether the kernel has it.
+/// The features of io_uring that are used here, and whether the kernel has them.
 ///
 /// # Errors
-/// Where no ring can be made at all.
+/// If no ring can be made at all.
 pub(crate) fn used() -> io::Result<Vec<(&'static str, bool)>> {
     let ring = IoUring::new(2).map_err(no_ring)?;
     let mut used = operations(&ring)?;
@@ -361,7 +362,7 @@ pub(crate) fn used() -> io::Result<Vec<(&'static str, bool)>> {
     Ok(used)
 }
 
-/// Looks whether the kernel has everything that is used here.
+/// Checks whether the kernel has every feature that is used here.
 fn probe(ring: &IoUring) -> io::Result<()> {
     if operations(ring)?.iter().any(|(_, is_there)| !is_there) {
         return Err(too_old());
@@ -375,10 +376,10 @@ fn operations(ring: &IoUring) -> io::Result<Vec<(&'static str, bool)>> {
     Ok(USED.into_iter().map(|(name, code)| (name, probe.is_supported(code))).collect())
 }
 
-/// Tries buffers that are filled bit by bit.
+/// Tries buffers that are filled incrementally.
 fn has_buffers(ring: &IoUring) -> io::Result<()> {
     let buffers = BufferRing::new()?;
-    // SAFETY: nothing is ever in flight before the group is given up again, a line below.
+    // SAFETY: nothing is ever in flight before the group is unregistered, a line below.
     unsafe { register(ring, &buffers, 0) }.map_err(|_| too_old())?;
     ring.submitter().unregister_buf_ring(0)
 }
@@ -412,14 +413,14 @@ fn understand(entry: &cqueue::Entry) -> Completion {
     }
 }
 
-/// Blocks that the kernel can have of one endpoint; a power of two.
+/// Maximum number of blocks of one endpoint that the kernel has; a power of two.
 pub(super) const MOST_POSTED: usize = 32;
 
-/// The list of buffers that the kernel reads, in a page of its own.
+/// The list of buffers that the kernel reads, in a separate page.
 pub(super) struct BufferRing {
     entries: NonNull<BufRingEntry>,
     layout: Layout,
-    /// Where the next entry goes; the kernel reads everything before it.
+    /// Index of the next entry; the kernel reads all entries before it.
     tail: u16,
 }
 
@@ -453,12 +454,12 @@ impl BufferRing {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Takes back the last entries that were put.
+    /// Takes back the last `entries` entries.
     fn retract(&mut self, entries: usize) {
         self.tail = self.tail.wrapping_sub(entries as u16);
     }
 
-    /// Shows the kernel which entries there are.
+    /// Publishes the entries to the kernel.
     fn publish(&mut self) {
         // SAFETY: the first entry was zeroed; its last two bytes are the ring's tail, aligned as such, and are
         // accessed here alone.
@@ -469,7 +470,7 @@ impl BufferRing {
 
 impl Drop for BufferRing {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; the owner has made sure that the kernel is done with it.
+        // SAFETY: allocated with this layout; the owner has made sure that the kernel no longer uses it.
         unsafe { dealloc(self.entries.as_ptr().cast(), self.layout) };
     }
 }
@@ -483,9 +484,9 @@ pub(super) struct Buffers {
     ring: BufferRing,
     /// In the order in which the kernel fills them.
     posted: VecDeque<Posted>,
-    /// Bytes that were received into the first one and not taken.
+    /// Number of bytes that were received into the first block and not taken.
     fresh: usize,
-    /// Received and not taken, before what is fresh.
+    /// Received slices that were not taken, before the fresh bytes.
     full: VecDeque<Slice>,
     /// Blocks filled since the last [`Buffers::take_turnover`].
     turnover: usize,
@@ -501,12 +502,12 @@ impl Buffers {
         &self.ring
     }
 
-    /// Bytes that the kernel has room for.
+    /// Number of bytes that the kernel has room for.
     pub(super) fn room(&self) -> usize {
         self.posted.iter().map(Posted::capacity).sum::<usize>() - self.fresh
     }
 
-    /// Blocks that the kernel has.
+    /// Number of blocks that the kernel has.
     pub(super) fn posted(&self) -> usize {
         self.posted.len()
     }
@@ -519,7 +520,7 @@ impl Buffers {
         self.posted.push_back(block);
     }
 
-    /// Counts bytes that the kernel has received; false if it cannot have.
+    /// Counts bytes that the kernel has received. False if the number is impossible.
     pub(super) fn received(&mut self, bytes: usize) -> bool {
         let Some(first) = self.posted.front_mut() else { return false };
         let filled = self.fresh + bytes;
@@ -538,24 +539,24 @@ impl Buffers {
     /// Moves fresh bytes to `full`.
     fn split(&mut self, bytes: usize) {
         let Some(first) = self.posted.front_mut() else { return };
-        // SAFETY: the kernel said that it has received so many bytes, and only ever goes on behind them.
+        // SAFETY: the kernel reported that it has received this many bytes, and only ever continues behind them.
         self.full.extend(unsafe { first.split_filled(bytes) });
         self.fresh -= bytes;
     }
 
-    /// Gives back the first block, which the kernel does not fill any further; false if no block is posted.
+    /// Returns the first block, which the kernel does not fill any further. False if no block is posted.
     fn reclaim_first(&mut self) -> bool {
-        // SAFETY: either it is full, so that the kernel is behind it, or it was retracted: the kernel looks for the
-        // next buffer anew in every system call, and this thread is in none.
+        // SAFETY: either the block is full, so that the kernel is behind it, or it was retracted: the kernel looks up
+        // the next buffer again in every system call, and this thread is in none.
         self.posted.pop_front().map(|block| drop(unsafe { block.reclaim(0) })).is_some()
     }
 
-    /// Whether something was received that was not taken.
+    /// Whether there are received bytes that were not taken.
     pub(super) fn has_some(&self) -> bool {
         self.fresh > 0 || !self.full.is_empty()
     }
 
-    /// The next bytes that were received, at most so many.
+    /// Takes the next received bytes, at most `most`.
     pub(super) fn take(&mut self, most: usize) -> Option<Slice> {
         if self.full.is_empty() && self.fresh > 0 {
             self.split(self.fresh.min(most));
@@ -566,12 +567,12 @@ impl Buffers {
         }
     }
 
-    /// How many blocks were filled since the last time.
+    /// Number of blocks filled since the last call.
     pub(super) fn take_turnover(&mut self) -> usize {
         core::mem::take(&mut self.turnover)
     }
 
-    /// Gives back to the pool every block into which nothing was received yet but the first one; returns how many.
+    /// Returns every empty block except the first one to the pool; returns their number.
     pub(super) fn give_back_surplus(&mut self) -> usize {
         let surplus = self.posted.len().saturating_sub(1);
         self.ring.retract(surplus);
@@ -583,7 +584,7 @@ impl Buffers {
         surplus
     }
 
-    /// The end. If the kernel may still use the blocks, they and the list of them stay for ever.
+    /// Ends the list. If the kernel may still use the blocks, they and the list are leaked.
     pub(super) fn end(mut self, idle: bool) {
         if idle {
             self.give_back();
@@ -592,8 +593,8 @@ impl Buffers {
         }
     }
 
-    /// Takes every block from the kernel and gives it back to its pool; what was received stays to be taken. Must not be
-    /// called while there are completions that were not counted.
+    /// Takes every block back from the kernel and returns it to its pool; received bytes can still be taken. Must not
+    /// be called while there are completions that were not counted.
     pub(super) fn release(&mut self) {
         self.ring.retract(self.posted.len());
         self.ring.publish();
@@ -602,7 +603,7 @@ impl Buffers {
         self.turnover = 0;
     }
 
-    /// Gives every block back to its pool, and drops what was received and not taken.
+    /// Returns every block to its pool, and drops received bytes that were not taken.
     pub(super) fn give_back(&mut self) {
         self.release();
         self.full.clear();

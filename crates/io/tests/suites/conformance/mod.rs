@@ -1,5 +1,5 @@
-//! One conformance suite for every mechanism behind [`ropewalk_io::Dispatcher`], and the faults of the simulated network: each
-//! one happens, is reported once, and is the same for the same seed.
+//! One conformance suite for every mechanism behind [`ropewalk_io::Dispatcher`], and the faults of the simulated
+//! network: each one happens, is reported once, and is the same for the same seed.
 
 mod rules;
 mod sleeping;
@@ -16,7 +16,7 @@ use ropewalk_terms::Instant;
 
 use self::world::{Last, Mechanism, Sizes, World};
 
-/// Real time goes on by itself; the kernel may have to do something meanwhile.
+/// Real time passes by itself; the kernel may have work to do meanwhile.
 fn idle_in_real_time() {
     std::thread::sleep(Duration::from_micros(50));
 }
@@ -71,7 +71,7 @@ tcp_mechanism!(OverNarrowSelect, narrow(TcpMechanism::Select));
 tcp_mechanism!(OverIoUring, wide(TcpMechanism::IoUring));
 tcp_mechanism!(OverNarrowIoUring, narrow(TcpMechanism::IoUring));
 tcp_mechanism!(
-    /// The kernel keeps what is sent until the peer has it.
+    /// The kernel keeps sent data until the peer has it.
     OverLendingIoUring,
     TcpConfig { zero_copy_bytes: 1, ..wide(TcpMechanism::IoUring) }
 );
@@ -104,7 +104,7 @@ impl Mechanism for InOneProcess {
     }
 }
 
-/// Virtual time: moves to the next moment at which something happens.
+/// Virtual time: moves to the time of the next event.
 pub(crate) struct OnASimulatedNetwork {
     pub(crate) network: Network,
     clock: SimulatedClock,
@@ -115,7 +115,7 @@ impl OnASimulatedNetwork {
         Self { network: Network::new(1, faults), clock: SimulatedClock::default() }
     }
 
-    /// Begins anew with another seed.
+    /// Starts again with another seed.
     pub(crate) fn reseed(&mut self, seed: u64) {
         self.network = Network::new(seed, self.network.faults());
     }
@@ -397,7 +397,7 @@ fn refusals_happen_as_often_as_they_are_set() {
 
 simulated_mechanism!(OnANastyNetwork, Faults { reset: 0.002, half_open: 0.002, ..Faults::nasty() });
 
-/// What happened in a run, in the order in which it happened.
+/// The events of a run, in order.
 fn nasty_run(seed: u64) -> Vec<String> {
     let mut world = World::<OnANastyNetwork>::new(&[Sizes { block: 10_000, ..Sizes::default() }; 3]);
     world.mechanism.0.reseed(seed);
@@ -426,7 +426,8 @@ fn nasty_run(seed: u64) -> Vec<String> {
 
 #[test]
 fn the_same_seed_is_the_same_run_and_nothing_is_lost_but_by_an_end() {
-    // Order, contents, single ends and the return of every block are judged by the world in every run.
+    // In every run the world checks the order, the contents, the single end of each endpoint, and the return of every
+    // block.
     for seed in 0..3 {
         let trace = nasty_run(seed);
         assert_eq!(trace, nasty_run(seed), "seed {seed}");

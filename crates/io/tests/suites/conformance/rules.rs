@@ -1,4 +1,4 @@
-//! What every mechanism must do: connections, bytes in order, buffers and back-pressure, and ends of one direction.
+//! Rules for every mechanism: connections, bytes in order, buffers and back-pressure, and ends of one direction.
 
 use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Parcel, SendError, SendLimits};
 use ropewalk_memory::{Owner, Pool};
@@ -205,14 +205,14 @@ pub(crate) fn a_hundred_endpoints_at_once<M: Mechanism>() {
     world.finish();
 }
 
-/// Back-pressure of one endpoint holds back that one alone, is bounded, and loses nothing.
+/// Back-pressure of one endpoint affects only that endpoint, is bounded, and loses nothing.
 pub(crate) fn an_endpoint_that_is_not_read_holds_back_only_its_peer<M: Mechanism>() {
     const MOST: usize = 64 << 20;
     let mut world = two_nodes::<M>();
     let (slow, slow_there) = world.connected_pair(0, 1);
     let (fast, fast_there) = world.connected_pair(0, 1);
     world.nodes[1].dispatcher.set_reading(slow_there, false);
-    // What was read before the switch may be in the log; nothing else may come.
+    // Events read before the switch may be in the log; no others may follow.
     world.settle();
     let mut rounds_without_progress = 0;
     while rounds_without_progress < 50 {
@@ -235,14 +235,14 @@ pub(crate) fn an_endpoint_that_is_not_read_holds_back_only_its_peer<M: Mechanism
     let sent = world.seen(0, slow).sent;
     world.nodes[1].dispatcher.set_reading(slow_there, true);
     world.until_received(1, slow_there, sent);
-    // The kernel may need what was sent for a moment longer than until it has arrived.
+    // The kernel may need sent data for a moment after they have arrived.
     world.run_until("there is room again", |world| world.seen(0, slow).lows > 0);
     world.settle();
     assert_eq!(world.seen(0, slow).lows, 1, "one report that there is room again");
     world.finish();
 }
 
-/// An owner's quota bounds what one endpoint holds; others go on; reading goes on when blocks come back.
+/// An owner's quota bounds the memory of one endpoint; others continue; reading continues when blocks come back.
 pub(crate) fn a_quota_that_is_used_up_stops_its_endpoint_alone<M: Mechanism>() {
     if !M::HAS_POOL {
         return;
@@ -280,7 +280,8 @@ fn pair_without_blocks<M: Mechanism>() -> (World<M>, Endpoint, Endpoint, Owner) 
     (world, here, there, two)
 }
 
-/// An endpoint without a quota is dry as soon as something waits; looking takes nothing, and another owner reads it all.
+/// An endpoint without a quota is dry as soon as bytes wait; peeking takes nothing, and another owner then reads all
+/// bytes.
 pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_an_owner_with_blocks<M: Mechanism>() {
     if !M::HAS_POOL {
         return;
@@ -307,7 +308,7 @@ pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_an_owner_
     world.finish();
 }
 
-/// Where nothing is read, a look shows the end, or an event reports it.
+/// If nothing is read, a peek shows the end, or an event reports it.
 pub(crate) fn the_end_of_a_connection_shows_where_there_is_no_block<M: Mechanism>() {
     if !M::HAS_POOL {
         return;
@@ -365,7 +366,7 @@ pub(crate) fn closing_sends_what_is_queued_first<M: Mechanism>() {
     world.finish();
 }
 
-/// The closing side throws away what still comes, so that the other side's sending ends in order too.
+/// The closing side discards arriving bytes, so that the other side's sending ends in order too.
 pub(crate) fn closing_while_the_peer_sends_ends_in_order<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let (here, there) = world.connected_pair(0, 1);
@@ -401,7 +402,7 @@ pub(crate) fn a_sender_whose_peer_aborts_learns_it_once<M: Mechanism>() {
     world.finish();
 }
 
-/// A process that dies takes its dispatcher with it: every endpoint at the other side ends exactly once.
+/// The end of a process also ends its dispatcher: every endpoint at the other side ends exactly once.
 pub(crate) fn a_peer_that_dies_ends_every_endpoint_once<M: Mechanism>() {
     let mut world = two_nodes::<M>();
     let address = world.listen(1);
@@ -502,7 +503,7 @@ pub(crate) fn a_queue_tells_once_that_it_is_high_and_once_that_it_is_low<M: Mech
     world.finish();
 }
 
-/// Posts a block of each of these sizes, and looks at how what comes is cut into them.
+/// Posts a block of each of these sizes, and checks how received bytes are cut into them.
 pub(crate) fn posted_blocks_of_every_size_are_filled_in_order_to_the_last_byte<M: Mechanism>() {
     let sizes = [1, 2, 3, 7, 100, 4_095, 4_096, 4_097, 65_536, 9];
     let total: usize = sizes.iter().sum();
@@ -552,7 +553,7 @@ pub(crate) fn an_ended_endpoint_takes_no_block<M: Mechanism>() {
     world.finish();
 }
 
-/// One sender has always more to send; the other's few bytes must come through within a bounded number of polls.
+/// One sender always has more to send; the other's few bytes must arrive within a bounded number of polls.
 pub(crate) fn an_endpoint_that_floods_does_not_starve_another<M: Mechanism>() {
     let sizes = Sizes { receive_batch: 10_000, ..Sizes::default() };
     let mut world = World::<M>::new(&[Sizes::default(), sizes]);
@@ -574,7 +575,7 @@ pub(crate) fn an_endpoint_that_floods_does_not_starve_another<M: Mechanism>() {
     world.finish();
 }
 
-/// However much the transport has taken in already: nothing is delivered while reading is off, and nothing is lost.
+/// However much the transport has received already: nothing is delivered while reading is off, and nothing is lost.
 pub(crate) fn what_came_before_reading_stopped_is_delivered_when_it_goes_on<M: Mechanism>() {
     let sizes = Sizes { block: 10_000, receive_batch: 1_000, ..Sizes::default() };
     let mut world = World::<M>::new(&[Sizes::default(), sizes]);
@@ -592,7 +593,7 @@ pub(crate) fn what_came_before_reading_stopped_is_delivered_when_it_goes_on<M: M
     world.finish();
 }
 
-/// Each is busy for a while and is given blocks for that; then come the next ones, and there are few blocks.
+/// Each is busy for a while and gets blocks for that; then the next ones are, and there are few blocks.
 pub(crate) fn endpoints_that_have_become_quiet_leave_the_pool_to_the_others<M: Mechanism>() {
     let sizes = Sizes { block: 10_000, blocks: 8, receive_batch: 50_000, ..Sizes::default() };
     let mut world = World::<M>::new(&[Sizes::default(), sizes]);

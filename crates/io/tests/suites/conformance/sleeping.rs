@@ -1,5 +1,5 @@
-//! Threads that sleep when there is nothing to do wake each other: no wake-up is lost. A thread that serves one dispatcher may
-//! sleep in the dispatcher's own call, and everything that is to wake it does.
+//! Threads that sleep when there is nothing to do wake each other: no wake-up is lost. A thread that serves one
+//! dispatcher may sleep in the dispatcher's own call, and every source of wake-ups still wakes it.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use ropewalk_memory::Slice;
 
 use super::world::{Pattern, pool};
 
-/// Sleeps until the dispatcher has events; sleeping too long means that a wake-up was lost.
+/// Sleeps until the dispatcher has events; sleeping too long means a lost wake-up.
 fn next_events(dispatcher: &mut impl Dispatcher, waiter: &Waiter, events: &mut Vec<Event>) {
     while events.is_empty() {
         dispatcher.poll(MonotonicClock.now(), events);
@@ -22,7 +22,7 @@ fn next_events(dispatcher: &mut impl Dispatcher, waiter: &Waiter, events: &mut V
     }
 }
 
-/// How the threads sleep: as if they served several dispatchers, or in their only one.
+/// The way in which threads sleep: as for several dispatchers, or in their only one.
 #[derive(Copy, Clone)]
 enum Sleep {
     General,
@@ -180,7 +180,7 @@ fn a_sleeping_sender_is_woken_by_room() {
     assert_eq!(thread.join().expect("the sink ended well"), TOTAL);
 }
 
-/// Longer than anything takes: a sleep of so long has lost its wake-up.
+/// Long enough that nothing times out: a sleep of this length has lost its wake-up.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
@@ -189,14 +189,14 @@ fn dispatcher(mechanism: Mechanism) -> Tcp {
     Tcp::new(config, pool("receive", 4096, 64)).expect("the mechanism")
 }
 
-/// Each on a thread of its own: what a ring of io_uring leaves behind interrupts the next sleep of its thread.
+/// Each on a separate thread: leftovers of an io_uring interrupt the next sleep of its thread.
 fn with_each(rule: impl Fn(Mechanism) + Sync) {
     for mechanism in Mechanism::ALL {
         std::thread::scope(|scope| scope.spawn(|| rule(mechanism)).join()).expect("the rule holds");
     }
 }
 
-/// One with a place to sleep, which has had its first look around.
+/// Makes a dispatcher and its waiter, and polls it once.
 fn sleeper(mechanism: Mechanism, bells: &[&Bell]) -> (Tcp, Waiter) {
     let mut tcp = dispatcher(mechanism);
     let bells: Vec<_> = bells.iter().map(|bell| bell.as_fd()).collect();
@@ -206,7 +206,7 @@ fn sleeper(mechanism: Mechanism, bells: &[&Bell]) -> (Tcp, Waiter) {
     (tcp, waiter)
 }
 
-/// Sleeps until something comes.
+/// Sleeps until an event arrives.
 fn next_event(tcp: &mut Tcp, waiter: &Waiter) -> Event {
     let mut events = Vec::new();
     loop {

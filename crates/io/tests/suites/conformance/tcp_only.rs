@@ -1,4 +1,4 @@
-//! What only TCP has: time limits of the kernel's peers, foreign peers, addresses.
+//! Rules for TCP only: time limits of the kernel's peers, foreign peers, addresses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn of(mechanism: Mechanism) -> TcpConfig {
     TcpConfig { mechanism, ..TcpConfig::default() }
 }
 
-/// Polls until an event comes for which `wanted` gives something.
+/// Polls until `wanted` returns a value for an event.
 fn until<T>(tcp: &mut Tcp, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
     let (mut events, limit) = (Vec::new(), MonotonicClock.now().after(Duration::from_secs(30)));
     loop {
@@ -37,7 +37,7 @@ fn connecting_to_one_that_never_answers_times_out(mechanism: Mechanism) {
     let listener = listener_without_room();
     let address = listener.local_addr().expect("a bound address").to_string();
     let mut tcp = tcp(TcpConfig { connect_timeout: Duration::from_millis(50), ..of(mechanism) });
-    // The kernel takes a few on its own; then it no longer answers.
+    // The kernel accepts a few by itself; then it no longer answers.
     for _ in 0..8 {
         tcp.connect(&address).expect("an address");
     }
@@ -63,13 +63,14 @@ fn connecting_to_one_that_answers_late_succeeds(mechanism: Mechanism) {
         }
         (established == endpoints.len()).then_some(())
     });
-    // The other kernel may have missed an answer for want of room: it learns from the end that the connection stood.
+    // The other kernel may have missed an answer for lack of room: it learns from the end that the connection was
+    // established.
     drop(tcp);
     let taken = taker.expect("started with the first event").join().expect("it takes all");
     assert_eq!(taken.len(), endpoints.len());
 }
 
-/// The other side of [`a_peer_that_is_killed_ends_its_connection_once`], in a process of its own.
+/// The other side of [`a_peer_that_is_killed_ends_its_connection_once`], in a separate process.
 #[test]
 fn peer_to_be_killed() {
     if let Ok(address) = std::env::var("ROPEWALK_CONFORMANCE_PEER") {
@@ -102,7 +103,7 @@ fn a_peer_that_is_killed_ends_its_connection_once(mechanism: Mechanism) {
         }
         _ => None,
     });
-    // What it never reads makes the end a reset; without it, it would be an orderly one.
+    // Its unread bytes make the end a reset; without them, it would be an orderly end.
     let mut loan = pool.loan(ropewalk_memory::Owner::SHARED).expect("the only block");
     let answer = loan.append(&[8; 1000]).expect("room");
     tcp.send(endpoint, &mut vec![answer]).expect("room");
@@ -126,7 +127,7 @@ fn until_sent(tcp: &mut Tcp, endpoint: ropewalk_io::Endpoint) {
     assert!(events.is_empty(), "{events:?}");
 }
 
-/// On one machine a connection is there at the first look, when its time has not even begun.
+/// On one machine a connection is established at the first poll, before its time limit has even begun.
 fn a_connection_that_was_there_at_once_outlives_the_time_for_connecting(mechanism: Mechanism) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let config = of(mechanism);
@@ -143,7 +144,7 @@ fn a_connection_that_was_there_at_once_outlives_the_time_for_connecting(mechanis
     assert!(events.is_empty(), "it is open, and stays so: {events:?}");
 }
 
-/// A listener whose queue is as short as possible and never emptied.
+/// A listener whose queue has minimum length and is never emptied.
 fn listener_without_room() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     rustix::net::listen(&listener, 0).expect("listening again with another backlog");
@@ -264,7 +265,7 @@ fn a_congestion_control_that_the_kernel_lacks_is_left_out(mechanism: Mechanism) 
     assert_eq!(tcp(config).congestion_control(), Some("reno"), "every kernel has it");
 }
 
-/// As that of a process that was killed, whose io_uring the kernel takes down a moment later.
+/// Like the port of a killed process, whose io_uring the kernel closes a moment later.
 #[test]
 fn a_port_that_becomes_free_is_waited_for() {
     let before = TcpListener::bind("127.0.0.1:0").expect("a free port");

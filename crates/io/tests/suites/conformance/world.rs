@@ -1,4 +1,4 @@
-//! Nodes on one mechanism, the pools that they have, and what they have seen.
+//! Nodes on one mechanism, their pools, and the events that they have seen.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, Endpoint, Event, SendEr
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 use ropewalk_terms::Instant;
 
-/// What a test wants of a dispatcher.
+/// Sizes of a dispatcher under test.
 #[derive(Copy, Clone)]
 pub(crate) struct Sizes {
     /// Bytes of a block of the receive pool.
@@ -15,7 +15,7 @@ pub(crate) struct Sizes {
     /// Blocks of the receive pool.
     pub(crate) blocks: usize,
     pub(crate) send_queue: usize,
-    /// The most that is received from one endpoint in one poll: bytes, or slices where slices are handed over.
+    /// Maximum received from one endpoint in one poll: bytes, or slices if slices are handed over.
     pub(crate) receive_batch: usize,
 }
 
@@ -42,11 +42,11 @@ pub(crate) trait Mechanism: Default {
 
     fn now(&self) -> Instant;
 
-    /// Nothing could be done: lets time go on, at most to `deadline` if there is one.
+    /// Lets time pass after an idle round, at most to `deadline` if there is one.
     fn idle(&mut self, deadline: Option<Instant>);
 }
 
-/// The last event of an endpoint, or what was done to it.
+/// The last event of an endpoint, or the call that ended it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Last {
     Disconnected,
@@ -56,23 +56,23 @@ pub(crate) enum Last {
     Dropped,
 }
 
-/// What was seen of one endpoint.
+/// The events of one endpoint.
 #[derive(Default, Debug)]
 pub(crate) struct Seen {
     pub(crate) established: bool,
     pub(crate) received: usize,
     pub(crate) highs: usize,
     pub(crate) lows: usize,
-    /// The peer's direction has ended, and the endpoint goes on.
+    /// Whether the peer's direction has ended, and the endpoint continues.
     pub(crate) finished: bool,
     pub(crate) last: Option<Last>,
-    /// How much of the pattern was sent from here.
+    /// Number of bytes of the pattern sent from here.
     pub(crate) sent: usize,
-    /// Numbers that were handed over in parcels, and how many bytes had come before.
+    /// Numbers that were handed over in parcels, and the number of bytes received before each.
     pub(crate) parcels: Vec<(u64, usize)>,
 }
 
-/// One dispatcher and what it reported.
+/// One dispatcher and its events.
 pub(crate) struct Node<D> {
     pub(crate) dispatcher: D,
     pub(crate) seen: BTreeMap<Endpoint, Seen>,
@@ -86,7 +86,7 @@ pub(crate) struct Node<D> {
     events: Vec<Event>,
 }
 
-/// The nodes and the time they live in.
+/// The nodes and their time.
 pub(crate) struct World<M: Mechanism> {
     pub(crate) mechanism: M,
     pub(crate) nodes: Vec<Node<M::D>>,
@@ -107,7 +107,7 @@ impl<M: Mechanism> World<M> {
         self.nodes.iter_mut().map(|node| node.poll(now, &self.pattern)).sum()
     }
 
-    /// Polls until `done`, letting time go on where there is nothing to do.
+    /// Polls until `done`, and lets time pass if there is nothing to do.
     #[track_caller]
     pub(crate) fn run_until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let limit = self.mechanism.now().after(Duration::from_secs(30));
@@ -117,7 +117,7 @@ impl<M: Mechanism> World<M> {
         }
     }
 
-    /// Polls once; where there was nothing to do, lets time go on to what happens next.
+    /// Polls once; if there was nothing to do, lets time pass to the next event.
     pub(crate) fn go_on(&mut self) {
         if self.step() == 0 {
             let deadline = self.nodes.iter().filter_map(|node| node.dispatcher.next_deadline()).min();
@@ -125,7 +125,7 @@ impl<M: Mechanism> World<M> {
         }
     }
 
-    /// Polls until nothing more happens for a while.
+    /// Polls until nothing happens for a while.
     pub(crate) fn settle(&mut self) {
         for _ in 0..200 {
             if self.step() == 0 {
@@ -183,7 +183,7 @@ impl<M: Mechanism> World<M> {
         result
     }
 
-    /// Sends messages until `total` bytes were taken, polling in between.
+    /// Sends messages until `total` bytes were accepted, polling in between.
     #[track_caller]
     pub(crate) fn send_all(&mut self, node: usize, endpoint: Endpoint, total: usize, message: usize, cut: usize) {
         self.run_until("everything is queued", |world| {
@@ -222,7 +222,7 @@ impl<M: Mechanism> World<M> {
         self.nodes[node].seen.get_mut(&endpoint).expect("an endpoint of this node").last = Some(Last::Dropped);
     }
 
-    /// Closes what is open, waits for every end, and looks whether every block came back.
+    /// Closes open endpoints, waits for every end, and checks that every block was returned.
     #[track_caller]
     pub(crate) fn finish(mut self) {
         for node in &mut self.nodes {
@@ -323,7 +323,7 @@ pub(crate) fn pool(name: &str, block_size: usize, blocks: usize) -> Pool {
     Pool::new(PoolConfig::heap(name, block_size, blocks)).expect("memory for a test")
 }
 
-/// Whether every block is back.
+/// Whether every block was returned.
 pub(crate) fn is_full(pool: &mut Pool) -> bool {
     pool.collect();
     pool.held() == 0
@@ -332,7 +332,7 @@ pub(crate) fn is_full(pool: &mut Pool) -> bool {
 /// The period of the pattern: a prime, so that no block or batch size hides a displacement.
 const PERIOD: usize = 65_521;
 
-/// An endless stream of known bytes. Slices of it all point into one block.
+/// An endless stream of known bytes. All its slices point into one block.
 pub(crate) struct Pattern {
     master: Slice,
     pool: Pool,

@@ -1,5 +1,5 @@
-//! The rules of all disks on file systems of their own, in files behind loop devices: ext4 with and without `discard`, XFS, and one in
-//! memory. Skipped where this process may not mount, or has nothing to make them with.
+//! The rules of all disks on separate file systems, in files behind loop devices: ext4 with and without `discard`, XFS,
+//! and one in memory. Skipped if this process may not mount, or lacks the tools to make them.
 
 use super::{Directory, PastTheCache, removal, with_every_rule};
 use std::cell::RefCell;
@@ -19,12 +19,12 @@ pub(super) fn present() -> Option<PathBuf> {
 /// A mounted file system, until dropped: the tests of this thread write there.
 struct Mounted {
     point: PathBuf,
-    /// Made for it.
+    /// The directory made for it.
     _directory: Directory,
 }
 
 impl Mounted {
-    /// With this much room; `None` if this process may not mount, or has nothing to make one with.
+    /// With this size; `None` if this process may not mount, or lacks the tools to make one.
     fn new(kind: &str, mebibytes: u64, options: &str) -> Option<Self> {
         let directory = Directory::default();
         let (image, point) = (directory.path.join("image"), directory.path.join("point"));
@@ -56,7 +56,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether a command can be run, and ends well.
+/// Whether a command can be run, and succeeds.
 fn is_done(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
@@ -67,9 +67,9 @@ macro_rules! all_of_them {
     };
 }
 
-/// Every rule, both ways, and how files are deleted.
+/// Every rule, both ways, and the deletion of files.
 fn conforms(test: &str, kind: &str, options: &str) {
-    // Less is too little for XFS.
+    // XFS needs at least this size.
     let Some(mounted) = Mounted::new(kind, 320, options) else {
         return ropewalk_tidy::skipped(test, &format!("no {kind} can be made and mounted"));
     };

@@ -1,4 +1,4 @@
-//! What only some disks have: writing past the page cache, packing, and power cuts.
+//! Rules for some disks only: writing past the page cache, packing, and power cuts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Directory, Said, Settings, Simulation, Source, World};
 /// Bytes of a block of the pool.
 const BLOCK: usize = 1 << 20;
 
-/// Bytes that differ from place to place, in as many slices as it takes.
+/// Bytes that depend on their offset, in as many slices as needed.
 fn piece(pool: &mut Pool, length: usize, number: usize) -> (Vec<Slice>, Vec<u8>) {
     let bytes: Vec<u8> = (0..length).map(|place| (place ^ (place >> 8) ^ number) as u8 | 1).collect();
     let slices = bytes.chunks(BLOCK).map(|chunk| {
@@ -37,7 +37,7 @@ fn wait(disk: &mut RealDisk, count: usize) {
     }
 }
 
-/// Writes appends of these lengths; returns how many bytes were copied for it.
+/// Writes appends of these lengths; returns the number of bytes copied for them.
 fn write(mode: WriteMode, lengths: &[usize]) -> u64 {
     let directory = Directory::default();
     let mut pool = Pool::new(PoolConfig::heap("source", BLOCK, 8)).expect("memory for a test");
@@ -124,7 +124,7 @@ fn only_what_is_much_goes_past_the_page_cache_by_itself() {
     assert_eq!(write(WriteMode::Buffered, &[2 << 20]), 0);
 }
 
-/// Two threads would write it out of order, which file systems answer with many small discards.
+/// Two threads would write it out of order, which makes file systems discard many small pieces.
 #[test]
 fn a_file_past_the_page_cache_is_written_by_one_thread() {
     let directory = Directory::default();
@@ -142,7 +142,7 @@ fn a_file_past_the_page_cache_is_written_by_one_thread() {
     assert_eq!(ours, [name.to_owned(), format!("{name}.write")]);
 }
 
-/// Appends follow each other without a pause, so that each is gathered while those before are on their way.
+/// Appends follow each other without a pause, so that each is gathered while earlier ones are being written.
 #[test]
 fn appends_that_follow_without_a_pause_end_in_their_order() {
     const APPENDS: usize = 60;
@@ -176,7 +176,7 @@ fn appends_that_follow_without_a_pause_end_in_their_order() {
     assert!(std::fs::read(&closed).is_ok_and(|bytes| bytes == expected));
 }
 
-/// What the stretches of a file unpack to, one behind the other.
+/// The unpacked stretches of a file, concatenated.
 fn unpacked(file: &[u8]) -> Vec<u8> {
     let (mut all, mut stretch) = (Vec::new(), Vec::new());
     for item in Items::new(file) {
@@ -318,7 +318,7 @@ fn a_full_disk_gives_everything_behind_back_and_goes_on_when_there_is_room() {
     world.append(file, 1, b"0123456789");
     world.append(file, 2, b"0123456789");
     world.append(file, 3, b"abcdefghij");
-    // Would fit, but must not overtake the one before.
+    // Would fit, but must not overtake the previous one.
     world.append(file, 4, b"k");
     world.wait_for(5);
     let full = "no room left on the disk".to_owned();
@@ -369,7 +369,7 @@ fn a_slow_disk_takes_its_time() {
     world.finish();
 }
 
-/// What a power cut leaves of a file of 1,000 synced bytes and 3,000 more, published or not.
+/// The names and the bytes left by a power cut after 1,000 synced bytes of a file and 3,000 more, published or not.
 fn after_a_cut(seed: u64, sync_on_publish: bool) -> (Vec<String>, Vec<u8>) {
     let medium = Simulation::new(seed);
     let mut world = World::over(medium, Settings { queue_bytes: 1 << 20, sync_on_publish });
@@ -446,7 +446,7 @@ fn the_first_fast_file_has_its_disk_probed_beside_it() {
     if probe_writes(&directory.path).is_ok_and(|probe| probe.is_none()) {
         return ropewalk_tidy::skipped(TEST, "the file system of the target directory offers no choice");
     }
-    // Dropped disks have ended what they had to do.
+    // Dropped disks have completed their work.
     write(WriteMode::Auto, &[2 << 20]);
     let probe = write_probe(&directory.path).expect("it was probed");
     assert!(probe.direct > 0.0 && probe.buffered > 0.0, "{probe}");

@@ -1,4 +1,5 @@
-//! What every disk must do, over the machine's files and the simulated ones; and what the simulated one may lose.
+//! Rules for every disk, over the machine's files and the simulated ones; and the losses that the simulated one may
+//! have.
 
 mod file_systems;
 mod files;
@@ -16,7 +17,7 @@ use ropewalk_io::disk::{
 };
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 
-/// A directory of the machine that goes away with the test.
+/// A directory of the machine, removed at the end of the test.
 pub(crate) struct Directory {
     path: PathBuf,
 }
@@ -55,7 +56,7 @@ impl Medium for PastTheCache {
         self.0.directory()
     }
 
-    /// Without the zeros that may stand behind the last append; no test's file ends in some of its own.
+    /// Without the zeros that may be behind the last append; no test's file ends with zeros of its own.
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let mut bytes = self.0.read(path)?;
         let filled = bytes.len();
@@ -164,7 +165,7 @@ macro_rules! every_rule_for {
     )*};
 }
 
-/// Hands all rules to another macro, behind what it is given anyway.
+/// Passes all rules to another macro, behind its given arguments.
 macro_rules! with_every_rule {
     ($other:ident!($($given:ident),*)) => {
         $other!($($given),*:
@@ -197,7 +198,7 @@ pub(crate) struct Settings {
     pub(crate) sync_on_publish: bool,
 }
 
-/// What a disk under test writes.
+/// The storage of a disk under test.
 pub(crate) trait Medium: Default {
     type D: Disk;
 
@@ -207,11 +208,11 @@ pub(crate) trait Medium: Default {
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
     /// Another program removes a directory with everything in it.
     fn remove_directory(&self, path: &Path);
-    /// Nothing was done: lets time go on.
+    /// Lets time pass after an idle round.
     fn idle(&mut self);
 }
 
-/// A pool of 64 KiB and what was written from it.
+/// A pool of 64 KiB and the data written from it.
 pub(crate) struct Source {
     pool: Pool,
 }
@@ -241,7 +242,7 @@ impl Source {
     }
 }
 
-/// What a completion says, without the slices.
+/// A completion without its slices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
     Created(FileToken, Result<(), String>),
@@ -258,7 +259,7 @@ pub(crate) struct World<M: Medium> {
     pub(crate) medium: M,
     pub(crate) source: Source,
     pub(crate) said: Vec<Said>,
-    /// Slices that came back, with their cookies.
+    /// Returned slices, with their cookies.
     pub(crate) back: Vec<(u64, Vec<Slice>)>,
     completions: Vec<Completion>,
 }
@@ -284,7 +285,7 @@ impl<M: Medium> World<M> {
         assert!(data.is_empty());
     }
 
-    /// Waits until so many completions have come in all.
+    /// Waits until `count` completions have arrived in all.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, count: usize) {
         for _ in 0..1_000_000 {

@@ -1,4 +1,5 @@
-//! How files of the machine are deleted: hidden first, in steps, on a thread that writes nothing, and not under the hands of readers.
+//! Deletion of files of the machine: hidden first, in steps, on a thread that writes nothing, and not while readers
+//! have the file open.
 
 use super::{Directory, Medium, Said, Settings, Simulation, World};
 use ropewalk_io::Clock;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 const SEGMENT: &str = "run000001-bu0-000001.rwk";
 
-/// Larger than what is freed at once.
+/// Larger than the bytes freed at once.
 const LARGE: u64 = 200 << 20;
 
 fn settings() -> Settings {
@@ -81,7 +82,7 @@ pub(super) fn what_a_killed_process_left_half_deleted_is_deleted() {
         drop(large(path));
     }
     world.disk.enter_directory(&of("run000002"));
-    // What was asked for first has ended.
+    // The earlier request has completed.
     let path = of(SEGMENT);
     world.disk.remove(&path, 1);
     world.wait_for(1);

@@ -1,4 +1,4 @@
-//! What every disk must do.
+//! Rules for every disk.
 
 use ropewalk_io::disk::{Disk, DiskCause, NewFile, QueueFull};
 
@@ -76,7 +76,7 @@ pub(crate) fn a_published_file_has_its_checksum_beside_it<M: Medium>() {
     world.finish();
 }
 
-/// An event of fragments of these lengths: as an open record in slices, and as it stands in the file.
+/// An event of fragments of these lengths: as an open record in slices, and as in the file.
 fn event<M: Medium>(world: &mut World<M>, number: u64, lengths: &[usize]) -> (Vec<Slice>, Vec<u8>) {
     let head = EventHead {
         key: EventKey::new(0, number),

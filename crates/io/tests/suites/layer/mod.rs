@@ -1,4 +1,4 @@
-//! The layer over every mechanism: posted work comes back once, messages have boundaries, no end point is held back.
+//! The layer over every mechanism: posted work is returned once, messages have boundaries, no end point is held back.
 
 mod rules;
 mod threads;
@@ -28,7 +28,7 @@ fn simulated() -> Scene {
     Scene { tells_rejection: true, ..Scene::new(adapter, Time::Virtual) }
 }
 
-/// TCP where both sides greet.
+/// TCP with greetings on both sides.
 fn greeting() -> Scene {
     let adapter = InterfaceAdapter::tcp("127.0.0.1", TcpConfig::default()).with_hello();
     Scene { tells_rejection: true, ..Scene::new(adapter, Time::Real) }
@@ -82,10 +82,10 @@ pub(crate) enum Time {
     Virtual,
 }
 
-/// What a rule is tried on.
+/// The dispatchers under test.
 pub(crate) struct Scene {
     pub(crate) nodes: [EventDispatcher; 2],
-    /// Events that were not looked at.
+    /// Events that were not examined.
     pub(crate) events: [VecDeque<Event>; 2],
     pub(crate) has_buffers: bool,
     pub(crate) tells_rejection: bool,
@@ -136,7 +136,7 @@ impl Scene {
         }
     }
 
-    /// Goes on until the node has an event for which `wanted` gives something; others before it are dropped.
+    /// Continues until `wanted` returns a value for an event of the node; others before it are dropped.
     #[track_caller]
     pub(crate) fn until<T>(&mut self, node: usize, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
         let limit = self.now.after(Duration::from_secs(20));
@@ -160,7 +160,7 @@ impl Scene {
         self.nodes[node].post(request).expect("a request that can be carried out");
     }
 
-    /// Connects node 0 to node 1; both end points.
+    /// Connects node 0 to node 1; returns both end points.
     pub(crate) fn connect(&mut self) -> (Endpoint, Endpoint) {
         let address = self.listen(1);
         self.post(0, WorkRequest::Connect { address, cookie: Cookie(99) });
@@ -194,7 +194,7 @@ impl Scene {
     }
 }
 
-/// What the event says of posted work.
+/// The completion in an event.
 pub(crate) fn completion(event: Event) -> Option<Completion> {
     match event {
         Event::Completed { completion, .. } => Some(completion),

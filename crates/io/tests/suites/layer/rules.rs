@@ -1,4 +1,4 @@
-//! What the layer must do over every mechanism: messages, posted buffers, and greetings.
+//! Rules for the layer over every mechanism: messages, posted buffers, and greetings.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use ropewalk_memory::{Owner, Pool};
 
 use super::{Scene, completion, greeting, pool};
 
-/// Length, then bytes that tell the number.
+/// A length, then bytes that depend on the number.
 fn message(number: u32, length: u32) -> Vec<u8> {
     let content = (0..length).map(|at| (number.wrapping_mul(31) ^ at ^ (at >> 8)) as u8);
     length.to_le_bytes().into_iter().chain(content).collect()
@@ -249,7 +249,7 @@ pub(crate) fn what_is_posted_comes_back_however_the_connection_ends(mut scene: S
         let (here, there) = scene.connect();
         scene.post(0, WorkRequest::Set { endpoint: here, setting: Setting::Reading(false) });
         let has_buffers = scene.has_buffers && post(&mut scene, there, &mut buffers, 1);
-        // More than any socket takes.
+        // More than any socket accepts.
         let (mut whole, megabyte) = (ropewalk_memory::Payload::default(), scene.payload(&vec![0; 1 << 20]));
         (0..30).for_each(|_| whole.append(megabyte.clone()));
         scene.post(1, WorkRequest::Send { endpoint: there, message: whole, cookie: Cookie(2) });
@@ -272,7 +272,7 @@ pub(crate) fn what_is_posted_comes_back_however_the_connection_ends(mut scene: S
         let expected = [(2, Work::Send), (1, Work::Receive)];
         assert_eq!(flushed, expected[..1 + usize::from(has_buffers)]);
         assert!(is_full(&mut buffers));
-        // What is not read does not show its end.
+        // An end point that is not read does not report its end.
         let _ = scene.nodes[0].post(WorkRequest::Set { endpoint: here, setting: Setting::Reading(true) });
         scene.until_ended(0);
     }
@@ -315,7 +315,7 @@ fn a_stranger_is_shut_out_without_an_event() {
         let out_of_turn = Ended::Framing(FramingError::Malformed("no hello"));
         match events[..] {
             [] => assert!(bytes.starts_with(b"GET")),
-            // A stranger that sends a greeting is announced first, and found wrong afterwards.
+            // A stranger that sends a greeting is announced first, and rejected afterwards.
             [Event::ConnectionRequested { .. }, Event::Ended { how, .. }] => assert_eq!(how, out_of_turn),
             _ => panic!("{events:?}"),
         }

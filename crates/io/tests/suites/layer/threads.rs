@@ -1,4 +1,4 @@
-//! Work loops, and tasks on threads of their own.
+//! Work loops, and tasks on separate threads.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl EventHandler for Echo {
     }
 }
 
-/// Sends a message, waits for its echo, and so on.
+/// Sends a message, waits for its echo, and repeats.
 struct Ping {
     left: usize,
     message: Slice,
@@ -116,7 +116,7 @@ fn loops_that_wait_wake_each_other() {
     }
 }
 
-/// A loop that serves two sleeps in neither: the one that has nothing to do is not in the other's way.
+/// A loop that serves two sleeps in neither: an idle one does not block the other.
 #[test]
 fn a_loop_of_two_dispatchers_is_woken_by_either() {
     for mechanism in Mechanism::ALL {
@@ -143,7 +143,7 @@ fn loops_that_poll_need_no_waking() {
     ping_pong(Mechanism::Auto, Dispatch::Poll);
 }
 
-/// Reports what it was given to a channel.
+/// Reports its events to a channel.
 struct Teller {
     task: Task,
     told: Sender<(Task, u64)>,
@@ -175,7 +175,7 @@ impl EventHandler for Teller {
     }
 }
 
-/// As in the paper: one thread for connections, one for what is received, one for what was sent; and one for sockets.
+/// As in the paper: one thread for connections, one for received data, one for sent data; and one for sockets.
 #[test]
 fn each_task_has_its_own_thread() {
     for mechanism in [Mechanism::Epoll, Mechanism::IoUring] {

@@ -1,4 +1,4 @@
-//! The mechanisms between two hosts, where there are cards, frames and fragments.
+//! The mechanisms between two hosts, with cards, frames and fragments.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use ropewalk_terms::{Cause, Instant};
 
 use super::{Mechanism, Pair, Sizes, Skip, pattern, pool, run, staging};
 
-/// Frames that carry the largest payload, and the usual ones, for which larger packets are cut into fragments.
+/// MTU for the largest payload; with the usual MTU, larger packets are cut into fragments.
 pub(crate) const JUMBO: u32 = 9100;
 pub(crate) const USUAL: u32 = 1500;
 
@@ -103,10 +103,10 @@ pub(crate) fn pair(
     Ok((cable, Pair { receiver, sender }))
 }
 
-/// A cable between hosts that know each other.
+/// Lays a cable between hosts that know each other.
 ///
 /// # Errors
-/// What must be said where there are none to be had.
+/// The text to report if there are none.
 pub(crate) fn lay(mtu: u32) -> Result<Cable, &'static str> {
     let cable = Cable::lay(mtu, 1).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => "may not make network namespaces",
@@ -157,7 +157,7 @@ between_hosts!(XdpTransmitted, JUMBO, Flow::Udp, batches, xdp_transmit, train 1,
 between_hosts!(RawXdpBoth, JUMBO, Flow::Ip(253), xdp, xdp_transmit, train 1, waits false, up to 4050);
 between_hosts!(RawRings, JUMBO, Flow::Ip(253), ring, transmit_ring, train 1, waits false);
 
-/// Each of a group gets the packets of some senders, and every one of theirs.
+/// Each receiver of a group gets all packets of some senders.
 fn a_group_shares_the_packets(receiver: fn(SocketAddrV4) -> Box<dyn Receiver + Send>) -> Skip {
     let cable = lay(USUAL)?;
     let first = cable.sink.inside(|| receiver(TO));
@@ -189,7 +189,7 @@ fn rings_of_a_group_share_the_packets() {
     });
 }
 
-/// A queue with everything in place, in the host that receives.
+/// A queue with all its parts, in the receiving host.
 fn sink_queue(cable: &Cable, config: impl FnOnce(&mut XdpConfig) + Send) -> (XdpReceiver, FrameSender<XdpTransmit>) {
     cable.sink.inside(|| {
         let mut settings = XdpConfig::new(Flow::Udp, TO, CARD);
@@ -199,7 +199,7 @@ fn sink_queue(cable: &Cable, config: impl FnOnce(&mut XdpConfig) + Send) -> (Xdp
     })
 }
 
-/// Receives until so many packets have come.
+/// Receives until `count` packets have arrived.
 fn receive(receiver: &mut dyn Receiver, count: usize) -> Vec<Packet> {
     let (mut packets, begin) = (Vec::new(), MonotonicClock.now());
     while packets.len() < count {
@@ -217,7 +217,7 @@ fn a_received_frame_leaves_again_without_a_copy_unless_another_slice_holds_it() 
         assert!(sender.is_near(SOURCE, MonotonicClock.now()));
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         let mut answer = [0; 2000];
-        // More often than there are frames: each comes back when it has left.
+        // More often than there are frames: each is returned after it has left.
         for round in 0..3000_usize {
             let payload = pattern(round, 18 + round % 1400);
             source.send_to(&payload, SocketAddr::V4(receiver.address_v4())).expect("a way");
@@ -270,7 +270,7 @@ fn as_many_packets_wait_as_frames_are_posted_and_more_can_be_held() {
     });
 }
 
-/// Several flows at one card: the number that packets of each get, and the queue that each belongs to.
+/// Several flows at one card: the number assigned to packets of each, and the queue of each.
 fn flows(wanted: &[(Flow, Option<u32>)], queues: u32) -> XdpConfig {
     let input = |(to, &(flow, queue))| XdpInput { flow, address: TO, queue, to };
     let inputs = (10..).zip(wanted).map(input).collect();
@@ -281,7 +281,7 @@ fn fragments(config: &XdpConfig) -> Vec<ropewalk_memory::Pool> {
     config.inputs.iter().map(|_| pool("fragments", 64 << 10, 4)).collect()
 }
 
-/// Sends a packet to an input, from a socket of its own.
+/// Sends a packet to an input, from a separate socket.
 fn send_to(cable: &Cable, input: &XdpInput, payload: &[u8]) {
     let mut sender = cable.source.inside(|| mmsg(input.flow, Sizes::default()));
     let fill = &mut |room: &mut [u8]| {
@@ -303,7 +303,7 @@ fn several_flows_share_a_queue_and_each_packet_says_whose_it_is() {
             let pair = card.open(0, staging()).expect("a socket of its queue");
             (card, pair)
         });
-        // No receiver wants these.
+        // No receiver takes these.
         let other = XdpInput { flow: Flow::Ip(252), ..card.inputs()[2] };
         for (number, input) in card.inputs().iter().chain([&other]).enumerate() {
             // Whole, and in fragments.
@@ -335,7 +335,7 @@ fn a_ring_in_front_of_a_held_block_says_how_little_is_left() {
         let next = |ring: &mut RingReceiver| {
             send_to(&cable, &input, b"packet");
             let packet = receive(ring, 1).remove(0);
-            // Nothing more is in its block, which so is closed.
+            // No further packet is in its block, which is therefore closed.
             ring.receive(MonotonicClock.now(), &mut Vec::new());
             packet
         };
@@ -354,7 +354,7 @@ fn a_ring_in_front_of_a_held_block_says_how_little_is_left() {
     });
 }
 
-/// Packets that IP has seen in the host that receives.
+/// Number of packets that IP has seen in the receiving host.
 fn seen_by_ip(cable: &Cable) -> u64 {
     let text = cable.sink.inside(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).expect("Linux has it");
     let numbers =
@@ -427,7 +427,7 @@ fn packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them() {
             let queues = [0, 1].map(|queue| card.open(queue, staging()).expect("a socket of its queue"));
             (card, queues)
         });
-        // The cards' queue of a packet follows from its ports.
+        // The card's queue of a packet depends on its ports.
         for number in 0..64 {
             card.inputs().iter().for_each(|input| send_to(&cable, input, &pattern(number, 100)));
         }
@@ -443,8 +443,8 @@ fn packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them() {
     });
 }
 
-/// Binds a port that its former owner has closed. A process that another test starts holds copies of this process's sockets
-/// between `fork` and `exec`, so that the port can stay in use for a moment.
+/// Binds a port that its former owner has closed. A process that another test starts holds copies of this process's
+/// sockets between `fork` and `exec`, so the port can stay in use for a moment.
 fn bind_soon(to: SocketAddrV4) -> UdpSocket {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
     loop {
@@ -484,10 +484,10 @@ fn a_card_is_as_before_when_its_receivers_have_ended() {
     });
 }
 
-/// Names the receiver that a process of this test is to hold until it is killed.
+/// Names the receiver that a process of this test holds until it is killed.
 const HOLDS: &str = "ROPEWALK_TEST_HOLDS";
 
-/// Not a test of its own: what the next one starts as a process, in the host that receives.
+/// Not a separate test: the next one starts it as a process, in the receiving host.
 #[test]
 fn a_process_that_holds_a_receiver() {
     let Ok(name) = std::env::var(HOLDS) else { return };
@@ -504,7 +504,7 @@ fn a_process_that_holds_a_receiver() {
     }
 }
 
-/// What the process says next.
+/// The next output of the process.
 fn said(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> String {
     let mut own = lines.filter_map(|line| Some(line.expect("text").split_once(&format!("{HOLDS} "))?.1.to_owned()));
     own.next().expect("the process is alive")
@@ -532,7 +532,7 @@ fn a_card_is_as_before_when_who_held_it_was_killed() {
             source.send_to(b"packet", to).expect("a way");
             assert_eq!(socket.recv(&mut [0; 10]).ok(), Some(6), "{name}: the kernel gets packets again");
             assert_eq!(seen_by_ip(&cable) - before, 1, "{name}");
-            // And another socket may have the card.
+            // Another socket may now use the card.
             let (mut receiver, _sender) = sink_queue(&cable, |_| {});
             source.send_to(b"frame", receiver.address_v4()).expect("a way");
             assert_eq!(receive(&mut receiver, 1)[0].payload.to_vec(), b"frame", "{name}");
@@ -596,7 +596,7 @@ fn settings_of_rings_that_cannot_be_are_refused_with_words() {
     assert!(card(|config| config.inputs.push(config.inputs[0])), "there is memory for one alone");
 }
 
-/// IPv6 over a cable: a group that does not leave its link is joined at the card that has an address, and the sender is known by
+/// IPv6 over a cable: a link-local group is joined at the card with the given address, and the sender is identified by
 /// its own address on that link.
 #[test]
 fn a_group_of_ipv6_is_heard_at_the_card_with_an_address() {
@@ -610,7 +610,7 @@ fn a_group_of_ipv6_is_heard_at_the_card_with_an_address() {
             cable.sink.inside(|| SocketReceiver::new(config, pool("group", 64 << 10, 4))).expect("a group at the card");
         assert!(matches!(receiver.address(), SocketAddr::V6(bound) if bound.scope_id() == index));
         let to = SocketAddrV6::new(*group.ip(), receiver.address().port(), 0, scope);
-        // Addresses are usable once the kernel has asked whether any other machine has them.
+        // Addresses are usable after the kernel has asked whether another machine has them.
         let source = cable.source.inside(|| {
             loop {
                 if let Ok(socket) = UdpSocket::bind(SocketAddrV6::new(sender, 0, 0, scope)) {
@@ -631,9 +631,9 @@ fn a_group_of_ipv6_is_heard_at_the_card_with_an_address() {
     });
 }
 
-/// The address of a host's card on its link, and the card's number; `None` if the kernel has no IPv6.
+/// The address of a host's card on its link, and the card's index; `None` if the kernel has no IPv6.
 fn link_local() -> Option<(Ipv6Addr, u32)> {
-    // The kernel gives the address when it has noticed that the cable is there.
+    // The kernel gives the address after it has noticed the cable.
     (0..100).find_map(|_| {
         let found = listed_link_local();
         if found.is_none() {

@@ -18,7 +18,7 @@ use ropewalk_io::{Clock, MonotonicClock, SimulatedClock};
 use ropewalk_memory::{NextPacket, Owner, PacketAllocator, Pool, PoolConfig, Slice, Staging};
 use ropewalk_terms::Instant;
 
-/// An address of this host for one test alone: a raw socket gets all packets of its protocol that come to its address.
+/// An address of this host for one test only: a raw socket gets all packets of its protocol that arrive at its address.
 fn here() -> SocketAddrV4 {
     static NEXT: AtomicU16 = AtomicU16::new(2);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -33,7 +33,7 @@ fn staging() -> Staging {
     Staging::new(pool("staging", 128 << 10, 8))
 }
 
-/// How packets are received, sent and kept.
+/// The way in which packets are received, sent and stored.
 struct Way {
     receive: ReceiveMechanism,
     send: SendMechanism,
@@ -54,7 +54,7 @@ fn in_stdlib(sizes: Sizes) -> PacketMemory {
     PacketMemory::Stdlib(PacketAllocator::new("receive", packets).expect("a table for a test"))
 }
 
-/// A pair of sockets on this host, or why they cannot be opened.
+/// A pair of sockets on this host, or the reason why they cannot be opened.
 fn sockets(way: &Way, flow: Flow, sizes: Sizes) -> Result<Pair, &'static str> {
     let receive = ReceiveConfig {
         mechanism: way.receive,
@@ -103,7 +103,7 @@ over_sockets!(BatchesOfTheLibrary, Flow::Udp, RecvMmsg, SendMmsg, in_stdlib);
 over_sockets!(RawBatches, Flow::Ip(253), RecvMmsg, SendMmsg, in_pool);
 over_sockets!(RawOneByOne, Flow::Ip(254), RecvFrom, SendTo, in_ring);
 
-/// Virtual time: moves to the next moment at which something happens.
+/// Virtual time: moves to the time of the next event.
 #[derive(Default)]
 struct OnASimulatedNetwork {
     clock: SimulatedClock,
@@ -188,19 +188,19 @@ every_rule_for!(
     xdp_both = cable::RawXdpBoth,
 );
 
-/// What a test wants of a pair.
+/// Sizes of a pair under test.
 #[derive(Copy, Clone)]
 pub(crate) struct Sizes {
-    /// Bytes of a block that packets come into, and how many there are.
+    /// Bytes of a block for received packets, and the number of blocks.
     pub(crate) block: usize,
     pub(crate) blocks: usize,
-    /// The longest payload.
+    /// Bytes of the longest payload.
     pub(crate) largest: usize,
-    /// Packets of a batch.
+    /// Number of packets of a batch.
     pub(crate) batch: usize,
-    /// Packets that wait to be sent.
+    /// Number of packets that wait to be sent.
     pub(crate) send_batch: usize,
-    /// Bytes that wait in the kernel.
+    /// Number of bytes that wait in the kernel.
     pub(crate) queue: usize,
 }
 
@@ -217,33 +217,33 @@ pub(crate) struct Pair {
 
 /// A mechanism under test.
 pub(crate) trait Mechanism: Default {
-    /// Packets that may come beyond a batch.
+    /// Number of packets that may arrive beyond a batch.
     const TRAIN: usize;
-    /// Whether the receiver counts every packet that is lost on the way, and not trains of them.
+    /// Whether the receiver counts every lost packet, and not only trains of them.
     const COUNTS_LOSSES: bool = Self::TRAIN == 1;
 
-    /// The longest payload that can be sent.
+    /// Bytes of the longest payload that can be sent.
     const LARGEST: usize = 9000;
-    /// Whether packets wait while all memory is held, and are not lost.
+    /// Whether packets wait, rather than get lost, while all memory is held.
     const WAITS: bool = true;
 
-    /// A receiver and a sender; or why this machine has none.
+    /// Makes a receiver and a sender, or returns the reason why this machine has none.
     fn pair(&mut self, sizes: Sizes) -> Result<Pair, &'static str>;
 
     fn now(&self) -> Instant;
 }
 
-/// Why a test could not be made.
+/// The reason why a test was skipped.
 pub(crate) type Skip = Result<(), &'static str>;
 
-/// Runs a test, and tells if it was skipped.
+/// Runs a test, and reports if it was skipped.
 pub(crate) fn run(name: &str, test: fn() -> Skip) {
     if let Err(why) = test() {
         ropewalk_tidy::skipped(name, why);
     }
 }
 
-/// A pair and what came.
+/// A pair and the received packets.
 pub(crate) struct World<M> {
     pub(crate) mechanism: M,
     pub(crate) receiver: Box<dyn Receiver>,
@@ -252,7 +252,7 @@ pub(crate) struct World<M> {
     source: Pool,
 }
 
-/// Longer than anything takes, on however busy a machine.
+/// Long enough that nothing times out, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl<M: Mechanism> World<M> {
@@ -272,7 +272,7 @@ impl<M: Mechanism> World<M> {
         self.sender.send_with(self.receiver.address_v4(), bytes, fill)
     }
 
-    /// Queues the same packet in pieces of so many bytes.
+    /// Queues the same packet in pieces of `piece` bytes.
     pub(crate) fn send_pieces(&mut self, number: usize, bytes: usize, piece: usize) -> Result<(), Refusal> {
         let mut rest = self.slice(&pattern(number, bytes));
         let mut pieces = Vec::new();
@@ -295,7 +295,7 @@ impl<M: Mechanism> World<M> {
         }
     }
 
-    /// Queues a packet, and flushes what is in its way.
+    /// Queues a packet, and flushes as often as needed.
     pub(crate) fn send_surely(&mut self, number: usize, bytes: usize) {
         if self.send(number, bytes).is_err() {
             self.flush();
@@ -308,7 +308,7 @@ impl<M: Mechanism> World<M> {
         self.receiver.receive(self.mechanism.now(), &mut self.came)
     }
 
-    /// Receives until so many packets have come.
+    /// Receives until `count` packets have arrived.
     pub(crate) fn await_packets(&mut self, count: usize) {
         let begin = MonotonicClock.now();
         while self.came.len() < count {
@@ -318,7 +318,7 @@ impl<M: Mechanism> World<M> {
         }
     }
 
-    /// Receives until nothing has come for a while.
+    /// Receives until nothing arrives for a while.
     pub(crate) fn receive_all(&mut self) {
         let waiter = self.waiter();
         let mut silent = 0;
@@ -330,7 +330,7 @@ impl<M: Mechanism> World<M> {
         }
     }
 
-    /// Watches the receiver, if it is one that can be watched.
+    /// Watches the receiver, if it can be watched.
     pub(crate) fn waiter(&self) -> Option<Waiter> {
         let descriptor = self.receiver.wait_descriptor()?;
         let mut waiter = Waiter::new().expect("an eventfd");

@@ -1,4 +1,4 @@
-//! What comes over a cable beside good packets of the flow, and cables that are pulled.
+//! Packets on a cable other than good packets of the flow, and cables that are pulled.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,7 +15,7 @@ use rustix::net::{self, AddressFamily, SendFlags, SocketType};
 use super::cable::{ReceiverMaker, USUAL};
 use super::{Sizes, Skip, cable, pattern, run};
 
-/// The two hosts, a receiver in one, and in the other a socket that sends any bytes as a frame.
+/// The two hosts: a receiver on one, and on the other a socket that sends any bytes as a frame.
 struct Wire {
     cable: Cable,
     receiver: Box<dyn Receiver + Send>,
@@ -41,7 +41,7 @@ impl Wire {
         Ok(Self { cable, receiver, came: Vec::new(), flow, socket, ethernet })
     }
 
-    /// What IP carries: a payload, behind UDP's header if there is one.
+    /// The content of an IP packet: a payload, behind UDP's header if there is one.
     fn carried(&self, payload: &[u8]) -> Vec<u8> {
         if self.flow != Flow::Udp {
             return payload.to_vec();
@@ -91,7 +91,7 @@ impl Wire {
         net::send(&self.socket, frame, SendFlags::empty()).expect("the cable is there");
     }
 
-    /// Receives until a good packet, sent now, has come; what came before it.
+    /// Sends a good packet, receives until it arrives, and returns the packets before it.
     fn received(&mut self) -> Vec<Vec<u8>> {
         self.send(&self.good(b"end"));
         let begin = MonotonicClock.now();
@@ -112,7 +112,7 @@ impl Wire {
 }
 
 fn bind(socket: &OwnedFd, card: u32) {
-    // SAFETY: numbers, for which zeros are good.
+    // SAFETY: numbers, for which zeros are valid.
     let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
     (address.sll_family, address.sll_ifindex) = (libc::AF_PACKET as u16, card as i32);
     let length = size_of_val(&address) as libc::socklen_t;
@@ -124,7 +124,7 @@ fn options_are_no_payload(flow: Flow, receiver: ReceiverMaker) -> Skip {
     let mut wire = Wire::new(flow, receiver)?;
     for options in [4, 20, 40] {
         let mut header = wire.header();
-        // No operation, again and again.
+        // No-operation options, repeated.
         header.options = vec![1; options][..].try_into().expect("whole words");
         wire.send(&wire.frame(&wire.ethernet, &header, &wire.carried(&pattern(options, 500))));
     }
@@ -154,11 +154,11 @@ fn fragments_become_one_packet_in_any_order(flow: Flow, receiver: ReceiverMaker)
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
         order.iter().for_each(|&number: &usize| wire.send(&parts[number]));
     }
-    // A packet of which a part is missing never comes.
+    // A packet with a missing fragment never arrives.
     wire.send(&parts[1]);
     let mut came = wire.received();
     for _ in 0..200 {
-        // Fragments may take another way than whole packets.
+        // Fragments may take another path than whole packets.
         if came.len() < 3 {
             came.extend(wire.received());
         }
@@ -195,7 +195,7 @@ fn wrong_checksums_are_refused_and_counted(flow: Flow, receiver: ReceiverMaker) 
     let of_udp = if flow == Flow::Udp { 2 } else { 0 };
     let found =
         [lost.get(Cause::BadChecksum), lost.total(), around.get(Cause::BadChecksum), around.get(Cause::Malformed)];
-    // A receiver of frames checks IP's checksum, too; for a socket the kernel's protocols have dropped such packets.
+    // A receiver of frames also checks IP's checksum; for a socket the kernel's protocols have dropped such packets.
     let wanted = if wire.is_socket() { [of_udp, of_udp, of_udp, 1] } else { [of_udp + 1, of_udp + 1, 0, 0] };
     assert_eq!(found, wanted, "{lost:?} {around:?}");
     Ok(())
@@ -207,7 +207,7 @@ fn runts_and_lies_about_lengths_are_no_packets(flow: Flow, receiver: ReceiverMak
     for length in [15, 20, 33, 34, 37, 41, 100] {
         wire.send(&good[..length]);
     }
-    // UDP says more, or less, than IP has.
+    // UDP's length is larger or smaller than IP's.
     if flow == Flow::Udp {
         for length in [0_u16, 7, 109, 65_535] {
             let mut lie = good.clone();
@@ -240,7 +240,7 @@ fn traffic_of_others_is_not_received(flow: Flow, receiver: ReceiverMaker) -> Ski
     assert!(wire.received().is_empty());
     let ReceiveCounters { lost, around, .. } = wire.receiver.counters();
     assert_eq!(lost.total(), 0, "it does not count as a loss");
-    // The interface reports as dropped what no protocol wants.
+    // The interface counts packets that no protocol takes as dropped.
     assert!(around.get(Cause::InterfaceDropped) >= 1, "{around:?}");
     Ok(())
 }
@@ -251,7 +251,7 @@ fn a_card_that_goes_down_and_comes_up_again_receives_again(flow: Flow, receiver:
     assert_eq!(wire.received(), [b"before"]);
     for _ in 0..2 {
         wire.cable.sink.set_up(false).expect("a card of ours");
-        // The cable has lost its other end: what is sent is lost, or refused.
+        // The cable has lost its other end: packets sent are lost, or refused.
         let _ = net::send(&wire.socket, &wire.good(b"lost"), SendFlags::empty());
         assert_eq!(wire.receiver.receive(MonotonicClock.now(), &mut wire.came), 0);
         wire.cable.sink.set_up(true).expect("a card of ours");

@@ -1,4 +1,4 @@
-//! What every mechanism for packets must do, and what only sockets do.
+//! Rules for every mechanism for packets, and rules for sockets only.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ropewalk_terms::{Cause, Instant};
 
 use super::{Mechanism, Sizes, Skip, World, here, pattern, pool, staging};
 
-/// From nothing to the largest frames, with those around powers of two and of usual limits.
+/// From nothing to the largest frames, with sizes around powers of two and usual limits.
 const SIZES: &[usize] = &[1, 2, 17, 18, 19, 46, 64, 100, 255, 256, 257, 1000, 1024, 1472, 1480, 2048, 4000, 8972, 9000];
 
 pub(crate) fn packets_of_every_size_come_whole_and_in_order<M: Mechanism>() -> Skip {
@@ -21,7 +21,7 @@ pub(crate) fn packets_of_every_size_come_whole_and_in_order<M: Mechanism>() -> S
         for &bytes in SIZES.iter().filter(|&&bytes| bytes <= M::LARGEST) {
             world.send_surely(sizes.len(), bytes);
             sizes.push(bytes);
-            // Trains of equally long packets too.
+            // Also trains of equally long packets.
             for _ in 0..round % 5 {
                 world.send_surely(sizes.len(), bytes);
                 sizes.push(bytes);
@@ -113,7 +113,7 @@ pub(crate) fn what_a_full_queue_loses_is_counted<M: Mechanism>() -> Skip {
     if M::COUNTS_LOSSES {
         assert_eq!(counters.packets + counters.lost.total(), sent as u64, "{counters:?}");
     }
-    // What the kernel keeps is the first of them.
+    // The kernel keeps the first of them.
     assert!(world.came.iter().take(10).enumerate().all(|(number, p)| p.payload.to_vec() == pattern(number, 1000)));
     Ok(())
 }
@@ -122,7 +122,7 @@ pub(crate) fn the_use_of_a_queue_is_reported_and_as_much_as_has_room_is_kept<M: 
     let mut world = World::<M>::new(Sizes { queue: 1 << 20, largest: 1400, ..Sizes::default() })?;
     let empty = world.receiver.queue_in_use();
     assert!(empty.used == 0 && empty.room > 0 && empty.packet > 0, "{empty:?}");
-    // A ring's blocks are handed over before they are full, where packets come slowly; trains are not sent one by one.
+    // A ring's blocks are handed over before they are full if packets arrive slowly; trains are not sent one by one.
     let count = (empty.packets_left() / 2).min(200) as usize;
     for number in 0..count {
         world.send_surely(number, 1400);
@@ -162,7 +162,7 @@ pub(crate) fn packets_wait_while_all_memory_is_held<M: Mechanism>() -> Skip {
         world.await_packets(number + 1);
         assert!(world.came[number].payload.to_vec() == pattern(number, 3000), "it has waited");
     }
-    // What came meanwhile is there or counted, and it goes on.
+    // Packets that arrived meanwhile are received or counted, and receiving continues.
     number += 1;
     for _ in 0..3 {
         world.send_surely(number, 3000);
@@ -262,7 +262,7 @@ fn an_address_that_is_taken_is_reported_unless_it_is_shared() {
     assert!(matches!(error, PacketError::AddressInUse { address } if address == first.address()), "{error}");
     let mut both = [shared(here().into(), true).expect("a free port")].into_iter().collect::<Vec<_>>();
     both.push(shared(both[0].address(), true).expect("it is shared"));
-    // Each of many senders reaches the same one of the two every time.
+    // Each of many senders reaches the same one of the two receivers every time.
     for _ in 0..30 {
         let mut sender = SocketSender::new(SendConfig::new(Flow::Udp, here()), staging()).expect("a socket");
         for _ in 0..4 {
@@ -331,7 +331,7 @@ fn what_the_kernel_refuses_for_good_is_counted_and_does_not_hold_up_what_follows
     for mechanism in SendMechanism::ALL {
         let config = SendConfig { mechanism: *mechanism, ..SendConfig::new(Flow::Udp, here()) };
         let mut sender = SocketSender::new(config, staging()).expect("a socket");
-        // From 127.0.0.0/8 nothing can go to the world.
+        // No packet can leave the machine from 127.0.0.0/8.
         for to in ["192.0.2.1:9".parse().expect("an address"), receiver.address_v4()] {
             sender.send_with(to, 1, &mut |room| (room[0] = 1, 1).1).expect("room");
         }

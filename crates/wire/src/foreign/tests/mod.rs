@@ -11,14 +11,14 @@ use crate::mep::{Bank, encode_bank, encode_mep};
 use crate::message::FragmentFlags;
 use ropewalk_terms::Cause;
 
-/// What was reported to an inspector.
+/// The reports to an inspector.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     kind: String,
     fields: String,
     parts: Vec<String>,
     faults: Vec<&'static str>,
-    /// Where something ended, at most.
+    /// Maximum end of a reported element.
     end: usize,
 }
 
@@ -52,12 +52,12 @@ fn told(format: ForeignFormat, frame: &[u8]) -> Told {
     told
 }
 
-/// Some frames of a format, as its encoder makes them: of source `source` (below 256), from event `first` on.
+/// Some frames of a format, made by its encoder: of source `source` (below 256), from event `first` on.
 fn samples(format: ForeignFormat, source: u8, first: u32, count: u32) -> Vec<Vec<u8>> {
     (first..first + count).flat_map(|event| sample(format, source, event)).collect()
 }
 
-/// What carries an event: one frame, or several.
+/// The frames of an event: one, or several.
 fn sample(format: ForeignFormat, source: u8, event: u32) -> Vec<Vec<u8>> {
     let bytes = match format {
         ForeignFormat::Fed | ForeignFormat::Ferol => 8 * (event % 1200),
@@ -72,7 +72,7 @@ fn bank(source: u8, data: &[u8]) -> Bank<'_> {
     Bank { kind: 12, version: 3, source: source.into(), data }
 }
 
-/// What a stream falls apart into.
+/// The result of cutting a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cut {
     frames: Vec<Vec<u8>>,
@@ -81,7 +81,7 @@ struct Cut {
     left: usize,
 }
 
-/// Cuts a stream of which `step` bytes more are there whenever more are needed.
+/// Cuts a stream of which `step` more bytes are available whenever more are needed.
 fn cut(format: ForeignFormat, bytes: &[u8], step: usize) -> Cut {
     let (mut cut, mut at, mut there, mut search) = (Cut::default(), 0, bytes.len().min(step), Search::default());
     loop {
@@ -135,7 +135,7 @@ fn every_format_is_recognised_by_its_first_bytes_and_taken_for_no_other_one() {
     for &format in ForeignFormat::ALL {
         let stream = samples(format, 5, 1, 40).concat();
         if format == ForeignFormat::Midas {
-            // Events of equipments begin with nothing special: a file begins with the begin of a run.
+            // Events of equipments have no special beginning: a file begins with the begin of a run.
             let header = Header::<16>::new().with(midas::ID, 0x8000).with(midas::MASK, 0x494D);
             assert_eq!(ForeignFormat::recognise(&[&header.0[..], &stream].concat()), Some(format));
         } else if format.needs_datagrams() {
@@ -228,7 +228,7 @@ fn a_whole_event_is_its_fragments_and_an_envelope() {
             let bytes = &frame[member.place.clone()];
             assert_eq!(member.format.fields(bytes).source, Some(member.source.0 & 0xFFFF), "{format:?}");
         }
-        // What cannot be divided is one piece.
+        // Data that cannot be divided are one piece.
         let mut damaged = frame.clone();
         damaged[whole.data.end - 1] = 0;
         damaged[whole.data.start] = 0;
@@ -374,7 +374,7 @@ fn a_digitizers_header_has_its_numbers_where_the_manual_has_them() {
     assert!(told.fields.ends_with("channels 8-15=0xf;trigger time tag=7;time has wrapped=1;"), "{}", told.fields);
     assert_eq!(told.faults, ["the board reports a fault"]);
     assert_eq!(told.parts, [4, 5, 6, 7, 8, 9, 10, 11].map(|channel| format!("channel {channel}")));
-    // Zero suppression: the channels' parts have lengths of their own.
+    // Zero suppression: the channels' parts have different lengths.
     let mut suppressed = event;
     suppressed[7] |= 1;
     assert_eq!(self::told(ForeignFormat::Caen, &suppressed).parts, ["data"]);
@@ -397,7 +397,7 @@ fn a_full_event_of_version_3_says_what_it_is() {
 
 // `docs/formats-*.md` have the tables of every format; this test makes them anew and compares.
 //
-// After a change that was meant: `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire --lib page` writes them.
+// After an intended change, `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire --lib page` writes them.
 
 /// The headers of a format, a line for each field.
 fn tables(format: ForeignFormat) -> String {

@@ -166,7 +166,7 @@ fn a_wrong_checksum_in_the_last_fragment_of_a_file_costs_no_fragment() {
     }
 }
 
-/// What the inspector receives for a frame with these bytes changed.
+/// The reports to the inspector for a frame with these bytes changed.
 fn damaged(format: ForeignFormat, event: u32, at: usize, bytes: &[u8]) -> Told {
     let mut frame = sample(format, 3, event).concat();
     frame[at..at + bytes.len()].copy_from_slice(bytes);
@@ -293,13 +293,13 @@ fn streams() -> impl Iterator<Item = ForeignFormat> {
     ForeignFormat::ALL.iter().copied().filter(|format| !format.needs_datagrams())
 }
 
-/// Bytes of a stream, and the frames in it.
+/// The bytes of a stream, and its frames.
 fn stream(format: ForeignFormat, first: u32, count: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
     let frames = samples(format, 3, first, count);
     (frames.concat(), frames)
 }
 
-/// Cut until nothing more is found; a tail of zeros that is shorter than a header may be left.
+/// Cuts until nothing more is found; a tail of zeros that is shorter than a header may be left.
 fn found(format: ForeignFormat, bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, usize) {
     let cut = cut(format, bytes, step);
     let rest = &bytes[bytes.len() - cut.left..];
@@ -338,19 +338,19 @@ fn behind_a_page_of_zeros_the_next_true_header_is_found() {
             let mut bytes = whole.clone();
             bytes[place..place + length].fill(0);
             let Cut { frames: found, lost, .. } = cut(format, &bytes, 1000);
-            // What ends in the zeros and what begins in them is lost; the others are as they were.
+            // Frames that end or begin in the zeros are lost; the others are unchanged.
             let (mut start, mut good) = (0, Vec::new());
             for frame in &frames {
                 let is_touched = start < place + length && place < start + frame.len();
                 good.extend((!is_touched).then_some(frame));
                 start += frame.len();
             }
-            // Where no length is at the front, an event may be cut short by zeros.
+            // If there is no length at the front, an event may be cut short by zeros.
             let header = if format == ForeignFormat::Eudaq { eudaq::HEADER_BYTES } else { 4 };
             let is_same = |one: &[u8], other: &[u8]| one.get(..header) == other.get(..header);
             let has_length = format != ForeignFormat::Eudaq;
             let is_known = |frame: &Vec<u8>| {
-                // In a damaged event the fragments in it may be found.
+                // The fragments in a damaged event may be found.
                 let is_part = format == ForeignFormat::Atlas && whole.windows(frame.len()).any(|part| part == frame);
                 is_part || frames.iter().any(|good| is_same(good, frame) && (good.len() == frame.len() || !has_length))
             };
@@ -375,7 +375,7 @@ fn format() -> impl Strategy<Value = ForeignFormat> {
     prop::sample::select(ForeignFormat::ALL)
 }
 
-/// Asks everything about some bytes.
+/// Calls every function on some bytes.
 fn ask(format: ForeignFormat, bytes: &[u8]) {
     let _ = (format.fields(bytes), format.checksum(bytes), format.goes_on(bytes), format.events_in(bytes));
     let _ = (format.looks_like(bytes), format.split(bytes, &mut Vec::new()), format.announces(bytes));
@@ -387,14 +387,14 @@ fn ask(format: ForeignFormat, bytes: &[u8]) {
     assert!(told.parts.len() <= bytes.len() + 2, "the input bounds what is reported");
 }
 
-/// So many of each format; a million by hand with `PROPTEST_CASES=1000000`.
+/// The number of cases for each format; a million by hand with `PROPTEST_CASES=1000000`.
 #[test]
 fn any_bytes_are_cut_and_described() {
     for &format in ForeignFormat::ALL {
         let streams = (vec(any::<u8>(), 0..300), 1..70_usize, 0u32..2000, any::<bool>());
         let all_good = TestRunner::default().run(&streams, |(mut bytes, step, event, begins)| {
             if begins {
-                // Behind a good frame, or its first part, more of what comes looks like something.
+                // Behind a good frame, or its first part, more of the bytes look like frames.
                 let whole = samples(format, 3, event, 1).concat();
                 bytes = [&whole[..whole.len().min(step * 8)], &bytes].concat();
             }

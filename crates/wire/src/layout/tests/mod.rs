@@ -13,7 +13,7 @@ fn length_at(at: i32) -> Length {
     Length { number: Number::little_endian(at, 4), unit: 1, counts: Counts::Frame, add: 0 }
 }
 
-/// A stream as the digitisers of a common make have it: length in words, event counter, clock.
+/// The stream of a common make of digitisers: length in words, event counter, clock.
 fn digitiser() -> Layout {
     let length =
         Length { number: Number::little_endian(0, 4).masked(0x0fff_ffff), unit: 4, counts: Counts::Frame, add: 0 };
@@ -30,20 +30,20 @@ fn fixed() -> Layout {
     Layout { event: vec![Number::big_endian(4, 4)], ..Layout::new(Frame::Fixed { bytes: 24 }, 24) }
 }
 
-/// A sync word, and a length that counts what follows it.
+/// A sync word, and a length that counts the bytes behind it.
 fn synchronised() -> Layout {
     let length = Length { number: Number::big_endian(4, 2), unit: 1, counts: Counts::AfterField, add: 0 };
     let frame = Frame::Sync { word: vec![0xca, 0xfe, 0xba, 0xbe], size: Size::Length(length) };
     Layout { event: vec![Number::big_endian(6, 3)], ..Layout::new(frame, 400) }
 }
 
-/// A sync word, and always as many bytes.
+/// A sync word, and a fixed length.
 fn synchronised_fixed() -> Layout {
     let frame = Frame::Sync { word: vec![0x5a, 0xa5], size: Size::Fixed { bytes: 20 } };
     Layout { event: vec![Number::little_endian(2, 2)], ..Layout::new(frame, 100) }
 }
 
-/// Words of 64 bits with the length at the end, as S-LINK64 has it.
+/// Words of 64 bits with the length at the end, as in S-LINK64.
 fn trailed() -> Layout {
     let length =
         Length { number: Number::little_endian(-4, 4).masked(0xff_ffff), unit: 8, counts: Counts::Frame, add: 0 };
@@ -56,13 +56,13 @@ fn trailed() -> Layout {
     }
 }
 
-/// Lines of text, whose first eight letters are taken for a number.
+/// Lines of text, whose first eight letters are read as a number.
 fn lines() -> Layout {
     let frame = Frame::Delimiter { bytes: b"\r\n".to_vec() };
     Layout { event: vec![Number::big_endian(0, 8)], ..Layout::new(frame, 200) }
 }
 
-/// Every kind of framing in a stream.
+/// Every framing of a stream.
 fn streams() -> [Layout; 6] {
     [digitiser(), fixed(), synchronised(), synchronised_fixed(), trailed(), lines()]
 }
@@ -71,7 +71,7 @@ fn plan(layout: &Layout) -> Plan {
     Plan::compile(layout).expect("a good layout")
 }
 
-/// What a number is, bit by bit.
+/// The value of a number, computed bit by bit.
 fn slowly(number: &Number, frame: &[u8]) -> Option<u64> {
     let at =
         if number.at < 0 { frame.len().checked_sub(number.at.unsigned_abs() as usize)? } else { number.at as usize };
@@ -101,7 +101,7 @@ proptest! {
         let field = super::fields::Field::new(number).expect("a number");
         prop_assert_eq!(field.read(&frame[..]), slowly(&number, &frame));
         prop_assert!(field.read(&frame[..]).is_none_or(|value| value <= field.largest()));
-        // A part of something longer ends where it ends.
+        // A part of a longer window ends at its own end.
         let longer = [&[7; 5][..], &frame, &[9; 9]].concat();
         let part = Part::new(&longer[..], 5, frame.len());
         prop_assert_eq!(field.read(&part), slowly(&number, &frame));
@@ -227,7 +227,7 @@ fn a_layout_is_drawn_byte_by_byte() {
     assert_eq!(drawing, expected, "\n{drawing}");
 }
 
-/// The key and the fault of a layout that is no longer good.
+/// The key and the fault of a layout after a change that makes it invalid.
 fn wrong(layout: Layout, change: impl FnOnce(&mut Layout)) -> (String, LayoutFault) {
     assert!(Plan::compile(&layout).is_ok(), "it is good before");
     let mut layout = layout;
@@ -405,7 +405,7 @@ fn in_pieces(place: Place, end: End) -> Layout {
     }
 }
 
-/// Puts the datagrams together, in any order.
+/// Reassembles the datagrams, in any order.
 fn put_together(plan: &Plan, datagrams: &[&[u8]]) -> Vec<u8> {
     let mut bodies = Vec::new();
     let mut whole = None;

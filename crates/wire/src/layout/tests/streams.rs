@@ -6,16 +6,16 @@ use proptest::test_runner::TestRunner;
 use super::*;
 use ropewalk_terms::Cause;
 
-/// What a stream was found to be made of.
+/// An element found in a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Found {
     Frame(Vec<u8>),
-    /// Bytes that were no frame, and the cause under which they are counted.
+    /// Number of bytes that were no frame, and the cause under which they are counted.
     Skipped(usize, Cause),
     Lost(Cause),
 }
 
-/// Goes through a stream that comes in pieces of these sizes, again and again.
+/// Walks through a stream that arrives in pieces of these sizes, repeated.
 fn walk(plan: &Plan, stream: &[u8], cuts: &[usize]) -> Vec<Found> {
     let (mut found, mut start, mut end, mut search) = (Vec::new(), 0, 0, Search::default());
     let mut cuts = cuts.iter().cycle();
@@ -42,7 +42,7 @@ fn walk(plan: &Plan, stream: &[u8], cuts: &[usize]) -> Vec<Found> {
             }
             Front::Needs { bytes } => {
                 assert!(bytes > window.len(), "more than there is");
-                // While it waits, it holds and asks for no more than the longest frame and what is needed to believe
+                // While it waits, it holds and asks for no more than the longest frame and the bytes needed to confirm
                 // it.
                 assert!(window.len().max(bytes) <= plan.most() + 64, "{} of {bytes} bytes are held", window.len());
                 if end == stream.len() {
@@ -58,7 +58,7 @@ fn frames(found: &[Found]) -> Vec<&[u8]> {
     found.iter().filter_map(|found| if let Found::Frame(frame) = found { Some(&frame[..]) } else { None }).collect()
 }
 
-/// Without the number of bytes that were skipped at the end: it is larger if more of them are seen at once.
+/// Removes the number of bytes that were skipped at the end: it is larger if more of them are visible at once.
 fn open_ended(mut found: Vec<Found>) -> Vec<Found> {
     if let Some(Found::Skipped(bytes, _)) = found.last_mut() {
         *bytes = 0;
@@ -77,21 +77,21 @@ fn composed(plan: &Plan, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
     numbered.map(frame).collect()
 }
 
-/// How many streams: so many in every run, a million by hand with `PROPTEST_CASES=1000000`.
+/// Number of streams: this many in every run, a million by hand with `PROPTEST_CASES=1000000`.
 fn many(usually: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usually);
     ProptestConfig::with_cases(cases)
 }
 
-/// Payloads of bytes that are no sync word, no delimiter and no end of a frame.
+/// Payloads of bytes that contain no sync word, no delimiter and no end of a frame.
 fn harmless() -> impl Strategy<Value = Vec<Vec<u8>>> {
     proptest::collection::vec(proptest::collection::vec(0x10u8..0x40, 0..120), 1..8)
 }
 
-/// So many of each kind.
+/// The number of streams of each kind.
 #[test]
 fn random_streams_do_no_harm_and_cuts_change_nothing() {
-    // Streams of few different bytes have more that looks like something.
+    // Streams of few distinct bytes look more often like frames.
     const FEW: [u8; 16] = [0, 1, 5, 8, 16, 0x50, 0xa0, 0xca, 0xfe, 0xba, 0xbe, 0x5a, 0xa5, b'\r', b'\n', 2];
     for layout in streams() {
         let plan = plan(&layout);
@@ -121,7 +121,7 @@ proptest! {
         let made = composed(&plan, &payloads).concat();
         for bytes in [&[&made[..], &stream].concat()[at.min(made.len())..], &made, &made[..at.min(made.len())], &stream] {
             let (quick, longer) = (plan.plain(bytes), crate::framing::plain_by_front(&plan, bytes));
-            // Where few bytes are left, and of zeros, it says nothing.
+            // With few bytes left, and for zeros, it returns nothing.
             let is_left_to_the_longer_one = bytes.len() < 72 || bytes.starts_with(&[0; 8]);
             prop_assert!(quick == longer || quick.is_none() && is_left_to_the_longer_one, "{:?}, not {:?}", quick, longer);
         }
@@ -163,11 +163,11 @@ proptest! {
     ) {
         let plan = plan(&streams()[which]);
         let (before, behind) = (composed(&plan, &before), composed(&plan, &behind));
-        // Some bytes are lost, and others came instead of them.
+        // Some bytes are lost, and others are inserted instead.
         let mut damaged = before.concat();
         damaged.truncate(damaged.len().saturating_sub(lost));
         damaged.extend(garbage);
-        // What frames are behind may be taken for the rest of a damaged one: as long as the longest frame, and two more.
+        // Frames behind it may be taken for the rest of a damaged one: as long as the longest frame, and two more.
         let many: Vec<Vec<u8>> = behind.iter().cycle().take(behind.len() * (4200 / behind.concat().len() + 2)).cloned().collect();
         damaged.extend(many.concat());
         let found = walk(&plan, &damaged, &cuts);
@@ -319,7 +319,7 @@ fn some_frames(plan: &Plan, first: u64, count: u64) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The frames that are found, where `step` bytes more come each time, and the bytes that are none.
+/// The frames that are found, if `step` more bytes arrive each time, and the bytes outside frames.
 fn cut(plan: &Plan, stream: &[u8], step: usize) -> (Vec<Vec<u8>>, usize) {
     let (mut frames, mut skipped, mut at, mut there, mut search) = (Vec::new(), 0, 0, 0, Search::default());
     loop {
@@ -381,7 +381,7 @@ fn behind_a_page_of_zeros_the_next_true_frame_is_found() {
                 good.extend((start + frame.len() <= place || place + length <= start).then_some(frame.clone()));
                 start += frame.len();
             }
-            // A frame whose header was there goes on into the zeros.
+            // A frame whose header was present continues into the zeros.
             let said = |frame: &Vec<u8>| (frame.len(), plan.fields(&frame[..]).event, plan.fields(&frame[..]).sequence);
             let known = |frame: &Vec<u8>| frames.iter().any(|one| said(one) == said(frame));
             assert!(found.iter().all(known), "{layout:?}: nothing is made up, {length} at {place}");
@@ -391,7 +391,7 @@ fn behind_a_page_of_zeros_the_next_true_frame_is_found() {
     }
 }
 
-/// A word of the frame that is always 1 looks like the number behind 0, where it is read in the wrong place.
+/// A word of the frame that is always 1 looks like the number after 0, if it is read at the wrong place.
 #[test]
 fn frames_of_a_fixed_length_stay_where_they_were_behind_a_page_of_zeros() {
     let event = vec![Number::little_endian(0, 4)];

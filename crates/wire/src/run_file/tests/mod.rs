@@ -1,4 +1,4 @@
-//! Tests of the run file, and the little segment that they and `docs/run-file.md` share.
+//! Tests of the run file, and the small segment that they and `docs/run-file.md` share.
 
 mod round_trip;
 
@@ -19,7 +19,7 @@ const END: Utc = Utc(1_700_000_002_000_000_000);
 const CHAMBERS: SourceId = SourceId(841);
 const COUNTER: SourceId = SourceId(7);
 
-/// Cases of a property: Miri is a thousand times slower, and tries a few of them.
+/// Cases of a property: fewer under Miri, which is a thousand times slower.
 const fn cases(native: u32) -> u32 {
     if cfg!(miri) { 2 } else { native }
 }
@@ -35,7 +35,7 @@ fn fed_fragment() -> [u8; 24] {
     bytes
 }
 
-/// CRC-16 of FED fragments, bit by bit: FORMATS section 2. The CRC's own place must hold zeros.
+/// CRC-16 of FED fragments, bit by bit: FORMATS section 2. The CRC field must contain zeros.
 fn fed_crc(words: &[u64]) -> u16 {
     words.iter().flat_map(|word| word.to_be_bytes()).fold(0xffff, |crc, byte| {
         (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x8005 })
@@ -84,8 +84,8 @@ fn head(number: u64, attempt: u16, flags: EventFlags) -> EventHead {
     }
 }
 
-/// The segment that `docs/run-file-example.md` shows: a complete event, a spill (a kind that is stepped over), an
-/// incomplete event in its second attempt.
+/// The segment that `docs/run-file-example.md` shows: a complete event, a spill (a kind that is skipped), an incomplete
+/// event in its second attempt.
 fn segment() -> Vec<u8> {
     let mut file = Vec::new();
     let mut index = SegmentIndex::with_capacity(2);
@@ -138,7 +138,7 @@ fn records(file: &[u8]) -> Vec<(u64, Record<'_>)> {
         .collect()
 }
 
-/// The keys of the events that can be read.
+/// The keys of the readable events.
 fn keys(file: &[u8]) -> Vec<EventKey> {
     Items::new(file)
         .filter_map(|item| match item {
@@ -182,16 +182,16 @@ fn expect_readable(file: &[u8], header: &SegmentHeader) {
     assert_eq!(footer.entries().map(|entry| entry.offset).collect::<Vec<_>>(), [found[2].0, found[4].0]);
 }
 
-// `docs/run-file-example.md` shows a real segment; this test makes the picture anew and compares.
+// `docs/run-file-example.md` shows a real segment; this test makes the picture again and compares.
 //
-// After a change that was meant: `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire page` writes golden file and page.
+// After an intended change, `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire page` writes golden file and page.
 
 const PAGE_BEGIN: &str = "<!-- begin of the segment, made by a test -->\n";
 const PAGE_END: &str = "<!-- end of the segment -->\n";
 const BEGIN_CAUSES: &str = "<!-- begin of the causes, made by a test -->\n";
 const END_CAUSES: &str = "<!-- end of the causes -->\n";
 
-/// The picture as it grows.
+/// The growing picture.
 struct Picture<'a> {
     file: &'a [u8],
     at: usize,
@@ -199,7 +199,7 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// A field of `length` bytes and what it says; eight bytes a line.
+    /// Adds a field of `length` bytes with its meaning; eight bytes a line.
     fn field(&mut self, length: usize, meaning: &str) {
         for (line, bytes) in self.file[self.at..self.at + length].chunks(8).enumerate() {
             let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -210,7 +210,7 @@ impl Picture<'_> {
         self.at += length;
     }
 
-    /// A field whose meaning is its number.
+    /// Adds a field whose meaning is its number.
     fn number(&mut self, length: usize, meaning: &str) {
         let value = match length {
             1 => u64::from(self.file[self.at]),
@@ -226,7 +226,7 @@ impl Picture<'_> {
         self.field(8, &format!("{meaning} {value}"));
     }
 
-    /// Fields of one length after the other.
+    /// Adds consecutive fields.
     fn numbers(&mut self, fields: &[(usize, &str)]) {
         for &(length, meaning) in fields {
             self.number(length, meaning);
@@ -349,7 +349,7 @@ fn picture(file: &[u8]) -> String {
     picture.text
 }
 
-/// The numbers of the causes, as a missing source's entry holds them.
+/// The numbers of the causes, as in a missing source's entry.
 fn causes() -> String {
     let row = |&cause: &Cause| {
         format!("| {} | `{cause}` | {} |\n", cause as u8, cause.help().trim().replace(". It ", "; it "))
@@ -386,7 +386,7 @@ fn the_page_shows_the_segment_as_it_is() {
 
 const ALL: [Compression; 3] = [Compression::Zstd(1), Compression::Zstd(9), Compression::Lz4];
 
-/// What the stretches of a file unpack to, one behind the other.
+/// The unpacked stretches of a file, concatenated.
 fn unpacked(file: &[u8]) -> Vec<u8> {
     let (mut all, mut stretch) = (Vec::new(), Vec::new());
     for (_, record) in records(file) {

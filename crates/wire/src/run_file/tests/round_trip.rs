@@ -1,4 +1,4 @@
-//! Records come back as they were written; damaged ones are reported, and those behind them are found.
+//! Records round-trip; damaged ones are reported, and those behind them are found.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// The names that a stream may have.
+/// Possible names of a stream.
 fn stream_names() -> impl Strategy<Value = StreamName> {
     "[a-z0-9_]{0,32}".prop_map(|text| text.parse().unwrap_or_default())
 }
@@ -218,7 +218,7 @@ fn unknown_kinds_are_stepped_over_and_versions_are_checked() {
     assert_eq!(newer(26, 9), Ok(9), "a higher minor version is readable");
 }
 
-/// Reads everything that there is to read.
+/// Reads everything in the bytes.
 fn read_all(bytes: &[u8]) -> usize {
     let mut covered = 0;
     for item in Items::new(bytes) {
@@ -274,7 +274,7 @@ fn scan_in_windows(file: &[u8], step: usize) -> Vec<(usize, Step)> {
     }
 }
 
-/// Gives every record a right checksum again, so that the content's own checks are reached.
+/// Gives every record a right checksum again, so that the checks of the content are reached.
 fn seal(bytes: &mut [u8], places: &[(usize, usize)]) {
     for &(start, length) in places {
         let record = &mut bytes[start..start + length];
@@ -356,7 +356,7 @@ proptest! {
 fn a_cut_anywhere_leaves_the_whole_records_before_it() {
     let file = segment();
     let ends: Vec<usize> = records(&file).iter().map(|(offset, record)| *offset as usize + record.length()).collect();
-    // Miri tries cuts in all records and all places modulo 8, but not all.
+    // Miri tries cuts in all records and at all offsets modulo 8, but not at all offsets.
     for cut in (0..file.len()).step_by(if cfg!(miri) { 61 } else { 1 }) {
         let items: Vec<Item<'_>> = Items::new(&file[..cut]).collect();
         let whole = ends.iter().filter(|&&end| end <= cut).count();

@@ -1,5 +1,5 @@
-//! AF_XDP: a program at the card's driver picks the flows, and their frames are copied (or written by the card itself) into
-//! memory of ours, past everything else that the kernel does with packets.
+//! AF_XDP: a program at the card's driver selects the flows. Their frames are copied (or written by the card itself)
+//! into our memory, past the kernel's other packet processing.
 //!
 //! ```text
 //!               fill ring ◄── frames ◄── pool of received frames ◄── last drop, on any thread
@@ -9,15 +9,15 @@
 //!             └► kernel: fragments, other packets        FrameSender<XdpTransmit> ─► transmit ring ─► card
 //!                  └► a socket, read by XdpReceiver too       ▲ pool of frames to send ◄── completion ring
 //! ```
-//! One [`XdpCard`] attaches the program, which goes with it, also when the process dies: the kernel's link to the card is a
-//! descriptor. It has one pair of receiver and sender for each queue of the card, and each of them its own thread.
-//! The two pools are one piece of memory, which the kernel knows as a whole (UMEM).
+//! One [`XdpCard`] attaches the program and detaches it when dropped, also when the process ends: the kernel's link to
+//! the card is a descriptor. It has one pair of receiver and sender for each queue of the card, each with its own
+//! thread. The two pools are one piece of memory, which the kernel knows as a whole (UMEM).
 //!
-//! Zero copy, where the card itself writes into the frames, is asked for with one word in the configuration. No card that
-//! can do that was at hand: that way has never run.
+//! Zero copy, where the card itself writes into the frames, needs one word in the configuration. No card with this
+//! feature was available: this way has never run.
 //!
-//! Here are the card, the program with its maps, and the sockets of the card's queues with their frames; [`queue`] receives and
-//! sends.
+//! This file has the card, the program with its maps, and the sockets of the card's queues with their frames; [`queue`]
+//! receives and sends.
 #![allow(unsafe_code)]
 
 mod queue;
@@ -57,27 +57,27 @@ pub enum XdpMode {
     Generic,
 }
 
-/// What a card's program picks: packets to one of the card's addresses.
+/// A selection of a card's program: packets to one of the card's addresses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct XdpInput {
-    /// Which packets.
+    /// The packets to select.
     pub flow: Flow,
-    /// The card's address to which they are sent; with the port (0: any free one) for UDP.
+    /// The card's address as their destination; with the port (0: any free one) for UDP.
     pub address: SocketAddrV4,
-    /// The card's queue to which they belong: its receiver gets them, those too that the card puts elsewhere, though these
-    /// take the long way, through the kernel. Without one, the receiver of the queue that they come in at gets them.
+    /// The card's queue to which they belong. Its receiver gets them, even if the card puts them into other queues, in
+    /// which case they take the slow path through the kernel. `None`: the receiver of the queue of arrival gets them.
     pub queue: Option<u32>,
-    /// What the packets say of where they were sent to ([`Packet::to`](crate::packet::Packet::to)).
+    /// The number of this address in received packets ([`Packet::to`](crate::packet::Packet::to)).
     pub to: u16,
 }
 
-/// Flows at a card.
+/// The flows at a card.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct XdpConfig {
-    /// What is picked; its addresses differ.
+    /// The selections; their addresses differ.
     pub inputs: Vec<XdpInput>,
-    /// What is sent, and the card's address from which it is (port 0: any free one, of each queue another). As it is, what
-    /// is sent comes from where the first input is received.
+    /// The flow to send, and the card's address to send from (port 0: any free one, a different one for each queue).
+    /// `None`: sends from the address of the first input.
     pub sends: Option<(Flow, SocketAddrV4)>,
     /// The name of the card.
     pub card: String,
@@ -85,18 +85,18 @@ pub struct XdpConfig {
     pub queues: u32,
     /// Where the program runs.
     pub mode: XdpMode,
-    /// Packets handed on by one call at most, from 1 to [`MOST_BATCH`].
+    /// Maximum number of packets delivered by one call, from 1 to [`MOST_BATCH`].
     pub batch: usize,
     /// Bytes of the longest payload; longer packets are refused.
     pub largest: usize,
-    /// Bytes of a frame, 2,048 or 4,096. A larger packet comes in several.
+    /// Bytes of a frame, 2,048 or 4,096. A larger packet arrives in several frames.
     pub frame_size: usize,
-    /// Frames of one queue to receive into. A packet that is held keeps its frames.
+    /// Number of frames of one queue to receive into. A held packet keeps its frames.
     pub receive_frames: usize,
-    /// The most frames that the kernel has to receive into: so many packets can wait while the receiver is away. They
-    /// are used in turn, so that few stay in the cache; the remaining frames are for packets that are held.
+    /// Maximum number of frames that the kernel has to receive into: the number of packets that can wait while the
+    /// receiver does not run. They are used in turn, so that few stay in the cache; the other frames are for held packets.
     pub posted_frames: usize,
-    /// Frames to send from.
+    /// Number of frames to send from.
     pub send_frames: usize,
     /// Whether UDP checksums are verified in received packets and computed for sent ones.
     pub checksums: bool,
@@ -122,16 +122,17 @@ impl XdpConfig {
     }
 }
 
-/// A card whose packets of some flows come here and not to the kernel, as long as this or a receiver or sender of it is there.
+/// A card whose packets of some flows are delivered here and not to the kernel, as long as this value or a receiver or
+/// sender of it exists.
 pub struct XdpCard {
     program: Program,
     pub(super) card: Card,
     pub(super) config: XdpConfig,
     pub(super) wanted: Wanted,
-    /// What the program picks, the ports filled in.
+    /// The selections of the program, with the ports filled in.
     inputs: Vec<XdpInput>,
-    /// Get what the program leaves to the kernel: fragments, and what comes in at another queue. They go to the receiver of
-    /// their queue, or to the first one that is opened.
+    /// Sockets for packets that the program leaves to the kernel: fragments, and packets that arrive at another queue.
+    /// They go to the receiver of their queue, or to the first one that is opened.
     listeners: Mutex<Vec<Listener>>,
 }
 
@@ -143,12 +144,12 @@ struct Listener {
 }
 
 impl XdpCard {
-    /// Attaches the program. `fragments` is memory, of each input its own, for packets that come in fragments, and are put
-    /// together by the kernel.
+    /// Attaches the program. `fragments` is memory, one for each input, for packets that arrive in fragments and are
+    /// reassembled by the kernel.
     ///
     /// # Errors
-    /// Impossible settings, no such card, one that has a program already, or without the rights (`CAP_NET_ADMIN`, `CAP_BPF`
-    /// and `CAP_NET_RAW`).
+    /// Impossible settings, no such card, a card that has a program already, or missing rights (`CAP_NET_ADMIN`,
+    /// `CAP_BPF` and `CAP_NET_RAW`).
     pub fn attach(
         config: XdpConfig,
         fragments: impl IntoIterator<Item = impl Into<PacketMemory>>,
@@ -179,16 +180,16 @@ impl XdpCard {
         Ok(Arc::new(Self { program, card, config, wanted, inputs, listeners: Mutex::new(listeners) }))
     }
 
-    /// What is picked, the ports filled in.
+    /// The selections, with the ports filled in.
     pub fn inputs(&self) -> &[XdpInput] {
         &self.inputs
     }
 
-    /// Opens the socket of one queue. What is sent from there leaves through it too, or, to addresses whose card the kernel
-    /// does not know, through a socket with blocks of `staging`.
+    /// Opens the socket of one queue. Its sender uses the same socket, or, for addresses whose card the kernel does not
+    /// know, another socket with blocks of `staging`.
     ///
     /// # Errors
-    /// No such queue, one that is open, or no memory.
+    /// No such queue, a queue that is open already, or no memory.
     pub fn open(
         self: &Arc<Self>,
         queue: u32,
@@ -217,7 +218,7 @@ impl XdpCard {
         listeners.extract_if(.., |listener| listener.queue.is_none_or(|of| of == queue)).collect()
     }
 
-    /// Where packets leave as long as the kernel does not know the receiver's card.
+    /// Makes the socket through which packets leave as long as the kernel does not know the receiver's card.
     fn sending_socket(
         &self,
         listener: Option<&Listener>,
@@ -229,7 +230,7 @@ impl XdpCard {
                 return Ok((flow, SocketSender::new(SendConfig::new(flow, address), staging)?));
             }
             (None, Some(listener)) => listener.receiver.sender(SendConfig::new(flow, address), staging)?,
-            // Of another queue the packets come from another port.
+            // Packets of another queue are sent from another port.
             (None, None) => SocketSender::new(SendConfig::new(flow, SocketAddrV4::new(*address.ip(), 0)), staging)?,
         };
         Ok((flow, socket))
@@ -268,20 +269,20 @@ struct Rings {
     pub(super) completion: Ring<u64>,
 }
 
-/// What the kernel has of us: a socket, and frames that it may read and write until the socket is closed.
+/// The kernel's share of our memory: a socket, and frames that it may read and write until the socket is closed.
 struct Umem {
-    /// Closed before the frames come home.
+    /// Closed before the frames are returned.
     socket: Option<OwnedFd>,
     pub(super) card: Arc<XdpCard>,
-    /// Frames of a receiver or sender that has ended, which the kernel had at that time.
+    /// Frames that the kernel still had when their receiver or sender ended.
     left: Mutex<(Vec<Posted>, Vec<InFlight>)>,
 }
 
-/// A frame that is on its way out.
+/// A frame in flight to the card.
 enum InFlight {
-    /// One that was written here.
+    /// A frame that was written here.
     Written(Loan),
-    /// One that was received, and leaves as it came.
+    /// A frame that was received, and is sent unchanged or with new headers.
     Received(Slice),
 }
 
@@ -330,7 +331,7 @@ impl Umem {
         self.socket.as_ref().expect("it is taken by drop alone").as_fd()
     }
 
-    /// Keeps frames that the kernel has until it has them no more.
+    /// Keeps frames that the kernel has, until it no longer has them.
     fn keep(&self, received: impl Iterator<Item = Posted>, sent: impl Iterator<Item = InFlight>) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         left.0.extend(received);
@@ -338,7 +339,7 @@ impl Umem {
     }
 }
 
-/// How long a queue may stay taken by a socket that was just closed.
+/// Time for which a queue may stay in use by a socket that was just closed.
 const GONE_AFTER: Duration = Duration::from_secs(2);
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 
@@ -369,7 +370,7 @@ fn bind(socket: &OwnedFd, card: &XdpCard, queue: u32) -> io::Result<()> {
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // When this returns the kernel writes no more into the frames, and reads none: it has copied what it sends.
+        // After this the kernel neither writes into the frames nor reads them: it has copied those that it sends.
         drop(self.socket.take());
         let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner);
         for posted in left.0.drain(..) {
@@ -382,11 +383,11 @@ impl Drop for Umem {
 /// The instructions that clang makes of `pick.c`; a test compares them.
 const INSTRUCTIONS: &[u8] = include_bytes!("pick.bpf");
 
-/// Bytes of an instruction, and the one that loads 64 bits, which has two.
+/// Bytes of an instruction, and the instruction that loads 64 bits, which has two of them.
 const STEP: usize = 8;
 const LOAD_64: u8 = 0x18;
 
-/// The constants of the source that are replaced, from this number on; the first ones are maps.
+/// The constants of the source that are replaced, numbered from here; the first ones are maps.
 const MARKS: u64 = 0x0052_5700_0000_0000;
 const MAPS: usize = 2;
 
@@ -400,9 +401,9 @@ const HASH: u32 = 1;
 const XSKMAP: u32 = 17;
 const XDP_PROGRAM: u32 = 6;
 const XDP_ATTACHMENT: u32 = 37;
-/// Packets to an address are picked at any queue.
+/// Marks packets to an address that are selected at any queue.
 const ANY_QUEUE: u32 = u32::MAX;
-/// The program looks at the first part of a frame that lies in several.
+/// The program receives the first part of a frame that lies in several.
 const HAS_PARTS: u32 = 1 << 5;
 const DRIVER: u32 = 1 << 2;
 const GENERIC: u32 = 1 << 1;
@@ -446,30 +447,30 @@ impl Program {
         Ok(Self { _link: link, sockets })
     }
 
-    /// Gives a queue's packets to this socket from now on, until the socket is closed.
+    /// Directs a queue's packets to this socket from now on, until the socket is closed.
     fn redirect(&self, queue: u32, socket: RawFd) -> io::Result<()> {
         update(&self.sockets, &queue, socket as u32)
     }
 }
 
-/// The key under which the program looks for packets to this address: address and port in network byte order, protocol.
+/// The program's map key for packets to this address: address and port in network byte order, protocol.
 fn key_of(input: &XdpInput) -> [u8; 8] {
     let ([a, b, c, d], [high, low]) = (input.address.ip().octets(), input.address.port().to_be_bytes());
     [a, b, c, d, high, low, input.flow.protocol(), 0]
 }
 
-/// A map from keys of so many bytes to 32-bit numbers.
+/// Creates a map from keys of `key_bytes` bytes to 32-bit numbers.
 fn create_map(kind: u32, key_bytes: usize, entries: u32) -> io::Result<OwnedFd> {
     let map = MapCreate { kind, key_bytes: key_bytes as u32, value_bytes: 4, entries, flags: 0 };
-    // SAFETY: numbers alone.
+    // SAFETY: passes only numbers.
     unsafe { call(MAP_CREATE, &map) }
 }
 
-/// Sets what is under a key, which must be as long as the map's keys.
+/// Sets the value of a key, which must be as long as the map's keys.
 fn update<K>(map: &OwnedFd, key: &K, value: u32) -> io::Result<()> {
     let (key, value) = (core::ptr::from_ref(key) as u64, (&raw const value) as u64);
     let update = MapUpdate { map: map.as_raw_fd() as u32, key, value, ..MapUpdate::default() };
-    // SAFETY: key and value outlive the call, which reads them alone.
+    // SAFETY: key and value outlive the call, which only reads them.
     unsafe { ask(MAP_UPDATE, &update) }.map(|_| ())
 }
 
@@ -503,7 +504,7 @@ fn patched(card: &Card, maps: [RawFd; MAPS]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    //! That the instructions are what clang makes of the source, and that every constant is replaced.
+    //! Checks that the instructions are those that clang makes of the source, and that every constant is replaced.
 
     use std::net::{Ipv4Addr, SocketAddrV4};
     use std::process::Command;

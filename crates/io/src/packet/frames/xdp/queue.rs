@@ -1,6 +1,6 @@
-//! Receiving frames from a queue of a card, and sending frames to it, by the four rings that an AF_XDP socket maps
-//! (Documentation/networking/af_xdp.rst): one side writes entries and moves the producer on, the other one reads them and moves
-//! the consumer on.
+//! Receives frames from a queue of a card, and sends frames to it, by the four rings that an AF_XDP socket maps
+//! (Documentation/networking/af_xdp.rst): one side writes entries and advances the producer, the other side reads them
+//! and advances the consumer.
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
@@ -29,17 +29,17 @@ pub struct XdpReceiver {
     receive: Ring<libc::xdp_desc>,
     fill: Ring<u64>,
     pool: Pool,
-    /// By frame, whether the kernel has it; and how many those are.
+    /// Whether the kernel has each frame, indexed by frame; and the number of such frames.
     posted: Vec<bool>,
     with_kernel: usize,
-    /// What the program left to the kernel, and how often it was not looked at.
+    /// Sockets for the packets that the program left to the kernel, and the number of rounds since they were read.
     listeners: Vec<Listener>,
     looks: u32,
-    /// The parts of a packet of which more are to come.
+    /// The parts of an incomplete packet.
     parts: Payload,
-    /// It cannot be had whole: one of its parts is wrong.
+    /// Whether one of its parts is invalid, so that the packet is lost.
     is_broken: bool,
-    /// Room for the largest frame that comes in several.
+    /// Room for the largest packet that arrives in several frames.
     whole: Box<[u8]>,
     /// Watches both sockets.
     watch: OwnedFd,
@@ -89,7 +89,7 @@ impl XdpReceiver {
         self.pool.block_size()
     }
 
-    /// Gives the kernel frames that are at home, those first that came home last, until it has as many as it is to have.
+    /// Gives the kernel free frames, the last returned ones first, until it has its full number.
     fn refill(&mut self) {
         let wanted = self.umem.card.config.posted_frames.saturating_sub(self.with_kernel).min(FILL_BATCH);
         let (mut given, frame_size) = (0, self.frame_size());
@@ -109,7 +109,7 @@ impl XdpReceiver {
         }
         if self.fill.needs_wakeup() {
             let mut nothing = [0_u8; 0];
-            // SAFETY: asks the kernel to look at the fill ring; nothing is written here.
+            // SAFETY: asks the kernel to check the fill ring; nothing is written here.
             unsafe {
                 libc::recvfrom(
                     self.umem.socket().as_raw_fd(),
@@ -123,7 +123,7 @@ impl XdpReceiver {
         }
     }
 
-    /// What the kernel has written into a frame; `None` if its description is impossible.
+    /// Returns the bytes that the kernel has written into a frame; `None` if its description is invalid.
     #[inline]
     fn written(&mut self, entry: &libc::xdp_desc) -> Option<Slice> {
         let size = self.frame_size();
@@ -138,16 +138,16 @@ impl XdpReceiver {
             drop(unsafe { self.pool.take_back(frame as u32) });
             return None;
         }
-        // SAFETY: given out, and the kernel has written these bytes and given the frame back.
+        // SAFETY: given out; the kernel has written these bytes and given the frame back.
         Some(unsafe { self.pool.filled(frame as u32, begin as u32, entry.len) })
     }
 
-    /// Takes a frame, and hands its packet on when it is whole.
+    /// Takes a frame, and delivers its packet when it is complete.
     #[inline]
     fn take(&mut self, entry: &libc::xdp_desc, packets: &mut Vec<Packet>) {
         let has_more = entry.options & libc::XDP_PKT_CONTD != 0;
         match self.written(entry) {
-            // Most packets lie in one frame, and are handed on without a detour.
+            // Most packets lie in one frame, and are delivered directly.
             Some(mut slice) if !has_more && self.parts.is_empty() && !self.is_broken => match self.open(&slice) {
                 Ok(None) => {}
                 Ok(Some(Opened { from, to, payload })) => {
@@ -162,7 +162,7 @@ impl XdpReceiver {
         }
     }
 
-    /// Takes one of the frames that a packet lies in.
+    /// Takes one of the frames of a packet.
     fn take_part(&mut self, part: Option<Slice>, has_more: bool, packets: &mut Vec<Packet>) {
         match part {
             Some(slice) => self.parts.push(slice),
@@ -176,7 +176,7 @@ impl XdpReceiver {
             self.counters.lost.add(Cause::Malformed, 1);
             return;
         }
-        // It is put together to be looked at, and handed on as it lies.
+        // It is copied into one piece for the checks, and delivered from its frames.
         let mut whole = core::mem::take(&mut self.whole);
         let opened = match whole.get_mut(..frame.len()) {
             Some(bytes) => {
@@ -198,7 +198,7 @@ impl XdpReceiver {
         }
     }
 
-    /// Where in a frame the packet lies that it carries, if that is wanted.
+    /// Finds the range of the packet in a frame, if the packet is wanted.
     #[inline]
     fn open(&self, frame: &[u8]) -> Result<Option<Opened>, Cause> {
         let (wanted, checksums) = (&self.umem.card.wanted, self.umem.card.config.checksums);
@@ -227,19 +227,19 @@ impl XdpReceiver {
             rx_fill_ring_empty_descs: 0,
             tx_ring_empty_descs: 0,
         };
-        // Where it fails they stay 0.
+        // If it fails they stay 0.
         let _ = ask(self.umem.socket(), libc::XDP_STATISTICS, &mut numbers);
         numbers
     }
 }
 
-/// The longest headers: of Ethernet with a tag, of IPv4 with options, and of UDP.
+/// Bytes of the longest headers: of Ethernet with a tag, of IPv4 with options, and of UDP.
 const MOST_HEADERS: usize = 18 + 60 + 8;
 
-/// How often frames are taken before fragments are looked at, which costs a system call, while there are frames.
+/// Number of rounds that take frames before fragments are checked, which costs a system call.
 const LOOKS: u32 = 16;
 
-/// Frames that are given at a time.
+/// Maximum number of frames given to the kernel at a time.
 const FILL_BATCH: usize = 512;
 
 impl Receiver for XdpReceiver {
@@ -303,8 +303,7 @@ impl Receiver for XdpReceiver {
         MemoryInUse { held: out - self.with_kernel, all: self.pool.blocks() }
     }
 
-    /// Filled frames, out of the kernel's frames; or the queue of a listening socket beside them if it has less
-    /// room.
+    /// Filled frames, out of the kernel's frames; or the queue of a listening socket if that has less room.
     fn queue_in_use(&mut self) -> QueueInUse {
         let (frame, largest) = (self.frame_size() as u64, self.umem.card.config.largest);
         let filled = u64::from(self.receive.all_available());
@@ -330,12 +329,12 @@ pub struct XdpTransmit {
     transmit: Ring<libc::xdp_desc>,
     completion: Ring<u64>,
     pool: Pool,
-    /// Where the frames begin that the kernel knows: those of the receiver are the first ones.
+    /// Index of the first frame in the memory known to the kernel: the receiver's frames come first.
     base: usize,
     frames: usize,
-    /// The frame that is filled next, and where in it the packet begins.
+    /// The frame that is filled next, and the offset of the packet in it.
     current: Option<(InFlight, usize)>,
-    /// The packets in flight, by frame.
+    /// The packets in flight, indexed by frame.
     in_flight: Vec<Option<InFlight>>,
     count: usize,
 }
@@ -362,12 +361,12 @@ impl XdpTransmit {
         }
     }
 
-    /// Tells the kernel to look, which sends a few dozen frames at a time.
+    /// Makes the kernel check the ring, which sends a few dozen frames at a time.
     fn kick(&self) -> io::Result<()> {
         let mut left = self.transmit.untaken();
         while left > 0 {
             let socket = self.umem.socket().as_raw_fd();
-            // SAFETY: sends what is in the ring; the call takes no bytes of its own.
+            // SAFETY: sends the frames in the ring; no bytes are passed in the call.
             let sent = unsafe { libc::sendto(socket, core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
             let now = self.transmit.untaken();
             if sent < 0 {
@@ -428,7 +427,7 @@ impl Transmit for XdpTransmit {
         let place = address / size;
         assert!(begin + bytes <= size && self.in_flight[place].is_none(), "a frame that is here and has room");
         if self.transmit.room(1) == 0 {
-            // Never: there is a place for each frame.
+            // Cannot happen: there is a place for each frame.
             return;
         }
         self.transmit.put(libc::xdp_desc { addr: address as u64, len: bytes as u32, options: 0 });
@@ -453,7 +452,7 @@ impl Transmit for XdpTransmit {
 }
 
 impl XdpTransmit {
-    /// Where a frame of our own pool lies, as the kernel counts.
+    /// Address of a frame of our own pool, in the kernel's numbering.
     fn written_address(&self, loan: &Loan) -> usize {
         let first = self.pool.address().as_ptr().addr() - self.base;
         first + loan.block() as usize * self.pool.block_size()
@@ -466,7 +465,7 @@ impl Drop for XdpTransmit {
     }
 }
 
-/// One ring, from our side of it.
+/// One ring, from our side.
 pub(super) struct Ring<T> {
     base: NonNull<c_void>,
     bytes: usize,
@@ -475,19 +474,19 @@ pub(super) struct Ring<T> {
     flags: NonNull<u32>,
     entries: NonNull<T>,
     size: u32,
-    /// Our own counter, and the other side's as it was seen last.
+    /// Our own counter, and the other side's as last seen.
     own: u32,
     other: u32,
 }
 
-// SAFETY: memory that this process and the kernel share, of which this is the only user here.
+// SAFETY: memory shared by this process and the kernel, of which this is the only user here.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
     /// Maps a ring of `size` entries, a power of two.
     ///
     /// # Safety
-    /// `socket` must have such a ring of `T` at `place`, laid out as `offsets` says.
+    /// `socket` must have such a ring of `T` at `place`, with the layout in `offsets`.
     pub(super) unsafe fn map(
         socket: BorrowedFd<'_>,
         place: u64,
@@ -516,7 +515,7 @@ impl<T: Copy> Ring<T> {
     }
 
     const fn shared(&self, number: NonNull<u32>) -> &AtomicU32 {
-        // SAFETY: within the mapping, aligned, and accessed as an atomic alone, here and in the kernel.
+        // SAFETY: within the mapping, aligned, and only accessed as an atomic, here and in the kernel.
         unsafe { AtomicU32::from_ptr(number.as_ptr()) }
     }
 
@@ -525,64 +524,65 @@ impl<T: Copy> Ring<T> {
         unsafe { self.entries.add((number & (self.size - 1)) as usize) }
     }
 
-    /// As the producer: how many entries can be put.
+    /// Producer: returns how many entries can be put.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let room = |ring: &Self| ring.size - ring.own.wrapping_sub(ring.other);
         if room(self) < wanted {
-            // Acquire: the kernel has read what is overwritten next.
+            // Acquire: the kernel has read the entries that are overwritten next.
             self.other = self.shared(self.consumer).load(Ordering::Acquire);
         }
         room(self)
     }
 
-    /// As the producer: puts an entry, for which there must be room. It is seen with the next [`publish`](Self::publish).
+    /// Producer: puts an entry, for which there must be room. The kernel sees it after the next
+    /// [`publish`](Self::publish).
     pub(super) fn put(&mut self, entry: T) {
         debug_assert!(self.own.wrapping_sub(self.other) < self.size, "there was room");
-        // SAFETY: within the ring; the kernel does not read it before it was published.
+        // SAFETY: within the ring; the kernel does not read it before it is published.
         unsafe { self.entry(self.own).write(entry) };
         self.own = self.own.wrapping_add(1);
     }
 
-    /// As the producer: shows the kernel what was put.
+    /// Producer: publishes the entries to the kernel.
     pub(super) fn publish(&self) {
-        // Release: the entries are written before.
+        // Release: the entries are written before this store.
         self.shared(self.producer).store(self.own, Ordering::Release);
     }
 
-    /// As the producer: entries that the kernel has not taken.
+    /// Producer: number of entries that the kernel has not taken.
     fn untaken(&self) -> u32 {
         self.own.wrapping_sub(self.shared(self.consumer).load(Ordering::Relaxed))
     }
 
-    /// As the consumer: how many entries there are.
+    /// Consumer: number of entries that are available.
     pub(super) fn available(&mut self) -> u32 {
         if self.other == self.own {
-            // Acquire: what the kernel wrote before is seen.
+            // Acquire: the kernel's earlier writes are visible.
             self.other = self.shared(self.producer).load(Ordering::Acquire);
         }
         self.other.wrapping_sub(self.own)
     }
 
-    /// As the consumer: how many entries there are by now, read from the kernel each time.
+    /// Consumer: number of entries that are available by now, read from the kernel each time.
     fn all_available(&mut self) -> u32 {
-        // Acquire: what the kernel wrote before is seen.
+        // Acquire: the kernel's earlier writes are visible.
         self.other = self.shared(self.producer).load(Ordering::Acquire);
         self.other.wrapping_sub(self.own)
     }
 
-    /// As the consumer: takes the next entry, which must be there. Its place is free with the next
+    /// Consumer: takes the next entry, which must be available. Its place is free after the next
     /// [`release`](Self::release).
     pub(super) fn take(&mut self) -> T {
         debug_assert!(self.other != self.own, "there is one");
-        // SAFETY: within the ring, written by the kernel, which leaves it alone until it was released.
+        // SAFETY: within the ring, written by the kernel, which does not access it again until it is released.
         let entry = unsafe { self.entry(self.own).read() };
         self.own = self.own.wrapping_add(1);
         entry
     }
 
-    /// As the consumer: gives the kernel the places of what was taken.
+    /// Consumer: gives the places of taken entries to the kernel.
     pub(super) fn release(&self) {
-        // Release: the entries are read before.
+        // Release: the entries are read before this store.
         self.shared(self.consumer).store(self.own, Ordering::Release);
     }
 
@@ -600,7 +600,7 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Where the rings of a socket have their parts.
+/// Offsets of the parts of a socket's rings.
 pub(super) fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     let nothing = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
     let mut offsets = libc::xdp_mmap_offsets { rx: nothing, tx: nothing, fr: nothing, cr: nothing };
@@ -608,7 +608,7 @@ pub(super) fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offse
     Ok(offsets)
 }
 
-/// Asks an AF_XDP socket for numbers; the ones that it does not know keep their values.
+/// Reads numbers from an AF_XDP socket; unknown ones keep their values.
 pub(super) fn ask<T: Copy>(socket: BorrowedFd<'_>, name: i32, numbers: &mut T) -> io::Result<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
     let numbers = core::ptr::from_mut(numbers).cast();
