@@ -4,7 +4,7 @@
 
 import { bandwidth, byId, compact, grouped, percent, setText, sourceLabel, words } from "./format.js";
 import { currentProblems, flowing, perSecond } from "./quality.js";
-import { hasNeverSent, isSilent } from "./sources.js";
+import { hasNeverSent, isMasked, isSilent } from "./sources.js";
 
 const BUSY = 0.5;
 const FULL = 0.9;
@@ -42,13 +42,22 @@ function wrongEvents(live, flow) {
   return parts.map(([rate, name]) => `${perSecond(rate)} ${name} / s`).join(", ") || "events not whole";
 }
 
+// What the box of sources says, by the state of the run.
+const SOURCE_WORDS = { running: "sending", paused: "paused", draining: "draining" };
+
+function sourceKind(source, live, problems) {
+  if (isMasked(source)) return "masked";
+  if (live.state !== "running") return "level-0";
+  return isSilent(source, live) || problems.has(source.id) ? "away" : "sends";
+}
+
 export const flowOf = (live) => (["running", "paused", "draining"].includes(live.state) ? flowing(live) : "none");
 
 const isGone = (node) => !node.connected || node.silent;
 const gone = (node) => (node.connected ? "does not report" : "not connected");
 
 // The stages of the picture: { name, figure, share, said, bad, cells, wait }. `bad` says what is wrong; `wait` is how much of the time the
-// stage waits for the next one.
+// stage waits for the next one. `isReduced`: it works without some of its sources.
 export function stages(live) {
   const rates = live.rates;
   const of = new Map((rates?.nodes ?? []).map((node) => [node.node, node]));
@@ -57,6 +66,7 @@ export function stages(live) {
   const readouts = units("readout");
   const builders = units("builder");
   const problems = currentProblems(live);
+  const masked = live.sources.filter(isMasked).length;
   const isRunning = live.state === "running";
   const notWhole = wrongEvents(live, flowOf(live));
   const heldBack = greatest((rates?.sources ?? []).map((source) => source.back_pressure_share));
@@ -110,11 +120,12 @@ export function stages(live) {
       name: plural(live.sources.length, "source"),
       figure: rates ? bandwidth(rates.bytes_in_per_second) : "–",
       share: null,
-      said: isRunning ? "sending" : "no run",
+      said: `${SOURCE_WORDS[live.state] ?? "no run"}${masked > 0 ? `, ${grouped(masked)} masked` : ""}`,
       bad: isRunning ? wrongSources(live, problems) : "",
+      isReduced: masked > 0,
       cells: live.sources.map((source) => ({
-        title: sourceLabel(source.id),
-        kind: !isRunning ? "level-0" : isSilent(source, live) || problems.has(source.id) ? "away" : "sends",
+        title: `${sourceLabel(source.id)}${isMasked(source) ? ": masked" : ""}`,
+        kind: sourceKind(source, live, problems),
       })),
       wait: isRunning ? heldBack : null,
     },
@@ -189,7 +200,7 @@ function showCells(group, cells, width) {
   const shown = [];
   for (let first = 0; first < cells.length; first += each) {
     const some = cells.slice(first, first + each);
-    const worst = ["away", "level-2", "level-1", "level-0", "sends"].find((kind) => some.some((cell) => cell.kind === kind));
+    const worst = ["away", "masked", "level-2", "level-1", "level-0", "sends"].find((kind) => some.some((cell) => cell.kind === kind));
     const title = some.length === 1 ? some[0].title : `${some[0].title} and ${some.length - 1} more`;
     shown.push({ title, kind: worst });
   }
@@ -210,7 +221,7 @@ function showCells(group, cells, width) {
 function showStage(part, stage) {
   const absent = stage.away?.length ? stage.away.join(", ") : "";
   const filled = stage.share === null ? stage.said : `${stage.said} ${percent(stage.share)}: ${LEVEL_WORDS[level(stage.share)]}`;
-  const kind = absent || stage.bad ? "away" : `level-${level(stage.share)}`;
+  const kind = absent || stage.bad ? "away" : `level-${stage.isReduced ? 1 : level(stage.share)}`;
   const said = absent || stage.bad || filled;
   part.frame.setAttribute("class", `stage ${kind}`);
   part.bar.setAttribute("class", `filled ${kind}`);

@@ -16,8 +16,10 @@ const HELD_BACK = 0.1;
 // Sources that were connected. The server never counts a source of datagrams as connected.
 const connected = new Set();
 
-// Masked: events do not wait for it.
-const isOut = (source) => source.taking === "masked" || source.taking === "asked_back";
+export const isMasked = (source) => source.taking === "masked";
+
+// Masked, or not in events again: events do not wait for it.
+const isOut = (source) => isMasked(source) || source.taking === "asked_back";
 
 // Events do not need it, and it never came.
 const isOptionalAndAway = (source) => Boolean(source.is_optional) && source.received === 0;
@@ -89,7 +91,7 @@ const PROBLEMS = {
 function statusOf(source, live, problems) {
   const silent = silentFor(source, live);
   if (live.state !== "running") return ["–", 3];
-  if (source.taking === "masked") return ["masked", 1];
+  if (isMasked(source)) return ["masked", 1];
   if (source.taking === "asked_back") return ["unmasked, not in events", 1];
   if (source.has_ended) return ["ended", 3];
   if (isUnitAway(source, live)) return [unitOf(source, live).connected ? "unit does not report" : "unit not connected", 1];

@@ -544,8 +544,13 @@ impl QualityMonitor {
     }
 }
 
-/// The worst problem and how many others there are, or that all is well.
+/// The worst problem and the number of others, or that all is well; then the masked sources.
 fn summed_up(problems: &[Problem], state: QualityState, complete: u64, sample: &Sample) -> String {
+    let masked = sample.masked_sources().map(|masked| format!("; {masked}"));
+    worst_first(problems, state, complete, sample) + &masked.unwrap_or_default()
+}
+
+fn worst_first(problems: &[Problem], state: QualityState, complete: u64, sample: &Sample) -> String {
     let unchecked = || sample.step_not_checked().map_or_else(String::new, |sentence| format!("; {sentence}"));
     let complete = match state {
         QualityState::Good => format!("all {} events are complete{}", grouped(complete), unchecked()),

@@ -106,6 +106,11 @@ impl SourceSample {
         self.account.received + self.numbers.get(Counter::GarbageBytes)
     }
 
+    /// Whether events are built without it, by a command.
+    pub fn is_masked(&self) -> bool {
+        self.numbers.get(Counter::SourceMasked) == 1
+    }
+
     /// It was unmasked, and none of its fragments has gone on with the numbers of the run yet.
     pub fn is_asked_back(&self) -> bool {
         self.numbers.get(Counter::SourceMasked) == 2
@@ -237,6 +242,16 @@ impl Sample {
     /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
     pub fn name_of(&self, source: SourceId) -> String {
         self.names.get(&source).map_or_else(|| format!("source {source}"), |name| format!("{name} (source {source})"))
+    }
+
+    /// The masked sources by name, the first few, as `masked: straw (source 2)`; `None` if no source is masked.
+    pub fn masked_sources(&self) -> Option<String> {
+        const NAMED: usize = 3;
+        let masked = || self.sources.iter().filter(|source| source.is_masked());
+        let names: Vec<String> = masked().take(NAMED).map(|source| self.name_of(source.source)).collect();
+        let more = masked().count() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!names.is_empty()).then(|| format!("masked: {}{more}", names.join(", ")))
     }
 
     /// The name of a node with its id: `crate-1 (ru0)`; `ru0` where that is its name.

@@ -468,11 +468,11 @@ impl Progress {
             let spinner = SPINNER[self.drawn % SPINNER.len()];
             self.drawn += 1;
             let names = &view.sample;
-            let table = table((snapshot, names), totals, rates, &left, &self.disks) + &self.data();
+            let table = table((snapshot, names), totals, rates, &left, &self.disks) + &self.data(&view.sample);
             let text = format!("{spinner} {}s {table}", self.begin.elapsed().as_secs());
             output::live(Some(wrapped(&text, Table::new().width().map_or(usize::MAX, usize::from))));
         } else {
-            tell!("{}{left}{}", line((snapshot, &view.sample), totals, rates, &self.disks), self.data());
+            tell!("{}{left}{}", line((snapshot, &view.sample), totals, rates, &self.disks), self.data(&view.sample));
         }
     }
 
@@ -492,12 +492,13 @@ impl Progress {
         self.alarms.shown().into_iter().filter(move |alarm| is_other(&alarm.rule))
     }
 
-    /// The quality of the data, unless it is good, and alarms.
-    fn data(&self) -> String {
+    /// The quality of the data unless it is good, masked sources, and alarms.
+    fn data(&self, sample: &Sample) -> String {
         let quality = self.quality.quality();
         let quality = if self.quality.is_between_runs() { &Quality::default() } else { quality };
         let word = |worst: &Problem| if worst.is_current { "DATA" } else { "data" };
         let data = quality.problems.first().map(|worst| format!("{}: {}", word(worst), quality.sentence));
+        let data = data.or_else(|| sample.masked_sources());
         let text = |alarm: &Alarm| {
             let word = if alarm.state == State::Active { "ALARM" } else { "alarm" };
             format!("{word} {}: {}", alarm.rule.name, alarm.sentence)

@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) required_fields: Vec<String>,
     /// The fields of the current run.
     pub(crate) fields: BTreeMap<String, String>,
+    /// Ids of the masked sources: events are built without them, in the following runs too.
+    pub(crate) masked: Vec<u32>,
     /// The number of the last entry in the journal.
     pub(crate) last_entry: u64,
 }
@@ -63,6 +65,7 @@ impl State {
             operator: view.operator.as_ref().map(Holder::of),
             required_fields: view.required_fields.to_vec(),
             fields: view.fields.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            masked: view.masked.iter().map(|source| source.0).collect(),
             last_entry: view.last_entry,
         }
     }

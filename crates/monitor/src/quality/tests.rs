@@ -621,6 +621,25 @@ fn boards_of_which_no_frame_is_found_send_and_may_be_exchanged() {
 }
 
 #[test]
+fn masked_sources_are_named_whatever_the_state() {
+    let mask = |look: &mut Sample, count: usize| {
+        look.sources.iter_mut().take(count).for_each(|source| source.numbers.add(Counter::SourceMasked, 1));
+    };
+    let quality = after([look(1, |look| mask(look, 1))]);
+    assert_eq!(
+        (quality.state, &*quality.sentence),
+        (QualityState::Good, "all 100 events are complete; masked: source 1")
+    );
+    let four = look(1, |look| {
+        look.sources = (1..=4).map(|id| source(id, 100)).collect();
+        mask(look, 4);
+    });
+    assert!(after([four]).sentence.ends_with("; masked: source 1, source 2, source 3 and 1 more"));
+    let unmasked = |look: &mut Sample| look.sources[0].numbers.add(Counter::SourceMasked, 2);
+    assert!(!after([look(1, unmasked)]).sentence.contains("masked:"), "it was asked back");
+}
+
+#[test]
 fn good_data_whose_step_is_not_checked_say_so() {
     let unchecked = |look: &mut Sample| look.unchecked_step = Some(Arc::from("step not checked: straw has no `time`"));
     let quality = after([look(1, unchecked)]);
