@@ -35,7 +35,8 @@ function line(alarm, run) {
   const deeds = element("span", { class: "choice" });
   if (alarm.state !== "acknowledged") deeds.append(button("Acknowledge", "Acknowledge", "acknowledge"));
   deeds.append(button("Shelve 1 h", "Shelve 1 h", "shelve", { seconds: SHELF_SECONDS }));
-  deeds.append(element("a", manual(alarm.name), "What to do"));
+  // The manual has no section for rules of a configuration.
+  if (alarm.is_built_in) deeds.append(element("a", manual(alarm.name), "What to do"));
   item.append(deeds);
   return item;
 }

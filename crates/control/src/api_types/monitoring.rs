@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ropewalk_engine::tap::{EventSample, SampledFragment};
-use ropewalk_monitor::alarms::Alarms;
+use ropewalk_monitor::alarms::{Alarms, built_in};
 use ropewalk_monitor::bottleneck::Finding;
 use ropewalk_monitor::history::{SERIES, Stretch};
 use ropewalk_monitor::incidents::{Incident as Known, Incidents as AllKnown};
@@ -58,6 +58,8 @@ pub(crate) struct Alarm {
     value: Option<f64>,
     /// What is wrong, in one sentence; empty if only the value shows it.
     sentence: String,
+    /// Whether it is a built-in alarm, which has a section in the manual.
+    is_built_in: bool,
     /// The run in which it was raised last; null if it was not, or was raised between runs.
     run: Option<u32>,
     /// The operator who acknowledged it.
@@ -79,6 +81,7 @@ impl Alarm {
             state: name_of(&alarm.state),
             value: alarm.value,
             sentence: alarm.sentence.clone(),
+            is_built_in: built_in().iter().any(|rule| rule.name == alarm.rule.name),
             run: alarm.run.map(|run| run.0),
             known_by: alarm.known_by.clone(),
             is_shelved: alarm.shelved_until.is_some(),
