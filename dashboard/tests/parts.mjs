@@ -212,6 +212,10 @@ export async function masks(browser, program) {
   await mask.click();
   await page.getByRole("dialog").getByRole("button", { name: "Mask", exact: true }).click();
   await until(page, "masked", status("masked"));
+  await until(page, "the first screen says that a source is masked", `
+    document.querySelector("#path svg").getAttribute("aria-label").includes("1 masked") &&
+    document.querySelectorAll("#path rect.masked").length === 1 &&
+    document.getElementById("quality-sentence").textContent.includes("masked: ")`);
   const built = await page.evaluate("fetch('/api/v1/ledger').then((answer) => answer.json()).then((ledger) => ledger.events.built)");
   await until(page, "events without it", `fetch("/api/v1/ledger").then((answer) => answer.json()).then((ledger) => ledger.events.built > ${built + 50})`);
   await page.getByRole("button", { name: "Unmask" }).click();
