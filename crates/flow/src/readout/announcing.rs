@@ -27,8 +27,8 @@ pub(super) struct Announcing {
     told_follows: bool,
     /// The lumisections that the event manager reported, kept for its successor.
     pub(super) lumisections: KnownLumisections,
-    /// Whether a new event manager still lacks `ended`. The fields after it say the same of the lumisections, the
-    /// masked sources and changed parameters, and the run's end.
+    /// Whether a new event manager has not received `ended` yet; the other fields in `_due` are for the lumisections,
+    /// the masked sources and changed parameters, and the run's end.
     ended_due: bool,
     lumisections_due: VecDeque<Message>,
     orders_due: VecDeque<Message>,

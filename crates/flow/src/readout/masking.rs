@@ -52,7 +52,7 @@ impl Masking {
         self.from <= position && position < self.to
     }
 
-    /// Whether the source took no part in this event, of which that was said at any time of the run.
+    /// Whether the source was masked in this event, by the record of the whole run.
     pub(super) fn has_covered(&self, key: EventKey) -> bool {
         let turns = self.turns.iter().take_while(|&&turn| turn <= key);
         turns.count() % 2 == 1
