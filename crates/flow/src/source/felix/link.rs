@@ -1,4 +1,4 @@
-//! One e-link of an emulated card, and what can go wrong on it.
+//! One e-link of an emulated card, and the faults on it.
 
 use super::{CHUNK_HEAD_BYTES, ChunkOrigin, EmulatedCardConfig, EmulatedLinkConfig};
 use crate::readout::felix::EventHead;
@@ -8,25 +8,25 @@ use core::time::Duration;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::felix::{BlockFormat, Encoder, HEADER_BYTES, LARGEST_BLOCK_BYTES, Status, SubChunkType, Trailer};
 
-/// What a link did, for checks of a run from outside.
+/// Counts of a link's output, for external checks of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Injected {
-    /// Chunks of which something was written, with any flags, also into blocks that were spoilt or lost.
+    /// Chunks of which something was written, with any flags, including those in blocks that were damaged or lost.
     pub chunks: u64,
-    /// Their bytes.
+    /// Bytes of these chunks.
     pub bytes: u64,
-    /// Chunks of which nothing was written: missing, or of a time in which the link was silent.
+    /// Chunks of which nothing was written: missing ones, and those during an outage.
     pub lost: u64,
     struck: [u64; FAULTS.len()],
 }
 
 impl Injected {
-    /// How often a fault struck.
+    /// Returns how often a fault occurred.
     pub const fn struck(&self, fault: Fault) -> u64 {
         self.struck[fault as usize]
     }
 
-    /// Counts what another link did, too.
+    /// Adds the counts of another link.
     pub fn add(&mut self, other: &Self) {
         self.chunks += other.chunks;
         self.bytes += other.bytes;
@@ -35,12 +35,12 @@ impl Injected {
     }
 }
 
-/// What a link must know of its card.
+/// The state of the card that a link needs.
 pub(super) struct Card<'a> {
     pub(super) config: &'a EmulatedCardConfig,
-    /// Bytes of all blocks that it has written.
+    /// Bytes of all blocks that the card has written.
     pub(super) written: u64,
-    /// Another link may be silent for long: not all at once.
+    /// Whether a link may stall now: not all links do at once.
     pub(super) may_stall: bool,
 }
 
@@ -52,26 +52,27 @@ pub(super) struct EmulatedLink {
     encoder: Encoder,
     random: Random,
     chunk: Vec<u8>,
-    /// When the link has brought its last chunk.
+    /// When the link has finished its last chunk.
     busy_until: Duration,
-    /// Since when the block that is being filled has contents.
+    /// When the block that is being filled got its first contents.
     open_since: Duration,
-    /// What the whole card had written then, in bytes.
+    /// The number of bytes that the whole card had written by then.
     open_at: u64,
-    /// The link stalls until the whole card has written so many bytes.
+    /// The link stalls until the whole card has written this many bytes.
     stalled_until: u64,
-    /// The last chunk was left without its end: a piece without a beginning would be taken for that.
+    /// Whether the last chunk was left without its end. A piece without a beginning would be taken for that end.
     is_open: bool,
     injected: Injected,
 }
 
-/// Bytes of the longest chunk that a link may say.
+/// Returns the bytes of the longest chunk that a link may write.
 pub(super) fn longest_chunk(config: &EmulatedCardConfig, link: &EmulatedLinkConfig) -> usize {
     let longest = link.size.largest().max(config.least_chunk_bytes) as usize;
     if config.faults.of(Fault::Oversize) > 0.0 { longest.max(oversize_bytes(config)) } else { longest }
 }
 
-/// More than a reader takes that allows the card's longest chunks: what fits into one block is never too long.
+/// Returns a length above what a reader of the card's longest chunks accepts: a chunk that fits into one block is never
+/// too long.
 fn oversize_bytes(config: &EmulatedCardConfig) -> usize {
     LARGEST_BLOCK_BYTES.max(config.most_chunk_bytes as usize) + 1
 }
@@ -95,42 +96,42 @@ impl EmulatedLink {
         }
     }
 
-    /// Whose chunks it brings.
+    /// Returns the source of its chunks.
     pub(super) const fn source(&self) -> SourceId {
         self.config.source
     }
 
-    /// What it did.
+    /// Returns its counts.
     pub(super) const fn injected(&self) -> &Injected {
         &self.injected
     }
 
-    /// The trigger that it waits for.
+    /// Returns the trigger that it waits for.
     pub(super) const fn next(&self) -> &Trigger {
         &self.next
     }
 
-    /// When its next chunk can come.
+    /// Returns when its next chunk can come.
     pub(super) fn due(&self) -> Duration {
         self.next.at.max(self.busy_until)
     }
 
-    /// Since when something waits in the block that is being filled, if something does.
+    /// Returns when the block that is being filled got its first contents, if it has any.
     pub(super) fn open_since(&self) -> Option<Duration> {
         (!self.encoder.is_empty()).then_some(self.open_since)
     }
 
-    /// Whether something waits in the block that is being filled while the card wrote so many bytes.
+    /// Whether the block that is being filled has had contents while the card wrote `bytes` bytes.
     pub(super) fn is_behind(&self, written: u64, bytes: u64) -> bool {
         !self.encoder.is_empty() && written - self.open_at >= bytes
     }
 
-    /// Up to where the card must have written before the link goes on.
+    /// Returns the position that the card must have reached before the link continues.
     pub(super) const fn stalled_until(&self) -> u64 {
         self.stalled_until
     }
 
-    /// The chunk of the next trigger, with all that may go wrong, into as many blocks as it takes.
+    /// Writes the chunk of the next trigger, with its faults, into as many blocks as it needs.
     pub(super) fn speak(&mut self, card: &Card<'_>, out: &mut Vec<u8>) {
         let (config, from, due, trigger) = (card.config, out.len(), self.due(), self.next);
         let length = self.config.size.next(&mut self.random).max(config.least_chunk_bytes) as usize;
@@ -208,14 +209,14 @@ impl EmulatedLink {
         }
     }
 
-    /// Nothing comes for a while: what waits in the block goes, with filler behind it.
+    /// Applies the time-out of a block: the contents are written, with filler behind them.
     pub(super) fn time_out(&mut self, faults: &Faults, out: &mut Vec<u8>) {
         let from = out.len();
         self.encoder.time_out(out);
         self.strike_blocks(from, faults, out);
     }
 
-    /// Gives the blocks from `from` on their faults. What is left of them moves together.
+    /// Applies faults to the blocks from `from` on, and compacts the remaining ones.
     fn strike_blocks(&mut self, from: usize, faults: &Faults, out: &mut Vec<u8>) {
         let format = self.encoder.format();
         let (bytes, mut kept) = (format.block_bytes(), from);
