@@ -12,10 +12,10 @@ pub use ropewalk_wire::message::{
 
 use ropewalk_memory::Payload;
 
-/// One source's data for one event, with the bytes as they lie in the pool: as large as a line of the cache.
+/// The data of one source for one event, with its bytes in the pool. Its size is one cache line.
 #[derive(Clone, Debug)]
 pub struct Fragment {
-    /// Whose it is and what is known about it; `meta.length` is the payload's length.
+    /// Source and metadata; `meta.length` is the payload's length.
     pub meta: FragmentMeta,
     /// The bytes, without transport framing: a whole FED fragment, or a generic fragment's payload.
     pub payload: Payload,
@@ -26,16 +26,16 @@ const _: () = assert!(size_of::<Fragment>() == 64, "a fragment is a line of the 
 /// A fragment as the framer found it, before its counter was unwrapped to a key.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Whose it is and what is known about it; `meta.raw_id` is the source's own counter.
+    /// Source and metadata; `meta.raw_id` is the source's own counter.
     pub meta: FragmentMeta,
-    /// The source says that its numbering starts again here (a resynchronisation).
+    /// Whether the source restarts its numbering here (a resynchronisation).
     pub restarts: bool,
     /// The bytes, without transport framing.
     pub payload: Payload,
 }
 
 impl Received {
-    /// Takes it out; what is left has no bytes.
+    /// Takes the fragment out and leaves one without bytes.
     #[must_use]
     pub fn take(&mut self) -> Self {
         Self { payload: core::mem::take(&mut self.payload), ..*self }
@@ -60,7 +60,7 @@ pub(crate) fn append<T>(out: &mut Vec<T>, value: T) {
     }
 }
 
-/// Overwrites what has nothing to be dropped: what else is there would be lost for its pool.
+/// Overwrites a value that needs no drop. If it did, its memory would be lost for its pool.
 #[inline(always)]
 pub(crate) fn overwrite<T>(vacant: &mut T, value: T) {
     core::mem::forget(core::mem::replace(vacant, value));

@@ -8,10 +8,10 @@
 //! EmulatedCard::fill   what is due by now: a card of a run writes it into its ring
 //! EmulatedCard::turn   the next trigger's chunks, at any time: `felix generate`, figures, tests
 //! ```
-//! As with every emulated source all links run the same sequence from the same seed. A link has a speed of its own and
-//! can fail and come back; chunks and blocks can be lost or spoilt in every way in which a card or a decoder reports it
-//! ([`Fault`]). A chunk says whose it is and which ([`ChunkOrigin`]), so that its receiver can say what is
-//! missing or mixed up.
+//! As with every emulated source, all links run the same sequence from the same seed. Each link has its own speed, and
+//! can fail and recover. Chunks and blocks can be lost or damaged in every way that a card or a decoder reports
+//! ([`Fault`]). A chunk names its source and its event ([`ChunkOrigin`]), so that its receiver detects losses and
+//! mix-ups.
 
 mod link;
 #[cfg(test)]
@@ -33,7 +33,7 @@ pub struct EmulatedCardConfig {
     pub format: BlockFormat,
     /// Its e-links.
     pub links: Vec<EmulatedLinkConfig>,
-    /// How often triggers come; equal for all sources of a run.
+    /// The rate of triggers; equal for all sources of a run.
     pub rate: TriggerRate,
     /// The seed of everything random; equal for all sources of a run.
     pub seed: u64,
