@@ -241,16 +241,16 @@ macro_rules! faults {
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Fault { $($(#[doc = $help])* $name),* }
 
-        /// Every fault: first the faults of chunks, then the faults of blocks.
+        /// All faults: first those of chunks, then those of blocks.
         pub const FAULTS: &[Fault] = &[$(Fault::$name),*];
 
         impl Fault {
-            /// Its name, which is promised to users.
+            /// Returns its name, which is stable for users.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text),* }
             }
 
-            /// What it is, for users.
+            /// Returns its description for users.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$name => concat!($($help),*)),* }.trim_ascii()
             }
@@ -301,23 +301,23 @@ faults! {
 }
 
 impl Fault {
-    /// Whether it strikes blocks rather than chunks.
+    /// Whether it affects blocks rather than chunks.
     pub const fn strikes_blocks(self) -> bool {
         self as usize >= Self::LostBlock as usize
     }
 
-    /// Whether it needs a stream: the memory of a card has a place for each block.
+    /// Whether it requires a stream: in the memory of a card every block has a fixed place.
     pub const fn is_of_streams(self) -> bool {
         matches!(self, Self::LostBytes)
     }
 
-    /// Whether blocks of this kind can carry it.
+    /// Whether blocks of this format can have it.
     pub const fn is_possible_in(self, format: BlockFormat) -> bool {
         // The flag is a bit that trailers of 16 bits do not have.
         !matches!(self, Self::Busy) || format.trailer_bytes() > 2
     }
 
-    /// The flags of a chunk that it strikes.
+    /// Returns the flags of a chunk with this fault.
     pub(super) const fn status(self) -> Status {
         match self {
             Self::Busy => Status::BUSY,
@@ -353,7 +353,7 @@ impl Fault {
     }
 }
 
-/// Why a text says no share of a fault.
+/// The reason why a text is not the share of a fault.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum FaultError {
     /// No fault has this name.
