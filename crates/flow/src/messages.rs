@@ -42,14 +42,14 @@ impl Received {
     }
 }
 
-// Moves of fragments directly to their destination. If a value may have to be dropped on the way (the vector must grow, or the
-// destination is occupied), the compiler builds it on the stack first. It is then read in other pieces than it was written in,
-// and the processor stalls on that for longer than the rest of the move takes.
+// Moves of fragments directly to their destination. If a value may have to be dropped on the way (the vector must grow,
+// or the destination is occupied), the compiler builds it on the stack first. It is then read in other pieces than it
+// was written in, and the resulting processor stall takes longer than the rest of the move.
 
-/// Appends a value for which there is room.
+/// Appends a value for which the vector has room.
 ///
 /// # Panics
-/// Without room: the caller must reserve it first.
+/// If there is no room: the caller must reserve it first.
 #[inline(always)]
 pub(crate) fn append<T>(out: &mut Vec<T>, value: T) {
     if out.len() < out.capacity() {

@@ -115,11 +115,11 @@ pub enum Chunk<'a> {
     },
     /// A chunk of several pieces.
     Scattered {
-        /// Where they lie, in order.
+        /// The pieces, in order.
         pieces: &'a [Piece],
-        /// Bytes of all of them.
+        /// Bytes of all pieces.
         bytes: u64,
-        /// All their flags.
+        /// Their combined flags.
         status: Status,
     },
     /// An out-of-band signal.
