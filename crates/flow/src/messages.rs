@@ -1,7 +1,7 @@
 //! The messages between the modules of flow. No other types pass between them.
 //!
-//! Messages between nodes are defined in wire. This module adds the values that carry their bytes within one node, and the
-//! functions that move them.
+//! Messages between nodes are defined in wire. This module adds the values that carry their bytes within one node, and
+//! the functions that move them.
 
 pub use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, BATCH, Batch, Credit, Ended, Finished,

@@ -1,4 +1,5 @@
-//! The state of a run that the event manager announces to each node: lumisections that have begun or ended, and changed parameters.
+//! The state of a run that the event manager announces to each node: lumisections that have begun or ended, and changed
+//! parameters.
 
 use crate::messages::{Lumisection, LumisectionEnd, Message, Setting};
 use arrayvec::ArrayVec;

@@ -262,8 +262,8 @@ pub(super) const MOST_DECLARED: usize = 8;
 /// Counters that restart: declared by the trigger source for all sources, or by a source's own fault.
 ///
 /// ```text
-///   source 0   98  99 100 |  1   2   3      restarted: waits      declared: all go on as 1:1, 1:2, ...
-///   source 1   98  99                       still in the old count: it is waited for
+///   source 0   98  99 100 |  1   2   3      restarted: waits      declared: all continue as 1:1, 1:2, ...
+///   source 1   98  99                       still in the old count: it is awaited
 /// ```
 /// The new count begins here when every source that events wait for has restarted. A source that restarts without a
 /// declaration, or does not restart after one, is out of sync after the time-out. Its data is dropped until it takes

@@ -1,8 +1,8 @@
 //! Decides the meaning of a number that does not continue its source's sequence.
 //!
 //! ```text
-//!   last 1523 |  2548  1525          the old sequence goes on: 2548 was a wrong number, one fragment
-//!   last 1523 |  1527  1528  1529    a new sequence goes on: 1524 to 1526 were lost
+//!   last 1523 |  2548  1525          the old sequence continues: 2548 was a wrong number, one fragment
+//!   last 1523 |  1527  1528  1529    a new sequence continues: 1524 to 1526 were lost
 //!   last 1523 |     1     2     3    a new sequence behind the old one: the source restarted
 //! ```
 //! A number is only a claim. A number that does not continue the sequence is held, with those that follow, until the

@@ -1,9 +1,9 @@
 //! Decides which times of one source are believed, and puts them in order.
 //!
 //! ```text
-//!   70  80  90 | 5000  100  110          the old times go on: 5000 was wrong, one fragment
-//!   70  80  90 | 5000 5010 5020          another source shows 5010, or nothing goes on at 90: the source jumped
-//!   70  80  90 |   10   20   30          behind itself, for good: its clock began anew
+//!   70  80  90 | 5000  100  110          the old times continue: 5000 was wrong, one fragment
+//!   70  80  90 | 5000 5010 5020          another source shows 5010, or nothing continues at 90: the source jumped
+//!   70  80  90 |   10   20   30          behind its own times, for good: its clock began anew
 //!   70  90  80 |  100                    in order again: 80 was overtaken on its way
 //! ```
 //! A time that continues plausibly is believed at once. Any other time is doubted until later times or other sources

@@ -1,7 +1,7 @@
 //! Sources that are masked and unmasked in mid-run, and connections whose framing was lost.
 //!
 //! ```text
-//!             mask                 unmask        first fragment that goes on with the run's numbers
+//!             mask                 unmask        first fragment that continues the run's numbers
 //!  takes part ----> masked from K ---------> asked back ----> takes part from L on
 //!                        ^                       |
 //!                        +---------mask----------+

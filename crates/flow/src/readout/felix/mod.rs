@@ -1,8 +1,8 @@
 //! Decodes FELIX blocks to chunks, without a copy, between a link card's buffer and the consumers of its chunks.
 //!
 //! ```text
-//!  blocks of the card's buffer --> ChunkDecoder --> ChunkBatch: runs       whose chunks, and which
-//!       |    (a walk by wire, then one Assembly per e-link)     items      short chunks; where scattered ones stand
+//!  blocks of the card's buffer --> ChunkDecoder --> ChunkBatch: runs       e-link and items of each block
+//!       |    (a walk by wire, then one Assembly per e-link)     items      short chunks; indices of scattered ones
 //!       |                                                       scattered  a range of pieces
 //!       |                                                       pieces     position and length in the card's stream
 //! ```

@@ -391,11 +391,11 @@ pub(crate) enum Placed<W> {
     GivenUp(Cause),
 }
 
-/// Assembles frames that come in the bodies of several datagrams, without a copy. The number of open frames is limited, and so are
-/// the bytes and pieces of each.
+/// Assembles frames that come in the bodies of several datagrams, without a copy. The number of open frames is limited,
+/// and so are the bytes and pieces of each.
 ///
-/// A piece of a frame that was completed shortly before is a repetition. A piece that comes after the time-out of its frame, or with
-/// other bytes than before, belongs to another frame with the same number: the sender was restarted.
+/// A piece of a frame that was completed shortly before is a repetition. A piece that comes after the time-out of its
+/// frame, or with other bytes than before, belongs to another frame with the same number: the sender was restarted.
 #[derive(Debug)]
 pub(crate) struct Assembly<P> {
     most: usize,

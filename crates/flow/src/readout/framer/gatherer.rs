@@ -72,8 +72,8 @@ struct Open {
 /// Consecutive frames of one event become one fragment, if a source sends an event in several frames.
 ///
 /// ```text
-///  put(frame) --> goes on with the event that is open: behind what is there of it
-///             \-> is of another one: that one is open now, and the one before leaves
+///  put(frame) --> continues the open event: appended to its frames
+///             \-> belongs to another event: that one is open now, and the previous one leaves
 /// ```
 /// An event is complete when its last frame says so, when another event begins, when the connection ends, or after a
 /// period of silence. If frames of it are known to be missing it is flagged ([`FragmentFlags::FRAMES_MISSING`]). Frames

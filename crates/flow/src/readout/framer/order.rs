@@ -139,9 +139,9 @@ struct Ahead<T> {
 /// Puts datagrams that overtook each other back in the order of their numbers.
 ///
 /// ```text
-///   put(number) --> the next one: goes on, and behind it the ones that waited for it
+///   put(number) --> the next one: continues, and then the ones that waited for it
 ///               \-> ahead: waits until those between have come, until too many wait, or until its time is over
-///               \-> behind: goes on as it is, late or a repetition
+///               \-> behind: continues as it is, late or a repetition
 /// ```
 #[derive(Debug)]
 pub(super) struct Reorder<T> {
@@ -364,7 +364,7 @@ mod tests {
         Instant::ZERO.after(Duration::from_millis(milliseconds))
     }
 
-    /// Puts a number in, and appends what goes on.
+    /// Puts a number in, and appends the released ones.
     fn step(reorder: &mut Reorder<u64>, now: Instant, number: u64, out: &mut Vec<u64>) {
         if reorder.is_next(number) {
             reorder.pass(number);
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What goes on of numbers that come one each millisecond, until time has passed and at the end.
+    /// Returns the released numbers of a sequence at intervals of a millisecond, up to the time-out and the end.
     fn reordered(bits: u8, numbers: &[u64]) -> (Vec<u64>, u64) {
         let (mut reorder, mut out) = (Reorder::new(bits, 4, TIMEOUT), Vec::new());
         for (&number, time) in numbers.iter().zip(0..) {
