@@ -456,8 +456,8 @@ impl Readout {
         }
     }
 
-    /// Restarts the clocks of sources that restarted while the last of the events released since `before` was still
-    /// held.
+    /// Restarts the clocks of sources whose last event that was held when they restarted is among those released since
+    /// `before`.
     pub(super) fn count_restarts_from_here(&mut self, now: Instant, before: Position) {
         if self.restart_check == Instant::FAR_FUTURE {
             return;

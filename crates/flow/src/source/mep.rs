@@ -173,7 +173,7 @@ impl MepSources {
         }
     }
 
-    /// Returns the packets that still wait after the last trigger.
+    /// Returns the next packet that still waits after the last trigger.
     pub fn next_late_packet(&mut self) -> Option<EmulatedPacket> {
         self.later.pop_front().map(|(_, packet)| packet)
     }

@@ -329,7 +329,7 @@ impl Fault {
         }
     }
 
-    /// Strikes a whole block, and says how many bytes are left of it.
+    /// Damages a whole block. Returns how many of its bytes are left.
     fn strike(self, block: &mut [u8], format: BlockFormat) -> usize {
         let length = |bytes: usize| Trailer::new(SubChunkType::Both, bytes.min(0xFFFF) as u16, Status::GOOD);
         let trailer = match self {
@@ -359,16 +359,16 @@ pub enum FaultError {
     /// No fault has this name.
     #[error("there is no fault `{0}`; there are {names}", names = names())]
     Unknown(String),
-    /// There is no share.
+    /// The share is missing.
     #[error("a fault is NAME=SHARE, such as crc=0.001")]
     NoShare,
     /// The share is not a number from 0 to 1.
     #[error("`{}` strikes a share of all {}: a number from 0 to 1, such as 0.001", .0.name(), struck(*.0))]
     Share(Fault),
-    /// The blocks have no place for it.
+    /// The blocks cannot have this fault.
     #[error("`{}` is a bit of trailers of 32 bits; these blocks ({}) do not have it: choose `wide` blocks, or a size", .0.name(), .1)]
     Impossible(Fault, BlockFormat),
-    /// All shares are too much.
+    /// The sum of the shares is above 1.
     #[error("the shares of all faults of {} are 1 at most together: no two strike the same", struck(*.0))]
     Sum(Fault),
 }
@@ -398,10 +398,10 @@ pub struct FaultShare {
 }
 
 impl FaultShare {
-    /// A fault's share, 0 to 1.
+    /// Creates the share of a fault, 0 to 1.
     ///
     /// # Errors
-    /// [`FaultError::Share`] where it is another number.
+    /// [`FaultError::Share`] if it is another number.
     pub fn new(fault: Fault, share: f64) -> Result<Self, FaultError> {
         if (0.0..=1.0).contains(&share) { Ok(Self { fault, share }) } else { Err(FaultError::Share(fault)) }
     }
@@ -417,20 +417,20 @@ impl FromStr for FaultShare {
     }
 }
 
-/// Which share of all chunks, or of all blocks, each fault strikes: none at first. At most one strikes a chunk, and one
-/// a block.
+/// The share of all chunks, or of all blocks, that each fault affects: none by default. At most one fault affects a
+/// chunk, and one a block.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Faults([f64; FAULTS.len()]);
 
 impl Faults {
-    /// These shares; of a fault that comes twice the last one counts.
+    /// Creates the faults with these shares. If a fault is repeated, the last share counts.
     ///
     /// # Errors
-    /// [`FaultError::Sum`] where they are more than all chunks, or more than all blocks.
+    /// [`FaultError::Sum`] if the shares sum up to more than all chunks, or more than all blocks.
     pub fn new(shares: impl IntoIterator<Item = FaultShare>) -> Result<Self, FaultError> {
         let mut all = Self::default();
         shares.into_iter().for_each(|FaultShare { fault, share }| all.0[fault as usize] = share);
-        // Shares that people write are sums of decimals.
+        // The tolerance is for sums of decimals.
         let is_too_much = |of_blocks| all.of_kind(of_blocks).map(|(_, share)| share).sum::<f64>() > 1.0 + 1e-9;
         match [Fault::Missing, Fault::LostBlock].into_iter().find(|fault| is_too_much(fault.strikes_blocks())) {
             Some(fault) => Err(FaultError::Sum(fault)),
@@ -438,10 +438,10 @@ impl Faults {
         }
     }
 
-    /// Checks that blocks of this kind can carry all of them.
+    /// Checks that blocks of this format can have all of the faults.
     ///
     /// # Errors
-    /// [`FaultError::Impossible`] with the first one that they cannot carry.
+    /// [`FaultError::Impossible`] with the first fault that they cannot have.
     pub fn check(&self, format: BlockFormat) -> Result<(), FaultError> {
         let is_impossible = |fault: &&Fault| self.of(**fault) > 0.0 && !fault.is_possible_in(format);
         match FAULTS.iter().find(is_impossible) {
@@ -450,19 +450,19 @@ impl Faults {
         }
     }
 
-    /// The share of a fault.
+    /// Returns the share of a fault.
     pub const fn of(&self, fault: Fault) -> f64 {
         self.0[fault as usize]
     }
 
-    /// Faults with a share above 0, of blocks or of chunks.
+    /// Returns the faults with a share above 0, of blocks or of chunks.
     fn of_kind(&self, of_blocks: bool) -> impl Iterator<Item = (Fault, f64)> {
         let all = FAULTS.iter().map(|&fault| (fault, self.of(fault)));
         all.filter(move |&(fault, share)| share > 0.0 && fault.strikes_blocks() == of_blocks)
     }
 
-    /// Which fault strikes the next chunk, or the next block, if any does. One number is drawn for any shares,
-    /// so that everything else that follows from the seed stays as it is.
+    /// Draws the fault of the next chunk, or of the next block, if there is one. One random number is drawn for any
+    /// shares, so that everything else that follows from the seed stays the same.
     fn draw(&self, of_blocks: bool, random: &mut Random) -> Option<Fault> {
         let mut rest = random.unit();
         self.of_kind(of_blocks).find_map(|(fault, share)| {
