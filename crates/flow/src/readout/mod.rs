@@ -86,7 +86,7 @@ pub struct SourceConfig {
     pub runs_free: bool,
     /// The longest accepted fragment, in bytes.
     pub max_fragment: u32,
-    /// What the end of its connection means.
+    /// The meaning of the end of its connection.
     pub on_close: OnClose,
     /// Whether the bytes are a recording, which waits for other sources however far it is ahead of them.
     pub is_recorded: bool,
